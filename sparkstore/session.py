@@ -1,7 +1,8 @@
 """A Spark session that knows Delta, on this machine or as spark-submit made it.
 
 What a session must have is in `SETTINGS`; `conf/spark-defaults.conf` says the same to
-spark-submit, and a test compares the two.
+spark-submit, and `conf/spark-cluster.conf` to one whose executors are on other machines. A test
+compares them.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ SETTINGS: Mapping[str, str] = {
 """What every session needs, wherever it runs; the reasons are in `conf/spark-defaults.conf`."""
 
 _LEAST_JAVA = 17
+_S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
 
 def local_session(
@@ -118,6 +120,22 @@ def cluster() -> str:
     SparkContext._ensure_initialized()  # noqa: SLF001 - joins that JVM, and starts nothing
     master = SparkConf().get("spark.master") or ""
     return "" if re.match(r"local(\[|$)", master) else master
+
+
+def reads_s3a() -> bool:
+    """True if the JVM of spark-submit has Hadoop's client of S3, which executors need."""
+    jvm = SparkContext._jvm  # noqa: SLF001
+    assert jvm is not None, "call cluster() first"
+    return bool(jvm.org.apache.spark.util.Utils.classIsLoadable(_S3A))
+
+
+def tell_hadoop(spark: SparkSession, values: Mapping[str, str]) -> None:
+    """Give Hadoop's file systems settings, but for those that spark-submit was given."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
+    given = spark.sparkContext.getConf()
+    for name, value in values.items():
+        if not given.contains(f"spark.hadoop.{name}"):
+            hadoop.set(name, value)
 
 
 @contextmanager

@@ -4,8 +4,9 @@ Decision: Spark reads and writes a folder, as on a disk, and each of its commits
 is, one put if absent (`table_publisher`), before the job goes on to the next. Open-source Delta's
 log store for S3 checks and then puts unconditionally, so a driver that was paused between the two
 would overwrite a commit; a log store of ours would be a second engine that commits to these tables,
-and needs Hadoop's S3 client. What it costs: a disk that holds the tables, their download when a
-copy is new, and one machine for each job: its executors must see the folder, so they are threads.
+and needs Hadoop's S3 client. What it costs: a disk that holds the tables, and their download when a
+copy is new. Where executors are on other machines the copy holds the logs alone, and Spark reads
+and writes data files in the bucket (`cluster_tables`); its commits are published in the same way.
 
 Why a job that is killed, or paused for any time, loses nothing: what it did not publish goes with
 its copy, and each commit in the bucket leaves a valid root, as on a disk. Of two jobs that began
@@ -26,10 +27,12 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
 from sparkstore.bucket import working_copy
+from sparkstore.bucket.cluster_tables import ClusterTables, is_read_by_driver
 from sparkstore.bucket.job_lease import JobLease
 from sparkstore.bucket.table_publisher import TablePublisher
 from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
@@ -66,7 +69,8 @@ class JobCopy:
         self._bucket, self._lease = bucket, lease
         self.root, self.location = root, bucket.location
         self._pool = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="upload")
-        self._tables = {name: TablePublisher(bucket, root, name, self._pool) for name in TABLES}
+        uploads = self._pool if root.remote is None else None
+        self._tables = {name: TablePublisher(bucket, root, name, uploads) for name in TABLES}
         self._noted, now_s = _noted(bucket), time.time()
         self._may_go = {n for n, since_s in self._noted.items() if now_s - since_s >= _READER_S}
         self._began = {name: newest_version(root.table(name)) for name in TABLES}
@@ -155,13 +159,15 @@ def folder_of_jobs(location: str, copy_dir: str = "") -> Path:
 
 
 @contextmanager
-def job_copy(bucket: Storage, job: str, folder: Path) -> Iterator[JobCopy]:
+def job_copy(bucket: Storage, job: str, folder: Path, executors_at: str = "") -> Iterator[JobCopy]:
     """A copy of a root in a bucket for one job, under the jobs' lease.
 
     Args:
         bucket: Where the root is.
         job: Name of the job.
         folder: Where the copy is; what an earlier job left there is used.
+        executors_at: The bucket as executors on other machines name it (`s3a://…`); empty: they are
+            threads of this process, and see the copy.
 
     Raises:
         InvalidRequest: No root is there; the store is not conditional; the folder is not a copy's.
@@ -177,7 +183,13 @@ def job_copy(bucket: Storage, job: str, folder: Path) -> Iterator[JobCopy]:
         private_folder(folder)
         held.callback(FileLock(folder / "writer.lock", bucket.location).release)
         _log.info("%s: the jobs' copy is in %s", bucket.location, folder)
-        copy = JobCopy(bucket, working_copy.bring_up(bucket, identity, folder), lease)
+        wants = is_read_by_driver if executors_at else working_copy.every_file
+        root = working_copy.bring_up(bucket, identity, folder, wants)
+        if executors_at:
+            tables = ClusterTables(bucket, folder, executors_at)
+            held.callback(tables.close)
+            root = replace(root, remote=tables)
+        copy = JobCopy(bucket, root, lease)
         held.callback(copy.close)
         yield copy
 

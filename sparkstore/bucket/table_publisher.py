@@ -14,11 +14,13 @@ a log entry is whole or absent.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from concurrent.futures import Executor
 
 from sparkstore.storage.storage import Storage
 from sparkstore.tables.delta_contents import version_name
 from sparkstore.tables.delta_files import (
+    DataFile,
     checkpoints,
     log_file,
     newest_version,
@@ -31,14 +33,15 @@ from sparkstore.tables.root import Root
 class TablePublisher:
     """Used by one thread at a time."""
 
-    def __init__(self, bucket: Storage, root: Root, table: str, uploads: Executor) -> None:
+    def __init__(self, bucket: Storage, root: Root, table: str, uploads: Executor | None) -> None:
         """Take the copy as published: it was just brought up.
 
         Args:
             bucket: Where the root is.
             root: The working copy that was brought up.
             table: Name of the table, as `journal`.
-            uploads: Where data files are uploaded, several at a time.
+            uploads: Where data files are uploaded, several at a time; None: whoever committed has
+                put them into the bucket before.
         """
         self._bucket, self._name, self._uploads = bucket, table, uploads
         self._folder = root.table(table)
@@ -59,19 +62,23 @@ class TablePublisher:
         while (entry := log_file(self._folder, self.published + 1)).exists():
             version = self.published + 1
             content, found = entry.read_bytes(), read_version(self._folder, version)
-            uploads = [
-                self._uploads.submit(
-                    self._bucket.upload, f"{self._name}/{file.path}", self._folder / file.path
-                )
-                for file in found.adds
-            ]
-            for upload in uploads:
-                upload.result()
+            if self._uploads is not None:
+                self._upload(self._uploads, found.adds)
             if not self._bucket.put_if_absent(version_name(self._name, version), content):
                 return version
             self.published = version
             self._removed += (f"{self._name}/{path}" for path in found.removes)
         return None
+
+    def _upload(self, uploads: Executor, files: Iterable[DataFile]) -> None:
+        under_way = [
+            uploads.submit(
+                self._bucket.upload, f"{self._name}/{file.path}", self._folder / file.path
+            )
+            for file in files
+        ]
+        for upload in under_way:
+            upload.result()
 
     def take_removed(self) -> list[str]:
         """Data files that the versions published since the last call name no more."""

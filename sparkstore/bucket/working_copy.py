@@ -23,7 +23,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -53,8 +53,14 @@ _log = logging.getLogger(__name__)
 _DOWNLOADS = 16
 _LOOKED_UP = ("state", "journal", "history")
 """In this order, as recovery reads them, because records move the other way."""
-_LOG_NAME = re.compile(r"(\d{20})\.(json|checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet)$")
+LOG_NAME = re.compile(r"(\d{20})\.(json|checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet)$")
+"""What is fetched of a log: versions, and checkpoints of one file or of several."""
 _PUBLISHED = "published"
+
+
+def every_file(_name: str) -> bool:
+    """Wants all data files."""
+    return True
 
 
 def folder_of(location: str, copy_dir: str) -> Path:
@@ -77,13 +83,19 @@ def copy_here(location: str, copy_dir: str = "") -> Root | None:
     return found if is_its else None
 
 
-def bring_up(bucket: Storage, identity: Identity, folder: Path) -> Root:
+def bring_up(
+    bucket: Storage,
+    identity: Identity,
+    folder: Path,
+    wants: Callable[[str], bool] = every_file,
+) -> Root:
     """Bring a folder, which may hold an older copy, to what the bucket holds.
 
     Args:
         bucket: Where the root is.
         identity: Who it is.
         folder: The copy's; its lock is held.
+        wants: Which data files are needed here, by their names in the bucket.
 
     Raises:
         InvalidRequest: The folder holds something else, which stays as it is.
@@ -102,9 +114,10 @@ def bring_up(bucket: Storage, identity: Identity, folder: Path) -> Root:
         _bring_up_log(bucket, folder, table)
         held = contents(LocalStorage(folder), table)
         names = (f"{table}/{unquote(path)}" for path in held.adds)
-        wanted = {name: folder / name for name in names}
-        download(bucket, folder, [name for name, file in wanted.items() if not file.exists()])
-        remove_others(folder / table, {*wanted.values()})
+        named = {name: folder / name for name in names}
+        missing = [name for name, file in named.items() if wants(name) and not file.exists()]
+        download(bucket, folder, missing)
+        remove_others(folder / table, {*named.values()})
     return Root(folder, copy)
 
 
@@ -164,7 +177,7 @@ def _bring_up_log(bucket: Storage, folder: Path, table: str) -> None:
     wanted = [
         file.name
         for file in files
-        if (match := _LOG_NAME.search(file.name)) and int(match[1]) >= base
+        if (match := LOG_NAME.search(file.name)) and int(match[1]) >= base
     ]
     try:
         download(bucket, folder, wanted)
@@ -180,7 +193,7 @@ def log_base(names: Iterable[str]) -> int:
     """
     parts: dict[int, list[int]] = {}
     for name in names:
-        match = _LOG_NAME.search(name)
+        match = LOG_NAME.search(name)
         if match and match[2] != "json":
             parts.setdefault(int(match[1]), []).append(int(match[3] or 1))
     whole = sorted(version for version, counts in parts.items() if len(counts) == counts[0])

@@ -157,17 +157,20 @@ def _compact_bucket(arguments: Namespace, config: StoreConfig | None, audited: P
         if getattr(arguments, option):
             message = f"--{option} is of a root in a folder: leave it out, and ask sparkstore sql"
             raise InvalidRequest(message)
-    check_is_one_machine(arguments.root)
+    executors_at = _executors_at(arguments.root)
     bucket = ObjectStorage(arguments.root)
     folder = folder_of_jobs(bucket.location, config.copy_dir if config else "")
-    with job_copy(bucket, "compact", folder) as copy:
+    with job_copy(bucket, "compact", folder, executors_at) as copy:
         if _is_too_early(copy.root, arguments):
             return 0
 
         def work(spark: SparkSession) -> JobReport:
             from sparkstore.compaction import compact
             from sparkstore.compaction.expiry import try_to_end_messages
+            from sparkstore.session import tell_hadoop
 
+            if copy.root.remote is not None:
+                tell_hadoop(spark, copy.root.remote.hadoop_settings())
             report = compact.run(
                 spark,
                 copy.root,
@@ -183,22 +186,44 @@ def _compact_bucket(arguments: Namespace, config: StoreConfig | None, audited: P
         return run_job("compact", copy.root.path, work, arguments, uri=copy.location)
 
 
-def check_is_one_machine(uri: str) -> None:
+def _executors_at(uri: str) -> str:
+    """A bucket as executors on other machines name it; empty if they are threads of this one.
+
+    Raises:
+        InvalidRequest: They could not read it.
+    """
+    if not (master := _cluster()):
+        return ""
+    from sparkstore.bucket.cluster_tables import s3a
+    from sparkstore.session import reads_s3a
+
+    named = s3a(uri)
+    if not reads_s3a():
+        message = f"{uri}: the executors of {master} have no client of S3: give spark-submit"
+        raise InvalidRequest(f"{message} --properties-file conf/spark-cluster.conf")
+    return named
+
+
+def check_is_one_machine(job: str, uri: str) -> None:
     """Refuse a root in a bucket to a job whose executors are on other machines than its copy.
 
     Raises:
         InvalidRequest: spark-submit was told a cluster.
     """
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else Spark is loaded for nothing
-        return
-    from sparkstore.session import cluster
-
-    if master := cluster():
+    if master := _cluster():
         message = (
-            f"{uri}: this job works on a copy of the bucket on this machine, which the executors"
+            f"{uri}: {job} works on a copy of the bucket on this machine, which the executors"
             f" of {master} do not see: give spark-submit --master 'local[2]'"
         )
         raise InvalidRequest(message)
+
+
+def _cluster() -> str:
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else Spark is loaded for nothing
+        return ""
+    from sparkstore.session import cluster
+
+    return cluster()
 
 
 def _is_too_early(root: Root, arguments: Namespace) -> bool:

@@ -68,7 +68,7 @@ def reconcile(arguments: Namespace) -> int:
         message = f"{uri}: --repair is of a root in a folder: leave it out, and see what is wrong"
         raise InvalidRequest(message)
     if uri:
-        check_is_one_machine(uri)
+        check_is_one_machine("reconcile", uri)
     config = read_config(arguments.config) if arguments.config else StoreConfig()
     with opened_root(arguments.root, whole=True) as root:
         # Before the frame: what may not be compared gets no row in its `job_runs` either.

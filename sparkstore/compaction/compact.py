@@ -115,6 +115,8 @@ def _heal(root: Root) -> list[str]:
     Raises:
         Unavailable: The journal's end is broken; nothing was changed.
     """
+    if root.remote is not None:  # in a bucket a version is whole or absent
+        return []
     if healing.check(root, "journal") is not None:
         message = f"{root.path}: the journal is broken at its end: start the store, it heals it"
         raise Unavailable(message)
@@ -143,7 +145,7 @@ def _append(spark: SparkSession, root: Root, meta: Meta, after: int, at: Failpoi
     values = {
         "journal": f"{table_names(root)['journal']} VERSION AS OF {version}",
         "after": str(after),
-        "counts": counts(openings(root, meta), after),
+        "counts": counts(openings(spark, root, meta), after),
     }
     rows = spark.sql(statement("unmoved", values))
     last = _checked_end(rows, after)

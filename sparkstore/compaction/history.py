@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from sparkstore.compaction.plans.compact_plan import PositionRange
 from sparkstore.compaction.plans.history_plan import Extent, Opening
@@ -21,6 +21,7 @@ from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.root import Root
 from sparkstore.tables.schema import ROW
 from sparkstore.tables.snapshot import columns_of, read_files, snapshot
+from sparkstore.views.spark_tables import statement, table_names
 
 _log = logging.getLogger(__name__)
 
@@ -46,11 +47,14 @@ def last_position(history: Path) -> int:
     return max((file.last for file in files), default=0)
 
 
-def openings(root: Root, meta: Meta) -> list[Opening]:
+def openings(spark: SparkSession, root: Root, meta: Meta) -> list[Opening]:
     """Every `opened` that may fence rows of the journal: those after P, and the last before.
 
     Look it up after the journal's version: one that landed since fences nothing that counted then.
     """
+    if root.remote is not None:
+        found = spark.sql(statement("opening", table_names(root))).collect()
+        return [Opening(row.position, row.epoch) for row in found]
     journal = snapshot(root.journal)
     history = [file for file in snapshot(root.history) if file.positions[1] > meta.position]
     where = ds.field("kind") == Kind.OPENED.column

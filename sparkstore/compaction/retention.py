@@ -164,7 +164,7 @@ def _rewrite(spark: SparkSession, root: Root, segment: HistorySegment) -> None:
         .mode("overwrite")
         .option("replaceWhere", f"segment = {segment.number}")
         .option("userMetadata", metadata)
-        .save(str(root.history))
+        .save(root.spark_location("history"))
     )
     state_fold.check_is_newest(root, "history", metadata)
     mark_durable(root, {"history": newest_version(root.history)})

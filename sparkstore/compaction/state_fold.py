@@ -76,6 +76,8 @@ def check_is_newest(root: Root, table: str, metadata: str) -> None:
         Unavailable: It is not the commit that said `metadata`: Spark skipped that, or another
             process committed. What is in the table is valid; the job can run again.
     """
+    if root.remote is not None:
+        root.remote.fetch(table)
     newest = DeltaTable(str(root.table(table))).history(1)[0]
     if newest.get("userMetadata") != metadata:
         message = f"version {newest.get('version')} of {table} is not this job's: run it again"
@@ -97,7 +99,7 @@ def append_once(
         .option("txnAppId", app)
         .option("txnVersion", version)
         .option("userMetadata", metadata)
-        .save(str(root.table(table)))
+        .save(root.spark_location(table))
     )
     check_is_newest(root, table, metadata)
 

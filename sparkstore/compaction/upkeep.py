@@ -113,6 +113,8 @@ def kept_s(commits: list[dict[str, Any]], reader_grace_s: float, now_ms: int) ->
 
 
 def _vacuum(spark: SparkSession, root: Root, table: str, reader_grace_s: float) -> int:
+    if root.remote is not None:  # whose files `bucket.job_copy` removes
+        return 0
     path = root.table(table)
     mark_durable(root, {table: newest_version(path)})
     delta = DeltaTable(str(path))
@@ -129,7 +131,7 @@ def _vacuum(spark: SparkSession, root: Root, table: str, reader_grace_s: float) 
 
 def _by_spark(spark: SparkSession, root: Root, table: str) -> tables.DeltaTable:
     """A table as the engine that commits to it has it (ARCHITECTURE: Rule 2)."""
-    return tables.DeltaTable.forPath(spark, str(root.table(table)))
+    return tables.DeltaTable.forPath(spark, root.spark_location(table))
 
 
 def _data_files(table: Path) -> list[Path]:

@@ -81,7 +81,7 @@ def _look(spark: SparkSession, primary: Root, after: int) -> ReplicationSource:
         "journal": f"{names['journal']} VERSION AS OF {journal}",
         "after": str(after),
         "moved": str(moved),
-        "counts": counts(openings(primary, meta), max(after, moved)),
+        "counts": counts(openings(spark, primary, meta), max(after, moved)),
     }
     rows = spark.sql(statement("unreplicated", values))
     gapless = f"position >= {meta.history_start}"

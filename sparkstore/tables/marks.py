@@ -76,6 +76,7 @@ def mark_durable(root: Root, up_to: Mapping[str, int], *, fsync: bool = True) ->
     """Make the given version of each table durable, and all before it, then say so.
 
     Only what is new since the old mark is fsynced; a table whose mark is as new is left out.
+    Nothing is to do for tables in a bucket: the answer of a put is its durability.
 
     Args:
         root: The root that the tables are in.
@@ -87,6 +88,8 @@ def mark_durable(root: Root, up_to: Mapping[str, int], *, fsync: bool = True) ->
         OSError: The device failed; nothing was marked. Do not try again, but stop: a
             second fsync may say yes and lie.
     """
+    if root.remote is not None:
+        return []
     old = read_marks(root).versions
     done: list[Marked] = []
     last_position = 0

@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from uuid import uuid4
 
 import pyarrow as pa
@@ -71,12 +71,39 @@ class Identity:
     witness: str = ""
 
 
+class RemoteTables(Protocol):
+    """The tables of a root of which this machine has no more than the logs."""
+
+    def hadoop_settings(self) -> dict[str, str]:
+        """What a session of Spark must be told before it is asked for one of them."""
+        ...
+
+    def location(self, table: str) -> str:
+        """Where Spark finds one of `TABLES`, and commits to it."""
+        ...
+
+    def fetch(self, table: str) -> None:
+        """Bring what Spark has committed since into the log that is here.
+
+        Raises:
+            StoreError: The storage did not answer.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Root:
-    """An existing root, on a file system."""
+    """An existing root, on a file system.
+
+    Attributes:
+        path: The folder that holds `root.json`, the tables and their logs.
+        identity: What `root.json` says.
+        remote: Where the data files are, if the folder has no more than the logs of the tables.
+    """
 
     path: Path
     identity: Identity
+    remote: RemoteTables | None = None
 
     @property
     def journal(self) -> Path:
@@ -96,6 +123,10 @@ class Root:
     def table(self, name: str) -> Path:
         """Path of one of `TABLES`."""
         return self.path / name
+
+    def spark_location(self, name: str) -> str:
+        """Where Spark finds one of `TABLES`."""
+        return str(self.table(name)) if self.remote is None else self.remote.location(name)
 
 
 def path_of(where: str | Path) -> Path:

@@ -29,14 +29,14 @@ _GUARD_SAYS = re.compile(r"records are missing after position \d+[^\n\"']*")
 """The guard's error (`sql/fold/guard.sql`); its text without a number is in every plan."""
 
 
-def delta_name(path: Path) -> str:
+def delta_name(where: Path | str) -> str:
     """A Delta table as SQL names it. The path is one quoted identifier, never more."""
-    return f"delta.`{str(path).replace('`', '``')}`"
+    return f"delta.`{str(where).replace('`', '``')}`"
 
 
 def table_names(root: Root) -> dict[str, str]:
     """SQL names of the three tables, by their own."""
-    return {name: delta_name(root.table(name)) for name in TABLES}
+    return {name: delta_name(root.spark_location(name)) for name in TABLES}
 
 
 _ONCE = frozenset({"changes", "guard", "touched_links"})

@@ -12,7 +12,9 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BufferedIOBase, BytesIO
 from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
@@ -156,7 +158,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.query = {
             name: values[0] for name, values in parse_qs(url.query, keep_blank_values=True).items()
         }
-        self.content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.content = _content(self.headers, self.rfile)
         fault = self.store.fault_of(Request(self.command, self.key or self.query.get("prefix", "")))
         if fault is not None and fault != DROP:
             self._answer(*_error(fault, "Injected"))
@@ -265,6 +267,18 @@ class _Handler(BaseHTTPRequestHandler):
     def _delete(self) -> tuple[int, bytes, dict[str, str]]:
         self.store.objects.pop(self.key, None)
         return 204, b"", {}
+
+
+def _content(headers: Message, sent: BufferedIOBase) -> bytes:
+    """The body of a request; Java's client sends it in chunks of its own, each signed."""
+    length = int(headers.get("Content-Length", 0))
+    if not headers.get("X-Amz-Content-Sha256", "").startswith("STREAMING-"):
+        return sent.read(length)
+    left, chunks = BytesIO(sent.read(length)), list[bytes]()
+    while size := int(left.readline().partition(b";")[0], 16):
+        chunks.append(left.read(size))
+        left.readline()
+    return b"".join(chunks)
 
 
 def _xml(text: str) -> tuple[int, bytes, dict[str, str]]:

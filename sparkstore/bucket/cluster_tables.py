@@ -1,0 +1,151 @@
+"""The tables of a root in a bucket, for a Spark whose executors are on other machines.
+
+Executors read and write the data files where they are, in the bucket. What they must not do is to
+commit there (ARCHITECTURE: Rule 2), so Spark gets a Delta log of its own, private to one run:
+
+    <prefix>/history/segment=…/…          data files, read and written by executors
+    <prefix>/history/_delta_log/          the log: each version is one put if absent, by the driver
+    <prefix>/jobs/logs/RUN/history/…      the log of one run; the same of `state`
+
+Hadoop's view file system joins the two (`viewfs://job-RUN/history`): a table whose folder is the
+real one and whose `_delta_log` is the run's. What Spark commits there is nothing yet. The driver
+brings it into its copy of the logs (`fetch`), and the publisher puts it into the real log, as it
+does with what was committed on a disk (`table_publisher`). Of the journal Spark has the real log:
+no job commits to it.
+
+Why a job that is killed anywhere, or paused for any time, loses nothing: the real log has whole
+versions only, each naming data files that were there before. What a run had committed to its own
+log and not published is forgotten with it, and done again by the next run, which begins with the
+real one. Data files of it are named by nobody, and go as all others do (`job_copy`). Private logs
+that killed runs left are removed by the next one, which has the lease; a run that is only paused
+finds its log gone then, or the next version of the real one taken, and ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote
+from uuid import uuid4
+
+from sparkstore.bucket.working_copy import LOG_NAME, download
+from sparkstore.errors import InvalidRequest, StoreError
+from sparkstore.storage.local import LocalStorage
+from sparkstore.storage.storage import Storage
+from sparkstore.tables.delta_contents import contents
+from sparkstore.tables.delta_files import log_folder
+from sparkstore.tables.root import TABLES
+
+_log = logging.getLogger(__name__)
+
+LOGS = "jobs/logs"
+_COMMITTED = ("history", "state")
+"""Tables that jobs commit to."""
+_META = "state/part=meta/"
+"""Data files that the driver itself reads: one row."""
+
+
+class ClusterTables:
+    """Used by one run of a job, on one thread."""
+
+    def __init__(self, bucket: Storage, copy: Path, executors_at: str) -> None:
+        """Give Spark logs of its own, which say what the copy's say; remove those of killed runs.
+
+        Args:
+            bucket: Where the root is; the jobs' lease is held.
+            copy: The copy of its logs, just brought up.
+            executors_at: The bucket as executors name it, as `s3a://lake/queues`.
+
+        Raises:
+            StoreError: The bucket did not answer.
+        """
+        self._bucket, self._copy, self._at = bucket, copy, executors_at
+        self._run = uuid4().hex
+        _remove(bucket, LOGS)
+        for table in _COMMITTED:
+            for file in log_folder(copy / table).iterdir():
+                bucket.upload(f"{self._log_of(table)}/{file.name}", file)
+
+    def hadoop_settings(self) -> dict[str, str]:
+        """What Hadoop's file systems must be told: where the bucket is, and what is joined."""
+        link = f"fs.viewfs.mounttable.job-{self._run}.link./"
+        tables = {f"{link}{table}": f"{self._at}/{table}" for table in TABLES}
+        logs = {
+            f"{link}{table}/_delta_log": f"{self._at}/{self._log_of(table)}" for table in _COMMITTED
+        }
+        return s3a_settings(os.environ) | tables | logs
+
+    def location(self, table: str) -> str:
+        """Where Spark finds one of `TABLES`."""
+        return f"viewfs://job-{self._run}/{table}"
+
+    def fetch(self, table: str) -> None:
+        """Bring what Spark has committed since into the copy's log.
+
+        Raises:
+            StoreError: The bucket did not answer; another run has removed this one's log.
+        """
+        log, here = self._log_of(table), log_folder(self._copy / table)
+        names = (file.name.removeprefix(f"{log}/") for file in self._bucket.files(log))
+        for name in sorted(filter(LOG_NAME.fullmatch, names)):
+            if not (here / name).exists():
+                self._bucket.download(f"{log}/{name}", here / name)
+        if table == "state":
+            adds = contents(LocalStorage(self._copy), table).adds
+            wanted = filter(is_read_by_driver, (f"{table}/{unquote(path)}" for path in adds))
+            missing = [name for name in wanted if not (self._copy / name).exists()]
+            download(self._bucket, self._copy, missing)
+
+    def close(self) -> None:
+        """Remove this run's logs; what stays because of an error the next run removes."""
+        try:
+            _remove(self._bucket, f"{LOGS}/{self._run}")
+        except (StoreError, OSError) as reason:
+            _log.warning("%s/%s was not removed: %s", self._bucket.location, LOGS, reason)
+
+    def _log_of(self, table: str) -> str:
+        return f"{LOGS}/{self._run}/{table}/_delta_log"
+
+
+def is_read_by_driver(name: str) -> bool:
+    """True for data files that are in a copy of the logs, too; `name` is that in the bucket."""
+    return name.startswith(_META)
+
+
+def s3a(uri: str) -> str:
+    """A root's URI as Hadoop names it.
+
+    Raises:
+        InvalidRequest: It is in another kind of bucket.
+    """
+    scheme, _, place = uri.partition("://")
+    if scheme != "s3":
+        message = f"{uri}: executors of a cluster read s3:// only"
+        raise InvalidRequest(f"{message}: give spark-submit --master 'local[2]'")
+    return f"s3a://{place}"
+
+
+def s3a_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """What executors are told of the bucket's server, from what `ObjectStorage` is told.
+
+    Keys are not among them: Spark itself hands on those of the driver's environment.
+    """
+    found = {}
+    endpoint = environment.get("AWS_ENDPOINT_URL") or environment.get("AWS_ENDPOINT")
+    if endpoint:
+        is_virtual = environment.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "").lower()
+        is_path = is_virtual not in {"true", "1"}
+        found = {
+            "fs.s3a.endpoint": endpoint,
+            "fs.s3a.path.style.access": str(is_path).lower(),
+        }
+    if region := environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"):
+        found["fs.s3a.endpoint.region"] = region
+    return found
+
+
+def _remove(bucket: Storage, under: str) -> None:
+    for file in [*bucket.files(under)]:
+        bucket.delete(file.name)
