@@ -31,7 +31,7 @@ from broker_shim.members.wiring_rows import attached_row, rows_of
 from broker_shim.selectors import InvalidSelector, Selector
 from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
-from broker_shim.service.members import held_by, take_place_of_host
+from broker_shim.service.members import decide_in_place_of_host, held_by
 from broker_shim.service.recovery import shown as shown_entry
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.fold import State
@@ -144,8 +144,7 @@ class MemberDispatcher:
             raise InvalidRequest(_ALONE)
         if self.broker is not None:
             return self.broker
-        with self._store.batch() as batch:
-            take_place_of_host(batch, waits=self._retire is not None)
+        decide_in_place_of_host(self._store, waits=self._retire is not None)
         with self._store.observe(partial(self._inbox.post, self._took)) as machine:
             broker = self._make_broker(machine.state)
             hold_what_is_acquired(broker, machine.state)

@@ -25,7 +25,7 @@ from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.protocol import Hello
 from broker_shim.service.requests import MemberRequests
-from broker_shim.store.delta import Batch
+from broker_shim.store.delta import Batch, DeltaMessageStore
 from sparkstore.core import records
 from sparkstore.core.annotations import given_back
 from sparkstore.core.fold import Entry, State
@@ -128,7 +128,7 @@ class Members:
         _check_owner(owner, hello)
         self._check_alone(hello)
         if hello.host is None:
-            take_place_of_host(batch)
+            _take_place_of_host(batch, waits=True)
         member = self.by_name.get(hello.member)
         peer_there = None if member is None else member.peer
         if member is not None and peer_there is not None:
@@ -310,16 +310,24 @@ def _own(batch: Batch, owner: SoleHost | None, hello: Hello, *, is_new: bool) ->
     batch.take(came(machine.state, hello.host, member, machine.now_us()))
 
 
-def take_place_of_host(batch: Batch, *, waits: bool = True) -> None:
-    """Others are about to change what a Broker-J host has read, if the root is one's.
+def decide_in_place_of_host(store: DeltaMessageStore, *, waits: bool) -> None:
+    """A broker is about to change what a Broker-J host has read, if the root is one's.
 
     Args:
-        batch: Has the store's state.
+        store: Where the root is no host's, nothing is written, so it need not have room now.
         waits: Not while the host may live that was attached when the service was ended.
 
     Raises:
         Unavailable: It may be about to connect again.
     """
+    with store.look() as machine:
+        if sole_host(machine.state) is None:
+            return
+    with store.batch() as batch:
+        _take_place_of_host(batch, waits=waits)
+
+
+def _take_place_of_host(batch: Batch, *, waits: bool) -> None:
     machine = batch.machine
     reason = why_unchangeable(machine.state)
     if waits and reason is not None:

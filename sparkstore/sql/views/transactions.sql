@@ -13,6 +13,14 @@ SELECT
     WHEN exchange IS NULL THEN json_array_length(get_json_object(detail, '$.operations'))
     ELSE 0
   END AS operations,
+  array_sort(array_distinct(CASE
+    WHEN exchange IS NULL
+    THEN from_json(get_json_object(detail, '$.operations'), 'ARRAY<STRUCT<queue: STRING>>').queue
+    ELSE concat(
+      from_json(get_json_object(detail, '$.puts'), 'ARRAY<STRING>'),
+      from_json(get_json_object(detail, '$.takes'), 'ARRAY<STRING>')
+    )
+  END)) AS queues,
   position
 FROM wiring
 WHERE
