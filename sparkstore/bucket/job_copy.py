@@ -24,7 +24,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -49,7 +49,7 @@ from sparkstore.tables.root import Identity, Root
 _log = logging.getLogger(__name__)
 
 TABLES = ("history", "state")
-"""What jobs commit to, in the order in which records move."""
+"""What a compaction commits to, in the order in which records move."""
 _UPLOADS = 4
 _UNNAMED = "jobs/unnamed.json"
 _READER_S = 24 * 3600.0
@@ -64,16 +64,23 @@ class JobCopy:
         location: The URI, to tell people.
     """
 
-    def __init__(self, bucket: Storage, root: Root, lease: JobLease) -> None:
-        """Take a copy that was just brought up."""
-        self._bucket, self._lease = bucket, lease
+    def __init__(
+        self,
+        bucket: Storage,
+        root: Root,
+        lease: JobLease,
+        tables: Iterable[str] = TABLES,
+        roles: Container[str] = (PRIMARY,),
+    ) -> None:
+        """Take a copy that was just brought up; the rest as of `job_copy`."""
+        self._bucket, self._lease, self._roles = bucket, lease, roles
         self.root, self.location = root, bucket.location
         self._pool = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="upload")
         uploads = self._pool if root.remote is None else None
-        self._tables = {name: TablePublisher(bucket, root, name, uploads) for name in TABLES}
+        self._tables = {name: TablePublisher(bucket, root, name, uploads) for name in tables}
         self._noted, now_s = _noted(bucket), time.time()
         self._may_go = {n for n, since_s in self._noted.items() if now_s - since_s >= _READER_S}
-        self._began = {name: newest_version(root.table(name)) for name in TABLES}
+        self._began = {name: table.published for name, table in self._tables.items()}
 
     def publish(self, _boundary: str = "") -> None:
         """Publish what the job has committed since; called between any two of its commits.
@@ -89,7 +96,7 @@ class JobCopy:
             self._lease.check()
             taken = table.publish()
             if taken is not None:
-                check_may_work_on(self._bucket)
+                check_may_work_on(self._bucket, self._roles)
                 message = f"{self.location}: another job committed version {taken} of {name}"
                 raise Unavailable(f"{message} meanwhile: run it again")
 
@@ -127,7 +134,7 @@ class JobCopy:
     def _remove_unnamed(self) -> int:
         """See the module. Returns how many data files were removed."""
         now_s, removed = time.time(), 0
-        kept: dict[str, float] = {}
+        kept = {name: since_s for name, since_s in self._noted.items() if not self._is_ours(name)}
         for name, table in self._tables.items():
             adds = contents(LocalStorage(self.root.path), name).adds
             named = {f"{name}/{unquote(path)}" for path in adds}
@@ -142,6 +149,9 @@ class JobCopy:
                     kept[file.name] = self._noted.get(file.name, now_s)
         self._note(kept)
         return removed
+
+    def _is_ours(self, file: str) -> bool:
+        return any(file.startswith(f"{table}/") for table in self._tables)
 
     def _note(self, unnamed: Mapping[str, float]) -> None:
         content = json.dumps(unnamed).encode()
@@ -159,7 +169,15 @@ def folder_of_jobs(location: str, copy_dir: str = "") -> Path:
 
 
 @contextmanager
-def job_copy(bucket: Storage, job: str, folder: Path, executors_at: str = "") -> Iterator[JobCopy]:
+def job_copy(
+    bucket: Storage,
+    job: str,
+    folder: Path,
+    executors_at: str = "",
+    *,
+    tables: Collection[str] = TABLES,
+    roles: Container[str] = (PRIMARY,),
+) -> Iterator[JobCopy]:
     """A copy of a root in a bucket for one job, under the jobs' lease.
 
     Args:
@@ -168,6 +186,8 @@ def job_copy(bucket: Storage, job: str, folder: Path, executors_at: str = "") ->
         folder: Where the copy is; what an earlier job left there is used.
         executors_at: The bucket as executors on other machines name it (`s3a://…`); empty: they are
             threads of this process, and see the copy.
+        tables: What the job commits to, in the order in which that is published.
+        roles: What the root may be.
 
     Raises:
         InvalidRequest: No root is there; the store is not conditional; the folder is not a copy's.
@@ -175,7 +195,7 @@ def job_copy(bucket: Storage, job: str, folder: Path, executors_at: str = "") ->
         Fenced: It is a replica, or another root took over.
         StoreError: The bucket did not answer, or holds what cannot be read.
     """
-    identity = check_may_work_on(bucket)
+    identity = check_may_work_on(bucket, roles)
     check_is_conditional(bucket)
     with ExitStack() as held:
         lease = JobLease(bucket, job)
@@ -184,18 +204,19 @@ def job_copy(bucket: Storage, job: str, folder: Path, executors_at: str = "") ->
         held.callback(FileLock(folder / "writer.lock", bucket.location).release)
         _log.info("%s: the jobs' copy is in %s", bucket.location, folder)
         wants = is_read_by_driver if executors_at else working_copy.every_file
-        root = working_copy.bring_up(bucket, identity, folder, wants)
+        also = [table for table in tables if table not in TABLES]
+        root = working_copy.bring_up(bucket, identity, folder, wants, also)
         if executors_at:
-            tables = ClusterTables(bucket, folder, executors_at)
-            held.callback(tables.close)
-            root = replace(root, remote=tables)
-        copy = JobCopy(bucket, root, lease)
+            remote = ClusterTables(bucket, folder, executors_at)
+            held.callback(remote.close)
+            root = replace(root, remote=remote)
+        copy = JobCopy(bucket, root, lease, tables, roles)
         held.callback(copy.close)
         yield copy
 
 
-def check_may_work_on(bucket: Storage) -> Identity:
-    """Who the root is that a job may commit to.
+def check_may_work_on(bucket: Storage, roles: Container[str] = (PRIMARY,)) -> Identity:
+    """Who the root is that a job may commit to, if it is one of these roles.
 
     Raises:
         InvalidRequest: There is none.
@@ -205,13 +226,13 @@ def check_may_work_on(bucket: Storage) -> Identity:
     if found is None:
         message = f"{where} is not a sparkstore root: sparkstore serve makes one"
         raise InvalidRequest(message)
+    if found.role in roles:
+        return found
     if found.role == REPLICA:
         message = f"{where} is a replica, which gets what its primary {found.primary} compacts"
         raise Fenced(f"{message}: run the job there")
-    if found.role != PRIMARY:
-        message = f"{where} is {found.role}: {found.successor or 'another root'} took over"
-        raise Fenced(message)
-    return found
+    message = f"{where} is {found.role}: {found.successor or 'another root'} took over"
+    raise Fenced(message)
 
 
 def _noted(bucket: Storage) -> dict[str, float]:

@@ -88,6 +88,7 @@ def bring_up(
     identity: Identity,
     folder: Path,
     wants: Callable[[str], bool] = every_file,
+    also: Iterable[str] = (),
 ) -> Root:
     """Bring a folder, which may hold an older copy, to what the bucket holds.
 
@@ -96,6 +97,7 @@ def bring_up(
         identity: Who it is.
         folder: The copy's; its lock is held.
         wants: Which data files are needed here, by their names in the bucket.
+        also: Tables that are made of the root's, and wanted here, too, if they are there.
 
     Raises:
         InvalidRequest: The folder holds something else, which stays as it is.
@@ -110,7 +112,7 @@ def bring_up(
     replace_durably(folder / ROOT_FILE, as_root_file(copy))
     (folder / _PUBLISHED).unlink(missing_ok=True)
     (folder / MARKS_FILE).unlink(missing_ok=True)
-    for table in _LOOKED_UP:
+    for table in (*_LOOKED_UP, *also):
         _bring_up_log(bucket, folder, table)
         held = contents(LocalStorage(folder), table)
         names = (f"{table}/{unquote(path)}" for path in held.adds)

@@ -13,6 +13,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -150,17 +151,18 @@ def compact(arguments: Namespace) -> int:
 
 def _compact_bucket(arguments: Namespace, config: StoreConfig | None, audited: Path | None) -> int:
     """The same of a root in a bucket, by a copy whose commits are published."""
+    from sparkstore.bucket.job_copy import TABLES as JOB_TABLES
     from sparkstore.bucket.job_copy import folder_of_jobs, job_copy
+    from sparkstore.current.publication import TABLES as CURRENT_TABLES
+    from sparkstore.current.publication import publish
     from sparkstore.storage.objects import ObjectStorage
 
-    for option in ("publish", "current"):
-        if getattr(arguments, option):
-            message = f"--{option} is of a root in a folder: leave it out, and ask sparkstore sql"
-            raise InvalidRequest(message)
-    executors_at = _executors_at(arguments.root)
+    executors_at = _executors_at(arguments)
     bucket = ObjectStorage(arguments.root)
     folder = folder_of_jobs(bucket.location, config.copy_dir if config else "")
-    with job_copy(bucket, "compact", folder, executors_at) as copy:
+    tables = (*JOB_TABLES, *CURRENT_TABLES) if arguments.current else JOB_TABLES
+    as_of = datetime.now(UTC)
+    with job_copy(bucket, "compact", folder, executors_at, tables=tables) as copy:
         if _is_too_early(copy.root, arguments):
             return 0
 
@@ -179,6 +181,8 @@ def _compact_bucket(arguments: Namespace, config: StoreConfig | None, audited: P
                 at=copy.publish,
                 check=lambda _: None,  # it was, where the bucket was asked
             )
+            if arguments.current:
+                publish(copy.root, at=copy.publish, as_of=as_of)
             deleted, where = copy.finish(), copy.location
             ended = try_to_end_messages(spark, copy.root, config, audited, where)
             return replace(report, root=where, files_deleted=deleted, messages_ended=ended.done)
@@ -186,18 +190,25 @@ def _compact_bucket(arguments: Namespace, config: StoreConfig | None, audited: P
         return run_job("compact", copy.root.path, work, arguments, uri=copy.location)
 
 
-def _executors_at(uri: str) -> str:
-    """A bucket as executors on other machines name it; empty if they are threads of this one.
+def _executors_at(arguments: Namespace) -> str:
+    """The bucket as executors on other machines name it; empty if they are threads of this one.
 
     Raises:
-        InvalidRequest: They could not read it.
+        InvalidRequest: They could not read it, or an option is not for a bucket, or not there.
     """
+    uri = arguments.root
+    if arguments.publish:
+        message = "--publish is of a root in a folder: leave it out, and ask sparkstore sql"
+        raise InvalidRequest(message)
     if not (master := _cluster()):
         return ""
     from sparkstore.bucket.cluster_tables import s3a
     from sparkstore.session import reads_s3a
 
     named = s3a(uri)
+    if arguments.current:
+        message = "--current reads the tables on this machine: leave it out on a cluster, and run"
+        raise InvalidRequest(f"{message} sparkstore current {uri}")
     if not reads_s3a():
         message = f"{uri}: the executors of {master} have no client of S3: give spark-submit"
         raise InvalidRequest(f"{message} --properties-file conf/spark-cluster.conf")

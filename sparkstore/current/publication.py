@@ -47,6 +47,7 @@ from sparkstore.recovery.message_headers import typed_headers
 from sparkstore.recovery.recovery import RecoveredRoot, recover_columns
 from sparkstore.tables.delta_files import versions
 from sparkstore.tables.delta_log_cleaning import clean_log
+from sparkstore.tables.fencing import COPY
 from sparkstore.tables.healing import heal
 from sparkstore.tables.lock import FileLock
 from sparkstore.tables.marks import lower_mark, mark_durable
@@ -62,7 +63,7 @@ _NAMES: Mapping[str, pa.Schema] = {
     f"{FOLDER}/queue_messages": MESSAGES,
     f"{FOLDER}/queues": QUEUES,
 }
-_MESSAGES, _QUEUES = _NAMES
+TABLES = _MESSAGES, _QUEUES = tuple(_NAMES)
 _CONFIGURATION = {
     "delta.checkpointInterval": "100",
     "delta.enableExpiredLogCleanup": "false",
@@ -97,12 +98,15 @@ class CurrentReport(JobReport):
     rows_written: int
 
 
-def publish(where: Root | str | Path, *, at: Failpoint = no_failpoint) -> CurrentReport:
+def publish(
+    where: Root | str | Path, *, at: Failpoint = no_failpoint, as_of: datetime | None = None
+) -> CurrentReport:
     """Publish the queues as they are in Delta now.
 
     Args:
         where: The root, of any role, or the path of its folder.
         at: Called at each of `BOUNDARIES`.
+        as_of: When `where` was begun to be made, if it is the copy of a root in a bucket.
 
     Raises:
         InvalidRequest: There is no root there.
@@ -117,7 +121,7 @@ def publish(where: Root | str | Path, *, at: Failpoint = no_failpoint) -> Curren
     try:
         tables = {name: _opened(root, name) for name in _NAMES}
         before = {name: table.version() for name, table in tables.items()}
-        as_of = datetime.now(UTC)
+        as_of = as_of or datetime.now(UTC)
         recovered, entries = _read(root)
         rows, position = narrow(entries), recovered.last_position
         del entries
@@ -164,18 +168,24 @@ def _read(root: Root) -> tuple[RecoveredRoot, pa.Table]:
 
 def _opened(root: Root, name: str) -> DeltaTable:
     """The table, healed; a new one if there is none, or none that can be used."""
-    path, reason = root.table(name), "it has no version"
+    path, reason, is_copy = root.table(name), "it has no version", root.identity.role == COPY
     try:
         if versions(path):
-            heal(root, [name])
+            if not is_copy:
+                heal(root, [name])
             table = DeltaTable(str(path))
             if pa.schema(table.schema().to_arrow()).names == _NAMES[name].names:
                 return table
         reason = "it has the columns of another version"
     except (CorruptData, DeltaError) as broken:
         reason = str(broken)
+    if path.exists() and is_copy and versions(path):
+        where = f"{root.identity.primary}/{name}"
+        message = f"{where} cannot be used, {reason}: delete what is there, it is made anew then"
+        raise CorruptData(message)
     if path.exists():
-        _log.warning("%s is made anew from the root: %s", path, reason)
+        if not is_copy:
+            _log.warning("%s is made anew from the root: %s", path, reason)
         shutil.rmtree(path)
     lower_mark(root, name, -1)
     return DeltaTable.create(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from broker_shim.store.delta import DeltaMessageStore
@@ -104,11 +105,13 @@ def test_jobs_killed_between_their_commits_leave_a_root_that_the_next_one_goes_o
     assert main(["compact", "--json", "--no-progress", "--min-records", "1000000", URI]) == 0
     assert "nothing done" in capsys.readouterr().err
     put_expired()
-    assert main(["compact", "--json", "--no-progress", URI]) == 0
+    assert main(["compact", "--json", "--no-progress", "--current", URI]) == 0
     report = json.loads(capsys.readouterr().out)
     assert (report["root"], report["messages_ended"]) == (URI, 1)
     assert report["position_after"] == report["history_after"] > report["position_before"] > 0
     assert bodies() == expected(last)
+    current = DeltaTable(f"{URI}/current/queues").to_pyarrow_table()
+    assert current["depth"].to_pylist() == [len(expected(last)) + 1]  # what expired was there
     with opened_root(URI, whole=True) as root:
         register(spark, root)
         (row,) = spark.sql("SELECT depth FROM queues WHERE queue = 'q'").collect()
