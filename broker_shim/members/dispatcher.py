@@ -144,7 +144,7 @@ class MemberDispatcher:
             raise InvalidRequest(_ALONE)
         if self.broker is not None:
             return self.broker
-        decide_in_place_of_host(self._store, waits=self._retire is not None)
+        decide_in_place_of_host(self._store)
         with self._store.observe(partial(self._inbox.post, self._took)) as machine:
             broker = self._make_broker(machine.state)
             hold_what_is_acquired(broker, machine.state)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Container, Iterable, Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker_shim.broker.routing import DEFAULT_EXCHANGES
 from broker_shim.broker.virtual_host import Broker
@@ -26,6 +26,7 @@ from broker_shim.store.interface import (
     WiringCalls,
 )
 from sparkstore.core.queue_names import shown
+from sparkstore.core.state_machine import sole_host
 from sparkstore.core.wiring_arguments import (
     ALTERNATE_EXCHANGE,
     alternate_of,
@@ -83,6 +84,7 @@ def recover(
     """
     broker, links = host.broker, host.links
     recovered = store.recover()
+    _leave_host_behind(store, recovered.configured, timeout_s)
     termini = links.registry.recover(now_ms(), _log_failure, set(absent.links.values()))
     keepers = {
         link_text(each.key): each.key
@@ -111,6 +113,15 @@ def recover(
     count = sum(len(queue) for queue in broker.queues.values())
     text = "recovered %d messages on %d queues, %d links"
     _log.info(text, count, len(broker.queues), len(termini))
+
+
+def _leave_host_behind(
+    store: WiringCalls, configured: Mapping[tuple[str, str], Any], timeout_s: float
+) -> None:
+    """A Broker-J host whose root this was, and that comes back, is told that it missed changes."""
+    told = sole_host.changed_object(configured.get(sole_host.OBJECT))
+    if told is not None:
+        wait_for([partial(store.configure, *sole_host.OBJECT, told)], timeout_s)
 
 
 class _Acquired(NamedTuple):

@@ -128,7 +128,7 @@ class Members:
         _check_owner(owner, hello)
         self._check_alone(hello)
         if hello.host is None:
-            _take_place_of_host(batch, waits=True)
+            _take_place_of_host(batch)
         member = self.by_name.get(hello.member)
         peer_there = None if member is None else member.peer
         if member is not None and peer_there is not None:
@@ -310,27 +310,26 @@ def _own(batch: Batch, owner: SoleHost | None, hello: Hello, *, is_new: bool) ->
     batch.take(came(machine.state, hello.host, member, machine.now_us()))
 
 
-def decide_in_place_of_host(store: DeltaMessageStore, *, waits: bool) -> None:
+def decide_in_place_of_host(store: DeltaMessageStore) -> None:
     """A broker is about to change what a Broker-J host has read, if the root is one's.
 
     Args:
         store: Where the root is no host's, nothing is written, so it need not have room now.
-        waits: Not while the host may live that was attached when the service was ended.
 
     Raises:
-        Unavailable: It may be about to connect again.
+        Unavailable: The host was attached when the last run of the service ended, and may live.
     """
     with store.look() as machine:
         if sole_host(machine.state) is None:
             return
     with store.batch() as batch:
-        _take_place_of_host(batch, waits=waits)
+        _take_place_of_host(batch)
 
 
-def _take_place_of_host(batch: Batch, *, waits: bool) -> None:
+def _take_place_of_host(batch: Batch) -> None:
     machine = batch.machine
     reason = why_unchangeable(machine.state)
-    if waits and reason is not None:
+    if reason is not None:
         message = (
             f"{reason}, and try again when the grace of members that are gone (member_grace_s) is"
             " over"

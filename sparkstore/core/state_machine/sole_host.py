@@ -17,7 +17,8 @@ ever: when its machine is lost, an operator has to be able to decide what it lef
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from sparkstore.core import records
 from sparkstore.core.fold import State
@@ -25,7 +26,8 @@ from sparkstore.core.holders import OWN_CATEGORY
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.values import RecordStep
 
-_KEY = (OWN_CATEGORY + "service", "host")
+OBJECT = (OWN_CATEGORY + "service", "host")
+"""Category and key of the configured object."""
 
 
 class SoleHost(NamedTuple):
@@ -44,11 +46,8 @@ class SoleHost(NamedTuple):
 
 def sole_host(state: State) -> SoleHost | None:
     """Whose root it is; None: no host's."""
-    detail = state.configured.get(_KEY)
-    if detail is None:
-        return None
-    told = json.loads(detail)
-    return SoleHost(told["host"], told.get("attached"), told.get("changed", False))
+    detail = state.configured.get(OBJECT)
+    return None if detail is None else _host_of(json.loads(detail))
 
 
 def why_unchangeable(state: State) -> str | None:
@@ -81,8 +80,26 @@ def changed_by_others(state: State, now_us: int) -> list[RecordStep]:
     return [] if host is None else _told(state, SoleHost(host.name, is_changed=True), now_us)
 
 
+def changed_object(told: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What the configured object says from then on, for a broker that takes the root over.
+
+    None: it says so already, or the root is no host's (`told` is None).
+    """
+    if told is None or _host_of(told).is_changed:
+        return None
+    return _object(SoleHost(told["host"], is_changed=True))
+
+
+def _host_of(told: Mapping[str, Any]) -> SoleHost:
+    return SoleHost(told["host"], told.get("attached"), told.get("changed", False))
+
+
+def _object(host: SoleHost) -> dict[str, Any]:
+    return {"host": host.name, "attached": host.attached_as, "changed": host.is_changed}
+
+
 def _told(state: State, host: SoleHost, now_us: int) -> list[RecordStep]:
     if host == sole_host(state):
         return []
-    told = {"host": host.name, "attached": host.attached_as, "changed": host.is_changed}
-    return [RecordStep(records.configured(now_us, *_KEY, json.dumps(told)), is_kept=True)]
+    detail = json.dumps(_object(host))
+    return [RecordStep(records.configured(now_us, *OBJECT, detail), is_kept=True)]

@@ -17,7 +17,7 @@ from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.recovery.recovery import recover
 from sparkstore.tables.root import open_root
 from tests.support.roots.logs import until
-from tests.support.stores.controls import ServicedRoot
+from tests.support.stores.controls import ServedRoot, ServicedRoot
 from tests.support.stores.raw_member import RawMember
 from tests.support.stores.stores import DELTA_CONFIG
 
@@ -120,6 +120,16 @@ def test_a_host_that_missed_a_change_is_sent_away_and_its_next_start_is_welcome(
         host_at(service, "the next").close()
         until(lambda: left(service))
         host_at(service, "the next").close()
+
+
+def test_a_broker_that_serves_the_root_instead_changes_what_a_host_has_read(root: Path) -> None:
+    with service_of(root) as service:
+        living = host_at(service)
+    living.close()
+    ServedRoot(root).stop()
+    assert sole_host(recover(open_root(root)).state) == SoleHost("vhost", is_changed=True)
+    with service_of(root) as service:
+        assert sent_away(service, "host", START, "vhost")[0] == "Fenced"
 
 
 def test_a_broker_that_joins_changes_what_a_host_has_read(root: Path) -> None:
