@@ -1,7 +1,9 @@
 """The tables of a root in a bucket, for a Spark whose executors are on other machines.
 
-Executors read and write the data files where they are, in the bucket. What they must not do is to
-commit there (ARCHITECTURE: Rule 2), so Spark gets a Delta log of its own, private to one run:
+Executors read and write the data files where they are, in the bucket. A job that only reads
+(`BucketTables`) names the version that the copy of the logs is of. What Spark must not do is to
+commit there (ARCHITECTURE: Rule 2), so one that commits (`ClusterTables`) has a Delta log of its
+own, private to one run:
 
     <prefix>/history/segment=…/…          data files, read and written by executors
     <prefix>/history/_delta_log/          the log: each version is one put if absent, by the driver
@@ -47,8 +49,51 @@ _META = "state/part=meta/"
 """Data files that the driver itself reads: one row."""
 
 
-class ClusterTables:
-    """Used by one run of a job, on one thread."""
+class BucketTables:
+    """Tables that are only read, at the versions that a copy of their logs is of."""
+
+    def __init__(
+        self, bucket: Storage, copy: Path, executors_at: str, versions: Mapping[str, int]
+    ) -> None:
+        """Look at nothing yet.
+
+        Args:
+            bucket: Where the root is.
+            copy: The folder whose tables have the logs, and some data files.
+            executors_at: The bucket as executors name it, as `s3a://lake/queues`.
+            versions: That of each table in the bucket which the copy is of.
+        """
+        self._bucket, self._copy, self._at, self._versions = bucket, copy, executors_at, versions
+
+    def hadoop_settings(self) -> dict[str, str]:
+        """What Hadoop's file systems must be told: where the bucket is."""
+        return s3a_settings(os.environ)
+
+    def location(self, table: str) -> str:
+        """Where Spark finds one of `TABLES`, as of its version."""
+        return f"{self.data_folder(table)}@v{self._versions[table]}"
+
+    def data_folder(self, table: str) -> str:
+        """Where executors find the data files of one of `TABLES`."""
+        return f"{self._at}/{table}"
+
+    def fetch(self, table: str) -> None:
+        """Nothing: nobody commits."""
+
+    def lost_files(self, table: str) -> dict[str, str]:
+        """Data files that the copy's log names and that are gone, or of another size, and why."""
+        sizes = {file.name: file.size for file in self._bucket.files(table)}
+        lost = {}
+        for path, add in contents(LocalStorage(self._copy), table).adds.items():
+            name, size = f"{table}/{unquote(path)}", sizes.get(f"{table}/{unquote(path)}")
+            if size != add["size"]:
+                has = "is gone" if size is None else f"has {size} bytes instead of {add['size']}"
+                lost[unquote(path)] = f"{self._bucket.location}/{name} {has}"
+        return lost
+
+
+class ClusterTables(BucketTables):
+    """Tables that are committed to, by one run of a job, on one thread."""
 
     def __init__(self, bucket: Storage, copy: Path, executors_at: str) -> None:
         """Give Spark logs of its own, which say what the copy's say; remove those of killed runs.
@@ -61,7 +106,7 @@ class ClusterTables:
         Raises:
             StoreError: The bucket did not answer.
         """
-        self._bucket, self._copy, self._at = bucket, copy, executors_at
+        super().__init__(bucket, copy, executors_at, {})
         self._run = uuid4().hex
         _remove(bucket, LOGS)
         for table in _COMMITTED:
@@ -75,7 +120,7 @@ class ClusterTables:
         logs = {
             f"{link}{table}/_delta_log": f"{self._at}/{self._log_of(table)}" for table in _COMMITTED
         }
-        return s3a_settings(os.environ) | tables | logs
+        return super().hadoop_settings() | tables | logs
 
     def location(self, table: str) -> str:
         """Where Spark finds one of `TABLES`."""

@@ -62,15 +62,18 @@ def queues(arguments: Namespace) -> int:
 
 
 @contextmanager
-def opened_root(where: str, *, whole: bool = False) -> Iterator[Root]:
-    """The root that was named; of one in a bucket a copy, with every file only if `whole`."""
+def opened_root(where: str, *, whole: bool = False, executors_at: str = "") -> Iterator[Root]:
+    """The root that was named; of one in a bucket a copy, with every file only if `whole`.
+
+    With `executors_at` Spark reads the tables there (`bucket.cluster_tables`).
+    """
     from sparkstore.storage.objects import is_object_uri
     from sparkstore.tables.root import open_root
 
     if is_object_uri(where):
         from sparkstore.replication.bucket_download import local_copy
 
-        with local_copy(where, whole=whole) as root:
+        with local_copy(where, whole=whole, executors_at=executors_at) as root:
             yield root
     else:
         yield open_root(where)

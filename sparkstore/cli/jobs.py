@@ -191,50 +191,39 @@ def _compact_bucket(arguments: Namespace, config: StoreConfig | None, audited: P
 
 
 def _executors_at(arguments: Namespace) -> str:
-    """The bucket as executors on other machines name it; empty if they are threads of this one.
+    """As `where_executors_read`, for a compaction.
 
     Raises:
-        InvalidRequest: They could not read it, or an option is not for a bucket, or not there.
+        InvalidRequest: An option is not for a bucket, or not there.
     """
-    uri = arguments.root
     if arguments.publish:
         message = "--publish is of a root in a folder: leave it out, and ask sparkstore sql"
         raise InvalidRequest(message)
-    if not (master := _cluster()):
+    named = where_executors_read(arguments.root)
+    if named and arguments.current:
+        message = "--current reads the tables on this machine: leave it out on a cluster, and run"
+        raise InvalidRequest(f"{message} sparkstore current {arguments.root}")
+    return named
+
+
+def where_executors_read(uri: str) -> str:
+    """A bucket as executors on other machines name it; empty if they are threads of this one.
+
+    Raises:
+        InvalidRequest: They could not read it.
+    """
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else Spark is loaded for nothing
         return ""
     from sparkstore.bucket.cluster_tables import s3a
-    from sparkstore.session import reads_s3a
+    from sparkstore.session import cluster, reads_s3a
 
+    if not (master := cluster()):
+        return ""
     named = s3a(uri)
-    if arguments.current:
-        message = "--current reads the tables on this machine: leave it out on a cluster, and run"
-        raise InvalidRequest(f"{message} sparkstore current {uri}")
     if not reads_s3a():
         message = f"{uri}: the executors of {master} have no client of S3: give spark-submit"
         raise InvalidRequest(f"{message} --properties-file conf/spark-cluster.conf")
     return named
-
-
-def check_is_one_machine(job: str, uri: str) -> None:
-    """Refuse a root in a bucket to a job whose executors are on other machines than its copy.
-
-    Raises:
-        InvalidRequest: spark-submit was told a cluster.
-    """
-    if master := _cluster():
-        message = (
-            f"{uri}: {job} works on a copy of the bucket on this machine, which the executors"
-            f" of {master} do not see: give spark-submit --master 'local[2]'"
-        )
-        raise InvalidRequest(message)
-
-
-def _cluster() -> str:
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else Spark is loaded for nothing
-        return ""
-    from sparkstore.session import cluster
-
-    return cluster()
 
 
 def _is_too_early(root: Root, arguments: Namespace) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkstore.cli.commands import opened_root
-from sparkstore.cli.jobs import check_is_one_machine, job_options, run_job
+from sparkstore.cli.jobs import job_options, run_job, where_executors_read
 from sparkstore.cli.notes import note_unreplayed
 from sparkstore.cli.output import fields, table
 from sparkstore.cli.parsing import command
@@ -67,19 +67,24 @@ def reconcile(arguments: Namespace) -> int:
     if uri and (arguments.repair or arguments.purge_lost):
         message = f"{uri}: --repair is of a root in a folder: leave it out, and see what is wrong"
         raise InvalidRequest(message)
-    if uri:
-        check_is_one_machine("reconcile", uri)
+    executors_at = where_executors_read(uri) if uri else ""
+    if executors_at and arguments.replica:
+        message = f"{arguments.replica} is a folder of this machine, which executors do not see"
+        raise InvalidRequest(f"{message}: give spark-submit --master 'local[2]'")
     config = read_config(arguments.config) if arguments.config else StoreConfig()
-    with opened_root(arguments.root, whole=True) as root:
+    with opened_root(arguments.root, whole=True, executors_at=executors_at) as root:
         # Before the frame: what may not be compared gets no row in its `job_runs` either.
         roots = check_roots(root.path, arguments.replica)
 
         def work(spark: SparkSession) -> JobReport:
             from sparkstore.reconcile import reconcile
+            from sparkstore.session import tell_hadoop
 
+            if root.remote is not None:
+                tell_hadoop(spark, root.remote.hadoop_settings())
             report = reconcile.run(
                 spark,
-                roots.root,
+                root,
                 replica=roots.replica,
                 repair=arguments.repair,
                 purge_lost=arguments.purge_lost,

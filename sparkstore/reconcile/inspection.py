@@ -21,11 +21,10 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from sparkstore.compaction.state_fold import Meta, read_meta
 from sparkstore.errors import StoreError, Unavailable
-from sparkstore.reconcile.lost_files import without
+from sparkstore.reconcile.lost_files import lost_of, without
 from sparkstore.reconcile.sides import Side, entries, others, record_digest, wiring
 from sparkstore.recovery.recovery import RecoveredRoot, recover
 from sparkstore.tables.lock import is_held
-from sparkstore.tables.parquet_check import lost_files
 from sparkstore.tables.root import TABLES, Root
 from sparkstore.tables.schema import NARROW_COLUMNS
 from sparkstore.tables.snapshot import FileStats, snapshot
@@ -197,10 +196,8 @@ def look(spark: SparkSession, root: Root) -> Iterator[Look]:
 def _look(root: Root, names: Names) -> Look:
     spark = names.spark
     recovered, failure = _recover(root)
-    lost = {table: lost_files(root.table(table)) for table in TABLES}
-    tables = {
-        table: names.add(table, without(spark, root.table(table), lost[table])) for table in TABLES
-    }
+    lost = {table: lost_of(root, table) for table in TABLES}
+    tables = {table: names.add(table, without(spark, root, table, lost[table])) for table in TABLES}
     meta = _meta(spark.table(tables["state"]))
     rows, counting, fenced = _journal(names, tables)
     ends = spark.sql(statement("reconcile_ends", tables | {"journal": counting})).collect()[0]

@@ -9,27 +9,38 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from sparkstore.tables.parquet_check import lost_files
+from sparkstore.tables.root import Root
 from sparkstore.views.spark_tables import delta_name
 
 
-def without(spark: SparkSession, table: Path, lost: Collection[str]) -> DataFrame:
+def lost_of(root: Root, table: str) -> dict[str, str]:
+    """Data files that a table names and that are not whole, and why."""
+    if root.remote is not None:
+        return root.remote.lost_files(table)
+    return lost_files(root.table(table))
+
+
+def without(spark: SparkSession, root: Root, table: str, lost: Collection[str]) -> DataFrame:
     """A table as Spark reads it; without some of its files, if it lost them.
 
     Spark's own `ignoreMissingFiles` would hide files that go while a query runs, too.
     """
     if lost:
-        return whole_files(spark, table, lost)
-    return spark.sql(f"SELECT * FROM {delta_name(table)}")  # noqa: S608
+        return whole_files(spark, root, table, lost)
+    return spark.sql(f"SELECT * FROM {delta_name(root.spark_location(table))}")  # noqa: S608
 
 
-def whole_files(spark: SparkSession, table: Path, lost: Collection[str]) -> DataFrame:
+def whole_files(spark: SparkSession, root: Root, table: str, lost: Collection[str]) -> DataFrame:
     """The rows of a table's files, but for some; with `_metadata.row_index`, as Parquet has it."""
-    schema = spark.read.format("delta").load(str(table)).schema
-    files = [str(table / path) for path in _actions(table)["path"].to_pylist() if path not in lost]
-    reader = spark.read.schema(schema).option("basePath", str(table))
+    folder = str(root.table(table)) if root.remote is None else root.remote.data_folder(table)
+    schema = spark.read.format("delta").load(root.spark_location(table)).schema
+    paths = _actions(root.table(table))["path"].to_pylist()
+    files = [f"{folder}/{path}" for path in paths if path not in lost]
+    reader = spark.read.schema(schema).option("basePath", folder)
     if files:
         return reader.parquet(*files)
-    return reader.parquet(str(table)).where("false")
+    return reader.parquet(folder).where("false")
 
 
 def parts_of(table: Path, files: Collection[str]) -> set[int]:

@@ -137,6 +137,8 @@ def run(
     """
     began = time.monotonic()
     roots = check_roots(_path(where), None if replica is None else _path(replica))
+    if isinstance(where, Root):
+        roots = roots._replace(root=where)
     with ExitStack() as leases, translated("reconcile"):
         for root in roots:
             if root is not None:
@@ -154,7 +156,8 @@ def run(
                 after, position = job.confirmed()
                 found = [*told(found, after, mended)]
         run_id = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}-{uuid4().hex[:8]}"
-        findings.write(spark, roots.root, run_id, found)
+        if roots.root.remote is None:  # a copy of the logs is thrown away
+            findings.write(spark, roots.root, run_id, found)
         at("findings written")
     return _report(roots.root, run_id, position, found, time.monotonic() - began)
 

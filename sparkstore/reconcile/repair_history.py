@@ -140,7 +140,7 @@ def _copied(seen: Look, replica: Look | None, missing: DataFrame) -> tuple[DataF
 
 def _rows(seen: Look) -> DataFrame:
     """Rows of history from the files that are there, with where each lies."""
-    files = whole_files(seen.names.spark, seen.root.history, seen.lost["history"])
+    files = whole_files(seen.names.spark, seen.root, "history", seen.lost["history"])
     return files.select(
         "*",
         F.col("_metadata.file_path").alias("file"),

@@ -19,6 +19,7 @@ from typing import Any
 from urllib.parse import unquote
 from uuid import uuid4
 
+from sparkstore.bucket.cluster_tables import BucketTables
 from sparkstore.errors import CorruptData, InvalidRequest
 from sparkstore.recovery.recovery import read_state
 from sparkstore.storage.local import LocalStorage
@@ -49,13 +50,15 @@ def identified(bucket: Storage) -> Identity:
 
 
 @contextmanager
-def local_copy(uri: str, *, whole: bool) -> Iterator[Root]:
+def local_copy(uri: str, *, whole: bool, executors_at: str = "") -> Iterator[Root]:
     """A root in a temporary folder that says what the one in a bucket says now.
 
     Args:
         uri: Where the root is, as `s3://lake/queues`.
         whole: With every file. Else with what the fold of all records needs: `state`, and the
             records after it; then no content can be read.
+        executors_at: The bucket as executors on other machines name it (`s3a://…`), where Spark is
+            to read the tables then; empty: in the folder.
 
     Raises:
         InvalidRequest: There is no root; this user may not read it.
@@ -66,12 +69,14 @@ def local_copy(uri: str, *, whole: bool) -> Iterator[Root]:
     identity = identified(bucket)
     with tempfile.TemporaryDirectory(prefix="sparkstore-bucket-") as name:
         folder = Path(name)
-        if whole:
-            download_tables(bucket, folder, {})
-        else:
-            _download_tail(bucket, folder)
+        download = download_tables if whole and not executors_at else _download_tail
+        found = download(bucket, folder, {})
         LocalStorage(folder).put_if_absent(ROOT_FILE, as_root_file(identity))
-        yield Root(folder, identity)
+        remote = None
+        if executors_at:
+            versions = {name: table.version for name, table in found.items()}
+            remote = BucketTables(bucket, folder, executors_at, versions)
+        yield Root(folder, identity, remote)
 
 
 def download_tables(bucket: Storage, folder: Path, before: Tables) -> dict[str, TableContents]:
@@ -94,7 +99,7 @@ def download_tables(bucket: Storage, folder: Path, before: Tables) -> dict[str, 
     return found
 
 
-def _download_tail(bucket: Storage, folder: Path) -> None:
+def _download_tail(bucket: Storage, folder: Path, _before: Tables) -> dict[str, TableContents]:
     found = _looked_up(bucket)
     for name, table in found.items():
         _write_version(folder, name, table)
@@ -105,6 +110,7 @@ def _download_tail(bucket: Storage, folder: Path) -> None:
         adds = found[name].adds
         needed = [path for path, add in adds.items() if _may_be_after(add, position)]
         _download(bucket, folder, name, needed)
+    return found
 
 
 def _may_be_after(add: Mapping[str, Any], position: int) -> bool:

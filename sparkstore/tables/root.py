@@ -79,7 +79,15 @@ class RemoteTables(Protocol):
         ...
 
     def location(self, table: str) -> str:
-        """Where Spark finds one of `TABLES`, and commits to it."""
+        """Where Spark finds one of `TABLES`, and commits to it if it may."""
+        ...
+
+    def data_folder(self, table: str) -> str:
+        """Where executors find the data files of one of `TABLES`."""
+        ...
+
+    def lost_files(self, table: str) -> dict[str, str]:
+        """Data files that the log here names and that are not whole, and why."""
         ...
 
     def fetch(self, table: str) -> None:

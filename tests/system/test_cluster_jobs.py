@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.bucket.cluster_tables import LOGS
+from sparkstore.bucket.job_copy import job_copy
 from sparkstore.bucket.job_lease import NAME as LEASE
 from sparkstore.cli.commands import opened_root
 from sparkstore.config import StoreConfig
@@ -24,6 +25,7 @@ from sparkstore.reconcile.invariants import check
 from sparkstore.storage.objects import ObjectStorage
 from tests.support.checkout import CHECKOUT
 from tests.support.objects import s3_server, versitygw
+from tests.support.objects.copies import compact
 from tests.support.objects.s3_server import DROP, Request, S3Server
 from tests.support.spark.cluster import (
     ENVIRONMENT,
@@ -192,16 +194,39 @@ def test_a_driver_that_is_killed_before_it_publishes_loses_nothing(
     assert not [name for name in server.objects if name.startswith(f"queues/{LOGS}")]
 
 
-@pytest.mark.parametrize(
-    ("job", "said"),
-    [
-        ("compact", "give spark-submit --properties-file conf/spark-cluster.conf"),
-        ("reconcile", "reconcile works on a copy of the bucket on this machine"),
-    ],
-)
-def test_a_job_whose_executors_could_not_read_the_bucket_is_refused_at_once(
-    job: str, said: str
+@pytest.mark.thorough
+def test_executors_of_a_cluster_find_what_is_wrong_with_a_bucket(
+    master: str, server: S3Server, tmp_path: Path
 ) -> None:
+    fill(*(b"%d" % number for number in range(12)))
+    compact_here(tmp_path / "jobs")
+    fill(*(b"%d" % number for number in range(6)))
+    log = event_log(tmp_path / "events")
+    before = dict(server.objects)
+    report = report_of(submit(master, "reconcile", "--nice", "0", URI, settings=log))
+    assert (report["outcome"], report["findings"]) == ("done", [])
+    assert report["position"] > 0
+    assert "driver" not in tasks_by_executor(tmp_path / "events")
+    assert server.objects == before
+    lost = next(name for name in before if "/history/segment=" in name)
+    del server.objects[lost]
+    job = submit(master, "reconcile", "--nice", "0", URI)
+    told, said = ended(job)
+    assert job.returncode == 1, said
+    found = json.loads(told.splitlines()[-1])["findings"]
+    assert lost.removeprefix("queues/") in {finding["subject"] for finding in found}
+    assert server.objects == {name: content for name, content in before.items() if name != lost}
+
+
+def compact_here(folder: Path) -> None:
+    """What a compaction commits, without a JVM."""
+    with job_copy(ObjectStorage(URI), "compact", folder) as copy:
+        compact(copy.root.path)
+        copy.finish()
+
+
+@pytest.mark.parametrize("job", ["compact", "reconcile"])
+def test_a_job_whose_executors_could_not_read_the_bucket_is_refused_at_once(job: str) -> None:
     submit = [str(SPARK / "bin" / "spark-submit"), "--master", "spark://127.0.0.1:1"]
     refused = subprocess.run(
         [*submit, str(CHECKOUT / "jobs" / f"{job}.py"), URI],
@@ -213,5 +238,5 @@ def test_a_job_whose_executors_could_not_read_the_bucket_is_refused_at_once(
         cwd=CHECKOUT,
     )
     assert refused.returncode == 2
-    assert f"{URI}: " in refused.stdout
-    assert said in refused.stdout
+    assert f"{URI}: the executors of spark://127.0.0.1:1 have no client of S3" in refused.stdout
+    assert "give spark-submit --properties-file conf/spark-cluster.conf" in refused.stdout

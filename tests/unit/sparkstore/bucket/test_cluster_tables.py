@@ -19,9 +19,13 @@ from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.bucket.cluster_tables import LOGS, ClusterTables, s3a, s3a_settings
 from sparkstore.bucket.job_copy import JobCopy, job_copy
 from sparkstore.bucket.job_lease import NAME as LEASE
+from sparkstore.cli import reconcile
+from sparkstore.cli.command_line import main
 from sparkstore.compaction.state_fold import check_is_newest, read_meta
 from sparkstore.config import StoreConfig
 from sparkstore.errors import InvalidRequest, Unavailable
+from sparkstore.recovery.recovery import recover
+from sparkstore.replication.bucket_download import local_copy
 from sparkstore.storage.objects import ObjectStorage
 from sparkstore.tables.delta_contents import commit, contents
 from sparkstore.tables.delta_files import newest_version
@@ -204,6 +208,42 @@ def test_a_run_that_was_paused_while_another_worked_publishes_nothing(
             check_is_newest(paused.root, "history", "another commit")
     assert contents(bucket, "history") == published
     assert FILE in published.adds
+
+
+def test_a_job_that_only_reads_names_the_version_that_it_looked_up(
+    server: S3Server, bucket: ObjectStorage
+) -> None:
+    with local_copy(URI, whole=True, executors_at=AT) as root:
+        assert root.remote is not None
+        for table in ("journal", "history", "state"):
+            version = contents(bucket, table).version
+            assert root.spark_location(table) == f"{AT}/{table}@v{version}"
+        assert recover(root).last_position > 0
+        assert not [*root.history.rglob("segment=*/*.parquet")]
+    assert names(server, LOGS) == set()
+
+
+def test_data_files_that_are_gone_or_cut_are_told(server: S3Server, bucket: ObjectStorage) -> None:
+    with local_copy(URI, whole=True, executors_at=AT) as root:
+        assert root.remote is not None
+        assert root.remote.lost_files("history") == root.remote.lost_files("journal") == {}
+        for table, content in (("history", None), ("journal", b"cut")):
+            path = next(iter(contents(bucket, table).adds))
+            del server.objects[f"queues/{table}/{path}"]
+            if content is not None:
+                server.objects[f"queues/{table}/{path}"] = content
+            assert [*root.remote.lost_files(table)] == [path]
+        assert "is gone" in str(root.remote.lost_files("history"))
+        assert "has 3 bytes instead of" in str(root.remote.lost_files("journal"))
+
+
+def test_a_replica_on_this_machine_is_not_compared_by_executors_of_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(reconcile, "where_executors_read", lambda _uri: AT)
+    assert main(["reconcile", "--replica", "/mnt/replica", URI]) == 2
+    told = capsys.readouterr().err
+    assert "/mnt/replica is a folder of this machine, which executors do not see" in told
 
 
 def test_only_s3_is_read_by_executors() -> None:
