@@ -2,7 +2,8 @@
 
 Put this file into Airflow's folder of DAGs, and change the paths. It needs
 apache-airflow-providers-apache-spark, the wheel of sparkstore installed in `HOME` on the workers,
-and a Spark connection named `sparkstore` (host `local[2]`, or a cluster's master).
+and a Spark connection named `sparkstore` (host `local[2]`). For a root in a bucket, `s3://…`, the
+host may be a cluster's master: name conf/spark-cluster.conf as the file of properties then.
 """
 
 from __future__ import annotations

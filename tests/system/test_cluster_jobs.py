@@ -144,7 +144,9 @@ def test_a_cluster_commits_what_threads_of_one_machine_commit(
     fill(*(b"%d" % number for number in range(30)))
     copied(URI, "s3://lake/other", tmp_path)
     arguments = ("--nice", "0", "--step-records", "25")
-    there = report_of(submit(master, "compact", *arguments, URI))
+    settings = event_log(tmp_path / "events") | {"spark.cores.max": str(2 * WORKERS)}
+    there = report_of(submit(master, "compact", *arguments, URI, settings=settings))
+    assert len(tasks_by_executor(tmp_path / "events")) == 2 * WORKERS
     here = report_of(submit("local[2]", "compact", *arguments, "s3://lake/other"))
     differ = {"root", "seconds"}
     assert {**there, **dict.fromkeys(differ)} == {**here, **dict.fromkeys(differ)}

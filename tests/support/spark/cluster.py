@@ -27,24 +27,26 @@ _STARTED = re.compile(r"Starting Spark master at (spark://\S+)")
 _QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _QUICK = SHORT_QUERIES | {
     "spark.driver.host": "127.0.0.1",
+    "spark.cores.max": "2",
+    "spark.executor.cores": "1",
     "spark.executor.memory": "600m",
     "spark.executor.extraJavaOptions": _QUICK_JAVA,
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
-"""For few rows; the rest is as shipped."""
+"""For few rows, by one executor on each of two workers; the rest is as shipped."""
 
 
 @contextmanager
 def cluster(folder: Path, workers: int) -> Iterator[str]:
-    """Start it, with one core for each worker; gives the URL of its master."""
+    """Start it, with room for two executors on each worker; gives the URL of its master."""
     here = ["--host", "127.0.0.1", "--webui-port", "0"]
     with ExitStack() as running:
         master = running.enter_context(_daemon("master.Master", *here, "--port", "0"))
         assert master.stderr is not None
         url = next(found[1] for line in master.stderr if (found := _STARTED.search(line)))
         for number in range(workers):  # a job waits for them
-            size = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / str(number))]
+            size = ["--cores", "2", "--memory", "2g", "--work-dir", str(folder / str(number))]
             running.enter_context(_daemon("worker.Worker", *here, *size, url))
         yield url
 
