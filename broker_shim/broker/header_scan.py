@@ -21,8 +21,9 @@ from functools import partial
 from typing import Protocol
 
 from broker_shim.broker.queue_host import QueueHost
+from broker_shim.broker.queues.message_groups import Groups
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.queues.selective_cursor import Batch, SelectiveCursor, Steps
+from broker_shim.broker.queues.selective_cursor import Batch, SelectiveCursor, Steps, group_of
 from broker_shim.broker.storage.loop import Later
 from broker_shim.errors import StoreError
 from broker_shim.messages.header import CommonHeader, HeaderFactory
@@ -81,6 +82,11 @@ class HeaderScan:
 
     def _ask(self, queue: QueueDispatch) -> bool:
         """Have the next batch read; False if there was none: cursors are at the end, or at gaps."""
+        groups = queue.groups
+        if groups is not None and (held := [*groups.unplaced][:MOST]):
+            self._asked.add(queue.name)
+            self._host.calls.read_headers(held, partial(self._place, queue, groups, held))
+            return True
         batches = queue.to_look_at(self._size.count)
         message_ids = sorted({each for _cursor, batch in batches for _place, each in batch})
         if message_ids:
@@ -88,6 +94,23 @@ class HeaderScan:
             done = partial(self._read, queue, batches, message_ids)
             self._host.calls.read_headers(message_ids, done)
         return bool(message_ids)
+
+    def _place(
+        self,
+        queue: QueueDispatch,
+        groups: Groups,
+        held: Sequence[int],
+        error: StoreError | None,
+        found: Sequence[MessageHeader | None],
+    ) -> None:
+        """What was held before a restart has its group."""
+        self._asked.discard(queue.name)
+        if error is None:
+            for message_id, header in headers_of(self._host.headers, held, found).items():
+                groups.placed(message_id, None if header is None else group_of(header))
+            self._host.wanted(queue.name)
+        else:
+            self._put_off(queue, error)
 
     def _read(
         self,
@@ -101,9 +124,12 @@ class HeaderScan:
             self._judge(queue, batches, headers_of(self._host.headers, message_ids, found), 0.0)
             return
         self._asked.discard(queue.name)
-        _log.warning("%r is not looked at now: %s", queue.name, error)
         for cursor, batch in batches:
             cursor.put_off(batch)
+        self._put_off(queue, error)
+
+    def _put_off(self, queue: QueueDispatch, error: StoreError) -> None:
+        _log.warning("%r is not looked at now: %s", queue.name, error)
         self._later(self._host.settings.probe_interval_s, partial(self._again, queue.name))
 
     def _judge(

@@ -22,7 +22,7 @@ from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.links.kept_link import KeptLink, OnLink
 from broker_shim.members.absences import Absences
 from broker_shim.members.consumers import MemberConsumer
-from broker_shim.members.grants import Grants, hold_what_is_acquired
+from broker_shim.members.grants import Grants, hold_what_is_acquired, holders_of
 from broker_shim.members.kept_links import take_over
 from broker_shim.members.observer import MemberObserver
 from broker_shim.members.orders import MemberOrders
@@ -320,6 +320,9 @@ class MemberDispatcher:
             text = f"queue {shown(consumer.queue.name)} is exclusive, and has a consumer"
             consumer.turned_away(f"{text}: try again later")
             return
+        if consumer.queue.groups is not None:
+            for holder in holders_of(consumer.peer.member, consumer.holder):
+                consumer.queue.groups.came(holder, consumer)
         consumer.queue.add(consumer, selector)
         self._to_tell.add(consumer)
         self.start().wanted(consumer.queue.name)

@@ -261,9 +261,7 @@ class Grants:
             held: What it knows of.
             failed: What is given back was delivered, and that failed.
         """
-        names = {f"{peer.member}/{holder}"}
-        if holder.startswith("["):  # a link, which is one and the same wherever it is attached
-            names.add(holder)
+        names = holders_of(peer.member, holder)
         with self._store.batch() as batch:
             there = batch.machine.state.queues.get(name)
             steps = [
@@ -303,6 +301,14 @@ class Grants:
             self._broker.calls.on_fatal(error)
 
 
+def holders_of(member: str, holder: str) -> set[str]:
+    """What the store may call who is a member's holder of this name."""
+    names = {f"{member}/{holder}"}
+    if holder.startswith("["):  # a link, which is one and the same wherever it is attached
+        names.add(holder)
+    return names
+
+
 def hold_what_is_acquired(broker: Broker, state: State) -> None:
     """What members hold in the store's state waits on no queue of a broker that was just made."""
     for name, queue in state.queues.items():
@@ -310,6 +316,8 @@ def hold_what_is_acquired(broker: Broker, state: State) -> None:
         for message_id, entry in queue.entries.marked():
             if entry.acquired_by is not None and dispatch.waits(message_id):
                 dispatch.held_elsewhere(message_id)
+                if dispatch.groups is not None:
+                    dispatch.groups.held(message_id, entry.acquired_by)
 
 
 def _frames(rows: list[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:

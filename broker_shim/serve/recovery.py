@@ -177,6 +177,9 @@ def _give_back(
             host.broker.queues[each.queue].held_elsewhere(each.message_id)
         else:
             lost.append(each)
+            continue
+        if (groups := host.broker.queues[each.queue].groups) is not None:
+            groups.held(each.message_id, each.holder)
     _release(store, lost, timeout_s)
     _hold(host, kept, keepers)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from broker_shim.broker.queues.message_groups import bucket_of
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.queues.selective_cursor import Batch, SelectiveCursor, Steps
+from broker_shim.broker.queues.selective_cursor import Batch, SelectiveCursor, Steps, group_of
 from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.selectors import parse
 from sparkstore.core.queue_arguments import QueueArguments
@@ -18,6 +19,7 @@ from sparkstore.core.records import MessageHeader
 
 CONSUMERS = st.integers(0, 2)
 SELECTORS = [None, "kind = 'even'", "kind <> 'even' OR JMSPriority = 9"]
+NUMBERS = count(1)
 GROUPS = st.sampled_from([None, "a", "a", "b"])
 
 
@@ -28,6 +30,8 @@ class Taker:
     selector: str | None
     credit: int = 2
     held: list[int] = field(default_factory=list)
+    holder: str = field(default_factory=lambda: f"taker {next(NUMBERS)}")
+    is_here: bool = True
 
     def assign(self, message_ids: Sequence[int]) -> int:
         self.credit -= len(message_ids)
@@ -74,7 +78,33 @@ class LookingMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(1, 7))
     def ask(self, count: int) -> None:
-        self.reading = self.reading or self.queue.to_look_at(count)
+        groups = self.queue.groups
+        if groups is not None and groups.unplaced:  # these first, one after the other
+            message_id = min(groups.unplaced)
+            group = group_of(AmqpCommonHeader(self.headers[message_id]))
+            groups.placed(message_id, group)
+        else:
+            self.reading = self.reading or self.queue.to_look_at(count)
+
+    @rule()
+    def restart(self) -> None:
+        """Who holds something holds it still, and is not here before it comes again."""
+        self.queue = QueueDispatch("q", arguments=self.queue.arguments)
+        held = {each: taker for taker in (*self.takers, *self.departed) for each in taker.held}
+        there = [(self.headers[each].priority, each) for each in {*self.waiting, *held}]
+        self.queue.recovered((each, priority, 0) for priority, each in sorted(there))
+        self.queue.withdraw(held)
+        for message_id, taker in held.items() if self.queue.groups is not None else ():
+            self.queue.groups.held(message_id, taker.holder)
+        for taker in self.takers:
+            taker.is_here = False
+        self.reading = None
+
+    @rule(who=CONSUMERS)
+    def come_again(self, who: int) -> None:
+        if not self.takers[who].is_here:
+            self.takers[who].is_here = True
+            self.add(self.takers[who])
 
     @rule(works=st.booleans(), steps=st.integers(1, 9))
     def answer(self, works: bool, steps: int) -> None:
@@ -142,7 +172,7 @@ class LookingMachine(RuleBasedStateMachine):
         self.what_a_departed_one_held_comes_back()
         self.serve(3)
         for taker in self.takers:
-            if taker.credit:
+            if taker.credit and taker.is_here:
                 assert not [each for each in self.waiting if self.may_have(taker, each)]
                 assert self.queue.has_caught_up(taker)
 
@@ -152,9 +182,8 @@ class LookingMachine(RuleBasedStateMachine):
             return False
         if not (self.has_groups and header.group_id):
             return True
-        assert self.queue._groups is not None
-        cursor = next(each for each in self.queue._cursors if each.consumer is taker)
-        return self.queue._groups.may_have(bucket_of(header.group_id), cursor)
+        assert self.queue.groups is not None
+        return self.queue.groups.may_have(bucket_of(header.group_id), taker)
 
     @invariant()
     def a_group_is_with_one_consumer(self) -> None:

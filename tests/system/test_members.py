@@ -627,6 +627,34 @@ def test_clients_of_members_notice_a_killed_service_by_nothing_but_time(tmp_path
         service.close()
 
 
+def test_a_message_group_stays_with_its_consumer_through_a_kill_of_the_service(
+    tmp_path: Path,
+) -> None:
+    with short_folder() as folder:
+        socket = folder / "s"
+        service = ServiceProcess(tmp_path / "root", socket)
+        service.start()
+        make(socket, Queue("groups", arguments={"message_groups": True}))
+        brokers = [member(socket, name, OLDER) for name in ("one", "two")]
+        with connected(brokers[0].url) as here, connected(brokers[1].url) as there:
+            until(lambda: all(knows(broker.url, "groups") for broker in brokers))
+            sender = here.create_sender("groups")
+            sender.send(durable(1, group_id="g"))
+            first = here.create_receiver("groups", credit=1)
+            assert first.receive(timeout=TIMEOUT_S).id == 1
+            other = there.create_receiver("groups", credit=10)
+            service.kill()
+            service.start()
+            sender.send(durable(2, group_id="g"))
+            sender.send(durable(3))
+            assert other.receive(timeout=TIMEOUT_S).id == 3  # and not 2, which is before it
+            first.accept()
+            first.flow(1)
+            assert first.receive(timeout=TIMEOUT_S).id == 2
+        service.stop()
+        service.close()
+
+
 class SharedVolatile(LinkOption):
     """Of a subscription that ends with the last of its links, of whatever client."""
 

@@ -4,10 +4,14 @@ Groups are kept by a hash of their name, 65,536 in all: groups that share one go
 consumer, which is allowed, and the memory of a million groups is that of 65,536. A consumer that
 left keeps its groups until all that it held is back or gone: another one would otherwise get a
 later message of a group before an earlier one.
+
+After a restart messages may be held by who is not here again yet: a link that is resumed later, or
+a consumer at a member. Its name stands for it until it comes, or until all that it held has ended.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from zlib import crc32
 
 _BUCKETS = 1 << 16
@@ -26,6 +30,36 @@ class Groups:
         self._holders: dict[int, object] = {}
         self._held_counts: dict[object, int] = {}
         self._leaving: set[object] = set()
+        self._unplaced: dict[int, str] = {}
+        self._by_name: dict[str, object] = {}
+
+    @property
+    def unplaced(self) -> Collection[int]:
+        """Messages that somebody holds, of which nobody has said what group they are of."""
+        return self._unplaced.keys()
+
+    def held(self, message_id: int, holder: str) -> None:
+        """A message has been held since before a restart; tell its group by `placed`."""
+        self._unplaced[message_id] = holder
+
+    def placed(self, message_id: int, bucket: int | None) -> None:
+        """What group a message is of; nothing is done if it has ended meanwhile."""
+        holder = self._unplaced.pop(message_id, None)
+        if holder is not None:
+            owner = self._by_name.get(holder, holder)
+            self.handed_out(message_id, bucket, owner)
+            if owner is holder:
+                self._leaving.add(holder)
+
+    def came(self, holder: str, owner: object) -> None:
+        """A consumer is here, whose name has stood for it if it held anything."""
+        self._by_name[holder] = owner
+        self._leaving -= {holder, owner}
+        if holder in self._held_counts:
+            held = self._held_counts.pop(holder)
+            self._held_counts[owner] = self._held_counts.get(owner, 0) + held
+            for owned in (self._owners, self._holders):
+                owned |= {key: owner for key, each in owned.items() if each == holder}
 
     def may_have(self, bucket: int | None, owner: object) -> bool:
         """True if a message of this group (None: of no group) may go to this consumer."""
@@ -40,6 +74,7 @@ class Groups:
 
     def ended(self, message_id: int) -> bool:
         """A message is held no more; True if groups became free."""
+        self._unplaced.pop(message_id, None)
         owner = self._holders.pop(message_id, None)
         if owner is None:
             return False
@@ -52,6 +87,8 @@ class Groups:
     def left(self, owner: object) -> bool:
         """A consumer is gone; True if groups became free."""
         self._leaving.add(owner)
+        for name in [name for name, each in self._by_name.items() if each is owner]:
+            del self._by_name[name]
         return owner not in self._held_counts and self._free(owner)
 
     def _free(self, owner: object) -> bool:

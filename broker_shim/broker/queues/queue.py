@@ -51,6 +51,7 @@ class QueueDispatch:
         name: Of the queue.
         is_kept: Durable messages on it survive a restart.
         arguments: What the queue asks of its messages.
+        groups: Who has which message group, if the queue asks for that.
         browsers: Who looks at it.
         last_values: Which message is the newest of its key, on a last-value queue.
         redelivered: Failed deliveries of its messages, since the start.
@@ -79,7 +80,7 @@ class QueueDispatch:
         self._consumers: deque[Consumer] = deque()
         self._cursors: deque[SelectiveCursor] = deque()
         self._measuring: dict[Consumer, MeasuringConsumer] = {}
-        self._groups = Groups() if arguments.message_groups else None
+        self.groups = Groups() if arguments.message_groups else None
         self.browsers: list[Browser] = []
         key = arguments.last_value_key
         self.last_values = None if key is None else LastValues(key)
@@ -127,7 +128,7 @@ class QueueDispatch:
             attached: list[tuple[Consumer, Selector | None]]
             attached = [(each, None) for each in self._consumers]
             attached += [(cursor.consumer, cursor.selector) for cursor in self._cursors]
-            self._groups = Groups() if arguments.message_groups else None
+            self.groups = Groups() if arguments.message_groups else None
             self._consumers.clear()
             self._cursors.clear()
             for consumer, selector in attached:
@@ -197,7 +198,7 @@ class QueueDispatch:
             if counted:
                 for message_id in message_ids:
                     counted.pop(message_id, None)
-        if self._groups is not None or self.last_values is not None:
+        if self.groups is not None or self.last_values is not None:
             for message_id in message_ids:
                 self._ended(message_id)
                 if self.last_values is not None:
@@ -269,10 +270,10 @@ class QueueDispatch:
 
     def add(self, consumer: Consumer, selector: Selector | None = None) -> None:
         """A consumer takes its place after the others."""
-        if selector is None and self._groups is None:
+        if selector is None and self.groups is None:
             self._consumers.append(consumer)
         else:
-            self._cursors.append(SelectiveCursor(consumer, selector, self._groups))
+            self._cursors.append(SelectiveCursor(consumer, selector, self.groups))
         if self.watcher is not None:
             self.watcher.used(self)
 
@@ -283,7 +284,7 @@ class QueueDispatch:
             self._consumers.remove(consumer)
         for cursor in [each for each in self._cursors if each.consumer is consumer]:
             self._cursors.remove(cursor)
-            if self._groups is not None and self._groups.left(cursor):
+            if self.groups is not None and self.groups.left(consumer):
                 self._look_anew()
         for refusers in self._refused_by.values():
             refusers.discard(consumer)
@@ -387,8 +388,8 @@ class QueueDispatch:
                     cursor.given_back(found.place, found.message_id)
                     continue
                 self._hold(found.place, found.message_id)
-                if self._groups is not None:
-                    self._groups.handed_out(found.message_id, found.group, cursor)
+                if self.groups is not None:
+                    self.groups.handed_out(found.message_id, found.group, cursor.consumer)
                 yield found.message_id, cursor.consumer
         self._cursors.rotate(-1)
 
@@ -426,7 +427,7 @@ class QueueDispatch:
         self._held[message_id] = place
 
     def _ended(self, message_id: int) -> None:
-        if self._groups is not None and self._groups.ended(message_id):
+        if self.groups is not None and self.groups.ended(message_id):
             self._look_anew()
 
     def _look_anew(self) -> None:

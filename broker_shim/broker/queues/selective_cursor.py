@@ -23,6 +23,12 @@ Batch = list[tuple[int, int]]
 _GROUP = "JMSXGroupID"
 
 
+def group_of(header: CommonHeader) -> int | None:
+    """What stands for a message's group; None: it is of none."""
+    group = header.get(_GROUP)
+    return bucket_of(group) if isinstance(group, str) and group else None
+
+
 class Steps:
     """How much may be judged in one go, in steps of some µs.
 
@@ -115,6 +121,8 @@ class SelectiveCursor:
         self._again: dict[int, int] = {}
         self._found: list[Found] = []
         self._is_reading = False
+        if groups is not None:
+            groups.came(consumer.holder, consumer)
 
     def is_done(self, index: QueueIndex) -> bool:
         """True if nothing that waits is left to look at or to take."""
@@ -161,8 +169,8 @@ class SelectiveCursor:
                 steps.left -= self.selector.steps
                 if not self.selector.fits(header.get):
                     continue
-            group = self._group_of(header)
-            if self._groups is None or self._groups.may_have(group, self):
+            group = None if self._groups is None else group_of(header)
+            if self._groups is None or self._groups.may_have(group, self.consumer):
                 heappush(self._found, Found(place, message_id, group))
         self._is_reading = False
         return []
@@ -175,7 +183,7 @@ class SelectiveCursor:
         while self._found and not self._is_behind(index):
             found = heappop(self._found)
             if index.waits(found.place, found.message_id) and (
-                self._groups is None or self._groups.may_have(found.group, self)
+                self._groups is None or self._groups.may_have(found.group, self.consumer)
             ):
                 return found
         return None
@@ -191,7 +199,3 @@ class SelectiveCursor:
         self._cursor = Cursor()
         self._again.clear()
         self._found.clear()
-
-    def _group_of(self, header: CommonHeader) -> int | None:
-        group = header.get(_GROUP) if self._groups is not None else None
-        return bucket_of(group) if isinstance(group, str) and group else None

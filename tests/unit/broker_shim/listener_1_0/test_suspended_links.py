@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import proton
 import pytest
 
 from broker_shim.amqp_1_0.composites import (
@@ -24,8 +25,10 @@ from broker_shim.amqp_1_0.composites import (
     TransactionalState,
     Transfer,
 )
+from broker_shim.broker.settings import BrokerSettings
 from broker_shim.protocol_1_0.codec.composites import encoded_composite
 from broker_shim.protocol_1_0.codec.frames import transfer_frame
+from broker_shim.store.interface import Queue
 from tests.support.amqp.link_clients import Client, House, Place
 
 MESSAGE = b"\0\x53\x77\xa1\x01a"
@@ -95,6 +98,31 @@ def test_what_a_suspended_consumer_holds_is_its_own_and_sent_again_as_the_same(
     client.credit(1)
     ((transfer, _payload),) = client.taken(Transfer)
     assert (transfer.delivery_tag, transfer.resume) == (tag, True)
+
+
+def test_a_message_group_stays_with_a_link_that_holds_one_of_it_through_a_restart(
+    tmp_path: Path,
+) -> None:
+    queue = Queue("q", arguments={"message_groups": True})
+    kept = House(Place("recorded", tmp_path), BrokerSettings(queues=(queue,)))
+    client = Client(kept)
+    sender(client)
+    for number, group in enumerate(("g", "g", None)):
+        message = proton.Message(str(number), durable=True, group_id=group)
+        client.deliver_encoded(b"%d" % number, message.encode())
+    source = Source("q", 2, "never")
+    client.attach("in", 1, source=source, rcv_settle_mode=1)
+    client.credit(1, 1)
+    ((tag, body),) = client.transfers()
+    assert body == "0"
+    client.vanish()
+    again = kept.restarted()
+    assert others(again) == ["2"]
+    back = Client(again)
+    back.attach("in", source=source, rcv_settle_mode=1, unsettled={tag: None})
+    back.credit(9)
+    resumed = [told.resume for told, _payload in back.taken(Transfer)]
+    assert resumed == [True, False, False], "the others gave theirs back"
 
 
 def test_an_outcome_in_the_map_is_taken_and_the_delivery_settled(house: House) -> None:
