@@ -72,7 +72,7 @@ def test_a_peer_that_goes_in_the_middle_of_a_frame_is_forgotten(broker: BrokerPr
 
 def test_a_connection_that_never_opens_is_closed(start_broker: StartBroker, tmp_path: Path) -> None:
     settings = tmp_path / "sparkstore.toml"
-    settings.write_text("[broker]\nhandshake_timeout_s = 0.1\n")
+    settings.write_text("[broker]\nhandshake_timeout_s = 2\n")  # for the sender, too
     broker = start_broker("--memory", "--config", str(settings))
     with socket.create_connection(("127.0.0.1", broker.port), timeout=TIMEOUT_S) as peer:
         peer.sendall(AMQP[:4])
