@@ -21,24 +21,29 @@ from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import wait_for
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import StoreError
+from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.members.dispatcher import MemberDispatcher
 from broker_shim.members.kept_links import KeptLinks
 from broker_shim.members.wiring_rows import apply, rows_of
 from broker_shim.serve.control import ControlServer
 from broker_shim.serve.headers import all_headers
+from broker_shim.serve.recovery import create_wiring
 from broker_shim.service.members import known_members
 from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.interface import Recovered
 from sparkstore.control.audit import Audit, write_audit
 from sparkstore.core.fold import State
 from sparkstore.core.holders import since_by_holder, since_of
+from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.definitions import recovered_of
+from sparkstore.core.state_machine.sole_host import sole_host
 from sparkstore.core.xids import is_branch_holder
 from sparkstore.operations import wire
 
 _log = logging.getLogger(__name__)
 
 _RETIRE_POLL_S = 0.01
+_WIRING_S = 600.0
 
 
 class DecidingThread:
@@ -53,7 +58,14 @@ class DecidingThread:
     def __init__(
         self, store: DeltaMessageStore, settings: BrokerSettings, audit: Audit = write_audit
     ) -> None:
-        """Begin: administrators are listened to when this returns, if the root allows it."""
+        """Begin: administrators are listened to when this returns, if the root allows it.
+
+        Raises:
+            InvalidRequest: The settings want wiring that cannot be, or on the root of a Broker-J
+                host, which has its own.
+            StoreError: The store has ended.
+            TimeoutError: That took too long.
+        """
         self._inbox = Inbox()
         self._loop = Loop(self._inbox)
         self._store, self._settings = store, settings
@@ -61,6 +73,12 @@ class DecidingThread:
         self.dispatcher = MemberDispatcher(
             store, self._loop, self._inbox, self._make_broker, retire=self._retire
         )
+        try:
+            if settings.queues or settings.exchanges or settings.bindings:
+                self._make_wiring()
+        except BaseException:
+            self._loop.close()
+            raise
         self._control = self._listen(audit)
         self._thread = threading.Thread(target=self._loop.run, name="dispatch", daemon=True)
         self._thread.start()
@@ -108,9 +126,28 @@ class DecidingThread:
         if self.dispatcher.broker is not None:
             self.dispatcher.broker.dispatch()
 
+    def _make_wiring(self) -> None:
+        """Have what the settings say, by a broker that is forgotten then: nobody is here yet."""
+        with self._store.look() as machine:
+            host, there = sole_host(machine.state), recovered_of(machine.state)
+        if host is not None:
+            message = (
+                f"this root belongs to virtual host {shown(host.name)}, which makes its own queues:"
+                " leave queues, exchanges and bindings out of the settings"
+            )
+            raise InvalidRequest(message)
+        create_wiring(self._store, self._broker_of(there), _WIRING_S)
+
     def _make_broker(self, state: State) -> Broker:
         """A broker with all that is on the queues; nobody but members consumes from it."""
         there = recovered_of(state)
+        broker = self._broker_of(there)
+        absent = {*known_members(state)} - self.dispatcher.absences.given_up
+        recovered = partial(broker.claims.auto_deletion.recovered, there.configured, absent)
+        self._loop.post(recovered)  # not under the store's lock, and before any member says more
+        return broker
+
+    def _broker_of(self, there: Recovered) -> Broker:
         calls = StoreCalls(self._store, self._inbox, _log_end, entries=there.entries)
         broker = Broker(calls, self._settings, Metrics(), self._loop.later, all_headers())
         broker.queue_owners.append(KeptLinks(self._store, broker, self.dispatcher.link_is_nobodys))
@@ -119,9 +156,6 @@ class DecidingThread:
         for name, queue in broker.queues.items():
             entries = there.entries.get(name, {})
             queue.recovered((i, e.priority, e.delivery_count) for i, e in entries.items())
-        absent = {*known_members(state)} - self.dispatcher.absences.given_up
-        recovered = partial(broker.claims.auto_deletion.recovered, there.configured, absent)
-        self._loop.post(recovered)  # not under the store's lock, and before any member says more
         return broker
 
     def _retire(self, broker: Broker, on_retired: Callable[[], None]) -> None:

@@ -133,9 +133,10 @@ def open_stores(options: argparse.Namespace, config: StoreConfig) -> Stores:
         return _configuration(options.configuration, config)
     from broker_shim.store.delta import DeltaMessageStore  # noqa: PLC0415
 
-    if config.chain and options.no_amqp:
+    if config.chain and (options.no_amqp or options.store_socket or options.store_listen):
         text = "[store] chain is for brokers: members of the store service would not be chained"
-        raise InvalidRequest(f"{text}: leave out chain, or --no-amqp")
+        message = f"{text}: leave out chain, or --no-amqp, --store-socket and --store-listen"
+        raise InvalidRequest(message)
     first = DeltaMessageStore(options.root, config)
     try:
         take_place(first, accept_loss=options.accept_loss)

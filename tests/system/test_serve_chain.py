@@ -201,6 +201,7 @@ def test_a_broker_goes_on_without_a_member_that_may_be_dropped(
         ('[{audit = "a", max_waiting = 0}]', [], "max_waiting is 0: it must be at least 1"),
         ('[{audit = "a", max_waiting = true}]', [], "max_waiting is True: say a whole number"),
         ('[{audit = "a"}]', ["--no-amqp"], "leave out chain, or --no-amqp"),
+        ('[{audit = "a"}]', ["--store-socket=s"], "leave out chain, or --no-amqp, --store-socket"),
         ('[{audit = "/no/such/folder/a"}]', [], "/no/such/folder/a cannot get lines of calls"),
         ('[{mirror = "ROOT"}]', [], "is the root itself"),
     ],

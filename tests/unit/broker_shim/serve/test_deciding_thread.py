@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker_shim.broker.routing import DEFAULT_EXCHANGES
+from broker_shim.broker.settings import BrokerSettings
+from broker_shim.serve.deciding_thread import DecidingThread
 from broker_shim.service import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import MessageHeader, Queue
+from broker_shim.store.interface import Exchange, ExchangeBindingKey, MessageHeader, Queue
 from sparkstore.control.client import AdminClient, SocketControl, connect
 from sparkstore.core.link_records import LinkKey, Role
 from sparkstore.core.records import Kind, Record
@@ -91,6 +95,47 @@ def test_members_are_told_of_what_an_administrator_orders(
         assert [tuple(row[:2]) for row in told(member)] == [(Kind.CREATED, "new")]
     acts = [details["act"] for _, details in service.audited]
     assert acts == ["create-queue"]
+
+
+WANTED = BrokerSettings(
+    queues=(Queue("q"), Queue("new", arguments={"max_delivery_count": 3})),
+    exchanges=(Exchange("x", "fanout"),),
+    bindings=(ExchangeBindingKey("x", "new", ""),),
+)
+
+
+def start_with(store: DeltaMessageStore, settings: BrokerSettings) -> None:
+    DecidingThread(store, settings, lambda *_: None).close()
+
+
+def test_a_service_makes_the_wiring_of_its_settings_and_alters_what_is_there(root: Path) -> None:
+    store = DeltaMessageStore(root, DELTA_CONFIG)
+    start_with(store, WANTED)
+    altered = Queue("new", arguments={"max_delivery_count": 5})
+    start_with(store, replace(WANTED, queues=(altered,)))
+    found = store.recover()
+    assert {queue.name: queue.arguments for queue in found.queues} == {
+        "q": {},
+        "new": {"max_delivery_count": 5},
+    }
+    assert {each.name for each in found.exchanges} == {*DEFAULT_EXCHANGES, "x"}
+    assert [*found.bindings] == [*WANTED.bindings]
+    with pytest.raises(InvalidRequest, match="exchange 'x' is there with type fanout"):
+        start_with(store, BrokerSettings(exchanges=(Exchange("x", "topic"),)))
+    store.close()
+
+
+def test_the_root_of_a_broker_j_host_gets_no_wiring_of_settings(root: Path) -> None:
+    service = ServicedRoot(root)
+    with RawMember(service.path, "host") as host:
+        host.hello("vhost", exclusive=True)
+    service.stop()
+    store = DeltaMessageStore(root, DELTA_CONFIG)
+    with pytest.raises(InvalidRequest, match="virtual host 'vhost', which makes its own queues"):
+        start_with(store, WANTED)
+    start_with(store, BrokerSettings())
+    assert [queue.name for queue in store.recover().queues] == ["q"]
+    store.close()
 
 
 def test_what_a_broker_held_that_was_killed_waits_and_what_a_member_holds_does_not(
