@@ -98,7 +98,7 @@ bench-brokerj: setup  ## Broker-J on this store beside BDB JE: 25 minutes (needs
 	        --stores $(or $(STORES),sparkstore BDB) || exit 1; done
 	@$(BIN)/python -m tests.benchmarks.bench_backlog
 
-soak: setup  ## kill -9 at random points, hundreds of times; ten minutes of nearly AMQP, ten of histories
+soak: setup  ## kill -9 at random points, hundreds of times; ten minutes of nearly AMQP 1.0 and ten of 0-10, ten of histories
 	@$(BIN)/python -m tests.benchmarks.soak $(or $(KILLS),300)
 	@SPARKSTORE_SERVICE_KILLS=$(or $(KILLS),300) \
 	    $(BIN)/python -m pytest tests/system/test_service_kill_loop.py
@@ -109,7 +109,7 @@ soak: setup  ## kill -9 at random points, hundreds of times; ten minutes of near
 	@SPARKSTORE_STOPPED_JOBS=50 \
 	    $(BIN)/python -m pytest --timeout 3600 tests/system/test_bucket_job_stopped.py
 	@SPARKSTORE_SOAK=1 $(BIN)/python -m pytest tests/properties
-	@$(BIN)/python -m tests.benchmarks.fuzz_amqp 600
+	@$(BIN)/python -m tests.benchmarks.fuzz_amqp 1200
 	@SPARKSTORE_FOLD_SECONDS=600 $(BIN)/python -m pytest --timeout 1800 tests/spark/test_folds_agree.py
 	@SPARKSTORE_JOB_KILLS=50 $(BIN)/python -m pytest tests/spark/test_killed_jobs.py \
 	    tests/spark/test_replicate_killed.py tests/spark/test_reconcile_killed.py

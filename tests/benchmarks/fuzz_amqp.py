@@ -21,7 +21,7 @@ _MOST_GROWTH_KIB = 64 * 1024
 
 def main() -> None:
     """Run, a new broker every 2,000 inputs of a protocol, and say how many there were."""
-    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 600.0
+    seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 1200.0
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else time.time_ns() % 100_000
     print(f"fuzz: {seconds:g} s, seed {seed}", flush=True)
     until_s = time.monotonic() + seconds

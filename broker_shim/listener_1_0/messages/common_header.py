@@ -5,7 +5,8 @@
     JMSMessageID JMSCorrelationID         properties, written as Qpid JMS writes them
     JMSTimestamp JMSType JMSXUserID       properties.creation-time (ms), .subject, .user-id
     JMSXGroupID JMSXGroupSeq              properties.group-id, .group-sequence
-    amqp.NAME                             any field of header and properties, `-` written `_`
+    amqp.NAME                             any field of header and properties, `-` written `_`;
+                                          app_id and message_type, as SQL has them
     anything else                         an application property
 
 Values keep the type that the sender gave them: what SQL sees is text, so they are read from the
@@ -76,6 +77,8 @@ class AmqpCommonHeader:
         special = _SPECIAL.get(name)
         if special is not None:
             return special(self)
+        if name in _OF_COLUMNS:
+            return _OF_COLUMNS[name](self._columns)
         if name.startswith(_AMQP):
             return _known(self.field(name[len(_AMQP) :]))
         columns = self._columns
@@ -170,6 +173,11 @@ _SPECIAL: dict[str, Callable[[AmqpCommonHeader], Known]] = {
     "JMSXGroupID": lambda it: _known(it.field("group_id")),
     "JMSXGroupSeq": lambda it: _known(it.field("group_sequence")),
 }
+_OF_COLUMNS: dict[str, Callable[[MessageHeader], Known]] = {
+    f"{_AMQP}app_id": lambda columns: columns.app_id,
+    f"{_AMQP}message_type": lambda columns: columns.message_type,
+}
+"""What AMQP 1.0 has no field for."""
 
 
 @lru_cache(1024)

@@ -145,6 +145,13 @@ def test_a_message_of_another_protocol_has_what_its_columns_have() -> None:
     assert (header.get("JMSTimestamp"), header.get("n"), header.get("k")) == (2_000, "1", "v")
 
 
+def test_what_amqp_1_0_has_no_field_for_is_known_by_its_column() -> None:
+    header = AmqpCommonHeader(MessageHeader(app_id="ours", message_type="data"))
+    assert selector("amqp.app_id = 'ours' AND amqp.message_type = 'data'").fits(header.get)
+    assert header_of(proton.Message("x")).get("amqp.message_type") == "text"
+    assert header_of(proton.Message("x")).get("amqp.app_id") is None
+
+
 def test_a_damaged_header_column_selects_nothing_and_raises_nothing() -> None:
     columns = parse(bytes(proton.Message(properties={"n": 1}).encode()), now_us=0)[0]
     assert columns.header is not None
