@@ -40,6 +40,9 @@ class SubscribingSession(Protocol):
     def wait_to_send(self, waiter: RoomWaiter) -> None:
         """Have `has_room` called when more may be sent."""
 
+    def wait_for(self, command_id: int) -> None:
+        """What comes after the command that is being done waits until that is complete."""
+
     def complete(self, command_id: int) -> None:
         """A command is done, durably."""
 

@@ -207,7 +207,9 @@ class Subscriptions:
             if not left:
                 answer()
 
-        if not shown_ones:
+        if shown_ones:
+            self._session.wait_for(command_id)  # what is decided next is decided of what it has
+        else:
             answer()
         for number, each in shown_ones:
             queue, holder = each.subscription.queue.name, each.subscription.holder

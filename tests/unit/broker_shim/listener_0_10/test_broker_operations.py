@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 from broker_shim.amqp_0_10.commands import (
+    Command,
     ExchangeBind,
     ExchangeBound,
     ExchangeDeclare,
@@ -14,6 +16,8 @@ from broker_shim.amqp_0_10.commands import (
     ExchangeQuery,
     ExecutionException,
     ExecutionResult,
+    ExecutionSync,
+    MessageAccept,
     MessageAcquire,
     MessageFlow,
     MessageReject,
@@ -206,6 +210,24 @@ def test_of_two_that_browse_one_acquires(bench: Bench010) -> None:
         each.of(ExecutionResult)[0].value.transfers for each in (first, second)
     ]
     assert acquired == [((0, 0),), ()]
+
+
+@pytest.mark.parametrize(
+    ("decision", "left"),
+    [(MessageAccept, 0), (MessageRelease, 1), (partial(MessageReject, code=0), 0)],
+)
+def test_what_is_decided_in_one_go_with_its_acquire_is_decided(
+    bench: Bench010, decision: Callable[[Ranges], Command], left: int
+) -> None:
+    client = bench.opened()
+    client.send("q")
+    client.subscribe("q", acquire_mode=1)
+    client.say(MessageAcquire(((0, 0),)))
+    client.say(ExecutionSync())
+    client.do(decision(((0, 0),)))
+    queue = bench.broker.queues["q"]
+    assert (len(queue), queue.held_count) == (left, 0)
+    assert client.of(ExecutionResult)[0].value.transfers == ((0, 0),)
 
 
 def test_a_session_that_ends_while_it_acquires_holds_nothing(bench: Bench010) -> None:
