@@ -64,7 +64,7 @@ class BranchLossTest extends BranchTestCase {
     }
 
     private void assertUnknown(Transaction transaction) throws Exception {
-        service.signal("STOP");
+        service.suspend();
         FutureTask<Void> commit = new FutureTask<>(transaction::commitTran, null);
         Thread coordinator = new Thread(commit);
         coordinator.start();

@@ -171,7 +171,7 @@ class MessageContentTest extends StoreTestCase {
         Transaction transaction = store.newTransaction();
         transaction.enqueueMessage(other, message);
         message.getStoredMessage().getMetaData();
-        service.signal("STOP");
+        service.suspend();
         Future<Integer> enqueued = transaction.commitTranAsync(1);
         FutureTask<byte[]> content =
                 new FutureTask<>(() -> Samples.content(message.getStoredMessage()));
@@ -180,7 +180,7 @@ class MessageContentTest extends StoreTestCase {
         while (reader.getState() != Thread.State.WAITING) {
             Thread.onSpinWait();
         }
-        service.signal("CONT");
+        service.resume();
         assertEquals(1, enqueued.get(20, TimeUnit.SECONDS));
         assertArrayEquals(body, content.get(20, TimeUnit.SECONDS));
     }

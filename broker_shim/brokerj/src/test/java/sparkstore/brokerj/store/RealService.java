@@ -8,6 +8,8 @@ import java.nio.ByteBuffer;
 import java.nio.channels.Channels;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -105,9 +107,39 @@ final class RealService implements AutoCloseable {
         process.onExit().join();
     }
 
-    /** SIGSTOP, SIGCONT: it takes what is sent and answers nothing, then goes on. */
-    void signal(String name) throws IOException, InterruptedException {
+    /**
+     * SIGSTOP: what is sent from now on waits in its socket. The signal is only pending when kill
+     * returns: on a loaded machine the other threads go on until one has taken it, and could decide
+     * what was sent meanwhile. So this waits until every thread has stopped.
+     */
+    void suspend() throws IOException, InterruptedException {
+        signal("STOP");
+        while (!isSuspended()) {
+            Thread.onSpinWait();
+        }
+    }
+
+    /** SIGCONT: it goes on, with what was sent meanwhile. */
+    void resume() throws IOException, InterruptedException {
+        signal("CONT");
+    }
+
+    private void signal(String name) throws IOException, InterruptedException {
         new ProcessBuilder("kill", "-" + name, String.valueOf(process.pid())).start().waitFor();
+    }
+
+    /** The state of a thread is the first letter after its name, in parentheses (proc(5)). */
+    private boolean isSuspended() throws IOException {
+        Path threads = Path.of("/proc", String.valueOf(process.pid()), "task");
+        try (DirectoryStream<Path> all = Files.newDirectoryStream(threads)) {
+            for (Path thread : all) {
+                String stat = Files.readString(thread.resolve("stat"));
+                if (stat.charAt(stat.lastIndexOf(')') + 2) != 'T') {
+                    return false;
+                }
+            }
+        }
+        return true;
     }
 
     Path root() {

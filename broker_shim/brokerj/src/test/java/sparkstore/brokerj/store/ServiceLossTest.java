@@ -95,7 +95,7 @@ class ServiceLossTest extends StoreTestCase {
                 queue.getId(), "Queue", Map.of("name", "q"), Map.of());
         configuration.create(record);
         Samples.enqueue(store, queue, Samples.message(store, Samples.body(1)));
-        service.signal("STOP");
+        service.suspend();
         FutureTask<UUID[]> removed = new FutureTask<>(() -> configuration.remove(record));
         Thread admin = new Thread(removed);
         admin.start();
