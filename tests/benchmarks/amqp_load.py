@@ -112,14 +112,16 @@ class RawPeer:
         self.socket.close()
 
     def _header(self) -> None:
-        assert self.socket.recv(8, socket.MSG_WAITALL)[:4] == b"AMQP"
+        """It may have come together with what was before it: some brokers do not wait for ours."""
+        while len(self._received) < 8:
+            self._received += self.socket.recv(8 - len(self._received))
+        header, self._received = self._received[:8], self._received[8:]
+        assert header[:4] == b"AMQP", header
 
-    def _until(self, name: str) -> Composite:
-        while True:
-            for encoded, start, end in self.frames():
-                found = read_performative(encoded, start, end)[0]
-                if name == found.NAME:
-                    return found
+    def _until(self, name: str) -> None:
+        names: set[str] = set()
+        while name not in names:
+            names = {read_performative(*frame)[0].NAME for frame in self.frames()}
 
 
 class LoadSender:

@@ -15,10 +15,13 @@ Brokers, each a process of its own, started anew for each round, one after the o
     broker-j memory           Broker-J as it is published, on its memory store, which refuses
                               persistent messages: it gets others
     broker-j BDB              the same on BDB JE, of the peer's harness (../shared/peers/brokerj)
+    artemis                   Apache Artemis on its journal, synced (../shared/peers/artemis)
+    ours unbatched            on a root, before messages went in batches
 
-`proton` is this repository at the last commit whose listener stood on python-qpid-proton. The
-client is the same for all (`amqp_load`); its processor time is printed, too. Figures are medians of
-the rounds, with least and most.
+`proton` is this repository at the last commit whose listener stood on python-qpid-proton, `ours
+unbatched` at the last one whose store was asked message by message. The client is the same for all
+(`amqp_load`); its processor time is printed, too. Figures are medians of the rounds, with least and
+most.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ import json
 import os
 import re
 import shutil
+import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -37,6 +42,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import ZipFile
 
 from tests.benchmarks import amqp_0_10_load
 from tests.benchmarks.amqp_load import attach_idle, message, receive_all, send_all, transfers
@@ -44,14 +50,18 @@ from tests.benchmarks.machine import BUILD, append_and_sync_ms, describe, median
 from tests.support.system import brokerj, qpid_server
 from tests.support.system.qpid_server import QpidServer
 
-PROTON_COMMIT = "ea91e27"
-BROKERS = ("ours", "proton", "ours memory", "proton memory", "broker-j memory", "broker-j BDB")
+COMMITS = {"proton": "ea91e27", "proton memory": "ea91e27", "ours unbatched": "dae9896"}
+"""Brokers that are this repository as it was."""
+BROKERS = (
+    *("ours", "proton", "ours memory", "proton memory"),
+    *("broker-j memory", "broker-j BDB", "artemis", "ours unbatched"),
+)
 SIZE = 1_024
 _ADDRESS = re.compile(r"127\.0\.0\.1:[0-9]+")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _NODE_TYPES = {"broker-j memory": ("Memory", "Memory"), "broker-j BDB": ("JSON", "BDB")}
 """Types of the virtual host's node, and of the virtual host."""
-_PEER = Path(os.environ.get("SPARKSTORE_PEERS", "../shared/peers")) / "brokerj"
+_PEERS = Path(os.environ.get("SPARKSTORE_PEERS", "../shared/peers"))
 
 
 class Listening(NamedTuple):
@@ -78,14 +88,17 @@ def serving(name: str) -> Iterator[Listening]:
             with _broker_j(name, Path(folder).resolve()) as listening:
                 yield listening
             return
-        where = "." if name.startswith("ours") else str(_proton_checkout())
-        store = (
-            ["--memory", "--accept-durable"]
-            if name.endswith("memory")
-            else [str(Path(folder).resolve() / "root")]
-        )
-        command = [sys.executable, "-m", "broker_shim.serve.command", *store]
-        older = ["--amqp-0-10", "127.0.0.1:0"] if name.startswith("ours") else []
+        if name == "artemis":
+            with _artemis(Path(folder).resolve()) as listening:
+                yield listening
+            return
+        where, module = ".", "broker_shim.serve.command"
+        older, keeps_nothing = ["--amqp-0-10", "127.0.0.1:0"], ["--memory", "--accept-durable"]
+        if name in COMMITS:
+            where, module = str(_checkout(COMMITS[name])), "broker_shim.embedded.serve"
+            older, keeps_nothing = [], ["--memory"]
+        store = keeps_nothing if name.endswith("memory") else [str(Path(folder).resolve() / "root")]
+        command = [sys.executable, "-m", module, *store]
         with subprocess.Popen(
             [*command, "--listen", "127.0.0.1:0", "--queue", "load", *older],
             cwd=where,
@@ -128,28 +141,62 @@ def _broker_j(name: str, folder: Path) -> Iterator[Listening]:
 
 def _add_bdb(where: Path) -> None:
     """The jars of that store, which the peer's harness names and the broker as published lacks."""
-    harness = BUILD.resolve() / "peers" / "brokerj"
-    if not (harness / "target" / "lib").is_dir():
-        shutil.copytree(_PEER, harness, dirs_exist_ok=True)
-        words = ["mvn", "-q", "-B", "-f", str(harness / "pom.xml"), "package", "-DskipTests"]
-        subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
+    harness = _built_peer("brokerj", "package", "-DskipTests")
     where.mkdir(parents=True)
     for jar in (harness / "target" / "lib").glob("*"):
         if jar.name.startswith(("je-", "qpid-bdbstore-")) or "bdb" in jar.name:
             shutil.copy(jar, where)
 
 
-def _proton_checkout() -> Path:
+def _built_peer(name: str, *goals: str) -> Path:
+    """The harness of a peer, built once in build/."""
+    harness = BUILD.resolve() / "peers" / name
+    if not (harness / "target" / "lib").is_dir():
+        shutil.copytree(_PEERS / name, harness, dirs_exist_ok=True)
+        for path in (harness, *harness.rglob("*")):  # it may be read-only where it comes from
+            path.chmod(path.stat().st_mode | stat.S_IWUSR)
+        words = ["mvn", "-q", "-B", "-f", str(harness / "pom.xml"), *goals]
+        subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
+    return harness
+
+
+@contextmanager
+def _artemis(folder: Path) -> Iterator[Listening]:
+    copied = ("dependency:copy-dependencies", "-DoutputDirectory=target/lib")
+    target = _built_peer("artemis", "package", *copied) / "target"
+    native = "lib/linux-x86_64/"
+    with ZipFile(next((target / "lib").glob("activemq-artemis-native-*.jar"))) as jar:
+        jar.extractall(folder, [each for each in jar.namelist() if each.startswith(native)])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    java = ["java", "-Xmx2g", f"-Djava.library.path={folder / native}"]
+    classes = ["-cp", f"{target / 'classes'}:{target / 'lib'}/*", "bench.Serve"]
+    with subprocess.Popen(
+        [*java, *classes, "ASYNCIO", str(folder / "store"), str(port), "load"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "READY\n", "Artemis did not start"
+        try:
+            yield Listening(port, process.pid)
+        finally:
+            process.kill()
+
+
+def _checkout(commit: str) -> Path:
     """The repository as it was, in build/."""
-    where = (BUILD / f"listener-{PROTON_COMMIT}").resolve()
+    where = (BUILD / f"listener-{commit}").resolve()
     if not where.is_dir():
         unpacked = where.with_suffix(".new")
         shutil.rmtree(unpacked, ignore_errors=True)
         unpacked.mkdir()
-        archive = ["git", "archive", PROTON_COMMIT, "broker_shim", "sparkstore", "conf"]
+        archive = ["git", "archive", commit, "broker_shim", "sparkstore", "conf"]
         with subprocess.Popen(archive, stdout=subprocess.PIPE) as packed:
             subprocess.run(["tar", "-x", "-C", unpacked], stdin=packed.stdout, check=True)
-        assert packed.returncode == 0, f"git has no {PROTON_COMMIT}"
+        assert packed.returncode == 0, f"git has no {commit}"
         unpacked.rename(where)
     return where
 
@@ -227,11 +274,12 @@ def main() -> None:
     options = parser.parse_args()
     names = [name for name in BROKERS if name in options.only.split(",")]
     if lacking := brokerj.missing():
-        print(f"Broker-J: skipped, {lacking}", file=sys.stderr)
-        names = [name for name in names if name not in _NODE_TYPES]
-    if "broker-j BDB" in names and not _PEER.is_dir():
-        print(f"broker-j BDB: skipped, there is no {_PEER}", file=sys.stderr)
-        names.remove("broker-j BDB")
+        print(f"Broker-J and Artemis: skipped, {lacking}", file=sys.stderr)
+        names = [name for name in names if name not in {*_NODE_TYPES, "artemis"}]
+    for name, peer in (("broker-j BDB", "brokerj"), ("artemis", "artemis")):
+        if name in names and not (_PEERS / peer).is_dir():
+            print(f"{name}: skipped, there is no {_PEERS / peer}", file=sys.stderr)
+            names.remove(name)
     count: int = options.count
     streams = {
         durable: {n: [transfers(count // n, message(SIZE, durable=durable))] * n for n in (1, 8)}
