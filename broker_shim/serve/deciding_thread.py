@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.queues.queue import Survivors
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop
@@ -32,6 +33,7 @@ from broker_shim.service.members import known_members
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Recovered
 from sparkstore.control.audit import Audit, write_audit
+from sparkstore.core.entries import Stretch, stretches
 from sparkstore.core.fold import State
 from sparkstore.core.holders import since_by_holder, since_of
 from sparkstore.core.queue_names import shown
@@ -154,8 +156,7 @@ class DecidingThread:
         for row in rows_of(there):
             apply(broker, row)
         for name, queue in broker.queues.items():
-            entries = there.entries.get(name, {})
-            queue.recovered((i, e.priority, e.delivery_count) for i, e in entries.items())
+            queue.recovered(map(_survivors, stretches(there.entries.get(name, {}))))
         return broker
 
     def _retire(self, broker: Broker, on_retired: Callable[[], None]) -> None:
@@ -203,6 +204,13 @@ def release_lost(store: DeltaMessageStore, timeout_s: float = 600.0) -> None:
     )
     if lost:
         _log.info("released %d messages that links of an earlier broker held", len(lost))
+
+
+def _survivors(stretch: Stretch) -> Survivors:
+    failures = {
+        each: entry.delivery_count for each, entry in stretch.marked if entry.delivery_count
+    }
+    return Survivors(stretch.message_ids, stretch.priorities, failures)
 
 
 def _keeps(detail: str) -> bool:

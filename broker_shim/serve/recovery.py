@@ -8,6 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from broker_shim.broker.queues.queue import Survivors
 from broker_shim.broker.routing import DEFAULT_EXCHANGES
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import wait_for
@@ -25,6 +26,7 @@ from broker_shim.store.interface import (
     Queue,
     WiringCalls,
 )
+from sparkstore.core.entries import stretches
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine import sole_host
 from sparkstore.core.wiring_arguments import (
@@ -138,14 +140,18 @@ def _survivors(
     keepers: Container[str],
     absent: Absent,
     acquired: list[_Acquired],
-) -> Iterator[tuple[int, int, int]]:
-    """(message id, priority, delivery count) of each; those that were held are noted."""
-    for message_id, entry in entries.items():
-        holder, failures = entry.acquired_by, entry.delivery_count
-        if holder is not None:
-            acquired.append(_Acquired(message_id, queue, holder))
-            failures += holder not in keepers and not _is_elsewhere(holder, absent)
-        yield message_id, entry.priority, failures
+) -> Iterator[Survivors]:
+    """What is on the queue, with its failed deliveries; those that were held are noted."""
+    for stretch in stretches(entries):
+        failures: dict[int, int] = {}
+        for message_id, entry in stretch.marked:
+            holder, failed = entry.acquired_by, entry.delivery_count
+            if holder is not None:
+                acquired.append(_Acquired(message_id, queue, holder))
+                failed += holder not in keepers and not _is_elsewhere(holder, absent)
+            if failed:
+                failures[message_id] = failed
+        yield Survivors(stretch.message_ids, stretch.priorities, failures)
 
 
 def _is_elsewhere(holder: str, absent: Absent) -> bool:

@@ -24,6 +24,7 @@ from broker_shim.store.interface import BrokerStore
 from broker_shim.store.links import LinkStores, link_stores_of
 from broker_shim.store.remote.greeting import parse_address
 from sparkstore.config import StoreConfig
+from sparkstore.log.tuning import spare_pandas
 from sparkstore.tables.private_folder import private_folder
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ def open_stores(options: argparse.Namespace, config: StoreConfig) -> Stores:
         return stores_of(MemoryMessageStore(config.max_message_bytes))
     if options.configuration is not None:
         return _configuration(options.configuration, config)
+    spare_pandas()
     from broker_shim.store.delta import DeltaMessageStore  # noqa: PLC0415
 
     if config.chain and (options.no_amqp or options.store_socket or options.store_listen):

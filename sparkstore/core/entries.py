@@ -18,15 +18,37 @@ from bisect import bisect_left, bisect_right
 from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from itertools import compress, islice
 from operator import lt
+from typing import NamedTuple
 
 from sparkstore.core.entry_chunk import NOBODY, Columns, Entry, EntryChunk
 
-__all__ = ["Columns", "Entries", "Entry"]
+__all__ = ["Columns", "Entries", "Entry", "Stretch", "stretches"]
 
 _YOUNG = 8_192
 """So many entries at most are objects."""
 _CHUNK = 1_024
 _CHUNK_BITS = 10
+
+
+class Stretch(NamedTuple):
+    """Entries that follow each other on a queue, as columns.
+
+    Attributes:
+        message_ids: In the order of the queue.
+        priorities: Theirs.
+        marked: Those that are acquired, came back before, or are annotated: few, nearly always.
+    """
+
+    message_ids: Sequence[int]
+    priorities: Sequence[int]
+    marked: Sequence[tuple[int, Entry]]
+
+
+def stretches(entries: Mapping[int, Entry]) -> Iterator[Stretch]:
+    """What is on a queue, in its order, many at a time: without an object for each."""
+    if isinstance(entries, Entries):
+        return entries.stretches()
+    return iter([_stretch(entries)] if entries else [])
 
 
 class Entries(Mapping[int, Entry]):
@@ -145,7 +167,7 @@ class Entries(Mapping[int, Entry]):
     def __iter__(self) -> Iterator[int]:
         """Message ids in queue order."""
         for chunk in [*self._chunks]:
-            yield from compress(chunk.ids.values(), chunk.is_there)
+            yield from chunk.message_ids()
         yield from self._young
 
     def items(self) -> ItemsView[int, Entry]:
@@ -166,11 +188,15 @@ class Entries(Mapping[int, Entry]):
     def marked(self) -> Iterator[tuple[int, Entry]]:
         """Those that are acquired, came back before, or are annotated: few, nearly always."""
         for chunk in [*self._chunks]:
-            for index in sorted(chunk.held):
-                yield chunk.ids[index], chunk.entry(index)
-        for message_id, entry in self._young.items():
-            if (entry.acquired_by, entry.delivery_count, entry.detail) != NOBODY:
-                yield message_id, entry
+            yield from chunk.marked()
+        yield from _marked(self._young)
+
+    def stretches(self) -> Iterator[Stretch]:
+        """All of them in queue order, many at a time."""
+        for chunk in [*self._chunks]:
+            yield Stretch(chunk.message_ids(), chunk.priorities(), [*chunk.marked()])
+        if self._young:
+            yield _stretch(self._young)
 
     def __repr__(self) -> str:
         """As a dictionary."""
@@ -261,8 +287,19 @@ class Entries(Mapping[int, Entry]):
         self._chunks[at] = smaller = chunk.without_gaps()
         if self._strays:
             for index, message_id in enumerate(smaller.ids.values()):
-                if message_id in self._strays and smaller.keys[index] != message_id:
+                if message_id in self._strays:
                     self._strays[message_id] = smaller.number << _CHUNK_BITS | index
+
+
+def _marked(entries: Mapping[int, Entry]) -> Iterator[tuple[int, Entry]]:
+    for message_id, entry in entries.items():
+        if (entry.acquired_by, entry.delivery_count, entry.detail) != NOBODY:
+            yield message_id, entry
+
+
+def _stretch(entries: Mapping[int, Entry]) -> Stretch:
+    priorities = [entry.priority for entry in entries.values()]
+    return Stretch([*entries], priorities, [*_marked(entries)])
 
 
 def _part(columns: Columns, part: slice) -> Columns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress, repeat
 
@@ -80,16 +80,18 @@ class EntryChunk:
             pack(positions),
             pack(ats),
             pack(priorities),
-            pack([_NEVER if at is None else at for at in expires_at]),
+            _packed_ends(expires_at),
             pack(sizes),
         )
         self.is_there = bytearray(repeat(1, len(message_ids)))
-        same: dict[Held, Held] = {}  # messages that died in one turn are annotated alike
-        self.held: dict[int, Held] = {
-            index: same.setdefault(each, each)
-            for index, each in enumerate(zip(*held, strict=True))
-            if each != NOBODY
-        }
+        self.held: dict[int, Held] = {}
+        if not all(map(_is_all, NOBODY, held)):
+            same: dict[Held, Held] = {}  # messages that died in one turn are annotated alike
+            self.held = {
+                index: same.setdefault(each, each)
+                for index, each in enumerate(zip(*held, strict=True))
+                if each != NOBODY
+            }
         self._gone = 0
 
     @property
@@ -109,6 +111,19 @@ class EntryChunk:
             sizes[index],
             *self.held.get(index, NOBODY),
         )
+
+    def message_ids(self) -> list[int]:
+        """Ids of what is there, in order."""
+        return [*compress(self.ids.values(), self.is_there)]
+
+    def priorities(self) -> list[int]:
+        """Priorities of what is there, in order."""
+        return [*compress(self._columns[2].values(), self.is_there)]
+
+    def marked(self) -> Iterator[tuple[int, Entry]]:
+        """What is acquired, came back before, or is annotated, in order, with its ids."""
+        for index in sorted(self.held):
+            yield self.ids[index], self.entry(index)
 
     def message_bytes(self, index: int) -> int:
         """Header and body of an entry."""
@@ -151,3 +166,13 @@ class EntryChunk:
                 [detail for _, _, detail in held],
             ),
         )
+
+
+def _packed_ends(expires_at: Sequence[int | None]) -> Column:
+    if _is_all(None, expires_at):
+        return Column(_NEVER, None, len(expires_at))
+    return pack([_NEVER if at is None else at for at in expires_at])
+
+
+def _is_all(value: object, values: Sequence[object]) -> bool:
+    return values.count(value) == len(values)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import repeat
 
 _BITS = 8
 _PAGE = 1 << _BITS
+_ONES = bytes(repeat(1, _PAGE))
 _MANY = 255
 """Says that the count is in the dictionary: it is this or more."""
 
@@ -39,6 +41,24 @@ class MessageCounts(Mapping[int, int]):
             page[index] = count + 1
         if count >= _MANY - 1:
             self._many[message_id] = self._many.get(message_id, count) + 1
+
+    def extend(self, message_ids: Sequence[int]) -> None:
+        """They are on one queue more each; new ids that follow each other are marked together."""
+        first, end = message_ids[0], message_ids[-1] + 1
+        if end - first != len(message_ids) or [*message_ids] != [*range(first, end)]:
+            for message_id in message_ids:
+                self.add(message_id)
+            return
+        for number in range(first >> _BITS, (end - 1 >> _BITS) + 1):
+            page = self._pages.setdefault(number, bytearray(_PAGE))
+            start = number << _BITS
+            low, high = max(first - start, 0), min(end - start, _PAGE)
+            if page.count(0, low, high) == high - low:
+                page[low:high] = _ONES[low:high]
+                self._length += high - low
+            else:
+                for message_id in range(start + low, start + high):
+                    self.add(message_id)
 
     def remove(self, message_id: int) -> None:
         """It is on one queue less; KeyError if it was on none."""

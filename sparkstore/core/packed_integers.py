@@ -10,7 +10,7 @@ _CODES = [(code, (1 << 8 * array(code).itemsize) - 1) for code in "BHIQ"]
 
 
 class Column:
-    """Integers of any size; equal ones take nothing."""
+    """Integers of any size; equal ones take nothing, nor do those that rise by one each."""
 
     __slots__ = ("_base", "_count", "_offsets")
 
@@ -37,6 +37,8 @@ class Keys(Column):
     def find(self, value: int) -> int:
         """Index of the first that is equal to this value; -1 if there is none."""
         offsets, wanted = self._offsets, value - self._base
+        if type(offsets) is range:
+            return wanted if 0 <= wanted < self._count else -1
         if offsets is None:
             return 0 if wanted == 0 else -1
         index = bisect_left(offsets, wanted)
@@ -45,6 +47,8 @@ class Keys(Column):
 
 def pack(values: Sequence[int]) -> Column:
     """At least one value."""
+    if values.count(values[0]) == len(values):  # sooner known than the least and the largest
+        return Column(values[0], None, len(values))
     return Column(*_packed(values, min(values), max(values)))
 
 
@@ -59,6 +63,8 @@ def _packed(
     span, count = largest - least, len(values)
     if not span:
         return least, None, count
+    if span == count - 1 and values[0] == least and [*values] == [*range(least, largest + 1)]:
+        return least, range(count), count
     for code, limit in _CODES:
         if span <= limit:
             return least, array(code, [value - least for value in values]), count

@@ -201,7 +201,15 @@ def _base_entries(base: pa.Table) -> pa.Table:
 
 
 def _of_kind(rows: pa.Table, *kinds: Kind) -> pa.Table:
-    return rows.filter(pc.is_in(rows["kind"], pa.array([kind.column for kind in kinds])))
+    """Rows of some kinds; batches that have no others are not copied: of a backlog, nearly all."""
+    wanted = pa.array([kind.column for kind in kinds])
+    found: list[pa.RecordBatch] = []
+    for batch in rows.to_batches():
+        is_wanted = pc.is_in(batch["kind"], wanted)
+        count = pc.sum(is_wanted).as_py()
+        if count:
+            found.append(batch if count == batch.num_rows else batch.filter(is_wanted))
+    return pa.Table.from_batches(found, rows.schema)
 
 
 def _enqueued(rows: pa.Table) -> pa.Table:
@@ -331,5 +339,4 @@ def _pack(state: State, queue: QueueState, entries: pa.Table) -> None:
     )
     columns = (positions, ats, priorities, expires_at, sizes, holders, counts, details)
     queue.entries.extend(message_ids, columns)
-    for message_id in message_ids:
-        state.messages.add(message_id)
+    state.messages.extend(message_ids)

@@ -8,6 +8,7 @@ anything. Partition columns are not in the files; they come from the log.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from sparkstore.errors import CorruptData
 _FORMAT = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
 """Spark writes its old INT96 times unless told otherwise."""
 _ANY = (0, (1 << 63) - 1)
+_BATCH_ROWS = 1 << 16
 
 
 RESTORE = "put it back, or restore the root from a replica (sparkstore promote) or a backup"
@@ -69,11 +71,29 @@ def read_files(
         return nullable.empty_table()
     try:
         dataset = ds.dataset(paths, nullable, format=_FORMAT, filesystem=LocalFileSystem())
-        return dataset.to_table(filter=where)
+        batches = dataset.to_batches(filter=where, batch_size=_BATCH_ROWS)
+        return pa.Table.from_batches(map(_with_shared_nulls, batches), nullable)
     except FileNotFoundError as reason:
         lost = next((path for path in paths if not Path(path).exists()), str(reason))
         message = f"{lost} is gone, and its table names it: {RESTORE}"
         raise CorruptData(message) from reason
+
+
+def _with_shared_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same; columns that have nothing but nulls share the memory of those before.
+
+    A record has some thirty columns, of which its kind fills ten: a third of what a start reads.
+    """
+    columns = [
+        _nulls(column.type).slice(0, len(column)) if column.null_count == len(column) else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+@cache
+def _nulls(kind: pa.DataType) -> pa.Array:
+    return pa.nulls(_BATCH_ROWS, kind)
 
 
 def columns_of(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:

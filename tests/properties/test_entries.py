@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from unittest.mock import patch
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hypothesis.stateful import run_state_machine_as_test as run
 
 from sparkstore.core import entries as module
-from sparkstore.core.entries import Entries, Entry
+from sparkstore.core.entries import Entries, Entry, stretches
 from sparkstore.core.message_counts import MessageCounts
 from sparkstore.core.packed_integers import pack, pack_keys
 
@@ -112,6 +113,11 @@ class EntriesMachine(RuleBasedStateMachine):
             for message_id, entry in self.model.items()
             if entry.acquired_by is not None or entry.delivery_count
         ]
+        for told in (stretches(self.entries), stretches(self.model)):
+            ids, priorities, marked = zip(*told, strict=True) if self.model else ((), (), ())
+            assert [*chain(*ids)] == [*self.model]
+            assert [*chain(*priorities)] == [entry.priority for entry in self.model.values()]
+            assert [*chain(*marked)] == [*self.entries.marked()]
         assert len(self.entries) == len(self.model)
         assert self.entries.message_bytes == sum(e.message_bytes for e in self.model.values())
         assert self.entries.oldest() == next(iter(self.model.values()), None)
@@ -124,6 +130,25 @@ def test_entries_are_a_dictionary_in_queue_order_whatever_is_done_to_them() -> N
     small = {"_YOUNG": 16, "_CHUNK": 4, "_CHUNK_BITS": 2}
     with patch.multiple(module, **small):
         run(EntriesMachine, settings=settings(stateful_step_count=40))
+
+
+def test_the_newest_message_that_came_back_is_found_when_those_around_it_are_gone() -> None:
+    """Moved away and back: its id is the highest that the queue ever had, but no longer new."""
+    entries, entry = Entries(), Entry(1, 0, 0, None, 1)
+    for message_id in range(20_000):
+        entries.add(message_id, entry)
+    for message_id in [*entries._young]:
+        entries.remove(message_id)
+    newest = [*entries][-1]
+    for message_id in (0, newest):
+        entries.remove(message_id)
+    for message_id in [0, newest, *range(20_000, 40_000)]:
+        entries.add(message_id, entry)
+    for message_id in [each for each in entries if each != newest]:
+        entries.remove(message_id)
+    assert [*entries] == [newest]
+    entries.remove(newest)
+    assert not entries
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(250, 262)), max_size=60), st.integers(1, 300))
@@ -147,6 +172,31 @@ def test_counts_are_a_dictionary_of_counts(calls: list[tuple[bool, int]], most: 
     if not model:
         assert counts._pages == {}
         assert counts._many == {}
+
+
+@given(
+    st.lists(st.integers(250, 520), max_size=5),
+    st.one_of(
+        st.lists(st.integers(250, 520), min_size=1),
+        st.tuples(st.integers(250, 260), st.integers(261, 600)).map(lambda ends: [*range(*ends)]),
+    ),
+)
+def test_counts_of_many_are_those_of_each(there: list[int], added: list[int]) -> None:
+    together, one_by_one = MessageCounts(there), MessageCounts([*there, *added])
+    together.extend(added)
+    assert together == one_by_one
+    assert len(together) == len(one_by_one)
+
+
+@given(st.integers(-(1 << 70), 1 << 70), st.integers(1, 300))
+def test_numbers_that_rise_by_one_take_no_room(first: int, count: int) -> None:
+    keys = pack_keys(range(first, first + count))
+    assert keys._offsets is None or isinstance(keys._offsets, range)
+    assert [*keys.values()] == [*range(first, first + count)]
+    for index in {0, count // 2, count - 1}:
+        assert keys[index] == first + index
+        assert keys.find(first + index) == index
+    assert keys.find(first - 1) == keys.find(first + count) == -1
 
 
 @given(st.lists(NUMBERS, min_size=1))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from broker_shim.broker.queues.message_groups import bucket_of
-from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.queue import QueueDispatch, Survivors
 from broker_shim.broker.queues.selective_cursor import Batch, SelectiveCursor, Steps, group_of
 from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.selectors import parse
@@ -92,7 +92,8 @@ class LookingMachine(RuleBasedStateMachine):
         self.queue = QueueDispatch("q", arguments=self.queue.arguments)
         held = {each: taker for taker in (*self.takers, *self.departed) for each in taker.held}
         there = [(self.headers[each].priority, each) for each in {*self.waiting, *held}]
-        self.queue.recovered((each, priority, 0) for priority, each in sorted(there))
+        priorities, message_ids = zip(*sorted(there), strict=True) if there else ((), ())
+        self.queue.recovered([Survivors(message_ids, priorities, {})])
         self.queue.withdraw(held)
         for message_id, taker in held.items() if self.queue.groups is not None else ():
             self.queue.groups.held(message_id, taker.holder)

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from operator import itemgetter
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from broker_shim.broker.queues.last_values import LastValues
 from broker_shim.broker.queues.message_groups import Groups
@@ -39,6 +38,20 @@ class UseWatcher(Protocol):
 
     def unused(self, queue: QueueDispatch) -> None:
         """The last consumer is gone."""
+
+
+class Survivors(NamedTuple):
+    """Some messages of a queue that survived a restart, and follow each other on it.
+
+    Attributes:
+        message_ids: In the order of the queue.
+        priorities: Theirs.
+        failures: Failed deliveries of those that have any, by id.
+    """
+
+    message_ids: Sequence[int]
+    priorities: Sequence[int]
+    failures: Mapping[int, int]
 
 
 class QueueDispatch:
@@ -136,15 +149,14 @@ class QueueDispatch:
         if self.watcher is not None and self.consumer_count:
             self.watcher.used(self)
 
-    def recovered(self, entries: Iterable[tuple[int, int, int]]) -> None:
-        """Take what survived: (message id, priority, delivery count) in queue order, once."""
-        for priority, some in groupby(entries, itemgetter(1)):
-            message_ids: list[int] = []
-            for message_id, _priority, delivery_count in some:
-                message_ids.append(message_id)
-                if delivery_count:
-                    self._delivery_counts[message_id] = delivery_count
-            self._index.extend(message_ids, priority)
+    def recovered(self, survivors: Iterable[Survivors]) -> None:
+        """Take what survived a restart, in queue order; once, before anything arrives."""
+        for message_ids, priorities, failures in survivors:
+            self._delivery_counts.update(failures)
+            end = 0
+            for priority, same in groupby(priorities):
+                start, end = end, end + len([*same])
+                self._index.extend(message_ids[start:end], priority)
 
     @property
     def not_durable(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.queue import QueueDispatch, Survivors
 from broker_shim.broker.queues.queue_index import Cursor
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.listener_1_0.receiving.credit import CreditWindow
@@ -75,7 +75,7 @@ def test_a_message_that_one_consumer_refused_goes_to_another_only() -> None:
 
 def test_what_survived_keeps_its_order_and_count() -> None:
     queue, taker = QueueDispatch("q"), Taker(9)
-    queue.recovered([(7, 4, 0), (5, 4, 2), (9, 5, 0)])
+    queue.recovered([Survivors([7], [4], {}), Survivors([5, 9], [4, 5], {5: 2})])
     queue.arrived([10], 4)
     queue.add(taker)
     dispatch(queue)

@@ -6,7 +6,7 @@ import random
 import tracemalloc
 from collections.abc import Callable
 
-from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.queue import QueueDispatch, Survivors
 from broker_shim.broker.queues.queue_index import Cursor, QueueIndex
 
 COUNT = 50_000
@@ -27,7 +27,7 @@ def bytes_of(make: Callable[[], object]) -> int:
 
 def filled() -> QueueDispatch:
     queue = QueueDispatch("q")
-    queue.recovered((message_id, 4, 0) for message_id in range(1, COUNT // 2))
+    queue.recovered([Survivors(range(1, COUNT // 2), [4] * (COUNT // 2 - 1), {})])
     for message_id in range(COUNT // 2, COUNT + 1):
         queue.arrived([message_id], 4)
     return queue
