@@ -83,6 +83,7 @@ bench-messages: $(SETUP)  ## what a name, a selector and a waiting message cost;
 	@$(BIN)/python -m tests.benchmarks.bench_addresses --queues 1000
 	@$(BIN)/python -m tests.benchmarks.bench_selector
 	@$(BIN)/python -m tests.benchmarks.bench_memory
+	@$(BIN)/python -m tests.benchmarks.bench_growth
 
 bench-amqp: setup  ## the AMQP listener beside the one on proton and Broker-J (ROUNDS=..., COUNT=...)
 	@$(BIN)/python -m tests.benchmarks.bench_amqp --rounds $(or $(ROUNDS),5) --count $(or $(COUNT),20000)

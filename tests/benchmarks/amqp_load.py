@@ -165,9 +165,18 @@ class LoadSender:
             self._sent = until
 
 
-def send_all(port: int, address: str, streams: Sequence[bytes], count: int) -> float:
-    """Send each stream of `count` deliveries on a connection of its own; seconds until settled."""
-    senders = [LoadSender(port, address, stream, count) for stream in streams]
+def send_all(
+    port: int, address: str | Sequence[str], streams: Sequence[bytes], count: int
+) -> float:
+    """Send each stream of `count` deliveries on a connection of its own; seconds until settled.
+
+    With one address all go there, with several each stream has its own.
+    """
+    addresses = [address] * len(streams) if isinstance(address, str) else address
+    senders = [
+        LoadSender(port, each, stream, count)
+        for each, stream in zip(addresses, streams, strict=True)
+    ]
     with selectors.DefaultSelector() as selector:
         for sender in senders:
             selector.register(sender.peer.socket, selectors.EVENT_READ, sender)

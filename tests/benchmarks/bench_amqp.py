@@ -38,7 +38,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -98,23 +98,32 @@ def serving(name: str) -> Iterator[Listening]:
             where, module = str(_checkout(COMMITS[name])), "broker_shim.embedded.serve"
             older, keeps_nothing = [], ["--memory"]
         store = keeps_nothing if name.endswith("memory") else [str(Path(folder).resolve() / "root")]
-        command = [sys.executable, "-m", module, *store]
-        with subprocess.Popen(
-            [*command, "--listen", "127.0.0.1:0", "--queue", "load", *older],
-            cwd=where,
-            env={**os.environ, "PYTHONPATH": where},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        ) as process:
-            assert process.stdout is not None
-            ready = process.stdout.readline()
-            try:
-                ports = [int(each.rpartition(":")[2]) for each in _ADDRESS.findall(ready)]
-                yield Listening(ports[0], process.pid, *ports[1:])
-            finally:
-                process.terminate()
-                process.wait(60)
+        words = [*store, "--queue", "load", *older]
+        with sparkstore_serving(words, where=where, module=module) as listening:
+            yield listening
+
+
+@contextmanager
+def sparkstore_serving(
+    words: Sequence[str], *, where: str = ".", module: str = "broker_shim.serve.command"
+) -> Iterator[Listening]:
+    """`sparkstore serve` with some arguments, of the checkout that is there."""
+    with subprocess.Popen(
+        [sys.executable, "-m", module, *words, "--listen", "127.0.0.1:0"],
+        cwd=where,
+        env={**os.environ, "PYTHONPATH": where},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        try:
+            ports = [int(each.rpartition(":")[2]) for each in _ADDRESS.findall(ready)]
+            yield Listening(ports[0], process.pid, *ports[1:])
+        finally:
+            process.terminate()
+            process.wait(60)
 
 
 @contextmanager
@@ -236,13 +245,14 @@ def _timed(
     broker: Listening, figures: dict[str, Figure], phase: str, count: int
 ) -> Iterator[list[float]]:
     took: list[float] = []
-    before, ours = _cpu_s(broker.pid), time.process_time()
+    before, ours = cpu_s(broker.pid), time.process_time()
     yield took
-    used, client = _cpu_s(broker.pid) - before, time.process_time() - ours
+    used, client = cpu_s(broker.pid) - before, time.process_time() - ours
     figures[phase] = Figure(count / took[0], used / count * 1e6, client / count * 1e6)
 
 
-def _cpu_s(pid: int) -> float:
+def cpu_s(pid: int) -> float:
+    """Processor time of a process so far, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
@@ -251,15 +261,16 @@ def idle_mib(name: str, connections: int, links: int) -> float:
     """MiB of a broker with so many idle connections, more than with none."""
     with serving(name) as broker:
         send_all(broker.port, "load", [transfers(10, message(SIZE))], 10)
-        before = _resident_mib(broker.pid)
+        before = resident_mib(broker.pid)
         peers = [attach_idle(broker.port, links, "load") for _ in range(connections)]
-        more = _resident_mib(broker.pid) - before
+        more = resident_mib(broker.pid) - before
         for peer in peers:
             peer.socket.close()
     return more
 
 
-def _resident_mib(pid: int) -> float:
+def resident_mib(pid: int) -> float:
+    """Memory of a process, in MiB."""
     fields = Path(f"/proc/{pid}/statm").read_text().split()
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from sparkstore.core.records import Kind, ids_reserved, opened, queue_created
+from sparkstore.operations.queue_alteration import definition
 from sparkstore.tables.root import Root
 from sparkstore.tables.rows import to_table
 from sparkstore.tables.schema import ROW
@@ -33,21 +34,31 @@ class BulkJournal:
         root: An empty root, or one whose records end at `last`.
         last: Its last position.
         next_id: The first message id that is free.
+        queues: Names of the queues that messages go to, in turn.
+        run: So many messages to one queue before it is the next one's turn.
     """
 
-    def __init__(self, root: Root, last: int = 0, next_id: int = 1) -> None:
+    def __init__(
+        self,
+        root: Root,
+        last: int = 0,
+        next_id: int = 1,
+        queues: Sequence[str] = QUEUES,
+        run: int = 1,
+    ) -> None:
         self.root = root
+        self._queues, self._run = list(queues), run
         self.last = last
         self.next_id = next_id
         if last == 0:
             records = [opened(1, "bench"), ids_reserved(1, 1 << 40)]
-            records += [queue_created(1, queue, "{}") for queue in QUEUES]
+            records += [queue_created(1, queue, definition({}, 2)) for queue in self._queues]
             table = to_table(records, first_position=1, epoch=1, segment=0)
             write_deltalake(str(root.journal), table, mode="append")
             self.last = len(records)
 
     def enqueue(self, count: int) -> None:
-        """So many new messages, each on one of `QUEUES` in turn, with a property and a body."""
+        """So many new messages, each on one of the queues in turn, with a property and a body."""
         while count > 0:
             part = min(count, COMMIT_RECORDS)
             ids = np.arange(self.next_id, self.next_id + part)
@@ -70,13 +81,14 @@ class BulkJournal:
     def _append(self, kind: Kind, ids: np.ndarray, more: dict[str, Any]) -> None:
         count = len(ids)
         positions = np.arange(self.last + 1, self.last + 1 + count)
+        turns = ids // self._run % len(self._queues)
         columns: dict[str, Any] = {
             "position": positions,
             "segment": np.full(count, self.last // SEGMENT_RECORDS),
             "epoch": np.ones(count, int),
             "kind": pa.repeat(kind.column, count),
             "at": positions + _START_US,
-            "queue": pa.DictionaryArray.from_arrays(ids % len(QUEUES), QUEUES).cast(pa.string()),
+            "queue": pa.DictionaryArray.from_arrays(turns, self._queues).cast(pa.string()),
             "message_id": ids,
             **more,
         }
