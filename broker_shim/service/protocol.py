@@ -113,9 +113,10 @@
 Requests of a member are numbered, rising over all its incarnations. Every one ≤ `through` is
 decided, and durable as its tier promises, but for those that a refusal names; `through` only
 rises. After a lost connection the client says HELLO again: what is ≤ `last_request` was done, or
-is in the refusals of WELCOME; all later ones it sends again, in order and unchanged: EACH as a
-whole, if `last_request` is below its last; the service tells of those that it has decided again,
-and decides the rest. So what holds of a request holds of each message of a batch. Reads are
+is in the refusals of WELCOME; all later ones it sends again, in order and unchanged. EACH it sends
+as a whole, if `last_request` is below its last: the service tells of those that it has decided
+again, and decides the rest. Or it sends the rest in whatever frames say the same of the same
+numbers. So what holds of a request holds of each message of a batch. Reads are
 numbered by the client as it likes, for one connection. `error` is a class of `sparkstore.errors`.
 """
 

@@ -451,6 +451,26 @@ def test_a_request_that_is_sent_again_is_decided_once(service: Served, member: R
     assert ids_on(service) == [1, 2]
 
 
+def test_what_a_lost_batch_leaves_undecided_may_come_in_other_frames(
+    service: Served, member: RawMember
+) -> None:
+    enqueued = Record(Kind.ENQUEUED, 0, "q")
+
+    def contents(count: int) -> list[tuple[MessageHeader, bytes]]:
+        return [(MessageHeader(body_bytes=4), b"body")] * count
+
+    member.say(wire.EACH, 2, enqueued, [1, 2, 1], contents(3))
+    (refusal,) = member.until_done(4)
+    assert refusal[:2] == (4, "InvalidRequest")
+    with RawMember(service.path, member.member, member.incarnation) as again:
+        assert again.hello().last_request == 4
+        again.say(wire.EACH, 3, enqueued, [2, 1, 3], contents(3))
+        again.say(wire.DO, 6, ())
+        again.say(wire.EACH, 7, enqueued, [4, 5], contents(2))
+        assert again.until_done(8) == [refusal]
+    assert ids_on(service) == [1, 2, 3, 4, 5]
+
+
 def test_one_that_lies_about_its_last_request_is_heard_no_more_and_no_other_is_harmed(
     service: Served, member: RawMember
 ) -> None:

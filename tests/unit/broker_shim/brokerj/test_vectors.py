@@ -44,6 +44,11 @@ def _records() -> dict[str, Record]:
     }
 
 
+def _each(kind: Kind, contents: Any) -> tuple[Any, ...]:
+    """The body of a frame of two requests, of messages 7 and 300."""
+    return (1, Record(kind, 0, "q"), (7, 300), contents)
+
+
 def vectors() -> dict[str, str]:
     pack_record = packer()
     values: dict[str, Any] = {
@@ -51,6 +56,8 @@ def vectors() -> dict[str, str]:
         "texts": ["", "a", *_TEXTS],
         "others": _OTHERS,
         **{f"array{n}": [None] * n for n in (0, 15, 16, 65535, 65536)},
+        "each_enqueued": _each(Kind.ENQUEUED, (((None,), bytes([1, 2])), ((None,), None))),
+        "each_dequeued": _each(Kind.DEQUEUED, None),
     }
     packed = {name: msgpack.packb(value, use_bin_type=True) for name, value in values.items()}
     packed |= {name: pack_record(record) for name, record in _records().items()}

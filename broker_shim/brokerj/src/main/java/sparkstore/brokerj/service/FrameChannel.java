@@ -33,9 +33,15 @@ final class FrameChannel implements Closeable {
 
     /** Add bytes to what is sent; what does not fit in the buffer goes out at once. */
     void write(byte[] bytes) throws IOException {
-        int offset = 0;
-        while (offset < bytes.length) {
-            int fits = Math.min(out.remaining(), bytes.length - offset);
+        write(bytes, 0, bytes.length);
+    }
+
+    /** The same of {@code length} bytes from {@code first} on. */
+    void write(byte[] bytes, int first, int length) throws IOException {
+        int offset = first;
+        int end = first + length;
+        while (offset < end) {
+            int fits = Math.min(out.remaining(), end - offset);
             out.put(bytes, offset, fits);
             offset += fits;
             if (!out.hasRemaining()) {

@@ -23,6 +23,7 @@ final class Outbox {
     private final Map<Long, Read> reads = new LinkedHashMap<>();
     private final ArrayDeque<Outgoing> unsent = new ArrayDeque<>();
     private int maxWaiting = 1;
+    private int maxFrameBytes;
     private int unansweredCount;
     private long unansweredBytes;
     private long lastRequest;
@@ -92,8 +93,24 @@ final class Outbox {
         unsent.add(read);
     }
 
-    /** The next frame to send; null if there is none. */
-    synchronized Outgoing nextUnsent() {
+    /**
+     * The next frame to send; null if there is none. Requests that wait one after the other and can
+     * go in one frame do so.
+     */
+    synchronized Frame nextUnsent() {
+        Outgoing next = pollUnsent();
+        if (!(next instanceof Request first && unsent.peek() instanceof Request second
+                && RequestRun.isBegunBy(first, second))) {
+            return next;
+        }
+        RequestRun run = new RequestRun(first, maxFrameBytes);
+        while (unsent.peek() instanceof Request following && run.take(following)) {
+            pollUnsent();
+        }
+        return run;
+    }
+
+    private Outgoing pollUnsent() {
         Outgoing next = unsent.poll();
         if (next != null) {
             next.wasSent = true;
@@ -162,15 +179,15 @@ final class Outbox {
      * unknown" shall not be surprised by it later. That is safe, because the service takes nothing
      * from an older connection of a member once it has greeted the new one.
      *
-     * @param decidedThrough the highest request that it ever decided: we go on from there
+     * @param said by which the service says what it had decided, and what it takes at once
      * @param isSameRun the service is the process that answered before, so that it remembers the
      *     first parts of unfinished groups
      */
-    synchronized List<Settled> welcomed(
-            long decidedThrough, List<Refusal> refusals, boolean isSameRun, int maxWaitingRequests) {
-        maxWaiting = maxWaitingRequests;
-        List<Settled> settled = settle(decidedThrough, refusals);
-        lastRequest = Math.max(lastRequest, decidedThrough);
+    synchronized List<Settled> welcomed(Welcome said, boolean isSameRun) {
+        maxWaiting = said.maxWaitingRequests();
+        maxFrameBytes = said.maxFrameBytes();
+        List<Settled> settled = settle(said.lastRequest(), said.refusals());
+        lastRequest = Math.max(lastRequest, said.lastRequest());
         unsent.clear();
         for (Request request : requests.values()) {
             if (!request.isAnswered && request.decided.isDone()) {

@@ -1,10 +1,11 @@
 package sparkstore.brokerj.service;
 
+import java.io.IOException;
 import java.util.function.Supplier;
 import sparkstore.brokerj.wire.Frames;
 
 /** A numbered frame that waits to be sent or answered. */
-abstract sealed class Outgoing permits Request, Read {
+abstract sealed class Outgoing implements Frame permits Request, Read {
     private final int type;
     private final int elementCount;
     private int restBytes;
@@ -30,12 +31,10 @@ abstract sealed class Outgoing permits Request, Read {
         return restBytes;
     }
 
-    final byte[] lead() {
-        return Frames.lead(type, number, 1 + elementCount, restBytes);
-    }
-
-    final byte[] rest() {
-        return rest.get();
+    @Override
+    public final void writeTo(FrameChannel to) throws IOException {
+        to.write(Frames.lead(type, number, 1 + elementCount, restBytes));
+        to.write(rest.get());
     }
 
     /** Say this instead, of as many elements. Only for a frame that was not decided. */

@@ -2,6 +2,8 @@ package sparkstore.brokerj.service;
 
 import java.util.concurrent.CompletableFuture;
 import java.util.function.Supplier;
+import sparkstore.brokerj.wire.Frames;
+import sparkstore.brokerj.wire.SingleEntry;
 
 /** A request: decided once by the service, whatever is lost on the way. */
 final class Request extends Outgoing {
@@ -11,10 +13,17 @@ final class Request extends Outgoing {
     boolean isAnswered;
     boolean isWithdrawn;
     private final byte[] nothing;
+    private final SingleEntry single;
 
     /** A part of a group, which means nothing by itself. */
     Request(int type, int elementCount, int restBytes, Supplier<byte[]> rest, Group group) {
-        this(type, elementCount, restBytes, rest, group, null);
+        this(type, elementCount, restBytes, rest, group, null, null);
+    }
+
+    /** Records that become true together. */
+    static Request records(byte[] records, SingleEntry single, Group group, byte[] nothing) {
+        return new Request(
+                Frames.DO, 1, records.length, () -> records, group, nothing, single);
     }
 
     /**
@@ -24,9 +33,23 @@ final class Request extends Outgoing {
      */
     Request(int type, int elementCount, int restBytes, Supplier<byte[]> rest, Group group,
             byte[] nothing) {
+        this(type, elementCount, restBytes, rest, group, nothing, null);
+    }
+
+    private Request(int type, int elementCount, int restBytes, Supplier<byte[]> rest, Group group,
+            byte[] nothing, SingleEntry single) {
         super(type, elementCount, restBytes, rest);
         this.group = group;
         this.nothing = nothing;
+        this.single = single;
+    }
+
+    /**
+     * What it does, if it can go to the service in one frame with others; null if it cannot: it is
+     * something else, belongs to a group, or was withdrawn.
+     */
+    SingleEntry single() {
+        return isWithdrawn || group != null ? null : single;
     }
 
     /**

@@ -20,9 +20,10 @@ import sparkstore.brokerj.wire.ProtocolException;
  * <p>Three threads: one connects, reads, and connects again with a growing delay; one writes what
  * nobody waits for ({@link #submit} not urgent), so that the frames of one burst go out together;
  * one watches the clock. A caller that waits for its request writes it itself: there is no thread
- * between it and the socket. Whoever holds {@code writing} sends everything that is unsent and
- * looks again after letting go, so a frame added while it wrote is never left behind; the reading
- * thread holds it while it replays, so no frame of the old connection gets between those.
+ * between it and the socket. Whoever holds {@code writing} sends everything that is unsent, in as few
+ * frames as that fits in, and looks again after letting go, so a request added while it wrote is never
+ * left behind; the reading thread holds it while it replays, so no frame of the old connection gets
+ * between those.
  */
 public final class ServiceConnection implements AutoCloseable {
     private static final Logger LOGGER = LoggerFactory.getLogger(ServiceConnection.class);
@@ -130,9 +131,8 @@ public final class ServiceConnection implements AutoCloseable {
             return;
         }
         try {
-            for (Outgoing next = outbox.nextUnsent(); next != null; next = outbox.nextUnsent()) {
-                to.write(next.lead());
-                to.write(next.rest());
+            for (Frame next = outbox.nextUnsent(); next != null; next = outbox.nextUnsent()) {
+                next.writeTo(to);
             }
             to.flush();
         } catch (IOException lost) {
@@ -175,8 +175,7 @@ public final class ServiceConnection implements AutoCloseable {
         writing.lock();
         try {
             boolean isSameRun = welcome != null && said.instance().equals(welcome.instance());
-            settled = outbox.welcomed(
-                    said.lastRequest(), said.refusals(), isSameRun, said.maxWaitingRequests());
+            settled = outbox.welcomed(said, isSameRun);
             welcome = said;
             channel = to;
         } finally {

@@ -47,8 +47,7 @@ public final class StoreClient implements AutoCloseable {
         }
         byte[] records = batch.toArray();
         Group group = pieces == null ? null : pieces.group;
-        return last(new Request(Frames.DO, 1, records.length, () -> records, group,
-                NO_RECORDS), isUrgent);
+        return last(Request.records(records, batch.single(records), group, NO_RECORDS), isUrgent);
     }
 
     /**

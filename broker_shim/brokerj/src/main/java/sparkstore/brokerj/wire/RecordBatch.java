@@ -15,6 +15,7 @@ public final class RecordBatch {
     private int[] ends = new int[4];
     private int entryCount;
     private int objectCount;
+    private SingleEntry.Place firstPlace;
 
     private RecordBatch end() {
         if (entryCount == ends.length) {
@@ -48,11 +49,18 @@ public final class RecordBatch {
 
     public RecordBatch dequeued(String queue, long messageId) {
         Records.dequeued(packer, queue, messageId);
-        return end();
+        return end(Records.DEQUEUED, queue, messageId, packer.size());
     }
 
     public RecordBatch enqueued(String queue, long messageId, byte[] header, byte[] body) {
-        Records.enqueued(packer, queue, messageId, header, body);
+        int content = Records.enqueued(packer, queue, messageId, header, body);
+        return end(Records.ENQUEUED, queue, messageId, content);
+    }
+
+    private RecordBatch end(int kind, String queue, long messageId, int content) {
+        if (entryCount == 0) {
+            firstPlace = new SingleEntry.Place(kind, queue, messageId, content);
+        }
         return end();
     }
 
@@ -78,6 +86,17 @@ public final class RecordBatch {
 
     public int size() {
         return packer.size() + objects.size();
+    }
+
+    /**
+     * What the only record of this does, if that is to put a message on a queue or to take it off;
+     * else null.
+     *
+     * @param array what {@link #toArray} gave
+     */
+    public SingleEntry single(byte[] array) {
+        boolean isSingle = firstPlace != null && count() == 1;
+        return isSingle ? new SingleEntry(firstPlace, array, array.length - packer.size()) : null;
     }
 
     /** All records as one MessagePack array. */

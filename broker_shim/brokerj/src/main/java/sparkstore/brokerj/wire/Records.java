@@ -19,6 +19,9 @@ public final class Records {
     static final int UNCONFIGURED = 13;
     static final int STAGING_ABORTED = 15;
 
+    /** Fields behind header and body, a byte each. */
+    static final int AFTER_CONTENT = 7;
+
     private static final int FIELDS = 16;
 
     private Records() {
@@ -43,16 +46,25 @@ public final class Records {
      * @param header the packed message header: whole on the message's first queue, else the part
      *     that every entry needs
      * @param body content; null if it is with the service already
+     * @return where in {@code to} the header begins; the body follows, and ends {@link
+     *     #AFTER_CONTENT} bytes before the record does
      */
-    public static void enqueued(Packer to, String queue, long messageId, byte[] header, byte[] body) {
+    static int enqueued(Packer to, String queue, long messageId, byte[] header, byte[] body) {
         begin(to, ENQUEUED, queue, messageId);
-        nils(to, 3).append(header, 0, header.length).binary(body);
-        nils(to, 7);
+        int content = nils(to, 3).size();
+        nils(to.append(header, 0, header.length).binary(body), AFTER_CONTENT);
+        return content;
     }
 
     /** A message left a queue for good. */
     public static void dequeued(Packer to, String queue, long messageId) {
         begin(to, DEQUEUED, queue, messageId);
+        nils(to, 12);
+    }
+
+    /** What one EACH says of all its messages: the record without message id, header and body. */
+    static void ofEach(Packer to, int kind, String queue) {
+        begin(to, kind, queue, null);
         nils(to, 12);
     }
 

@@ -2,6 +2,7 @@ package sparkstore.brokerj.service;
 
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
@@ -9,6 +10,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongFunction;
 import java.util.stream.LongStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -42,6 +44,21 @@ abstract class ConnectionTestCase {
 
     void connect(int retryMs, int answerMs) {
         client = new StoreClient(settings(10_000, retryMs, answerMs, null));
+    }
+
+    /** Nobody listens any more, until {@link #startAgain}. */
+    void goAway() throws Exception {
+        service.close();
+        Files.deleteIfExists(service.path);
+    }
+
+    /** A service that has decided nothing, and has each fate from its first connection on. */
+    void startAgain(LongFunction<FakeService.Fate> fate) throws Exception {
+        service = new FakeService(service.path, made -> made.fate = fate);
+    }
+
+    void startAgain() throws Exception {
+        startAgain(number -> FakeService.Fate.ANSWER);
     }
 
     CompletableFuture<Void> send() {

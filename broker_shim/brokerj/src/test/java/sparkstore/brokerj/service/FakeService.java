@@ -14,18 +14,25 @@ import java.util.UUID;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.function.Consumer;
 import java.util.function.LongFunction;
 import sparkstore.brokerj.wire.Frames;
 import sparkstore.brokerj.wire.Packer;
+import sparkstore.brokerj.wire.ProtocolException;
 import sparkstore.brokerj.wire.Unpacker;
 
 /**
  * A service for tests of the connection alone, for faults that the real one cannot be made to have.
- * It keeps the protocol's promise: a request number is decided once, and counted for each DO.
+ * It keeps the protocol's promise: a request number is decided once, and counted for each DO, and
+ * for each message of an EACH.
  */
 final class FakeService implements AutoCloseable {
     /** What to do with a request; one that meets silence is not decided. */
     enum Fate { ANSWER, KEEP_SILENT, LOSE_BEFORE, LOSE_AFTER, REFUSE, SEND_GARBAGE, SEND_HALF, SEND_FATAL }
+
+    /** A frame of requests: its type, its first number, how many it is, and how long it was. */
+    record Sent(int type, long first, int count, int bytes) {
+    }
 
     private final ServerSocketChannel listening;
     final Path path;
@@ -34,7 +41,8 @@ final class FakeService implements AutoCloseable {
     /** Every HELLO that came: member, incarnation, host, token. */
     final BlockingQueue<List<String>> hellos = new LinkedBlockingQueue<>();
     final BlockingQueue<Long> received = new LinkedBlockingQueue<>();
-    /** Bytes of each request after its number, as it came last. */
+    final BlockingQueue<Sent> frames = new LinkedBlockingQueue<>();
+    /** Bytes of each request's frame after its number, as it came last. */
     final Map<Long, byte[]> said = new ConcurrentHashMap<>();
     volatile LongFunction<Fate> fate = number -> Fate.ANSWER;
     /** Answers HELLO with this instead of a welcome, if it is not null: [error, message]. */
@@ -43,11 +51,18 @@ final class FakeService implements AutoCloseable {
     volatile boolean greets = true;
     volatile String instance = UUID.randomUUID().toString();
     volatile int maxWaiting = 16_384;
+    volatile int maxFrameBytes = Frames.MAX_FRAME_BYTES;
     private volatile SocketChannel current;
     private long lastDecided;
 
     FakeService(Path path) throws IOException {
+        this(path, made -> { });
+    }
+
+    /** @param setting what it is like from its first connection on */
+    FakeService(Path path, Consumer<FakeService> setting) throws IOException {
         this.path = path;
+        setting.accept(this);
         listening = ServerSocketChannel.open(StandardProtocolFamily.UNIX);
         listening.bind(UnixDomainSocketAddress.of(path));
         ServiceConnection.daemon(this::accept, "fake-service").start();
@@ -77,6 +92,7 @@ final class FakeService implements AutoCloseable {
         }
         while (true) {
             ByteBuffer frame = frames.read();
+            int length = frame.remaining();
             int type = frame.get() & 0xff;
             Unpacker body = new Unpacker(frame);
             body.array();
@@ -87,12 +103,30 @@ final class FakeService implements AutoCloseable {
             } else {
                 byte[] rest = new byte[frame.remaining()];
                 frame.get(rest);
-                said.put(number, rest);
-                if (!request(client, number)) {
-                    return;
+                int count = type == Frames.EACH ? messageCount(rest) : 1;
+                this.frames.add(new Sent(type, number, count, length));
+                for (long each = number; each < number + count; each++) {
+                    said.put(each, rest);
+                    if (!request(client, each)) {
+                        return;
+                    }
                 }
             }
         }
+    }
+
+    /** How many messages an EACH names; it has as many contents, or nil. */
+    private static int messageCount(byte[] rest) {
+        Unpacker body = new Unpacker(ByteBuffer.wrap(rest));
+        body.skip();
+        int count = body.array();
+        for (int left = count; left > 0; left--) {
+            body.integer();
+        }
+        if (!body.nil() && body.array() != count) {
+            throw new ProtocolException("an EACH of other messages than contents");
+        }
+        return count;
     }
 
     private boolean welcome(FrameChannel frames) throws IOException {
@@ -114,7 +148,7 @@ final class FakeService implements AutoCloseable {
             return false;
         }
         send(current, Frames.WELCOME, new Packer(64).array(7).integer(version).integer(lastDecided)
-                .text(instance).text("root").array(0).integer(Frames.MAX_FRAME_BYTES)
+                .text(instance).text("root").array(0).integer(maxFrameBytes)
                 .integer(maxWaiting));
         return true;
     }

@@ -11,6 +11,7 @@ import java.nio.ByteBuffer;
 import java.security.MessageDigest;
 import java.util.Arrays;
 import java.util.HexFormat;
+import java.util.List;
 import java.util.Properties;
 import java.util.function.Consumer;
 import org.junit.jupiter.api.Test;
@@ -111,6 +112,44 @@ class VectorsTest {
         packs("content_with_header", packer -> Records.content(packer, 7, header, 0, body, 5));
         packs("configured", packer -> Records.configured(packer, "link", "k", "{}"));
         packs("unconfigured", packer -> Records.unconfigured(packer, "link", "k"));
+    }
+
+    @Test
+    void manyRequestsInOneFrameAsTheServiceReadsThem() throws Exception {
+        byte[] header = new Packer(1).array(1).nil().toBytes();
+        packs("each_enqueued", packer -> {
+            each(packer, new RecordBatch().enqueued("q", 7, header, new byte[] {1, 2}),
+                    new RecordBatch().enqueued("q", 300, header, null));
+        });
+        packs("each_dequeued", packer -> {
+            each(packer, new RecordBatch().dequeued("q", 7), new RecordBatch().dequeued("q", 300));
+        });
+    }
+
+    private static void each(Packer to, RecordBatch... batches) {
+        List<SingleEntry> all = Arrays.stream(batches)
+                .map(batch -> batch.single(batch.toArray())).toList();
+        byte[] head = SingleEntry.headOfEach(all);
+        to.array(4).integer(1).append(head, 0, head.length);
+        for (SingleEntry entry : all) {
+            if (entry.hasContent()) {
+                to.append(SingleEntry.CONTENT_HEAD, 0, SingleEntry.CONTENT_HEAD.length);
+            }
+            to.append(entry.packed(), entry.contentFrom(), entry.contentBytes());
+        }
+    }
+
+    @Test
+    void onlyOneEntryByItselfCanBeSaidWithOthers() {
+        byte[] nothing = {(byte) 0xc0};
+        RecordBatch two = new RecordBatch().dequeued("q", 1).dequeued("q", 2);
+        assertNull(two.single(two.toArray()));
+        RecordBatch object = new RecordBatch().dequeued("q", 1).configured("c", "k", "{}");
+        assertNull(object.single(object.toArray()));
+        RecordBatch content = new RecordBatch().content(1, nothing, nothing);
+        assertNull(content.single(content.toArray()));
+        RecordBatch created = new RecordBatch().created("q", "{}");
+        assertNull(created.single(created.toArray()));
     }
 
     @Test
