@@ -16,6 +16,8 @@ import java.util.concurrent.TimeUnit;
  * one reading thread, hence completions are in order.
  */
 final class Outbox {
+    /** With at most so many unanswered there is no burst, of which a frame of many could be made. */
+    private static final int FEW = 8;
     /** Bytes that may be unanswered before senders wait: several of the largest frames. */
     static final long MAX_UNANSWERED_BYTES = 64L << 20;
 
@@ -50,10 +52,11 @@ final class Outbox {
      * Give a request its number and its place.
      *
      * @param timeoutNanos how long to wait for room in the window; 0 for ever
+     * @return are only a few unanswered, this one among them?
      * @throws RuntimeException no room in time, or the connection ended for good: it has no number
      *     then, and nothing of it will ever happen
      */
-    synchronized void add(Request request, long timeoutNanos) {
+    synchronized boolean add(Request request, long timeoutNanos) {
         awaitRoom(timeoutNanos);
         request.number = ++lastRequest;
         request.sinceNanos = System.nanoTime();
@@ -61,6 +64,7 @@ final class Outbox {
         unansweredCount++;
         unansweredBytes += request.restBytes();
         unsent.add(request);
+        return unansweredCount <= FEW;
     }
 
     private void awaitRoom(long timeoutNanos) {

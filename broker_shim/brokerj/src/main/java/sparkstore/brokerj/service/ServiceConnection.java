@@ -18,9 +18,10 @@ import sparkstore.brokerj.wire.ProtocolException;
  * The connection to the service that every store of one virtual host shares.
  *
  * <p>Three threads: one connects, reads, and connects again with a growing delay; one writes what
- * nobody waits for ({@link #submit} not urgent), so that the frames of one burst go out together;
- * one watches the clock. A caller that waits for its request writes it itself: there is no thread
- * between it and the socket. Whoever holds {@code writing} sends everything that is unsent, in as few
+ * comes in bursts, so that the requests of one burst go out together; one watches the clock. A caller
+ * that waits for its request writes it itself, and so does one that finds few unanswered, as it is
+ * about to wait: waking a thread would cost it as much as writing, and that thread's way to a
+ * processor besides. Whoever holds {@code writing} sends everything that is unsent, in as few
  * frames as that fits in, and looks again after letting go, so a request added while it wrote is never
  * left behind; the reading thread holds it while it replays, so no frame of the old connection gets
  * between those.
@@ -95,8 +96,8 @@ public final class ServiceConnection implements AutoCloseable {
      * @return completed when it is decided and durable; exceptionally when it was refused
      */
     CompletableFuture<Void> submit(Request request, boolean isUrgent) {
-        outbox.add(request, settings.retryTimeout().toNanos());
-        if (isUrgent) {
+        boolean isQuiet = outbox.add(request, settings.retryTimeout().toNanos());
+        if (isUrgent || isQuiet) {
             flush();
         } else {
             writer.wake();

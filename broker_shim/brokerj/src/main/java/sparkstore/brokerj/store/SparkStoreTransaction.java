@@ -22,8 +22,8 @@ import sparkstore.brokerj.wire.RecordBatch;
  * same request, once, however many queues it goes to. Point 2: {@link #commitTran} returns, and the
  * future of {@link #commitTranAsync} completes, only when the service has it on stable storage; the
  * futures of one store complete in the order of submission, by the one reading thread. Point 3: an
- * asynchronous commit is sent at once by the writing thread and needs no {@code get()} to get on;
- * what one socket read of the broker commits goes out together.
+ * asynchronous commit is sent at once, by its caller or in a burst by the writing thread, and needs no
+ * {@code get()} to get on; what one socket read of the broker commits goes out together.
  *
  * <p>Inside a transaction enqueues go before dequeues, so that a message which moves from one queue
  * to another is never on none. Used by one thread, as the broker does.
