@@ -29,13 +29,16 @@ from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.protocol import Body, Frame, Refusal
 from broker_shim.store.delta import Batch
 from sparkstore.core import fold, records
-from sparkstore.core.records import Kind
+from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import branches
+from sparkstore.core.state_machine.batches import Asked, plain_dequeue
 from sparkstore.core.state_machine.values import RecordStep
 from sparkstore.core.xids import xid_from
 
 _MAX_NUMBER = (1 << 63) - 1
-_ENQUEUED = int(Kind.ENQUEUED)
+_ENQUEUED, _DEQUEUED = int(Kind.ENQUEUED), int(Kind.DEQUEUED)
+_QUEUE, _ID = Record._fields.index("queue"), Record._fields.index("message_id")
+_HOLDER, _DETAIL = Record._fields.index("holder"), Record._fields.index("detail")
 
 
 class BatchDecision(NamedTuple):
@@ -181,12 +184,16 @@ class MemberRequests:
         return opened is not None and request > opened.last_request
 
     def _take(self, batch: Batch, kind: int, body: Body) -> None:
-        if kind == wire.DO:
-            taken = body[1]
-            if len(taken) == 1:
-                fields = check_record(taken[0])
-                if fields[0] == _ENQUEUED:
-                    batch.take_enqueued(self._decisions.enqueued(fields, (self._member, body[0])))
+        if kind == wire.DO and len(body[1]) == 1:
+            fields = check_record(body[1][0])
+            if fields[0] == _ENQUEUED:
+                batch.take_enqueued(self._decisions.enqueued(fields, (self._member, body[0])))
+                return
+            if fields[0] == _DEQUEUED and fields[_HOLDER] is fields[_DETAIL] is None:
+                asked = Asked(self._member, body[0])
+                step = plain_dequeue(batch.machine, fields[_ID], fields[_QUEUE], asked)
+                if step is not None:
+                    batch.take((step,))
                     return
         if kind in self._OF_BRANCHES:
             self._OF_BRANCHES[kind](self, batch, body)

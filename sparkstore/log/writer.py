@@ -238,12 +238,22 @@ class Log:
             return
         if records:
             self.metrics.synced(len(records), size)
+        flushes = self._tell(batch)
+        if records:
+            # Only now: it is on disk, and whoever waits for that has nothing of its Delta commit.
             self._committer.add(RecordGroup(first, records, size))
+        for item in flushes:
+            self._committer.flush(bound(item.fire, None), self._synced_below)
+
+    def _tell(self, batch: list[_Item]) -> list[_Item]:
+        """Fire, in order, what a synced group completes; give back the flushes, which it does not."""
+        flushes = []
         for item in batch:
             if item.is_flush:
-                self._committer.flush(bound(item.fire, None), self._synced_below)
+                flushes.append(item)
             else:
                 fire_once(item.fire, item.error)
+        return flushes
 
     def _hand_over_unacknowledged(self, batch: list[_Item], group: RecordGroup) -> None:
         """With `ack = "delta"` the committer fires, when the commit is durable."""

@@ -233,6 +233,29 @@ def dequeue(
     )
 
 
+def plain_dequeue(
+    machine: StoreStateMachine, message_id: int, queue: str, asked: Asked
+) -> RecordStep | None:
+    """The batch of one that a service gets the most: nobody holds the entry, nor claims it.
+
+    Args:
+        machine: Of the store.
+        message_id: A number.
+        queue: A text.
+        asked: Who asked, as the record will say.
+
+    Returns:
+        The step; None if it is not plainly right: the single call decides it, or says why not.
+    """
+    there = None if machine.claims else machine.state.queues.get(queue)
+    entry = None if there is None else there.entries.get(message_id)
+    if entry is None or entry.acquired_by is not None:
+        return None
+    what = (Kind.DEQUEUED, machine.now_us(), queue, message_id, None)
+    record = _new(Record, (*what, *_NONE_TO_MEMBER, asked.member, asked.first, None))
+    return _new(RecordStep, (record, entry.position > 0, None))
+
+
 def without_repeats(message_ids: Sequence[int]) -> Iterator[Sequence[int]]:
     """Parts of a batch, in order, each of which names no message twice."""
     try:
