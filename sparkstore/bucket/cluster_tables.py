@@ -29,7 +29,7 @@ import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 from uuid import uuid4
 
 from sparkstore.bucket.working_copy import LOG_NAME, download
@@ -163,11 +163,14 @@ def s3a(uri: str) -> str:
     """A root's URI as Hadoop names it.
 
     Raises:
-        InvalidRequest: It is in another kind of bucket.
+        InvalidRequest: It is in another kind of bucket, or its prefix would be misread.
     """
     scheme, _, place = uri.partition("://")
     if scheme != "s3":
         message = f"{uri}: executors of a cluster read s3:// only"
+        raise InvalidRequest(f"{message}: give spark-submit --master 'local[2]'")
+    if quote(place) != place:
+        message = f"{uri}: what joins its tables for executors reads spaces, % and such otherwise"
         raise InvalidRequest(f"{message}: give spark-submit --master 'local[2]'")
     return f"s3a://{place}"
 

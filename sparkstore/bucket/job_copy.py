@@ -40,7 +40,7 @@ from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.probe import check_is_conditional
 from sparkstore.storage.storage import Storage
 from sparkstore.tables.delta_contents import contents
-from sparkstore.tables.delta_files import log_file, newest_version, versions
+from sparkstore.tables.delta_files import committed_at_s, log_file, newest_version, versions
 from sparkstore.tables.fencing import PRIMARY, REPLICA, identity_at
 from sparkstore.tables.lock import FileLock
 from sparkstore.tables.private_folder import private_folder
@@ -127,7 +127,7 @@ class JobCopy:
         for name, table in self._tables.items():
             oldest = min(versions(self.root.table(name)), default=0)
             if oldest and (
-                time.time() - _committed_at_s(log_file(self.root.table(name), oldest)) >= _READER_S
+                time.time() - committed_at_s(log_file(self.root.table(name), oldest)) >= _READER_S
             ):
                 table.clean_log(oldest)
 
@@ -241,12 +241,3 @@ def _noted(bucket: Storage) -> dict[str, float]:
         return dict(json.loads(found.content)) if found is not None else {}
     except (ValueError, TypeError):
         return {}  # it is written anew, and a day later all goes on
-
-
-def _committed_at_s(entry: Path) -> float:
-    """When a version was committed, in seconds since 1970; now if it does not say."""
-    for line in entry.read_bytes().splitlines():
-        at_ms = json.loads(line).get("commitInfo", {}).get("timestamp")
-        if at_ms is not None:
-            return float(at_ms) / 1000
-    return time.time()

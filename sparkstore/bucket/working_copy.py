@@ -113,7 +113,7 @@ def bring_up(
     (folder / _PUBLISHED).unlink(missing_ok=True)
     (folder / MARKS_FILE).unlink(missing_ok=True)
     for table in (*_LOOKED_UP, *also):
-        _bring_up_log(bucket, folder, table)
+        bring_up_log(bucket, folder, table)
         held = contents(LocalStorage(folder), table)
         names = (f"{table}/{unquote(path)}" for path in held.adds)
         named = {name: folder / name for name in names}
@@ -165,7 +165,7 @@ def remove_others(table: Path, named: set[Path]) -> None:
             file.unlink()
 
 
-def _bring_up_log(bucket: Storage, folder: Path, table: str) -> None:
+def bring_up_log(bucket: Storage, folder: Path, table: str) -> None:
     """Fetch the log from the newest whole checkpoint but one on; what was there before goes.
 
     Log files are fetched anew each time: a version that was not published has a name that another

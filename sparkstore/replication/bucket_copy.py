@@ -35,18 +35,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from sparkstore.core.records import Kind
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.jobs.report import JobReport
 from sparkstore.recovery.recovery import journal_tail
 from sparkstore.replication.bucket_replica import BucketPair, check_is_replica_of
+from sparkstore.replication.bucket_upkeep import tidy
 from sparkstore.replication.record_at import record_at
 from sparkstore.replication.replicate_plan import AGAIN, check_not_ahead
 from sparkstore.storage.local import LocalStorage
-from sparkstore.storage.storage import Storage
 from sparkstore.tables import healing
 from sparkstore.tables.delta_contents import COPY, TableContents, commit, contents, largest
 from sparkstore.tables.fencing import identity_at
@@ -58,7 +56,6 @@ _log = logging.getLogger(__name__)
 
 _UPLOADS = 4
 _UPKEEP_COMMITS = 50
-_READER_HOURS = 24
 _FILE_BYTES = 64 << 20
 _FILE_COLUMNS = pa.schema([field for field in ROW if field.name != "segment"])
 _OPENINGS = columns_of(ROW, ["epoch", "position", "kind"])
@@ -162,7 +159,7 @@ class _Copy:
         self._publish_files("state", self._state)
         for table, base in self._base.items():
             if table in self._committed and base.version % _UPKEEP_COMMITS == _UPKEEP_COMMITS - 2:
-                _tidy(self._replica, table)
+                tidy(self._replica, table)
 
     def _check_same(self) -> None:
         """Compare the record at the replica's end with the primary's.
@@ -265,20 +262,6 @@ def _check_journal(primary: Root) -> None:
     if healing.check(primary, "journal") is not None:
         message = f"{primary.path}: the journal is broken at its end: start the store"
         raise Unavailable(message)
-
-
-def _tidy(replica: Storage, table: str) -> None:
-    """Keep the replica's log short, and remove files that it has not named for a day.
-
-    A file that was uploaded and never named stays, since a run may be about to name it.
-    """
-    try:
-        opened = DeltaTable(f"{replica.location}/{table}")
-        opened.create_checkpoint()
-        opened.cleanup_metadata()
-        opened.vacuum(_READER_HOURS, dry_run=False, enforce_retention_duration=False)
-    except (DeltaError, OSError) as reason:
-        _log.warning("%s/%s was not tidied: %s", replica.location, table, reason)
 
 
 def _openings(files: list[FileStats]) -> list[tuple[int, int]]:

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 from sparkstore.errors import InvalidRequest, Unavailable
@@ -32,8 +32,9 @@ from sparkstore.storage.storage import StoredContent, StoredFile
 
 SCHEMES = ("s3", "gs", "az")
 """`gs` and `az` go through the same library and the same calls; only `s3` is tested here."""
-_MISREAD = {*" %[]\\?#@"}
-"""By deltalake 1.6.6, which asks for `%2520` where a space is meant, or by whoever reads URLs."""
+_MISREAD = {*"[]\\?#@"}
+"""By whoever reads URLs; of spaces and `%` we know that they are meant as they stand."""
+_BUCKET = re.compile(r"[A-Za-z0-9._-]+")
 _UNSAFE = {
     "AWS_S3_ALLOW_UNSAFE_RENAME": {"true", "1", "yes", "on"},
     "AWS_CONDITIONAL_PUT": {"disabled"},
@@ -205,8 +206,8 @@ def checked_uri(uri: str) -> str:
     """The URI without a slash at its end.
 
     Raises:
-        InvalidRequest: A URI of another kind; one with a character that is misread; credentials in
-            it, which are not repeated.
+        InvalidRequest: A URI of another kind; one with a character that is misread, or with a step
+            that is no name, as `..`; credentials in it, which are not repeated.
     """
     parts = urlsplit(uri)
     if "@" in parts.netloc:
@@ -215,14 +216,26 @@ def checked_uri(uri: str) -> str:
     if parts.scheme not in SCHEMES or not parts.netloc:
         message = f"{uri}: a root in a bucket is written s3://BUCKET/PREFIX (or gs://, az://)"
         raise InvalidRequest(message)
-    misread = sorted({*uri} & _MISREAD)
+    if not _BUCKET.fullmatch(parts.netloc):
+        raise InvalidRequest(f"{uri!r}: {parts.netloc!r} is no name of a bucket")
+    misread = sorted({each for each in uri if each in _MISREAD or not each.isprintable()})
     if misread:
-        message = f"{uri}: {misread[0]!r} is misread in a URI: choose another prefix"
+        message = f"{uri!r}: {misread[0]!r} is misread in a URI: choose another prefix"
         raise InvalidRequest(message)
     if not parts.path.strip("/"):
         message = f"{uri} is a whole bucket: name a prefix in it, as {uri.rstrip('/')}/queues"
         raise InvalidRequest(message)
+    strange = [each for each in parts.path.strip("/").split("/") if each in {"", ".", ".."}]
+    if strange:
+        message = f"{uri} has {strange[0]!r} between slashes, which is no name: leave it out"
+        raise InvalidRequest(message)
     return uri.rstrip("/")
+
+
+def encoded(uri: str) -> str:
+    """The same place for who decodes what stands after a `%`, as this library does."""
+    scheme, _, place = uri.partition("://")
+    return f"{scheme}://{quote(place)}"
 
 
 def _check_settings(environment: Mapping[str, str]) -> None:
@@ -254,7 +267,7 @@ def _store(uri: str, patience_s: float) -> Any:
         "allow_http": _allows_http(os.environ),
     }
     try:
-        return from_url(uri, retry_config=retries, client_options=clients)
+        return from_url(encoded(uri), retry_config=retries, client_options=clients)
     except Exception as reason:
         message = f"{uri} cannot be opened: {_why(reason)}"
         raise InvalidRequest(message) from reason

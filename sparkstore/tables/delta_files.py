@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,6 +120,15 @@ def read_version(table: Path, version: int) -> Version:
         message = f"{path} does not agree with its check sums"
         raise CorruptData(message)
     return found
+
+
+def committed_at_s(entry: Path) -> float:
+    """When a version was committed, in seconds since 1970; now if it does not say."""
+    for line in entry.read_bytes().splitlines():
+        at_ms = json.loads(line).get("commitInfo", {}).get("timestamp")
+        if at_ms is not None:
+            return float(at_ms) / 1000
+    return time.time()
 
 
 def check_sums_agree(path: Path, content: bytes) -> bool:

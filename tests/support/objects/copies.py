@@ -17,7 +17,7 @@ from tests.support.roots.roots import state_table
 from tests.support.stores.stores import done
 
 
-def enqueue(primary: Path, *bodies: bytes) -> None:
+def enqueue(primary: Path | str, *bodies: bytes) -> None:
     """Open the store, put these on queue `q`, close it."""
     store = DeltaMessageStore(primary)
     if "q" not in {queue.name for queue in store.recover().queues}:
@@ -27,7 +27,7 @@ def enqueue(primary: Path, *bodies: bytes) -> None:
     store.close()
 
 
-def bodies_in(primary: Path) -> list[bytes]:
+def bodies_in(primary: Path | str) -> list[bytes]:
     """What is on queue `q`, in order."""
     store = DeltaMessageStore(primary)
     found = [store.load(number).body for number in store.recover().entries["q"]]

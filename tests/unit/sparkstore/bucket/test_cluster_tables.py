@@ -246,10 +246,11 @@ def test_a_replica_on_this_machine_is_not_compared_by_executors_of_others(
     assert "/mnt/replica is a folder of this machine, which executors do not see" in told
 
 
-def test_only_s3_is_read_by_executors() -> None:
+def test_only_s3_is_read_by_executors_and_no_strange_prefix() -> None:
     assert s3a("s3://lake/some/queues") == "s3a://lake/some/queues"
-    with pytest.raises(InvalidRequest, match="give spark-submit --master 'local"):
-        s3a("gs://lake/queues")
+    for uri in ("gs://lake/queues", "s3://lake/my queues", "s3://lake/100%25"):
+        with pytest.raises(InvalidRequest, match="give spark-submit --master 'local"):
+            s3a(uri)
 
 
 @pytest.mark.parametrize(

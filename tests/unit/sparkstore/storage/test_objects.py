@@ -34,8 +34,11 @@ def test_only_other_uris_than_files_are_of_a_bucket(tmp_path: Path) -> None:
         ("s3://lake/", "name a prefix"),
         ("s3:///queues", "s3://BUCKET/PREFIX"),
         ("hdfs://lake/queues", "s3://BUCKET/PREFIX"),
-        ("s3://lake/my queues", "misread"),
-        ("s3://lake/my%20queues", "misread"),
+        ("s3://lake/my\nqueues", "misread"),
+        ("s3://my lake/queues", "no name of a bucket"),
+        ("s3://lake/a/..", "is no name"),
+        ("s3://lake/a/../b", "is no name"),
+        ("s3://lake/a//b", "is no name"),
         ("s3://lake/queues?versionId=1", "misread"),
     ],
 )
