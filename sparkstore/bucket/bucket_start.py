@@ -27,10 +27,10 @@ from sparkstore.errors import Fenced, InvalidRequest, Unavailable
 from sparkstore.recovery.recovery import journal_tail
 from sparkstore.storage.probe import check_is_conditional
 from sparkstore.storage.storage import Storage
-from sparkstore.tables.fencing import PRIMARY, REPLICA
+from sparkstore.tables.fencing import check_primary_at
 from sparkstore.tables.lock import FileLock
 from sparkstore.tables.private_folder import private_folder
-from sparkstore.tables.root import Identity, Root
+from sparkstore.tables.root import Root
 
 _log = logging.getLogger(__name__)
 
@@ -78,8 +78,8 @@ class BucketStart:
         self._bucket, self._config, self._locks = bucket, config, locks
         self._wal_folder = wal_folder
         check_is_conditional(bucket)
-        self._identity = open_or_create(bucket)
-        _check_role(bucket.location, self._identity)
+        open_or_create(bucket)
+        self._identity = check_primary_at(bucket)
         self._folder = working_copy.folder_of(bucket.location, config.copy_dir)
         private_folder(self._folder)
         locks.callback(FileLock(self._folder / "writer.lock", bucket.location).release)
@@ -89,12 +89,13 @@ class BucketStart:
         """The copy, and again each time that the writer before was faster than the first put.
 
         Raises:
-            Fenced: A later start was faster.
+            Fenced: A later start was faster, or the root is a primary no more.
             Unavailable: The writer before does not stop.
         """
         found, claim, folders = epochs.names(self._bucket), None, list[Path]()
         end = time.monotonic() + _PATIENCE_S
         while True:
+            check_primary_at(self._bucket)
             root = working_copy.bring_up(self._bucket, self._identity, self._folder)
             tail = journal_tail(root)
             if claim is None:
@@ -148,12 +149,3 @@ class BucketStart:
             f' up: lost_wal = "{last.wal_id}"'
         )
         raise InvalidRequest(message)
-
-
-def _check_role(where: str, identity: Identity) -> None:
-    if identity.role == REPLICA:
-        message = f"{where} is a replica of {identity.primary}: sparkstore promote it first"
-        raise Fenced(message)
-    if identity.role != PRIMARY:
-        message = f"{where} is {identity.role}: {identity.successor or 'another root'} took over"
-        raise Fenced(message)

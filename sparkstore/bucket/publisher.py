@@ -25,6 +25,7 @@ from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.storage import Storage
 from sparkstore.tables.delta_contents import contents, version_name
 from sparkstore.tables.delta_files import versions
+from sparkstore.tables.fencing import check_primary_at
 from sparkstore.tables.root import Root
 
 _log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class CommitPublisher:
             taken = self._journal.publish()
             self._unnamed.note(self._journal.take_removed())
             if taken is not None:
+                self.check_may_serve()
                 raise Fenced(self._who_was_first(taken))
         except InvalidRequest as reason:
             raise Unavailable(str(reason)) from reason
@@ -89,10 +91,20 @@ class CommitPublisher:
         """See that nobody takes over; from any thread.
 
         Raises:
-            Fenced: Another store claimed the next epoch.
+            Fenced: Another store claimed the next epoch, or a replica was promoted.
             StoreError: The bucket did not answer.
         """
         epochs.check_not_claimed(self._bucket, self.claim.epoch)
+        self.check_may_serve()
+
+    def check_may_serve(self) -> None:
+        """See that the root is a primary still, and that no replica of it was promoted.
+
+        Raises:
+            Fenced: It is not.
+            StoreError: The bucket did not answer.
+        """
+        check_primary_at(self._bucket)
 
     def close(self, *, is_well: bool) -> None:
         """End; `is_well`: all that was acknowledged is published."""

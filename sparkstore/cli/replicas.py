@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
     from sparkstore.jobs.report import JobReport
 
-_PRIMARY = ("primary", "folder of the root to copy")
+_PRIMARY = ("primary", "folder of the root to copy, or s3://BUCKET/PREFIX")
 _REPLICA = ("replica", "folder of its copy, or s3://BUCKET/PREFIX")
 
 
@@ -44,7 +44,8 @@ def _add_replicate(subparsers: Subparsers) -> None:
         "the role of the machine.\n\n"
         "examples, every five minutes in a crontab:\n"
         "  */5 * * * * sparkstore replicate ROOT /mnt/other/replica\n"
-        "  */5 * * * * sparkstore replicate ROOT s3://lake/queues",
+        "  */5 * * * * sparkstore replicate ROOT s3://lake/queues\n"
+        "  */5 * * * * sparkstore replicate s3://lake/queues s3://far/queues",
         positional=(_PRIMARY, _REPLICA),
     )
     parser.add_argument(
@@ -99,7 +100,6 @@ def replicate(arguments: Namespace) -> int:
     """The replication job, once."""
     from sparkstore.replication import replicas
     from sparkstore.storage.objects import is_object_uri
-    from sparkstore.tables.root import open_root
 
     if is_object_uri(arguments.replica):
         return _replicate_to_bucket(arguments)
@@ -114,27 +114,36 @@ def replicate(arguments: Namespace) -> int:
         return replicate.run(spark, arguments.primary, arguments.replica, limits=limits)
 
     code = run_job("replicate", arguments.replica, work, arguments)
-    note_unreplayed(open_root(arguments.primary))
+    _note_unreplayed(arguments.primary)
     return code
+
+
+def _note_unreplayed(primary: str) -> None:
+    """Of a bucket a start itself says where a log is that has more."""
+    from sparkstore.storage.objects import is_object_uri
+    from sparkstore.tables.root import open_root
+
+    if not is_object_uri(primary):
+        note_unreplayed(open_root(primary))
 
 
 def _replicate_to_bucket(arguments: Namespace) -> int:
     """The same to a bucket: no Spark, so no frame of a Spark job."""
     from sparkstore.jobs.job import run_without_spark
     from sparkstore.replication.bucket_copy import replicate_to_bucket
-    from sparkstore.replication.bucket_replica import paired_with_bucket
-    from sparkstore.tables.root import open_root
+    from sparkstore.replication.bucket_replica import paired
+    from sparkstore.storage.objects import ObjectStorage
 
-    pair = paired_with_bucket(arguments.primary, arguments.replica)
-    report = run_without_spark(
-        "replicate",
-        pair.replica.location,
-        lambda: replicate_to_bucket(pair),
-        nice=arguments.nice,
-        folder=arguments.textfile,
-    )
+    with paired(arguments.primary, ObjectStorage(arguments.replica)) as pair:
+        report = run_without_spark(
+            "replicate",
+            pair.replica.location,
+            lambda: replicate_to_bucket(pair),
+            nice=arguments.nice,
+            folder=arguments.textfile,
+        )
     print(report.as_json() if arguments.json else "\n".join(fields(asdict(report))))
-    note_unreplayed(open_root(arguments.primary))
+    _note_unreplayed(arguments.primary)
     return report.exit_code
 
 

@@ -236,9 +236,14 @@ def _fence_check(root: Root, journal: Journal) -> Callable[[], None]:
 
 
 def _make_durable(root: Root, journal: Journal, config: StoreConfig) -> None:
-    """Make all commits so far survive: of a copy, by publishing them."""
+    """Make all commits so far survive: of a copy, by publishing them.
+
+    Raises:
+        Fenced: Of a copy: another store commits there; a promotion has fenced the root meanwhile.
+    """
     if journal.publisher is not None:
         journal.publisher.publish()
+        journal.publisher.check_may_serve()
     fsync = config.fsync and journal.publisher is None
     mark_durable(root, {"journal": journal.version}, fsync=fsync)
 

@@ -67,7 +67,7 @@ class BucketReplicateReport(JobReport):
     """What a replication to a bucket did; `root` is the replica.
 
     Attributes:
-        primary: The folder it copied from.
+        primary: The root it copied from.
         generation: The generation that primary and replica have in common.
         position_before: The last position that the replica held before.
         position_after: The same, afterwards.
@@ -110,14 +110,14 @@ def replicate_to_bucket(pair: BucketPair) -> BucketReplicateReport:
     return BucketReplicateReport(
         job="replicate",
         root=pair.replica.location,
-        primary=str(pair.primary.path),
+        primary=pair.source.location,
         generation=pair.identity.generation,
         position_before=copy.before,
         position_after=copy.last,
         files_copied=copy.files_copied,
         bytes_copied=copy.bytes_copied,
         commit_count=copy.commit_count,
-        lag_records=max(0, journal_tail(pair.primary).last_position - copy.last),
+        lag_records=pair.source.lag(pair.primary, copy.last),
         seconds=round(time.monotonic() - began, 3),
     )
 
@@ -127,7 +127,7 @@ class _Copy:
 
     def __init__(self, pair: BucketPair) -> None:
         self._pair, self._replica, primary = pair, pair.replica, pair.primary
-        _check_journal(primary)
+        _check_journal(pair)
         self._base = {
             name: contents(pair.replica, name) for name in ("state", "journal", "history")
         }
@@ -258,9 +258,9 @@ class _WrittenFile(NamedTuple):
     positions: pa.Array
 
 
-def _check_journal(primary: Root) -> None:
-    if healing.check(primary, "journal") is not None:
-        message = f"{primary.path}: the journal is broken at its end: start the store"
+def _check_journal(pair: BucketPair) -> None:
+    if healing.check(pair.primary, "journal") is not None:
+        message = f"{pair.source.location}: the journal is broken at its end: start the store"
         raise Unavailable(message)
 
 

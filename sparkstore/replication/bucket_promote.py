@@ -34,14 +34,8 @@ from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.jobs.failpoints import Failpoint, no_failpoint
 from sparkstore.recovery.recovery import RecoveredRoot, recover
 from sparkstore.replication.bucket_download import download_tables, identified
-from sparkstore.replication.promote import (
-    Promotion,
-    ask,
-    check_not_behind,
-    check_not_empty,
-    fence,
-    old_root,
-)
+from sparkstore.replication.old_primary import OldPrimary, ask, old_primary
+from sparkstore.replication.promote import Promotion, check_not_empty
 from sparkstore.storage.durable_files import fsync_path
 from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.objects import ObjectStorage
@@ -126,7 +120,7 @@ def promote_in_place(
         _take_versions(replica, scratch, copied)
         at("versions taken")
         recovered = recover(Root(scratch, found))
-        is_fenced = old is not None and fence(old, replica.location, required=primary is not None)
+        is_fenced = old is not None and old.fence(replica.location, required=primary is not None)
         # From now on it is fenced by epochs (`sparkstore.bucket`).
         changes = {"role": PRIMARY, "primary_id": "", "witness": ""}
         change_stored_identity(replica, lambda _: changes)
@@ -163,7 +157,7 @@ def promote_storage(
         _take_versions(replica, scratch, copied)
         at("versions taken")
         recovered = recover(Root(scratch, found))
-        is_fenced = old is not None and fence(old, path, required=primary is not None)
+        is_fenced = old is not None and old.fence(path, required=primary is not None)
         _finish(scratch, path, identity)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -178,13 +172,13 @@ def _checked(
     primary: str | Path | None,
     *,
     accept_loss: bool,
-) -> Root | None:
+) -> OldPrimary | None:
     """See that the copy is whole and may take over; the old primary, if it is there."""
     last_position = recover(Root(scratch, found)).last_position
     check_not_empty(replica.location, last_position)
-    old = old_root(replica.location, found, primary)
+    old = old_primary(replica.location, found, primary)
     if old is not None and not accept_loss:
-        check_not_behind(replica.location, last_position, old)
+        old.check_not_behind(replica.location, last_position)
     return old
 
 
@@ -192,7 +186,7 @@ def _promotion(
     root: str,
     now: Identity,
     recovered: RecoveredRoot,
-    old: Root | None,
+    old: OldPrimary | None,
     before: Identity,
     *,
     old_fenced: bool,
@@ -203,7 +197,7 @@ def _promotion(
         last_position=recovered.last_position,
         queues=len(recovered.state.queues),
         messages=sum(len(queue.entries) for queue in recovered.state.queues.values()),
-        old_primary=str(old.path) if old is not None else before.primary,
+        old_primary=old.location if old is not None else before.primary,
         old_fenced=old_fenced,
     )
 
@@ -232,7 +226,9 @@ def _check_free(path: Path) -> None:
         raise InvalidRequest(message)
 
 
-def _claim(replica: Storage, new_id: str, where: str, seen: Identity, old: Root | None) -> Identity:
+def _claim(
+    replica: Storage, new_id: str, where: str, seen: Identity, old: OldPrimary | None
+) -> Identity:
     """Name the new primary in the replica's `root.json`; what that says now."""
 
     def claimed(identity: Identity) -> dict[str, Any]:

@@ -8,65 +8,84 @@ copy to one prefix one is refused.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 from sparkstore.errors import Fenced, InvalidRequest
-from sparkstore.replication.replicate_plan import check_pair, check_primary
-from sparkstore.storage.objects import ObjectStorage
+from sparkstore.replication.primary import Primary, primary_at
+from sparkstore.replication.replicate_plan import check_pair, check_prefixes_apart, check_primary
 from sparkstore.storage.probe import check_is_conditional
 from sparkstore.storage.storage import Storage
 from sparkstore.tables.fencing import (
     REPLICA,
-    change_identity,
     change_stored_identity,
-    check_may_work,
+    check_not_superseded,
     identity_at,
 )
-from sparkstore.tables.root import ROOT_FILE, Identity, Root, as_root_file, open_root
+from sparkstore.tables.root import ROOT_FILE, Identity, Root, as_root_file
 
 
 class BucketPair(NamedTuple):
-    """A root on a disk, and its replica elsewhere."""
+    """A root, and its replica elsewhere.
 
+    Attributes:
+        source: Where the root is.
+        primary: Its tables, in a folder.
+        replica: Where its copy is.
+        identity: Who the replica is.
+    """
+
+    source: Primary
     primary: Root
     replica: Storage
     identity: Identity
 
 
-def paired_with_bucket(where: str, uri: str) -> BucketPair:
+@contextmanager
+def paired(where: str | Path, replica: Storage) -> Iterator[BucketPair]:
     """A primary and its replica in a bucket; registered and created if it is new.
+
+    Args:
+        where: The primary: a folder, or `s3://lake/queues`.
+        replica: Where its copy is to be.
 
     Raises:
         InvalidRequest: They may not be primary and replica; the bucket cannot be used for it.
         Fenced: The primary was superseded.
+        Locked: Another run of this machine copies the one to the other.
         Unavailable: The bucket did not answer.
     """
-    return paired(open_root(where), ObjectStorage(uri))
+    primary = primary_at(where)
+    identity = _registered_replica(primary, replica)
+    with primary.tables(replica.location) as root:
+        yield BucketPair(primary, root, replica, identity)
 
 
-def paired(primary: Root, replica: Storage) -> BucketPair:
-    """The same, of a replica in any storage."""
-    check_primary(primary.path, primary.identity)
-    check_may_work(primary.path)
+def _registered_replica(primary: Primary, replica: Storage) -> Identity:
+    if primary.folder is None:
+        check_prefixes_apart(primary.location, replica.location)
+    check_primary(primary.location, primary.identity)
+    check_not_superseded(primary.location, primary.identity)
     found = identity_at(replica)
     if found is None:
         _check_free(replica)
     else:
         check_is_replica_of(replica.location, found, primary.identity)
     check_is_conditional(replica)
-    change_identity(primary, lambda identity: _registered(identity, replica.location))
+    witness = primary.register(replica.location).witness
     if found is None:
         replica.put_if_absent(ROOT_FILE, as_root_file(_new_identity(primary)))
         found = identity_at(replica)
         assert found is not None
         check_is_replica_of(replica.location, found, primary.identity)
-    witness = open_root(primary.path).identity.witness
     if found.witness != witness:  # a promotion asks it
         found = change_stored_identity(replica, partial(_witnessed, found, witness))
-    return BucketPair(primary, replica, found)
+    return found
 
 
 def check_is_replica_of(where: str, replica: Identity, primary: Identity) -> None:
@@ -92,24 +111,15 @@ def _check_free(replica: Storage) -> None:
         raise InvalidRequest(f"{message} another prefix")
 
 
-def _new_identity(primary: Root) -> Identity:
+def _new_identity(primary: Primary) -> Identity:
     return Identity(
         uuid4().hex,
         role=REPLICA,
         generation=primary.identity.generation,
         primary_id=primary.identity.root_id,
-        primary=str(primary.path),
+        primary=primary.location,
     )
 
 
 def _witnessed(seen: Identity, witness: str, now: Identity) -> dict[str, Any]:
     return {"witness": witness} if now.primary_id == seen.primary_id else {}
-
-
-def _registered(identity: Identity, replica: str) -> dict[str, Any]:
-    if identity.role != "primary":
-        message = f"a {identity.role} gets no replica: it was fenced meanwhile"
-        raise InvalidRequest(message)
-    if replica in identity.replicas:
-        return {}
-    return {"replicas": [*identity.replicas, replica]}

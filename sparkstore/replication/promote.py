@@ -17,23 +17,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from deltalake.exceptions import DeltaError
-
-from sparkstore.bucket.witness import take_over, witness_at
-from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
+from sparkstore.errors import InvalidRequest
 from sparkstore.jobs.failpoints import Failpoint, no_failpoint
-from sparkstore.log.unreplayed_records import unreplayed
 from sparkstore.recovery.recovery import recover
+from sparkstore.replication.old_primary import ask, old_primary
 from sparkstore.tables import healing
-from sparkstore.tables.fencing import FENCED, PRIMARY, REPLICA, change_identity, successor_at
+from sparkstore.tables.fencing import PRIMARY, REPLICA, change_identity
 from sparkstore.tables.lease import jobs_lease
 from sparkstore.tables.lock import FileLock
 from sparkstore.tables.root import TABLES, Identity, Root, open_root
-from sparkstore.tables.snapshot import snapshot
 
 _log = logging.getLogger(__name__)
-
-_RECORDS = ("history", "journal")
 
 BOUNDARIES = ("checked", "witness asked", "old fenced", "promoted")
 """Moments between what a promotion makes durable."""
@@ -97,18 +91,18 @@ def promote(
         held.enter_context(jobs_lease(root.path))
         held.callback(FileLock(root.path / "writer.lock", str(root.path)).release)
         root = _replica_at(where)
-        old = old_root(root.path, root.identity, primary)
+        old = old_primary(root.path, root.identity, primary)
         healing.heal(root, TABLES)
         found = recover(root)
         check_not_empty(root.path, found.last_position)
         if old is not None and not accept_loss:
-            check_not_behind(root.path, found.last_position, old)
+            old.check_not_behind(root.path, found.last_position)
         at("checked")
         least = old.identity.generation if old is not None else 0
         new = replace(root.identity, **_promoted(root.identity, least))
         witness = ask(root.identity, new, root.path, old) if ask_witness else ""
         at("witness asked")
-        is_fenced = old is not None and fence(old, root.path, required=primary is not None)
+        is_fenced = old is not None and old.fence(root.path, required=primary is not None)
         at("old fenced")
         now = change_identity(root, lambda seen: _promoted(seen, least) | {"witness": witness})
         at("promoted")
@@ -119,47 +113,16 @@ def promote(
         last_position=found.last_position,
         queues=len(found.state.queues),
         messages=sum(len(queue.entries) for queue in found.state.queues.values()),
-        old_primary=str(old.path) if old is not None else root.identity.primary,
+        old_primary=old.location if old is not None else root.identity.primary,
         old_fenced=is_fenced,
         witness=witness,
     )
-
-
-def ask(replica: Identity, new: Identity, where: str | Path, old: Root | None) -> str:
-    """Have the witness, if there is one, see to it that the old primary tells nothing any more.
-
-    Returns:
-        Where the witness is; empty if there is none.
-    """
-    witness = old.identity.witness if old is not None else replica.witness
-    if witness:
-        take_over(witness_at(witness), replica, new, str(where))
-    return witness
 
 
 def check_not_empty(where: str | Path, last_position: int) -> None:
     """A replica whose first run did not end must not fence the primary that has everything."""
     if last_position == 0:
         message = f"{where} holds nothing yet: let sparkstore replicate end once, then promote"
-        raise InvalidRequest(message)
-
-
-def check_not_behind(where: str | Path, last_position: int, old: Root) -> None:
-    """Nobody gives up records by mistake that are there to be read."""
-    try:
-        ends = [file.positions[1] for name in _RECORDS for file in snapshot(old.table(name))]
-        waiting = unreplayed(old)
-    except (StoreError, DeltaError, OSError) as reason:
-        _log.warning("%s cannot be compared with: %s", old.path, reason)
-        return
-    missing = max(ends, default=0) - last_position
-    if missing > 0:
-        message = f"{old.path} holds {missing} records that {where} has not: stop its store and"
-        message += " let sparkstore replicate run once more, or --accept-loss"
-        raise InvalidRequest(message)
-    if waiting is not None:
-        message = f"{old.path}: {waiting}; then stop it and let sparkstore replicate run once more,"
-        message += " or --accept-loss"
         raise InvalidRequest(message)
 
 
@@ -173,53 +136,6 @@ def _replica_at(where: str | Path) -> Root:
         message = f"{root.path} is {identity.role}, not a replica: {identity.successor} took over"
         raise InvalidRequest(message)
     return root
-
-
-def old_root(where: str | Path, replica: Identity, named: str | Path | None) -> Root | None:
-    """The old primary, None if nobody named it and it is not where it was.
-
-    Raises:
-        InvalidRequest: The one named is not the one this is a copy of.
-        Fenced: Another of its replicas was promoted.
-    """
-    try:
-        old = open_root(named if named is not None else replica.primary)
-    except (StoreError, OSError):
-        if named is not None:
-            raise
-        return None
-    if old.identity.root_id != replica.primary_id:
-        if named is None:
-            return None
-        message = f"{old.path} is not the primary that {where} is a copy of: leave it out"
-        raise InvalidRequest(message)
-    for sibling in old.identity.replicas:
-        _check_not_promoted(sibling, old.identity)
-    return old
-
-
-def _check_not_promoted(sibling: str, old: Identity) -> None:
-    other = successor_at(sibling, old)
-    if other is not None:
-        message = f"{sibling} was promoted before, to generation {other.generation}: use that"
-        raise Fenced(message)
-
-
-def fence(old: Root, successor: str | Path, *, required: bool) -> bool:
-    """Take the old primary's role; False if it cannot be written, which fences it only later.
-
-    Raises:
-        Unavailable: It cannot be written, and was named.
-    """
-    try:
-        change_identity(old, lambda _: {"role": FENCED, "successor": str(successor)})
-    except (StoreError, OSError) as reason:
-        message = f"{old.path} cannot be fenced: {reason}"
-        if required:
-            raise Unavailable(f"{message}: stop its store, and leave it out") from reason
-        _log.warning("%s: stop its store", message)
-        return False
-    return True
 
 
 def _promoted(identity: Identity, least: int) -> dict[str, Any]:

@@ -11,14 +11,15 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import uuid4
 
 from deltalake.exceptions import DeltaError
 
 from sparkstore.errors import InvalidRequest, Unavailable
+from sparkstore.replication.primary import Primary, primary_at
 from sparkstore.replication.replicate_plan import check_apart, check_pair, check_primary
-from sparkstore.tables.fencing import REPLICA, change_identity, check_may_work
+from sparkstore.tables.fencing import REPLICA, change_identity, check_not_superseded
 from sparkstore.tables.lease import jobs_lease
 from sparkstore.tables.private_folder import private_folder
 from sparkstore.tables.root import (
@@ -33,8 +34,15 @@ from sparkstore.tables.root import (
 
 
 class Pair(NamedTuple):
-    """Two roots, the second a copy of the first."""
+    """Two roots, the second a copy of the first.
 
+    Attributes:
+        source: Where the first is.
+        primary: Its tables, in a folder.
+        replica: The root that gets the records of the first.
+    """
+
+    source: Primary
     primary: Root
     replica: Root
 
@@ -48,16 +56,17 @@ def check(primary: str | Path, replica: str | Path) -> None:
         Fenced: The first was superseded.
         CorruptData: A `root.json` cannot be read, or is from a newer schema version.
     """
-    source, path = open_root(primary), path_of(replica)
-    check_apart(source.path, path)
-    check_primary(source.path, source.identity)
+    source, path = primary_at(primary), path_of(replica)
+    if source.folder is not None:
+        check_apart(source.folder, path)
+    check_primary(source.location, source.identity)
     check_may_be_root(path)
     if is_root(path):
         check_pair(path, open_root(path).identity, source.identity)
-    check_may_work(source.path)
+    check_not_superseded(source.location, source.identity)
     _check_writable(path)
-    if str(path) not in source.identity.replicas:
-        _check_writable(source.path)
+    if source.folder is not None and str(path) not in source.identity.replicas:
+        _check_writable(source.folder)
 
 
 def _check_writable(folder: Path) -> None:
@@ -89,7 +98,9 @@ def paired(primary: str | Path, replica: str | Path) -> Iterator[Pair]:
         try:
             private_folder(path)
             held.enter_context(jobs_lease(path))
-            pair = _registered_pair(open_root(primary), path)
+            source = primary_at(primary)
+            copy = _registered_replica(source, path)
+            root = held.enter_context(source.tables(str(path)))
         except PermissionError as reason:
             raise InvalidRequest(_NO_RIGHT.format(reason.filename or path)) from reason
         except (OSError, DeltaError) as reason:
@@ -97,29 +108,19 @@ def paired(primary: str | Path, replica: str | Path) -> Iterator[Pair]:
             raise Unavailable(message) from reason
         # Again: somebody may have been faster before the lease was taken.
         check(primary, replica)
-        yield pair
+        yield Pair(source, root, copy)
 
 
-def _registered_pair(primary: Root, replica: Path) -> Pair:
-    change_identity(primary, lambda identity: _registered(identity, replica))
+def _registered_replica(primary: Primary, replica: Path) -> Root:
+    witness = primary.register(str(replica)).witness
     new = Identity(
         uuid4().hex,
         role=REPLICA,
         generation=primary.identity.generation,
         primary_id=primary.identity.root_id,
-        primary=str(primary.path),
+        primary=primary.location,
     )
     made = open_or_create_root(replica, new)
-    witness = open_root(primary.path).identity.witness
-    if made.identity.witness != witness:  # a promotion asks it
-        made = Root(made.path, change_identity(made, lambda _: {"witness": witness}))
-    return Pair(primary, made)
-
-
-def _registered(identity: Identity, replica: Path) -> dict[str, Any]:
-    if identity.role != "primary":
-        message = f"a {identity.role} gets no replica: it was fenced meanwhile"
-        raise InvalidRequest(message)
-    if str(replica) in identity.replicas:
-        return {}
-    return {"replicas": [*identity.replicas, str(replica)]}
+    if made.identity.witness == witness:
+        return made
+    return Root(made.path, change_identity(made, lambda _: {"witness": witness}))  # promote asks it

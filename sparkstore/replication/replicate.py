@@ -57,7 +57,7 @@ class ReplicateReport(JobReport):
     """What `replicate` did; `root` is the replica.
 
     Attributes:
-        primary: The folder it copied from.
+        primary: The root it copied from.
         generation: The generation that primary and replica have in common.
         is_bootstrap: The replica's `state` was empty, and copied.
         position_before: The last position that the replica's history held before.
@@ -68,7 +68,7 @@ class ReplicateReport(JobReport):
         tables_healed: Tables of the replica whose broken end was set aside first.
         lag_records: Records that the primary committed to Delta while this ran, and that the next
             run will copy. What it had committed when this began is here: of that the lag is 0.
-        lag_seconds: How old the oldest of those is; 0 without any.
+        lag_seconds: How old the oldest of those is, in a bucket at most; 0 without any.
     """
 
     primary: str
@@ -96,7 +96,7 @@ def run(
 
     Args:
         spark: A session with Delta.
-        primary: Folder of the root to copy.
+        primary: Folder of the root to copy, or where it is in a bucket.
         replica: Folder of its copy; created if it is absent or empty.
         limits: How many records one MERGE of the fold takes; None: the default.
         at: Called at each of `BOUNDARIES`.
@@ -118,11 +118,11 @@ def run(
         copied = _copy(spark, pair, before, at)
         changed = fold_all(spark, pair.replica, copied.last, limits or Limits(), at)
         _make_durable(pair.replica, "history", "state")
-        lag_records, lag_seconds = lag(pair.primary, copied.last)
+        lag_records, lag_seconds = _lag(pair, copied.last, began)
     return ReplicateReport(
         job="replicate",
         root=str(pair.replica.path),
-        primary=str(pair.primary.path),
+        primary=pair.source.location,
         generation=pair.replica.identity.generation,
         is_bootstrap=copied.is_bootstrap,
         position_before=before,
@@ -137,6 +137,14 @@ def run(
     )
 
 
+def _lag(pair: Pair, last: int, began: float) -> tuple[int, float]:
+    """What came meanwhile; of a bucket the copy is as old as this run."""
+    if pair.source.folder is not None:
+        return lag(pair.primary, last)
+    count = pair.source.lag(pair.primary, last)
+    return count, round(time.monotonic() - began, 3) if count else 0.0
+
+
 class _Copied(NamedTuple):
     """The end of the replica's history, what was appended, whether `state` was copied."""
 
@@ -148,7 +156,7 @@ class _Copied(NamedTuple):
 def _copy(spark: SparkSession, pair: Pair, after: int, at: Failpoint) -> _Copied:
     """Append to the replica's history; give a new replica its state."""
     if healing.check(pair.primary, "journal") is not None:
-        message = f"{pair.primary.path}: the journal is broken at its end: start the store"
+        message = f"{pair.source.location}: the journal is broken at its end: start the store"
         raise Unavailable(message)
     source, last = whole(spark, pair, after)
     check_same(pair, after)

@@ -25,7 +25,21 @@ def check_apart(primary: Path, replica: Path) -> None:
         raise InvalidRequest(message)
 
 
-def check_primary(where: Path, identity: Identity) -> None:
+def check_prefixes_apart(primary: str, replica: str) -> None:
+    """Refuse the same of two prefixes of a bucket.
+
+    Raises:
+        InvalidRequest: They are not two prefixes side by side.
+    """
+    if primary == replica:
+        message = f"{replica} is the primary itself: a replica needs a prefix of its own"
+        raise InvalidRequest(message)
+    if f"{primary}/".startswith(f"{replica}/") or f"{replica}/".startswith(f"{primary}/"):
+        message = f"{primary} and {replica} lie one in the other: choose another prefix"
+        raise InvalidRequest(message)
+
+
+def check_primary(where: Path | str, identity: Identity) -> None:
     """Refuse to copy from what is itself a copy.
 
     Raises:

@@ -49,7 +49,26 @@ def check_may_serve(where: Path) -> None:
     if identity.role == REPLICA:
         message = f"{where} is a replica of {identity.primary}: to serve it, sparkstore promote it"
         raise Fenced(message)
-    _check_not_superseded(where, identity)
+    check_not_superseded(where, identity)
+
+
+def check_primary_at(storage: Storage) -> Identity:
+    """Who the root in a bucket is, which is to be served there.
+
+    Raises:
+        Fenced: Its role is not primary, or a replica of it was promoted.
+        StoreError: Its own `root.json` is gone or cannot be read; a replica's that cannot is passed
+            over.
+    """
+    identity, where = identity_at(storage), storage.location
+    if identity is None:
+        message = f"{where}/{ROOT_FILE} is gone: restore it from a replica or a backup"
+        raise CorruptData(message)
+    if identity.role == REPLICA:
+        message = f"{where} is a replica of {identity.primary}: to serve it, sparkstore promote it"
+        raise Fenced(message)
+    check_not_superseded(where, identity)
+    return identity
 
 
 def check_may_work(where: Path) -> None:
@@ -59,17 +78,22 @@ def check_may_work(where: Path) -> None:
         Fenced: Its role is fenced, or a replica of it was promoted.
         StoreError: Its own `root.json` cannot be read.
     """
-    _check_not_superseded(where, open_root(where).identity)
+    check_not_superseded(where, open_root(where).identity)
 
 
-def _check_not_superseded(where: Path, identity: Identity) -> None:
+def check_not_superseded(where: Path | str, identity: Identity) -> None:
+    """Refuse a root that is not, or is no longer, the primary of its copies, wherever it is.
+
+    Raises:
+        Fenced: Its role is fenced, or a replica of it was promoted.
+    """
     if identity.role == COPY:
         message = f"{where} is a working copy of {identity.primary}: use that, by its URI"
         raise Fenced(message)
     if identity.role not in {PRIMARY, REPLICA}:
         message = (
             f"{where} is fenced: {identity.successor or 'a replica of it'} took over; use that, or"
-            " empty this folder to make it a replica"
+            f" empty this {_place(where)} to make it a replica"
         )
         raise Fenced(message)
     for replica in identity.replicas:
@@ -77,9 +101,14 @@ def _check_not_superseded(where: Path, identity: Identity) -> None:
         if other is not None:
             message = (
                 f"{where} has generation {identity.generation}, its replica {replica} was promoted"
-                f" to {other.generation}: use that, or empty this folder to make it a replica"
+                f" to {other.generation}: use that, or empty this {_place(where)} to make it a"
+                " replica"
             )
             raise Fenced(message)
+
+
+def _place(where: Path | str) -> str:
+    return "prefix" if is_object_uri(where) else "folder"
 
 
 def successor_at(where: str, primary: Identity) -> Identity | None:

@@ -147,10 +147,7 @@ def path_of(where: str | Path) -> Path:
     if text.startswith("file://"):
         text = text.removeprefix("file://")
     elif "://" in text:
-        message = (
-            f"{text}: only a folder or file:// URI can be the root here; of a bucket it is for"
-            " serve and other commands, but not for current, or as the primary of replicate"
-        )
+        message = f"{text}: only a folder or file:// URI can be the root here"
         raise InvalidRequest(message)
     path = Path(text).absolute()
     misread = sorted({*str(path)} & _MISREAD)

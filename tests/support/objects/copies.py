@@ -52,6 +52,7 @@ def trim(primary: Path) -> None:
     DeltaTable(str(root.journal)).delete(f"position <= {recover(root).history_position}")
 
 
-def copy(primary: Path, replica: Storage) -> BucketReplicateReport:
+def copy(primary: Path | str, replica: Storage) -> BucketReplicateReport:
     """Replicate once."""
-    return replicate_to_bucket(paired(open_root(primary), replica))
+    with paired(primary, replica) as pair:
+        return replicate_to_bucket(pair)

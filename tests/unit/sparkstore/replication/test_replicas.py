@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import write_deltalake
@@ -17,9 +18,10 @@ from sparkstore.cli.command_line import main
 from sparkstore.core.records import opened
 from sparkstore.errors import InvalidRequest, Locked, StoreError
 from sparkstore.replication.replicas import check, paired
-from sparkstore.tables.fencing import change_identity
+from sparkstore.storage.storage import Storage
+from sparkstore.tables.fencing import change_stored_identity
 from sparkstore.tables.lease import jobs_lease
-from sparkstore.tables.root import Root, open_or_create_root, open_root
+from sparkstore.tables.root import Identity, Root, open_or_create_root, open_root
 from sparkstore.tables.rows import to_table
 from tests.support.checkout import CHECKOUT
 from tests.support.roots.replicas import files_below, replica_of, role_of
@@ -251,11 +253,11 @@ def test_a_root_that_was_created_there_meanwhile_is_not_taken(
     """A store opened the empty folder after the first look."""
     new = tmp_path / "new"
 
-    def create_first(root: Root, change: Callable[..., object]) -> None:
+    def create_first(root: Storage, change: Callable[[Identity], dict[str, Any]]) -> Identity:
         open_or_create_root(new)
-        change_identity(root, change)  # type: ignore[arg-type]
+        return change_stored_identity(root, change)
 
-    monkeypatch.setattr("sparkstore.replication.replicas.change_identity", create_first)
+    monkeypatch.setattr("sparkstore.replication.primary.change_stored_identity", create_first)
     with pytest.raises(InvalidRequest, match="is a primary"), paired(roots[0], new):
         pytest.fail("it was taken for a pair")
     assert role_of(new) == ("primary", 1)
