@@ -24,10 +24,11 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -71,9 +72,10 @@ class JobCopy:
         lease: JobLease,
         tables: Iterable[str] = TABLES,
         roles: Container[str] = (PRIMARY,),
+        wants: Callable[[str], bool] = working_copy.every_file,
     ) -> None:
         """Take a copy that was just brought up; the rest as of `job_copy`."""
-        self._bucket, self._lease, self._roles = bucket, lease, roles
+        self._bucket, self._lease, self._roles, self._wants = bucket, lease, roles, wants
         self.root, self.location = root, bucket.location
         self._pool = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="upload")
         uploads = self._pool if root.remote is None else None
@@ -117,6 +119,34 @@ class JobCopy:
             _log.warning("%s was not tidied: %s", self.location, reason)
         working_copy.keep(self.root)
         return removed
+
+    def put_back(self) -> list[str]:
+        """Upload data files that the bucket lost, or cut, and that the copy still has; their names.
+
+        A name is used once, and what a copy kept it had from the bucket, or put there.
+
+        Raises:
+            StoreError: The bucket did not answer.
+        """
+        back = []
+        for table in working_copy.LOOKED_UP:
+            sizes = {file.name: file.size for file in self._bucket.files(table)}
+            for path, add in contents(LocalStorage(self.root.path), table).adds.items():
+                name = f"{table}/{unquote(path)}"
+                here, size = self.root.path / name, int(add["size"])
+                is_whole_here = here.exists() and here.stat().st_size == size
+                if sizes.get(name) != size and is_whole_here:
+                    self._bucket.upload(name, here)
+                    back.append(name)
+        return back
+
+    def follow_journal(self) -> None:
+        """Bring what the store has committed since into the copy.
+
+        Raises:
+            StoreError: The bucket did not answer, or removed files while they were read.
+        """
+        working_copy.bring_up_table(self._bucket, self.root.path, "journal", self._wants)
 
     def close(self) -> None:
         """Let go of threads."""
@@ -177,6 +207,7 @@ def job_copy(
     *,
     tables: Collection[str] = TABLES,
     roles: Container[str] = (PRIMARY,),
+    mends: bool = False,
 ) -> Iterator[JobCopy]:
     """A copy of a root in a bucket for one job, under the jobs' lease.
 
@@ -188,6 +219,7 @@ def job_copy(
             threads of this process, and see the copy.
         tables: What the job commits to, in the order in which that is published.
         roles: What the root may be.
+        mends: Data files that the bucket lost do not end the job, which is to find them.
 
     Raises:
         InvalidRequest: No root is there; the store is not conditional; the folder is not a copy's.
@@ -204,13 +236,15 @@ def job_copy(
         held.callback(FileLock(folder / "writer.lock", bucket.location).release)
         _log.info("%s: the jobs' copy is in %s", bucket.location, folder)
         wants = is_read_by_driver if executors_at else working_copy.every_file
+        if mends:
+            wants = partial(_is_there, bucket, {})
         also = [table for table in tables if table not in TABLES]
         root = working_copy.bring_up(bucket, identity, folder, wants, also)
         if executors_at:
             remote = ClusterTables(bucket, folder, executors_at)
             held.callback(remote.close)
             root = replace(root, remote=remote)
-        copy = JobCopy(bucket, root, lease, tables, roles)
+        copy = JobCopy(bucket, root, lease, tables, roles, wants)
         held.callback(copy.close)
         yield copy
 
@@ -233,6 +267,14 @@ def check_may_work_on(bucket: Storage, roles: Container[str] = (PRIMARY,)) -> Id
         raise Fenced(f"{message}: run the job there")
     message = f"{where} is {found.role}: {found.successor or 'another root'} took over"
     raise Fenced(message)
+
+
+def _is_there(bucket: Storage, listed: dict[str, set[str]], name: str) -> bool:
+    """True if a data file is in the bucket, which is listed after its name was read."""
+    table = name.partition("/")[0]
+    if name not in listed.get(table, ()):
+        listed[table] = {file.name for file in bucket.files(table)}
+    return name in listed[table]
 
 
 def _noted(bucket: Storage) -> dict[str, float]:

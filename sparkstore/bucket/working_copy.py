@@ -51,7 +51,7 @@ from sparkstore.tables.root import (
 _log = logging.getLogger(__name__)
 
 _DOWNLOADS = 16
-_LOOKED_UP = ("state", "journal", "history")
+LOOKED_UP = ("state", "journal", "history")
 """In this order, as recovery reads them, because records move the other way."""
 LOG_NAME = re.compile(r"(\d{20})\.(json|checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet)$")
 """What is fetched of a log: versions, and checkpoints of one file or of several."""
@@ -112,15 +112,26 @@ def bring_up(
     replace_durably(folder / ROOT_FILE, as_root_file(copy))
     (folder / _PUBLISHED).unlink(missing_ok=True)
     (folder / MARKS_FILE).unlink(missing_ok=True)
-    for table in (*_LOOKED_UP, *also):
-        bring_up_log(bucket, folder, table)
-        held = contents(LocalStorage(folder), table)
-        names = (f"{table}/{unquote(path)}" for path in held.adds)
-        named = {name: folder / name for name in names}
-        missing = [name for name, file in named.items() if wants(name) and not file.exists()]
-        download(bucket, folder, missing)
-        remove_others(folder / table, {*named.values()})
+    for table in (*LOOKED_UP, *also):
+        bring_up_table(bucket, folder, table, wants)
     return Root(folder, copy)
+
+
+def bring_up_table(
+    bucket: Storage, folder: Path, table: str, wants: Callable[[str], bool] = every_file
+) -> None:
+    """The same of one table.
+
+    Raises:
+        StoreError, OSError: As `bring_up`.
+    """
+    bring_up_log(bucket, folder, table)
+    held = contents(LocalStorage(folder), table)
+    names = (f"{table}/{unquote(path)}" for path in held.adds)
+    named = {name: folder / name for name in names}
+    missing = [name for name, file in named.items() if not file.exists() and wants(name)]
+    download(bucket, folder, missing)
+    remove_others(folder / table, {*named.values()})
 
 
 def _check_may_be_copy(folder: Path) -> None:
@@ -129,7 +140,7 @@ def _check_may_be_copy(folder: Path) -> None:
     if file.exists():
         is_copy = read_identity(file).role == COPY
     else:
-        is_copy = not any((folder / table).exists() for table in _LOOKED_UP)
+        is_copy = not any((folder / table).exists() for table in LOOKED_UP)
     if not is_copy:
         message = f"{folder} holds a root, and no working copy: name another folder as copy_dir"
         raise InvalidRequest(message)
@@ -137,7 +148,7 @@ def _check_may_be_copy(folder: Path) -> None:
 
 def _forget(folder: Path) -> None:
     """Throw a copy away; what else is in the folder (its lock, a write-ahead log) stays."""
-    for table in _LOOKED_UP:
+    for table in LOOKED_UP:
         shutil.rmtree(folder / table, ignore_errors=True)
     for name in (ROOT_FILE, _PUBLISHED, MARKS_FILE):
         (folder / name).unlink(missing_ok=True)

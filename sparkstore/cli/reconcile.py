@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from sparkstore.cli.commands import opened_root
 from sparkstore.cli.jobs import job_options, run_job, where_executors_read
-from sparkstore.cli.notes import note_unreplayed
+from sparkstore.cli.notes import note, note_unreplayed
 from sparkstore.cli.output import fields, table
 from sparkstore.cli.parsing import command
 from sparkstore.errors import InvalidRequest
+from sparkstore.tables.root import open_root
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,7 +38,8 @@ def add(subparsers: Subparsers) -> None:
         "examples:\n"
         "  sparkstore reconcile --replica /mnt/other/replica ROOT\n"
         "  sparkstore reconcile --repair ROOT && sparkstore sql ROOT 'SELECT * FROM queues'\n"
-        "  sparkstore reconcile s3://lake/queues       checks a copy; findings are only printed",
+        "  sparkstore reconcile s3://lake/queues       checks a copy; findings are only printed\n"
+        "  sparkstore reconcile --repair s3://lake/queues",
     )
     parser.add_argument("--replica", metavar="DIR", help="folder of its copy, compared as well")
     parser.add_argument(
@@ -64,13 +66,12 @@ def reconcile(arguments: Namespace) -> int:
     from sparkstore.storage.objects import is_object_uri
 
     uri = arguments.root if is_object_uri(arguments.root) else ""
-    if uri and (arguments.repair or arguments.purge_lost):
-        message = f"{uri}: --repair is of a root in a folder: leave it out, and see what is wrong"
-        raise InvalidRequest(message)
     executors_at = where_executors_read(uri) if uri else ""
-    if executors_at and arguments.replica:
-        message = f"{arguments.replica} is a folder of this machine, which executors do not see"
+    if executors_at and (arguments.replica or arguments.repair):
+        message = "--repair and --replica work on this machine, which executors do not see"
         raise InvalidRequest(f"{message}: give spark-submit --master 'local[2]'")
+    if uri and arguments.repair:
+        return _repair_bucket(arguments)
     config = read_config(arguments.config) if arguments.config else StoreConfig()
     with opened_root(arguments.root, whole=True, executors_at=executors_at) as root:
         # Before the frame: what may not be compared gets no row in its `job_runs` either.
@@ -96,6 +97,49 @@ def reconcile(arguments: Namespace) -> int:
         code = run_job("reconcile", roots.root.path, work, arguments, _printed, uri)
         note_unreplayed(roots.root)
     return code
+
+
+def _repair_bucket(arguments: Namespace) -> int:
+    """The same of a root in a bucket, by a copy whose commits are published."""
+    from sparkstore.bucket.job_copy import folder_of_jobs, job_copy
+    from sparkstore.config import StoreConfig, read_config
+    from sparkstore.replication import replicas
+    from sparkstore.settings_file import audit_file
+    from sparkstore.storage.objects import ObjectStorage
+
+    if arguments.replica:
+        open_root(arguments.replica)  # it may not be absent, as one that is about to be made
+        replicas.check(arguments.root, arguments.replica)
+    config = read_config(arguments.config) if arguments.config else StoreConfig()
+    bucket = ObjectStorage(arguments.root)
+    folder = folder_of_jobs(bucket.location, config.copy_dir)
+    with job_copy(bucket, "reconcile", folder, mends=True) as copy:
+        back = copy.put_back()
+        if back:
+            note(f"{len(back)} data files that the bucket had lost are back, from {folder}")
+
+        def published(step: str) -> None:
+            copy.publish(step)
+            if step == "store":
+                copy.follow_journal()
+
+        def work(spark: SparkSession) -> JobReport:
+            from sparkstore.reconcile import reconcile
+
+            report = reconcile.run(
+                spark,
+                copy.root,
+                replica=arguments.replica,
+                repair=True,
+                purge_lost=arguments.purge_lost,
+                config=config,
+                audit_file=audit_file(arguments.config) if arguments.config else None,
+                at=published,
+            )
+            copy.finish()
+            return replace(report, root=bucket.location)
+
+        return run_job("reconcile", folder, work, arguments, _printed, bucket.location)
 
 
 def _printed(report: JobReport) -> Iterator[str]:

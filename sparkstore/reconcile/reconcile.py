@@ -37,9 +37,9 @@ from sparkstore.reconcile.inspection import Look, look
 from sparkstore.reconcile.repair import STEPS, Looks, Repair, told
 from sparkstore.reconcile.replica_checks import checks_of_replica
 from sparkstore.tables.delta_files import newest_version
-from sparkstore.tables.fencing import check_may_work
+from sparkstore.tables.fencing import COPY, check_may_work
 from sparkstore.tables.lease import jobs_lease
-from sparkstore.tables.root import Root
+from sparkstore.tables.root import Root, open_root
 from sparkstore.views.spark_tables import translated
 
 _log = logging.getLogger(__name__)
@@ -120,7 +120,8 @@ def run(
 
     Args:
         spark: A session with Delta.
-        where: The root to check, or the path of its folder.
+        where: The root to check, or the path of its folder; of one in a bucket the copy that a job
+            works on, when the bucket was asked whether it may.
         replica: A replica of it, to compare and to copy back from.
         repair: Repair what is found.
         purge_lost: With `repair`: drop messages whose content is nowhere any more.
@@ -136,14 +137,13 @@ def run(
         CorruptData: `root.json` cannot be read, or is from a newer schema version.
     """
     began = time.monotonic()
-    roots = check_roots(_path(where), None if replica is None else _path(replica))
-    if isinstance(where, Root):
-        roots = roots._replace(root=where)
+    roots = _roots(where, replica)
+    is_copy = roots.root.identity.role == COPY
     with ExitStack() as leases, translated("reconcile"):
         for root in roots:
             if root is not None:
                 leases.enter_context(jobs_lease(root.path))
-        if repair:
+        if repair and not is_copy:
             check_may_work(roots.root.path)
         job = _Reconciliation(spark, roots)
         found, position = job.confirmed()
@@ -156,10 +156,17 @@ def run(
                 after, position = job.confirmed()
                 found = [*told(found, after, mended)]
         run_id = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}-{uuid4().hex[:8]}"
-        if roots.root.remote is None:  # a copy of the logs is thrown away
+        if roots.root.remote is None and not is_copy:  # what is no table of a bucket is only told
             findings.write(spark, roots.root, run_id, found)
         at("findings written")
     return _report(roots.root, run_id, position, found, time.monotonic() - began)
+
+
+def _roots(where: Root | str | Path, replica: Root | str | Path | None) -> Roots:
+    if isinstance(where, Root) and where.identity.role == COPY:
+        return Roots(where, None if replica is None else open_root(_path(replica)))
+    roots = check_roots(_path(where), None if replica is None else _path(replica))
+    return roots._replace(root=where) if isinstance(where, Root) else roots
 
 
 def _path(where: Root | str | Path) -> str | Path:

@@ -36,6 +36,7 @@ from sparkstore.reconcile.fold_checks import state_is_the_fold_of_history
 from sparkstore.reconcile.inspection import Look
 from sparkstore.reconcile.record_checks import positions_are_gapless
 from sparkstore.tables import healing
+from sparkstore.tables.fencing import COPY, PRIMARY
 from sparkstore.tables.root import Root
 from sparkstore.views.spark_tables import translated
 
@@ -77,7 +78,7 @@ class Repair:
     """The steps of one repair.
 
     Attributes:
-        root: Where; the caller holds its jobs' lease.
+        root: Where, or a job's copy of it; the caller holds the jobs' lease.
         looks: Opens a look.
         config: Settings of the store, for when no broker runs.
         purge_lost: Messages whose content is nowhere are dropped.
@@ -95,13 +96,15 @@ class Repair:
     def run(self, found: Sequence[Finding]) -> Mended:
         """Do what can be done about some findings, and about what is held by the dead."""
         mended = Mended()
-        if any(finding.subject in _JOBS_TABLES for finding in found):
+        # In a bucket a version is whole or absent, and it is not taken back.
+        is_copy = self.root.identity.role == COPY
+        if not is_copy and any(finding.subject in _JOBS_TABLES for finding in found):
             self._step(mended, "heal", self._heal)
         checks = {finding.check for finding in found if not finding.subject.startswith("replica ")}
         if checks & _OF_COPIES:
             self._step(mended, "history", lambda: self._history(found))
             self._step(mended, "state", self._state)
-        if self.root.identity.role == "primary":
+        if self.root.identity.role in {PRIMARY, COPY}:
             self._step(mended, "store", lambda: self._store(mended, checks))
         return mended
 
@@ -144,7 +147,9 @@ class Repair:
     def _store(self, mended: Mended, checks: Collection[str]) -> str:
         done = []
         with self.looks() as (seen, _replica):
-            released = repair_store.release_held(seen, self.config, self.audit_file)
+            is_copy = self.root.identity.role == COPY
+            place = self.root.identity.primary if is_copy else seen.root
+            released = repair_store.release_held(seen, place, self.config, self.audit_file)
             if released.done:
                 done.append(f"{released.done} messages given back")
                 # The running broker told which of its holders are dead.
@@ -156,7 +161,7 @@ class Repair:
             # What history lost and could not get back may be in the journal still.
             is_lost = CONTENT_IS_THERE.name in checks
             if self.purge_lost and is_lost and "history" not in mended.failed:
-                purged = repair_store.purge_lost(seen, self.config, self.audit_file)
+                purged = repair_store.purge_lost(seen, place, self.config, self.audit_file)
                 done.append(f"{purged.done} messages without content dropped")
         return "; ".join(done)
 

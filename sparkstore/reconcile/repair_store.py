@@ -17,21 +17,34 @@ from sparkstore.config import StoreConfig
 from sparkstore.control.client import open_control
 from sparkstore.operations.bulk import MAX_IDS, Action, Answer, Request
 from sparkstore.reconcile.inspection import Look
+from sparkstore.tables.root import Root
 
 _ENTRIES = ("queue", "message_id")
 
 
-def release_held(seen: Look, config: StoreConfig, audit_file: Path | None = None) -> Answer:
+def release_held(
+    seen: Look, where: Root | str, config: StoreConfig, audit_file: Path | None = None
+) -> Answer:
     """Give back what nobody alive holds: of a running broker, what it does not know as a holder.
+
+    Args:
+        seen: The root, or a copy of it.
+        where: The root that is changed, or its URI.
+        config: Settings of its store, if no broker runs.
+        audit_file: Gets the audit lines then; None: the default.
 
     Raises:
         StoreError: As `open_control` and `AdminClient.run`.
     """
-    return _ask(seen, Action.RELEASE, seen.held(), config, audit_file)
+    return _ask(where, Action.RELEASE, seen.held(), config, audit_file)
 
 
-def purge_lost(seen: Look, config: StoreConfig, audit_file: Path | None = None) -> Answer:
+def purge_lost(
+    seen: Look, where: Root | str, config: StoreConfig, audit_file: Path | None = None
+) -> Answer:
     """Drop entries whose content is nowhere; those that somebody holds are left.
+
+    For the arguments see `release_held`.
 
     Raises:
         StoreError: As `open_control` and `AdminClient.run`.
@@ -39,19 +52,23 @@ def purge_lost(seen: Look, config: StoreConfig, audit_file: Path | None = None) 
     entries = seen.names.spark.table(seen.entries)
     lost = seen.lost_content().select("message_id")
     return _ask(
-        seen, Action.PURGE, entries.join(lost, "message_id", "left_semi"), config, audit_file
+        where, Action.PURGE, entries.join(lost, "message_id", "left_semi"), config, audit_file
     )
 
 
 def _ask(
-    seen: Look, action: Action, entries: DataFrame, config: StoreConfig, audit_file: Path | None
+    where: Root | str,
+    action: Action,
+    entries: DataFrame,
+    config: StoreConfig,
+    audit_file: Path | None,
 ) -> Answer:
     answer = Answer()
     requests = _requests(action, entries)
     first = next(requests, None)
     if first is None:
         return answer
-    with closing(open_control(seen.root, config, audit_file)) as control:
+    with closing(open_control(where, config, audit_file)) as control:
         answer = control.run(first)
         for request in requests:
             answer = answer.plus(control.run(request))

@@ -18,10 +18,12 @@ from sparkstore.cli.commands import opened_root
 from sparkstore.compaction import compact
 from sparkstore.compaction.plans.compact_plan import Upkeep
 from sparkstore.config import StoreConfig
+from sparkstore.errors import Fenced
 from sparkstore.jobs.failpoints import Failpoint
 from sparkstore.reconcile.invariants import check
 from sparkstore.storage.objects import ObjectStorage
 from sparkstore.views.views import register
+from tests.support.objects.copies import bodies_in
 from tests.support.objects.s3_server import S3Server, served
 from tests.support.spark.killing import Stopped, stop_at
 from tests.support.stores.stores import done
@@ -88,8 +90,58 @@ def no_check(_where: Path) -> None:
     """The bucket was asked."""
 
 
+def lose_the_newest_file_of_history(server: S3Server) -> None:
+    """Its records are in the journal still."""
+    files = [name for name in server.objects if name.startswith("queues/history/segment=")]
+    del server.objects[max(files, key=lambda name: int(name.split("=")[1].split("/")[0]))]
+
+
+def hold_one() -> int:
+    """Somebody who will not come back has acquired a message of `q`; which one."""
+    store = DeltaMessageStore(URI)
+    first = next(iter(store.recover().entries["q"]))
+    done(store.acquire, first, "q", "dead")
+    store.close()
+    return first
+
+
+def holder_of(message_id: int) -> str | None:
+    store = DeltaMessageStore(URI)
+    found = store.recover().entries["q"][message_id].acquired_by
+    store.close()
+    return found
+
+
+def check_repairs(
+    server: S3Server, capsys: pytest.CaptureFixture[str], wanted: list[bytes]
+) -> None:
+    held = hold_one()
+    lose_the_newest_file_of_history(server)
+    assert main(["reconcile", "--json", "--no-progress", "--repair", URI]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["root"], report["errors"]) == (URI, 0)
+    assert {finding["repair"] for finding in report["findings"]} == {"done"}
+    assert bodies() == wanted
+    assert holder_of(held) is None
+
+
+def check_replicates(folder: Path, capsys: pytest.CaptureFixture[str], wanted: list[bytes]) -> None:
+    assert main(["replicate", "--json", "--no-progress", URI, str(folder)]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert (report["primary"], report["lag_records"], report["is_bootstrap"]) == (URI, 0, True)
+    assert main(["promote", "--json", str(folder)]) == 0
+    assert json.loads(capsys.readouterr().out)["old_fenced"]
+    assert bodies_in(folder) == wanted
+    with pytest.raises(Fenced, match="took over"):
+        DeltaMessageStore(URI)
+
+
 def test_jobs_killed_between_their_commits_leave_a_root_that_the_next_one_goes_on_with(
-    spark: SparkSession, server: S3Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    server: S3Server,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     last = 0
     upkeep = Upkeep(history_days=0, reader_grace_s=0)
@@ -116,3 +168,6 @@ def test_jobs_killed_between_their_commits_leave_a_root_that_the_next_one_goes_o
         register(spark, root)
         (row,) = spark.sql("SELECT depth FROM queues WHERE queue = 'q'").collect()
         assert row.depth == len(expected(last))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))
+    check_repairs(server, capsys, expected(last))
+    check_replicates(tmp_path / "replica", capsys, expected(last))

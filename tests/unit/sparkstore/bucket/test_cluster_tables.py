@@ -241,9 +241,10 @@ def test_a_replica_on_this_machine_is_not_compared_by_executors_of_others(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(reconcile, "where_executors_read", lambda _uri: AT)
-    assert main(["reconcile", "--replica", "/mnt/replica", URI]) == 2
-    told = capsys.readouterr().err
-    assert "/mnt/replica is a folder of this machine, which executors do not see" in told
+    for option in (["--replica", "/mnt/replica"], ["--repair"]):
+        assert main(["reconcile", *option, URI]) == 2
+        told = capsys.readouterr().err
+        assert "work on this machine, which executors do not see" in told
 
 
 def test_only_s3_is_read_by_executors_and_no_strange_prefix() -> None:

@@ -21,8 +21,9 @@ from sparkstore.bucket.job_copy import JobCopy, check_may_work_on, folder_of_job
 from sparkstore.bucket.job_lease import NAME as LEASE
 from sparkstore.cli.command_line import main
 from sparkstore.config import StoreConfig
-from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
+from sparkstore.errors import CorruptData, Fenced, InvalidRequest, StoreError, Unavailable
 from sparkstore.log.start import open_log
+from sparkstore.recovery.recovery import recover
 from sparkstore.storage.objects import ObjectStorage
 from sparkstore.tables.fencing import change_stored_identity
 from tests.support.objects.copies import compact
@@ -294,3 +295,39 @@ def test_the_folder_of_jobs_is_none_of_a_store(
     run_job(bucket, folder_of_jobs(URI))  # beside a store of the same user
     log.close()
     assert log.root.path != folder_of_jobs(URI)
+
+
+def test_what_the_bucket_lost_is_put_back_from_a_copy_that_has_it(
+    server: S3Server, bucket: ObjectStorage, tmp_path: Path
+) -> None:
+    fill(tmp_path / "a", b"one", b"two")
+    with job_copy(bucket, "compact", tmp_path / "jobs") as copy:
+        compact(copy.root.path)
+        copy.finish()
+    before = dict(server.objects)
+    lost = next(name for name in before if "/history/" in name and name.endswith(".parquet"))
+    cut = next(name for name in before if "/journal/segment=" in name)
+    del server.objects[lost]
+    server.objects[cut] = before[cut][:-1]
+    with pytest.raises(CorruptData, match="is gone"), job_copy(bucket, "x", tmp_path / "new"):
+        pass
+    with job_copy(bucket, "reconcile", tmp_path / "another", mends=True) as copy:
+        assert copy.put_back() == []
+        assert not (copy.root.path / lost.removeprefix("queues/")).exists()
+    with job_copy(bucket, "reconcile", tmp_path / "jobs", mends=True) as copy:
+        assert {f"queues/{name}" for name in copy.put_back()} == {lost, cut}
+        assert copy.put_back() == []
+    assert {name: server.objects[name] for name in (lost, cut)} == {
+        name: before[name] for name in (lost, cut)
+    }
+
+
+def test_a_job_that_repairs_sees_what_the_store_did_meanwhile(
+    bucket: ObjectStorage, tmp_path: Path
+) -> None:
+    fill(tmp_path / "a", b"one")
+    with job_copy(bucket, "reconcile", tmp_path / "jobs", mends=True) as copy:
+        before = recover(copy.root).last_position
+        fill(tmp_path / "a", b"two")
+        copy.follow_journal()
+        assert recover(copy.root).last_position > before
