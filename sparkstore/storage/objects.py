@@ -185,6 +185,9 @@ class ObjectStorage:
             if "Expired" in why:
                 message = f"{self._location}: the credentials have expired ({why}): renew them"
                 raise Unavailable(message) from reason
+            if "TimeTooSkewed" in why:
+                message = f"{self._location}: the clock of this machine is too far off ({why})"
+                raise Unavailable(f"{message}: set it") from reason
             denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
             # A list, and an object of a bulk deletion, are refused by an error of no class.
             if isinstance(reason, denied) or _DENIED.search(str(reason)):

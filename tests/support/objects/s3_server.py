@@ -51,6 +51,7 @@ class S3Server:
         self.objects: dict[str, bytes] = {}
         self.parts: dict[str, dict[int, bytes]] = {}
         self.faults: list[Fault] = []
+        self.error_code = "Injected"
         self.requests: list[Request] = []
         self.ignores_conditions = False
         self.lists_backwards = False
@@ -161,7 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.content = _content(self.headers, self.rfile)
         fault = self.store.fault_of(Request(self.command, self.key or self.query.get("prefix", "")))
         if fault is not None and fault != DROP:
-            self._answer(*_error(fault, "Injected"))
+            self._answer(*_error(fault, self.store.error_code))
             return
         with self.store.lock:
             answer = work() if self.bucket == BUCKET else _error(404, "NoSuchBucket")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -381,12 +382,17 @@ def test_the_order_of_a_listing_does_not_matter(
         assert log.root.identity.role == "copy"
 
 
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(403, "AccessDenied"), (400, "ExpiredToken"), (403, "RequestTimeTooSkewed")],
+)
 def test_credentials_that_expire_amid_a_load_hold_it_up_and_lose_nothing(
-    server: S3Server, here: Machine, elsewhere: Machine
+    server: S3Server, here: Machine, elsewhere: Machine, status: int, code: str
 ) -> None:
+    server.error_code = code
     with opened(URI, here.by_delta) as log:
         write(log, 1, 2)
-        server.faults = [lambda _: 403]
+        server.faults = [lambda _: status]
         waiting = [append(log, fact) for fact in (3, 4, 5)]
         until(lambda: log.metrics.delta_error)
         server.faults = []
@@ -395,6 +401,26 @@ def test_credentials_that_expire_amid_a_load_hold_it_up_and_lose_nothing(
         write(log, 6, 6)
     with opened(URI, elsewhere.by_delta) as log:
         assert facts_of(log) == [1, 2, 3, 4, 5, 6]
+
+
+def test_clocks_that_are_an_hour_apart_decide_nothing(
+    server: S3Server, here: Machine, elsewhere: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second store's clock is an hour late; the third one's an hour ahead."""
+    now_s, now_ns = time.time, time.time_ns
+    first = open_log(URI, here.by_delta).log
+    write(first, 1, 2)
+    for offset_s, machine, facts in ((-3600, elsewhere, [1, 2]), (3600, here, [1, 2, 3])):
+        monkeypatch.setattr(time, "time", lambda by=offset_s: now_s() + by)
+        monkeypatch.setattr(time, "time_ns", lambda by=offset_s: now_ns() + by * 10**9)
+        if machine is here:
+            first.close()
+        with opened(URI, machine.by_delta) as log:
+            assert facts_of(log) == facts
+            assert machine is here or isinstance(error_of(append(first, 9)), Fenced)
+            write(log, facts[-1] + 1, facts[-1] + 1)
+    with opened(URI, elsewhere.by_delta) as log:
+        assert facts_of(log) == [1, 2, 3, 4]
 
 
 def test_ten_thousand_objects_that_no_commit_names_change_nothing(

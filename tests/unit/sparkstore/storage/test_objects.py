@@ -101,6 +101,21 @@ def test_what_is_not_permitted_is_named(server: S3Server, method: str, act: str)
         check_is_conditional(ObjectStorage(URI))
 
 
+@pytest.mark.parametrize(
+    ("status", "code", "told"),
+    [
+        (400, "ExpiredToken", "the credentials have expired .*: renew them"),
+        (403, "RequestTimeTooSkewed", "the clock of this machine is too far off .*: set it"),
+    ],
+)
+def test_what_can_be_put_right_elsewhere_is_tried_later(
+    server: S3Server, status: int, code: str, told: str
+) -> None:
+    server.faults, server.error_code = [lambda _: status], code
+    with pytest.raises(Unavailable, match=told):
+        ObjectStorage(URI).put_if_absent("mine", b"mine")
+
+
 def test_a_store_that_does_not_answer_is_tried_later(server: S3Server) -> None:
     storage = ObjectStorage(URI)
     server.faults = [lambda _: 400]
