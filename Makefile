@@ -99,14 +99,14 @@ bench-brokerj: setup  ## Broker-J on this store beside BDB JE: 25 minutes (needs
 	        --stores $(or $(STORES),sparkstore BDB) || exit 1; done
 	@$(BIN)/python -m tests.benchmarks.bench_backlog
 
-soak: setup  ## kill -9 at random points, hundreds of times; ten minutes of nearly AMQP 1.0 and ten of 0-10, ten of histories
+soak: setup  ## kill -9 at random points, hundreds of times (COUNT=100000 messages in buckets); ten minutes of nearly AMQP 1.0 and ten of 0-10, ten of histories
 	@$(BIN)/python -m tests.benchmarks.soak $(or $(KILLS),300)
 	@SPARKSTORE_SERVICE_KILLS=$(or $(KILLS),300) \
 	    $(BIN)/python -m pytest tests/system/test_service_kill_loop.py
 	@SPARKSTORE_LINK_KILLS=$(or $(KILLS),100) \
 	    $(BIN)/python -m pytest tests/system/test_links_killed.py
-	@SPARKSTORE_BUCKET_KILLS=$(or $(KILLS),100) \
-	    $(BIN)/python -m pytest --timeout 3600 tests/system/test_bucket_store_killed.py
+	@SPARKSTORE_BUCKET_KILLS=$(or $(KILLS),100) SPARKSTORE_BUCKET_MESSAGES=$(or $(COUNT),0) \
+	    $(BIN)/python -m pytest --timeout 14400 tests/system/test_bucket_store_killed.py
 	@SPARKSTORE_STOPPED_JOBS=50 \
 	    $(BIN)/python -m pytest --timeout 3600 tests/system/test_bucket_job_stopped.py
 	@SPARKSTORE_SOAK=1 $(BIN)/python -m pytest tests/properties

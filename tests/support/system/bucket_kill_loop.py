@@ -28,8 +28,17 @@ from tests.support.system.kill_loop import KillLoop, read_told
 URI = "s3://lake/queues"
 
 
+SHORT, LONG = (1, 20, 100, 300), (1, 300, 1000, 3000)
+"""Calls that are answered before a client is ended."""
+
+
 class BucketKillLoop(KillLoop):
-    """See the module; `ack` is that of the setting."""
+    """See the module; `ack` is that of the setting, `is_long`: few kills for many messages."""
+
+    @property
+    def message_count(self) -> int:
+        """Messages that clients have put, or tried to."""
+        return len(self.known.bodies)
 
     def __init__(
         self,
@@ -39,8 +48,10 @@ class BucketKillLoop(KillLoop):
         environment: pytest.MonkeyPatch,
         *,
         ack: str,
+        is_long: bool = False,
     ) -> None:
         super().__init__(folder, seed)
+        self._answers = LONG if is_long else SHORT
         self._chance = random.Random(seed)
         self._ack, self._environment = ack, environment
         self.taken_over = self.dropped = 0
@@ -91,7 +102,7 @@ class BucketKillLoop(KillLoop):
                 stderr=errors.fileno(),
             )
             # One that is stopped before it opens would take over, when it goes on.
-            answers = self._dice.choice([1 if is_open else 0, 1, 20, 100, 300])
+            answers = self._dice.choice([1 if is_open else 0, *self._answers])
             if self.rounds == 1:
                 answers = 30
 
