@@ -96,8 +96,7 @@ class Amqp010Connection:
         self.wait_for_room = self._output.wait_for_room
         self.max_frame_bytes = MOST_FRAME_BYTES
         self.waiting_bytes = 0
-        self._phase = Phase.HEADER
-        self._header = b""
+        self._phase, self._header = Phase.HEADER, b""
         settings = broker.settings
         self._channel_max = min(settings.max_sessions, 65_535) - 1
         limits = FramingLimits(
@@ -113,6 +112,7 @@ class Amqp010Connection:
         self._incoming = points.before_connection(self._standard, self.context)
         self._is_bare = not (points.connection_incoming or points.session_incoming)
         self._sessions: dict[int, Amqp010Session] = {}
+        self._in_turn: dict[Amqp010Session, None] = {}
         self._sasl = SaslExchange(access.mechanisms, self.login)
         self.turn = Turn()
         self._clock = ConnectionClock(settings.handshake_timeout_s, time.monotonic())
@@ -204,7 +204,8 @@ class Amqp010Connection:
             if not self.turn.goes_on():
                 break
         self._delayed.go_on()
-        for session in list(self._sessions.values()):
+        in_turn, self._in_turn = self._in_turn, {}  # of 65,535 sessions only those that were used
+        for session in in_turn:
             session.publisher.hand_over()
             session.tell()
 
@@ -309,7 +310,10 @@ class Amqp010Connection:
         if self._phase is not Phase.OPENED:
             return None
         session = self._sessions.get(channel)
-        return VacantChannel(self, channel) if session is None else session.first
+        if session is None:
+            return VacantChannel(self, channel)
+        self._in_turn[session] = None
+        return session.first
 
     def session_failed(self, channel: int, error: RemoteCommandError) -> None:
         """See `ConnectionControls`."""

@@ -34,6 +34,7 @@ class Amqp010Host:
         self.transactions = OpenTransactions(broker.later, timeout_s)
         self.in_doubt = Branches(broker)
         self._sessions: dict[tuple[str, bytes], Amqp010Session] = {}
+        self._kept: dict[str, set[bytes]] = {}
 
     def connect(
         self, has_output: Callable[[], None], access: Access = LOOPBACK
@@ -59,6 +60,7 @@ class Amqp010Host:
             self._sessions[session.key] = session
             session.begin()
         else:
+            self._not_kept(there)
             there.resume(connection, channel)
         return True
 
@@ -68,10 +70,11 @@ class Amqp010Host:
         Of one user so many are kept, and none by a broker that is stopping: what it held is given
         back at once.
         """
-        user, _name = session.key
-        kept = sum(key[0] == user and not each.is_attached for key, each in self._sessions.items())
-        if self.broker.is_stopping or kept >= _MOST_KEPT:
+        user, name = session.key
+        kept = self._kept.setdefault(user, set())
+        if self.broker.is_stopping or len(kept) >= _MOST_KEPT:
             return False
+        kept.add(name)
         times = session.detached_count + 1
 
         def late() -> None:
@@ -85,5 +88,14 @@ class Amqp010Host:
         """A session ended: a queue that it had to itself is anybody's, or goes with it."""
         if self._sessions.get(session.key) is session:
             del self._sessions[session.key]
+            self._not_kept(session)
         self.branches.session_ended(session)
         self.broker.claims.end(session)
+
+    def _not_kept(self, session: Amqp010Session) -> None:
+        user, name = session.key
+        kept = self._kept.get(user)
+        if kept is not None:
+            kept.discard(name)
+            if not kept:
+                del self._kept[user]

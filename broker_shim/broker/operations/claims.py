@@ -36,6 +36,7 @@ class Claims:
     def __init__(self, host: ClaimedHost) -> None:
         self._host = host
         self._owners: dict[str, Hashable] = {}
+        self._queues: dict[Hashable, dict[str, None]] = {}
         self.auto_deletion = AutoDeletion(host, host.later, self.is_claimed)
 
     def is_claimed(self, queue: str) -> bool:
@@ -78,11 +79,12 @@ class Claims:
             message = f"queue {shown(queue)} has {dispatch.consumer_count} consumers: nobody can"
             raise InvalidRequest(f"{message} have it alone")
         self._owners[queue] = owner
+        self._queues.setdefault(owner, {})[queue] = None
         self.auto_deletion.used(dispatch)
 
     def end(self, owner: Hashable) -> None:
         """An owner is gone: its queues are anybody's, or are deleted if they delete themselves."""
-        for queue in [name for name, other in self._owners.items() if other == owner]:
+        for queue in self._queues.pop(owner, ()):
             del self._owners[queue]
             dispatch = self._host.queues.get(queue)
             if dispatch is not None:
@@ -90,4 +92,9 @@ class Claims:
 
     def gone(self, queue: str) -> None:
         """A queue is being destroyed: nobody has it any more."""
-        self._owners.pop(queue, None)
+        owner = self._owners.pop(queue, None)
+        if owner is not None:
+            of_owner = self._queues[owner]
+            del of_owner[queue]
+            if not of_owner:
+                del self._queues[owner]

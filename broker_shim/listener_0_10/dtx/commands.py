@@ -83,7 +83,7 @@ def _there(session: Any, command: c.DtxStart, xid: Xid) -> OpenBranch | None:
 def _work_in(session: Any, branch: OpenBranch, command_id: int) -> None:
     if not branch.has_failed and not branch.is_deciding:
         branch.suspended.discard(session)
-        branch.sessions.add(session)
+        _opened(session).work(session, branch)
         branch.active.add(session)
         session.transaction = branch.transaction
     _answer(session, command_id, _status_of(branch))

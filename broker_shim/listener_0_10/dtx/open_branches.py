@@ -66,6 +66,7 @@ class OpenBranches:
         """
         self._later, self._most_s, self._clock = later, most_s, clock
         self._branches: dict[Xid, OpenBranch] = {}
+        self._of_session: dict[Hashable, dict[OpenBranch, None]] = {}
         self._is_looked_at_later = False
 
     def add(self, branch: OpenBranch) -> None:
@@ -97,6 +98,11 @@ class OpenBranches:
             branch.is_late = True
             branch.fail()
 
+    def work(self, session: Hashable, branch: OpenBranch) -> None:
+        """A session works in a branch."""
+        branch.sessions.add(session)
+        self._of_session.setdefault(session, {})[branch] = None
+
     def find(self, xid: Xid) -> OpenBranch | None:
         """The open branch of an xid."""
         return self._branches.get(xid)
@@ -109,6 +115,11 @@ class OpenBranches:
         """A branch is prepared, or ended."""
         if self._branches.get(branch.xid) is branch:
             del self._branches[branch.xid]
+            for session in branch.sessions:
+                there = self._of_session.get(session, {})
+                there.pop(branch, None)
+                if not there:
+                    self._of_session.pop(session, None)
 
     def set_timeout(self, branch: OpenBranch, timeout_s: int) -> None:
         """A branch fails so many seconds from now, unless it is prepared or ended; 0: it does not.
@@ -127,7 +138,7 @@ class OpenBranches:
 
     def session_ended(self, session: Hashable) -> None:
         """What a session worked in is undone, but for what the store is asked about."""
-        for branch in [each for each in self._branches.values() if session in each.sessions]:
+        for branch in self._of_session.pop(session, ()):
             if not branch.is_deciding:
                 self.forget(branch)
                 branch.fail()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
@@ -158,7 +159,7 @@ class Amqp010Session:
     def holder(self) -> str:
         """What the store knows by whom its messages are held."""
         user, name = self.key
-        return f"amqp-0-10/{user}/{name.hex() if len(name) <= 64 else name[:64].hex()}"
+        return f"amqp-0-10/{user}/{_shown(name)}"
 
     @property
     def subscription_count(self) -> int:
@@ -391,11 +392,19 @@ class Amqp010Session:
         self.connection.host.leave(self)
 
 
+def _shown(name: bytes) -> str:
+    """A name of its own for each name, and not much longer: one may have 65,535 bytes."""
+    if len(name) <= _LONG_NAME_BYTES:
+        return name.hex()
+    return f"{name[:32].hex()}.{hashlib.sha256(name).hexdigest()}"
+
+
 def _bytes_of(assembly: Assembly) -> int:
     body = assembly.body
     return _COMMAND_BYTES if body is None else _COMMAND_BYTES + len(body.payload)
 
 
+_LONG_NAME_BYTES = 64
 _COMMAND_BYTES = 1_000
 """What a command costs that waits, but for its body."""
 _TARGET: type[CommandTarget] = Amqp010Session

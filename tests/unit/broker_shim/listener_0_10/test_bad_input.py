@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -25,6 +26,7 @@ from broker_shim.amqp_0_10.controls import (
     SessionCompleted,
     SessionDetached,
     SessionFlush,
+    SessionRequestTimeout,
 )
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.broker.settings import BrokerSettings
@@ -283,5 +285,43 @@ def test_the_last_of_65_535_channels_may_be_used_and_none_after_what_was_agreed(
     client.say(SessionAttach(b"s65535"), 65_535)
     bench.run()
     assert client.of(ConnectionClose)[0].reply_code == FRAMING
+    assert other.sync()
+    bench.close()
+
+
+@pytest.mark.slow
+def test_65_535_sessions_of_one_connection_harm_nobody_and_end_with_it() -> None:
+    """What a frame or a session's end costs does not grow with how many there are."""
+    bench = Bench010(settings=BrokerSettings(max_sessions=65_535))
+    client, other = bench.client(), bench.opened()
+    client.write(PROTOCOL_HEADER)
+    client.say(ConnectionStartOk({}, "ANONYMOUS", b"", "en_US"), 0)
+    client.say(ConnectionTuneOk(65_534, 65_535, 0), 0)
+    client.say(ConnectionOpen(""), 0)
+    bench.run()
+
+    def attach(channels: range) -> bytes:
+        for channel in channels:
+            client.say(SessionAttach(b"s%d" % channel), channel)
+            if channel >= 60_000:
+                client.say(SessionRequestTimeout(60), channel)
+        said, client._to_send = bytes(client._to_send), bytearray()
+        client.connection.receive(said)
+        answers = client.connection.output()
+        client.connection.unsent(0)
+        return answers
+
+    answers = [attach(range(first, first + 5_000)) for first in range(0, 60_000, 5_000)]
+    assert len(set(map(len, answers))) <= 5, "each was attached"
+    assert other.sync()
+    tracemalloc.start()
+    attach(range(60_000, 65_535))
+    traced_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert traced_bytes < 5_535 * 8_192
+    assert client.connection.is_open
+    assert len(bench.host._sessions) == 65_536
+    client.lose()
+    assert len(bench.host._sessions) == 101, "100 of them wait for their client"
     assert other.sync()
     bench.close()

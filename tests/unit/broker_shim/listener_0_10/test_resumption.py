@@ -268,6 +268,18 @@ def test_so_many_sessions_of_a_user_are_kept(bench: Bench010) -> None:
         client.lose()
         bench.clients.remove(client)
     assert len(bench.host._sessions) == 100
+    client = bench.client()
+    client.open()
+    client.attach(b"s7")  # it is not kept for anybody any more: there is room for another one
+    assert len(client.of(SessionExpected)) == 1
+    another = bench.client()
+    another.open()
+    another.attach(b"another")
+    another.do(SessionRequestTimeout(60))
+    another.lose()
+    assert len(bench.host._sessions) == 101
+    client.lose()
+    assert len(bench.host._sessions) == 100
 
 
 def test_an_error_while_the_client_is_away_ends_the_session(

@@ -570,6 +570,18 @@ def test_a_session_name_may_be_as_long_as_it_can(bench: Bench010) -> None:
     assert client.bodies == [b"body"]
 
 
+def test_what_sessions_hold_is_told_apart_however_late_their_names_differ(bench: Bench010) -> None:
+    """A service gives back what is held by a holder's name: two holders of one name are one."""
+    names = [b"n" * 64, b"n" * 65, b"n" * 65_534, b"n" * 65_534 + b"a", b"n" * 65_534 + b"b"]
+    for name in names:
+        client = bench.client()
+        client.open()
+        client.attach(name)
+    holders = {session.holder for session in bench.host._sessions.values()}
+    assert len(holders) == len(names)
+    assert max(map(len, holders)) < 200
+
+
 def test_a_channel_beyond_what_was_agreed_closes_the_connection() -> None:
     bench = Bench010(settings=BrokerSettings(max_sessions=201))
     client = bench.client()
