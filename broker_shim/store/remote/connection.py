@@ -191,7 +191,8 @@ class RemoteConnection:
                 on_answer((True, (), self._failure))
                 return
             read = self._reads.add(on_answer)
-            self.requests.add_read(read, self._frame(kind, (read, *body)))
+            frame = self._frame(kind, (read, *body))
+            self.requests.add_read(read, frame, is_order=kind == wire.ORDER)
             self._pump()
 
     def listen(self, listener: ServiceListener) -> None:
@@ -310,6 +311,7 @@ class RemoteConnection:
             on_answer = self._reads.find(read, is_last=answer[0])
             if answer[0]:
                 self.requests.end_read(read)
+                self._pump()
         if on_answer is not None:
             on_answer(answer)
 

@@ -15,7 +15,17 @@ from typing import Any, NamedTuple
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
-from broker_shim.service.protocol import MAX_WAITING_REQUESTS, Refusal, Welcome, error_of
+from broker_shim.service.protocol import (
+    MAX_WAITING_READS,
+    MAX_WAITING_REQUESTS,
+    Refusal,
+    Welcome,
+    error_of,
+)
+from broker_shim.store.remote.read_window import ReadWindow
+
+MAX_READS_OUT = MAX_WAITING_READS // 2
+"""Reads, and as many orders, that are sent and not answered."""
 
 Answer = tuple[bool, tuple[Any, ...], StoreError | None]
 """Of a read: if it is the last one, what it brings, or the error instead."""
@@ -65,6 +75,7 @@ class PendingRequests:
         self._kept: dict[int, dict[int, bytes]] = {}
         self._unsent: deque[tuple[int, bytes]] = deque()  # last request (0: a read) and frame
         self._reads: dict[int, bytes] = {}
+        self._questions, self._orders = ReadWindow(MAX_READS_OUT), ReadWindow(MAX_READS_OUT)
         self._instance = ""
 
     def __len__(self) -> int:
@@ -86,10 +97,14 @@ class PendingRequests:
         """The message is enqueued."""
         self._kept.pop(message_id, None)
 
-    def add_read(self, read: int, frame: bytes) -> None:
-        """A read is sent after the requests that came before it."""
+    def add_read(self, read: int, frame: bytes, *, is_order: bool = False) -> None:
+        """A read is sent after the requests that came before it, when not too many are unanswered.
+
+        Orders, which take their time, and other reads do not wait for each other.
+        """
         self._reads[read] = frame
-        self._unsent.append((0, frame))
+        if (self._orders if is_order else self._questions).enter(read):
+            self._unsent.append((0, frame))
 
     def add_word(self, frame: bytes) -> None:
         """What has no answer is sent after what came before it, and not again."""
@@ -98,6 +113,10 @@ class PendingRequests:
     def end_read(self, read: int) -> None:
         """It was answered."""
         self._reads.pop(read, None)
+        for window in (self._questions, self._orders):
+            following = window.leave(read)
+            if following is not None:
+                self._unsent.append((0, self._reads[following]))
 
     def take(self, max_bytes: int) -> bytes:
         """What is to be sent next, at least one frame if one may be; b"" else."""
@@ -143,7 +162,9 @@ class PendingRequests:
                 frames |= pieces
         self._instance = welcome.instance
         self._unsent = deque(sorted(frames.items()))
-        self._unsent += [(0, frame) for frame in self._reads.values()]
+        for read, frame in self._reads.items():
+            if self._questions.is_out(read) or self._orders.is_out(read):
+                self._unsent.append((0, frame))
         return completed
 
     def give_up(self, before_s: float, error: StoreError) -> Completed:

@@ -57,6 +57,7 @@ class OldClient:
     Attributes:
         exception: Why the session ended; None while it lives.
         results: By the number of the command.
+        elsewhere: What it was told on other channels than its own.
     """
 
     def __init__(self, url: str, session: bytes = b"s") -> None:
@@ -70,10 +71,11 @@ class OldClient:
         self._told: deque[Any] = deque()
         self.exception: ExecutionException | None = None
         self.results: dict[int, Any] = {}
+        self.elsewhere: list[Any] = []
         self._socket.sendall(PROTOCOL_HEADER)
         assert self._socket.recv(8, socket.MSG_WAITALL) == PROTOCOL_HEADER
         self.say(ConnectionStartOk({}, "ANONYMOUS", b"", "en_US"), 0)
-        self.say(ConnectionTuneOk(8, 65_535, 0), 0)
+        self.say(ConnectionTuneOk(255, 65_535, 0), 0)
         self.say(ConnectionOpen(""), 0)
         self._wait_for(ConnectionOpenOk)
         self.say(SessionAttach(session))
@@ -85,13 +87,17 @@ class OldClient:
     def __exit__(
         self, kind: type[BaseException] | None, why: BaseException | None, at: TracebackType | None
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up without a word."""
         self._socket.close()
 
     def say(self, method: Any, channel: int = 1, **parts: Any) -> int:
         """Send a control or command, and wait for nothing; a command's number."""
         assembly = Assembly(channel, method, **parts)
         self._socket.sendall(b"".join(frame.encoded for frame in frames_of(assembly)))
-        self._next += not assembly.is_control
+        self._next += channel == 1 and not assembly.is_control
         return self._next - 1
 
     def do(self, method: Any, **parts: Any) -> Any:
@@ -132,6 +138,11 @@ class OldClient:
         self.do(MessageAccept(((taken.number, taken.number),)))
         assert self.do(DtxEnd(xid)).status == DtxXaStatus.XA_OK
 
+    def wait_for_elsewhere(self, kind: type, count: int) -> None:
+        """Until it was told so many of a kind on other channels."""
+        while sum(isinstance(each, kind) for each in self.elsewhere) < count:
+            self._read()
+
     def receive(self) -> OldMessage:
         """Wait for the next message."""
         while not self._came:
@@ -154,7 +165,10 @@ class OldClient:
         assert received, "the broker hung up"
         for frame in self._frames.feed(received):
             taken = self._methods.take(frame)
-            if isinstance(taken, Assembly):
+            if frame.channel > 1:
+                if isinstance(taken, Assembly):
+                    self.elsewhere.append(taken.method)
+            elif isinstance(taken, Assembly):
                 self._hear(taken)
                 if self._content.begin(taken):
                     self._take(taken)

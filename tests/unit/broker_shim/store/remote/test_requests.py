@@ -6,7 +6,12 @@ from collections.abc import Sequence
 
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
 from broker_shim.service.protocol import Refusal, Welcome
-from broker_shim.store.remote.requests import Completed, PendingRequests, Waiting
+from broker_shim.store.remote.requests import (
+    MAX_READS_OUT,
+    Completed,
+    PendingRequests,
+    Waiting,
+)
 
 
 class Told:
@@ -55,3 +60,22 @@ def test_a_refusal_that_was_told_before_is_no_later_requests() -> None:
     it.welcome(2, [(1, "InvalidRequest", "no such queue")])
     assert it.outcomes[2] is None
     assert len(it.requests) == 0
+
+
+def test_so_many_reads_are_out_at_a_time_and_no_request_waits_behind_the_others() -> None:
+    it = Told(0)
+    most = MAX_READS_OUT
+    for read in range(most + 3):
+        it.requests.add_read(read, b"r")
+    it.requests.add_read(10_000, b"order;", is_order=True)
+    it._add(1)
+    assert it.requests.take(1 << 20) == b"r" * most + b"order;1;"
+    it.requests.end_read(most + 1)  # nobody waits for it any more, and it was not sent
+    it.requests.end_read(7)
+    it.requests.end_read(8)
+    assert it.requests.take(1 << 20) == b"rr"
+    it.welcome(0)
+    assert it.requests.take(1 << 20) == b"1;" + b"r" * most + b"order;"
+    it.requests.end_read(9)
+    it.requests.end_read(10_000)
+    assert it.requests.take(1 << 20) == b""
