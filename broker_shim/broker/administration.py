@@ -199,13 +199,20 @@ class Administration:
         else:
             done(None)
 
-    def purge(self, said: str, show: Callable[[Answer], bool], on_purged: OnPurged) -> None:
+    def purge(
+        self,
+        said: str,
+        show: Callable[[Answer], bool],
+        on_purged: OnPurged,
+        last_position: int | None = None,
+    ) -> None:
         """Take what is on a queue now off it, but for what is acquired, some at a time.
 
         Args:
             said: The queue's name, as the administrator wrote it.
             show: Told how far it is; False: nobody waits for it any more, so it ends.
             on_purged: Called when it is done, durably.
+            last_position: What came after it stays, and what is not durable; None: all is taken.
         """
         try:
             queue = existing(said, self._facts)
@@ -215,7 +222,7 @@ class Administration:
         if self.decider is not None:
             self.decider.purge(queue, on_purged)
             return
-        message_ids = array("q", self._host.calls.message_ids(queue))
+        message_ids = array("q", self._until(queue, last_position))
         total = Answer()
 
         def go_on(first: int) -> None:
@@ -238,6 +245,14 @@ class Administration:
                 self._later(0.0, partial(go_on, following))
 
         go_on(0)
+
+    def _until(self, queue: str, last_position: int | None) -> Collection[int]:
+        calls = self._host.calls
+        message_ids = calls.message_ids(queue)
+        if last_position is None:
+            return message_ids
+        found = ((each, calls.entry(queue, each)) for each in [*message_ids])
+        return [each for each, entry in found if entry and 0 < entry.position <= last_position]
 
     def _create_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
         order = decided.order

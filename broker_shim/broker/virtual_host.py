@@ -24,6 +24,7 @@ from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.operations.acquisition import Acquisition
 from broker_shim.broker.operations.claims import Claims
 from broker_shim.broker.operations.queries import Queries
+from broker_shim.broker.operations.xid_claims import XidClaims
 from broker_shim.broker.queue_deletion import QueueDeletions
 from broker_shim.broker.queue_host import QueueOwner
 from broker_shim.broker.queues.queue import QueueDispatch
@@ -83,6 +84,7 @@ class Broker:
         selector_compiler: Compiles selectors in slices.
         administration: Carries out an administrator's orders.
         claims: Knows which queues are one client's alone, and deletes those that delete themselves.
+        xid_claims: Knows which branches of distributed transactions were begun.
         queries: Tells what queues and exchanges are.
         acquisition: Acquires messages that were browsed.
         is_member: Another broker decides for all, and alone knows what is on queues and who
@@ -125,7 +127,7 @@ class Broker:
         self.selector_compiler = SelectorCompiler(later)
         self._header_scan = HeaderScan(self, later)
         self.last_value_queues = LastValueQueues(self, self.settlement)
-        self.claims = Claims(self)
+        self.claims, self.xid_claims = Claims(self), XidClaims()
         self.queries = Queries(self)
         self.acquisition = Acquisition(self)
         self.administration = Administration(self, self.bulk, self.last_value_queues, later)

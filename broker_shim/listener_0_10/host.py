@@ -30,7 +30,7 @@ class Amqp010Host:
     def __init__(self, broker: Broker, points: InsertionPoints = InsertionPoints()) -> None:  # noqa: B008  # a value
         self.broker, self.points = broker, points
         timeout_s = broker.settings.transaction_timeout_s
-        self.branches = OpenBranches(broker.later, timeout_s)
+        self.branches = OpenBranches(broker.later, timeout_s, broker.xid_claims)
         self.transactions = OpenTransactions(broker.later, timeout_s)
         self.in_doubt = Branches(broker)
         self._sessions: dict[tuple[str, bytes], Amqp010Session] = {}

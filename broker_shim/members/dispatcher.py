@@ -148,6 +148,7 @@ class MemberDispatcher:
         with self._store.observe(partial(self._inbox.post, self._took)) as machine:
             broker = self._make_broker(machine.state)
             hold_what_is_acquired(broker, machine.state)
+            self._orders.start_position = machine.state.position
         self._observer = MemberObserver(broker, self._stream)
         self._grants = Grants(broker, self._store, self._inbox)
         self.broker = broker
@@ -251,6 +252,7 @@ class MemberDispatcher:
 
     def _lost(self, member: str) -> None:
         broker = self.broker
+        self._orders.lost(member, broker)
         self.absences.lost(member, None if broker is None else broker.claims.auto_deletion)
 
     def _take(self, peer: DispatchPeer, kind: int, body: wire.Body) -> None:
@@ -269,7 +271,7 @@ class MemberDispatcher:
 
     def _watch(self, peer: DispatchPeer, body: wire.Body) -> None:
         run, position, held = body
-        self.start()
+        self.start().xid_claims.gone(peer.member)  # it says them all again
         self._consumers.setdefault(peer, {})
         self.absences.came(peer)
         kept: Mapping[str, frozenset[int]] = {queue: frozenset(ids) for queue, ids in held}
@@ -361,10 +363,7 @@ class MemberDispatcher:
         peer.say(wire.LOOKED, (number, rows, cursor.indexes))
 
     def _order(self, peer: DispatchPeer, body: wire.Body) -> None:
-        try:
-            self._orders.take(peer, body)
-        except InvalidRequest as flood:
-            peer.end(flood)
+        self._orders.take(peer, body)
 
     def _left(self, peer: DispatchPeer) -> None:
         self._alone.discard(peer)

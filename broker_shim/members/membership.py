@@ -97,6 +97,7 @@ class Membership:
     def __init__(self, store: RemoteMessageStore, inbox: Inbox) -> None:
         self._store, self._inbox = store, inbox
         self._broker: Broker | None = None
+        self._administration: RemoteAdministration | None = None
         self.entries = GrantedEntries()
         self._numbers = count(1)
         self._by_consumer: dict[Consumer, _Subscription] = {}
@@ -120,7 +121,8 @@ class Membership:
             link_moved: Told of each link that another member has now, by its text.
         """
         self._broker, self._link_moved = broker, link_moved
-        broker.administration.decider = RemoteAdministration(self._store, broker)
+        self._administration = RemoteAdministration(self._store, broker)
+        broker.administration.decider = broker.xid_claims.decider = self._administration
         self.entries.queues = broker.queues
         self._store.listen(self)
 
@@ -241,6 +243,8 @@ class Membership:
         ]
         self._all = []
         self._store.say(wire.WATCH, self._run, self._position, held)
+        assert self._administration is not None
+        self._administration.claim_again()
         for subscription in self._by_number.values():
             self._say_subscription(subscription)
         self._say_cancelled()

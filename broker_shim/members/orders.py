@@ -4,105 +4,123 @@ It does what it would do for a client of its own: it alone knows what is on a qu
 have acquired, and who consumes, on whatever member. Whether a user may order that was asked at the
 member.
 
-Why an order may come twice: a member whose connection was lost says it again. So a queue that is
-gone counts as deleted; and a purge takes what came meanwhile, which no order of the same session
-did, as that waits for the answer.
+An order is done once (`known_orders`), though a member whose connection was lost says it again. A
+service that was restarted meanwhile cannot know whether it was done: a queue that is gone counts as
+deleted, and a purge takes nothing of what came since the start.
+
+Whoever begins a branch of a distributed transaction at a member is asked about here, too
+(`broker.operations.xid_claims`).
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.members.known_orders import KnownOrder, KnownOrders
 from broker_shim.service import protocol as wire
-from broker_shim.service.dispatcher import DESTROY, PURGE, USAGE, DispatchPeer
+from broker_shim.service.dispatcher import CLAIM, DESTROY, PURGE, RELEASE, USAGE, DispatchPeer
+from sparkstore.core.xids import xid_of
 from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.bulk import Answer
 from sparkstore.operations.queue_alteration import QueueUsage
 
+_Told = Callable[[StoreError | None, dict[str, Any]], None]
+
 
 class MemberOrders:
-    """See above. On the loop's thread only."""
+    """See above. On the loop's thread only.
+
+    Attributes:
+        start_position: The last position when this service began to decide.
+    """
 
     def __init__(self, broker: Callable[[], Broker]) -> None:
         """Begin; `broker` is the one that decides now."""
         self._broker = broker
-        self._open: Counter[DispatchPeer] = Counter()
+        self._known = KnownOrders()
+        self.start_position = 0
 
     def take(self, peer: DispatchPeer, body: wire.Body) -> None:
         """A frame ORDER, well formed; it is answered when that is done, durably.
 
-        Raises:
-            InvalidRequest: Too many orders of this member wait.
+        A member of which too many wait is sent away.
         """
-        read, act, queue, force, if_unused, if_empty = body
-        if self._open[peer] >= wire.MAX_WAITING_READS:
-            message = f"more than {wire.MAX_WAITING_READS} orders wait for their answers"
-            raise InvalidRequest(message)
-        self._open[peer] += 1
+        read, key = body[0], body[-1]
+        try:
+            order = self._known.came(peer, read, key)
+        except InvalidRequest as flood:
+            peer.end(flood)
+            return
+        if order is not None:
+            self._do(order, body)
+
+    def _do(self, order: KnownOrder, body: wire.Body) -> None:
+        _read, act, name, force, if_unused, if_empty, run, _key = body
 
         def told(error: StoreError | None, detail: dict[str, Any]) -> None:
-            if peer not in self._open:
-                return  # it will ask again, on another connection
-            self._open[peer] -= 1
             if error is None:
-                peer.say(wire.ANSWER, (read, True, json.dumps(detail)))
+                self._known.answered(order, wire.ANSWER, (True, json.dumps(detail)))
             else:
-                peer.say(wire.FAILED, (read, type(error).__name__, str(error)))
+                self._known.answered(order, wire.FAILED, (type(error).__name__, str(error)))
 
         if act == PURGE:
-            self._purge(peer, queue, told)
+            last = None if run == order.peer.service_run else self.start_position
+            self._purge(order, name, last, told)
         elif act == DESTROY:
-            self._destroy(queue, told)
+            self._destroy(name, told)
         elif act == USAGE:
-            self._usage(queue, told)
+            self._usage(name, told)
+        elif act in {CLAIM, RELEASE}:
+            self._claim(order.peer.member, act, name, told)
         else:
-            order = Order(
-                AdminAction.DELETE_QUEUE,
-                queue,
-                force=force,
-                if_unused=if_unused,
-                if_empty=if_empty,
-            )
-            self._delete(order, told)
+            delete = AdminAction.DELETE_QUEUE
+            limits = {"force": force, "if_unused": if_unused, "if_empty": if_empty}
+            self._delete(Order(delete, name, **limits), told)
 
     def left(self, peer: DispatchPeer) -> None:
-        """A member's connection ended: nobody waits for what it ordered."""
-        self._open.pop(peer, None)
+        """A member's connection ended."""
+        self._known.left(peer)
 
-    def _purge(
-        self,
-        peer: DispatchPeer,
-        queue: str,
-        told: Callable[[StoreError | None, dict[str, Any]], None],
-    ) -> None:
+    def lost(self, member: str, broker: Broker | None) -> None:
+        """A member is given up: nobody waits for what it ordered, and its branches are over."""
+        self._known.lost(member)
+        if broker is not None:
+            broker.xid_claims.gone(member)
+
+    def _purge(self, order: KnownOrder, queue: str, last: int | None, told: _Told) -> None:
         def purged(error: StoreError | None, answer: Answer) -> None:
             told(error, answer._asdict())
 
-        self._broker().administration.purge(queue, lambda _so_far: peer in self._open, purged)
+        purge = self._broker().administration.purge
+        purge(queue, lambda _so_far: order.is_wanted, purged, last)
 
-    def _usage(self, queue: str, told: Callable[[StoreError | None, dict[str, Any]], None]) -> None:
+    def _claim(self, member: str, act: str, said: str, told: _Told) -> None:
+        claims, refusal = self._broker().xid_claims, None
+        try:
+            xid = xid_of(said)
+            (claims.take if act == CLAIM else claims.let_go)(xid, member)
+        except InvalidRequest as reason:
+            refusal = reason
+        told(refusal, {})
+
+    def _usage(self, queue: str, told: _Told) -> None:
         def answered(error: StoreError | None, usage: QueueUsage | None) -> None:
             told(error, {} if usage is None else usage._asdict())
 
         self._broker().queries.usage(queue, answered)
 
-    def _delete(
-        self, order: Order, told: Callable[[StoreError | None, dict[str, Any]], None]
-    ) -> None:
+    def _delete(self, order: Order, told: _Told) -> None:
         broker = self._broker()
         if order.queue in broker.queues:
             broker.administration.order(order, told)
         else:
             self._destroy(order.queue, told)
 
-    def _destroy(
-        self, queue: str, told: Callable[[StoreError | None, dict[str, Any]], None]
-    ) -> None:
+    def _destroy(self, queue: str, told: _Told) -> None:
         """Its last user ends it: nothing is asked, and no link whose own it was is ended."""
         broker = self._broker()
         dispatch = broker.queues.get(queue)

@@ -1,30 +1,43 @@
-"""Orders about queues at a member: the service decides and does them, for all members."""
+"""Orders about queues at a member: the service decides and does them, for all members.
+
+It knows, too, which branches of distributed transactions were begun at which of them.
+"""
 
 from __future__ import annotations
 
 import json
+from functools import partial
+from itertools import count
 from typing import Any
+from uuid import uuid4
 
 from broker_shim.broker.administration import OnPurged, OnTold, OnUsage
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
-from broker_shim.errors import StoreError
-from broker_shim.service.dispatcher import DESTROY, PURGE, USAGE
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.service.dispatcher import CLAIM, DESTROY, PURGE, RELEASE, USAGE
+from broker_shim.store.branches import Xid
 from broker_shim.store.remote.requests import Answer as ReadAnswer
 from broker_shim.store.remote.store import RemoteMessageStore
+from sparkstore.core.xids import xid_text
 from sparkstore.operations.administration import Order
 from sparkstore.operations.bulk import Answer
 from sparkstore.operations.queue_alteration import QueueUsage
 
+_NO_LIMITS = False, False, False
+
 
 class RemoteAdministration:
-    """See `QueueDecider`. On the loop's thread only.
+    """See `QueueDecider` and `XidDecider`. On the loop's thread only.
 
-    While the service is away an order waits for it, as a request does, and is said again.
+    While the service is away an order waits for it, as a request does, and is said again. Its key
+    tells the service that it is the same one.
     """
 
     def __init__(self, store: RemoteMessageStore, broker: Broker) -> None:
         self._store, self._broker = store, broker
+        self._process, self._numbers = uuid4().hex, count(1)
+        self._claimed: set[Xid] = set()
 
     def delete(self, order: Order, on_told: OnTold) -> None:
         """See `QueueDecider.delete`."""
@@ -55,10 +68,38 @@ class RemoteAdministration:
         def done(error: StoreError | None, told: dict[str, Any]) -> None:
             on_usage(error, QueueUsage(**told) if told else None)
 
-        self._ask(USAGE, queue, (False, False, False), done)
+        self._ask(USAGE, queue, _NO_LIMITS, done)
+
+    def claim_xid(self, xid: Xid, on_done: OnComplete) -> None:
+        """See `XidClaims.claim`."""
+
+        def done(error: StoreError | None, _told: dict[str, Any]) -> None:
+            if error is not None:
+                self._claimed.discard(xid)
+            on_done(error)
+
+        self._claimed.add(xid)
+        self._ask(CLAIM, xid_text(xid), _NO_LIMITS, done)
+
+    def release_xid(self, xid: Xid) -> None:
+        """See `XidClaims.release`."""
+        if xid in self._claimed:
+            self._claimed.remove(xid)
+            self._ask(RELEASE, xid_text(xid), _NO_LIMITS, lambda _error, _told: None)
+
+    def claim_again(self) -> None:
+        """Say all claims: the service may be another one, and forgot them on our WATCH."""
+        for xid in [*self._claimed]:
+            self._ask(CLAIM, xid_text(xid), _NO_LIMITS, partial(self._claimed_again, xid))
+
+    def _claimed_again(self, xid: Xid, error: StoreError | None, _told: dict[str, Any]) -> None:
+        if isinstance(error, InvalidRequest) and xid in self._claimed:
+            self._claimed.remove(xid)
+            self._broker.xid_claims.on_lost(xid)
 
     def _ask(self, act: str, queue: str, limits: tuple[bool, bool, bool], on_told: OnTold) -> None:
         told: dict[str, Any] = {}
+        key = f"{self._process} {next(self._numbers)}"
 
         def ask(on_complete: OnComplete) -> None:
             def answered(answer: ReadAnswer) -> None:
@@ -67,6 +108,6 @@ class RemoteAdministration:
                     told.update(json.loads(body[0]))
                 on_complete(error)
 
-            self._store.ask_for_order(act, queue, limits, answered)
+            self._store.ask_for_order(act, queue, limits, key, answered)
 
         self._broker.calls.call(lambda error: on_told(error, told), ask)

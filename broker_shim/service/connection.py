@@ -252,6 +252,11 @@ class MemberConnection:
         return self._reads.member
 
     @property
+    def service_run(self) -> str:
+        """See `DispatchPeer`."""
+        return self._identity[0]
+
+    @property
     def decisions(self) -> Decisions:
         """See `DispatchPeer`."""
         assert self._member is not None

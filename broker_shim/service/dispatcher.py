@@ -23,7 +23,7 @@ _BODIES: Mapping[int, tuple[type | tuple[type, ...], ...]] = {
     wire.REFUSE: (int, int),
     wire.CANCEL: (int,),
     wire.LOOK: (int, str, tuple, int),
-    wire.ORDER: (int, str, str, bool, bool, bool),
+    wire.ORDER: (int, str, str, bool, bool, bool, str, str),
 }
 MAX_PRIORITY = 9
 MOST_LOOKED = 1_000
@@ -32,8 +32,9 @@ MOST_LOOKED = 1_000
 DISPATCHING = frozenset(_BODIES)
 """Types of the frames that are about a member's consumers, its orders, or what it watches."""
 PURGE, DESTROY, USAGE = "purge", "destroy-queue", "usage"
-ORDERS = frozenset({AdminAction.DELETE_QUEUE.value, PURGE, DESTROY, USAGE})
-"""What a member may have done to a queue, or be told of it."""
+CLAIM, RELEASE = "claim-xid", "release-xid"
+ORDERS = frozenset({AdminAction.DELETE_QUEUE.value, PURGE, DESTROY, USAGE, CLAIM, RELEASE})
+"""What a member may have done to a queue, or be told of it; and the xids that it begins."""
 
 
 class DispatchPeer(Protocol):
@@ -42,6 +43,10 @@ class DispatchPeer(Protocol):
     @property
     def member(self) -> str:
         """Name of the member."""
+
+    @property
+    def service_run(self) -> str:
+        """Which run of the service it is connected to, as WELCOME told it."""
 
     @property
     def decisions(self) -> Decisions:

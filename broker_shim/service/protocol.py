@@ -54,12 +54,19 @@
                                                       body or nil], …] of `enqueued`, nil of
                                                       `acquired`, `dequeued` and `released`. In the
                                                       record message_id, message and body are nil
-     28 ORDER    [read, act, queue, force, if_unused, if_empty]
+     28 ORDER    [read, act, queue, force, if_unused, if_empty, run, key]
                                                       "delete-queue", "purge", or "destroy-queue" by
                                                       its last user: ANSWER [read, true, told] when
                                                       that is done, durably; told: JSON. Sent again
-                                                      it is done once more: a queue that is gone is
-                                                      deleted. "usage": told is what the queue has
+                                                      it has the same key and is not done again; in
+                                                      another run of the service (instance, as it
+                                                      was) a queue that is gone is deleted, and a
+                                                      purge takes nothing of what came since its
+                                                      start. "usage": told is what the queue has.
+                                                      "claim-xid", "release-xid": the queue is the
+                                                      text of an xid that is begun at this member;
+                                                      WATCH ends all claims of a member: say them
+                                                      again
     service → client
     129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
                   max_waiting_requests]

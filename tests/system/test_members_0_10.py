@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 import pytest
 
 from broker_shim.amqp_0_10 import commands as c
+from broker_shim.amqp_0_10.commands import ExecutionException
 from broker_shim.amqp_0_10.controls import SessionAttach, SessionAttached
+from broker_shim.amqp_0_10.definitions import DtxXaStatus, ExecutionErrorCode
+from broker_shim.amqp_0_10.structs import DtxXid
+from tests.support.roots.logs import until
 from tests.support.stores.services import short_folder
 from tests.support.system.old_client import OldClient
 from tests.support.system.processes import BrokerProcess
@@ -18,6 +25,9 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 LISTEN = "--listen=127.0.0.1:0"
 OLDER = "--amqp-0-10=same"
+
+
+XID = DtxXid(1, b"begun twice", b"")
 
 
 class Pair(NamedTuple):
@@ -69,3 +79,67 @@ def test_a_flood_of_questions_at_a_member_is_answered_and_ends_nothing(
             client.close()
         assert other.do(c.QueueQuery("q")).queue == "q"
     assert "sent us away" not in pair.second.log
+
+
+def begun(url: str) -> ExecutionException | None:
+    """Begin the branch with another session; why that is refused, if it is."""
+    with OldClient(url, uuid4().bytes) as second:
+        second.do(c.DtxSelect())
+        number = second.say(c.DtxStart(XID), sync=True)
+        with suppress(AssertionError):
+            assert second.wait_for(number).status == DtxXaStatus.XA_OK
+        return second.exception
+
+
+def refused(url: str) -> tuple[int, int]:
+    """The same, as error and command."""
+    exception = begun(url)
+    assert exception is not None
+    return int(exception.error_code), (exception.class_code or 0) << 8 | (
+        exception.command_code or 0
+    )
+
+
+REFUSED = ExecutionErrorCode.NOT_ALLOWED, c.DtxStart.CODE
+
+
+@pytest.mark.parametrize("at_member", [True, False])
+def test_a_branch_that_was_begun_at_one_broker_is_not_begun_at_another(
+    pair: Pair, at_member: bool
+) -> None:
+    here, there = (
+        (pair.second.url, pair.first.url) if at_member else (pair.first.url, pair.second.url)
+    )
+    with OldClient(here, b"first") as first:
+        first.work_in_branch("one-phase", XID)
+        assert [refused(there), refused(here)] == [REFUSED] * 2
+        assert first.do(c.DtxCommit(XID, one_phase=True)).status == DtxXaStatus.XA_OK
+    with OldClient(there, b"second") as second:
+        second.work_in_branch("two-phases", XID)
+        assert second.do(c.DtxPrepare(XID)).status == DtxXaStatus.XA_OK
+        assert refused(here) == REFUSED
+        assert second.do(c.DtxRollback(XID)).status == DtxXaStatus.XA_OK
+    with OldClient(here, b"lost") as lost:
+        lost.work_in_branch("lost", XID)
+        assert refused(there) == REFUSED
+    until(lambda: begun(there) is None)  # it ends with its session
+    until(lambda: begun(here) is None)
+
+
+def test_what_was_begun_at_a_member_is_known_after_a_kill_of_the_service(tmp_path: Path) -> None:
+    with short_folder() as folder:
+        served = [str(tmp_path / "root"), f"--store-socket={folder / 's'}", LISTEN, OLDER]
+        first = BrokerProcess(*served)
+        second = BrokerProcess(f"--store=unix:{folder / 's'}", "--member=second", LISTEN, OLDER)
+        with OldClient(second.url, b"first") as client:
+            client.work_in_branch("q", XID)
+            first.kill()
+            first = BrokerProcess(*served)
+            until(lambda: "connected to the store service" in second.log)
+            client.do(c.QueueQuery("q"))  # the member says its claims before it asks
+            assert refused(first.url) == REFUSED
+            assert client.do(c.DtxCommit(XID, one_phase=True)).status == DtxXaStatus.XA_OK
+            assert begun(first.url) is None
+        for broker in (second, first):
+            assert broker.terminate() == 0
+            assert "Traceback" not in broker.log, broker.log

@@ -7,6 +7,7 @@
     acquisition                     a message that was browsed becomes its browser's own
     branches                        two-phase transactions: prepared, and decided, also after a
                                     restart
+    xid_claims                      each branch is begun once, at whichever broker
     release, reject, accept         `Settlement`, `dead_letters.Rejection`
 
 They know no protocol and no permission: a listener asks whether its client may, before it calls. A

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from broker_shim.amqp_0_10 import commands as c
-from broker_shim.amqp_0_10.definitions import DtxXaStatus, ExecutionErrorCode
+from broker_shim.amqp_0_10.definitions import DtxXaStatus
 from broker_shim.amqp_0_10.structs import (
     DtxGetTimeoutResult,
     DtxRecoverResult,
@@ -19,6 +19,7 @@ from broker_shim.broker.operations.branches import Branches
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.listener_0_10.authorization import check, may
+from broker_shim.listener_0_10.dtx.branch_begin import BranchBegin
 from broker_shim.listener_0_10.dtx.open_branches import OpenBranch, OpenBranches
 from broker_shim.listener_0_10.refusals import (
     illegal_argument,
@@ -28,7 +29,6 @@ from broker_shim.listener_0_10.refusals import (
     not_implemented,
     refusal_of,
 )
-from broker_shim.listener_0_10.transaction import SessionTransaction
 from broker_shim.security.rules.permissions import Permission
 from broker_shim.store.branches import BranchFacts, Xid
 from sparkstore.core.state_machine.heuristics import COMMITTED, ROLLED_BACK
@@ -36,8 +36,6 @@ from sparkstore.core.xids import check_xid, xid_text
 
 _HEURISTIC = {COMMITTED: DtxXaStatus.XA_HEURCOM, ROLLED_BACK: DtxXaStatus.XA_HEURRB}
 """What an operator decided, as a coordinator is told."""
-_MOST_OPEN = 1_000
-"""Open branches of one user."""
 
 
 def _select(session: Any, _command: c.DtxSelect, command_id: int) -> None:
@@ -60,12 +58,10 @@ def _start(session: Any, command: c.DtxStart, command_id: int) -> None:
         _work_in(session, there, command_id)
         return
 
-    def begin(prepared: BranchFacts | None) -> None:
-        if prepared is not None or _opened(session).find(xid) is not None:
-            raise not_allowed(f"xid {xid_text(xid)} is that of a branch already: give another")
-        _work_in(session, _begun(session, xid), command_id)
+    def begun(branch: OpenBranch) -> None:
+        _work_in(session, branch, command_id)
 
-    _look(session, command, command_id, xid, begin)
+    BranchBegin(session, xid, command_id, begun).run()
 
 
 def _there(session: Any, command: c.DtxStart, xid: Xid) -> OpenBranch | None:
@@ -87,16 +83,6 @@ def _work_in(session: Any, branch: OpenBranch, command_id: int) -> None:
         branch.active.add(session)
         session.transaction = branch.transaction
     _answer(session, command_id, _status_of(branch))
-
-
-def _begun(session: Any, xid: Xid) -> OpenBranch:
-    opened, (user, _name) = _opened(session), session.key
-    if opened.count_of(user) >= _MOST_OPEN:
-        text = f"more than {_MOST_OPEN} branches of one user are open: end some"
-        raise RemoteCommandError(ExecutionErrorCode.RESOURCE_LIMIT_EXCEEDED, text)
-    branch = OpenBranch(xid, user, SessionTransaction(session.broker, gives_back=True))
-    opened.add(branch)
-    return branch
 
 
 def _end(session: Any, command: c.DtxEnd, command_id: int) -> None:

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
+from broker_shim.broker.operations.xid_claims import XidClaims
 from broker_shim.broker.storage.loop import Later
+from broker_shim.completion import OnComplete
 from broker_shim.listener_0_10.transaction import SessionTransaction
 from broker_shim.store.branches import Xid
 
@@ -55,22 +57,52 @@ class OpenBranches:
     """All of a broker's clients. On the loop's thread only."""
 
     def __init__(
-        self, later: Later, most_s: float, clock: Callable[[], float] = time.monotonic
+        self,
+        later: Later,
+        most_s: float,
+        claims: XidClaims,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """None yet.
 
         Args:
             later: Makes a call after a while.
             most_s: A branch fails so long after its begin, in seconds, whatever its own timeout.
+            claims: Knows what was begun at other brokers.
             clock: Only rises, in seconds.
         """
         self._later, self._most_s, self._clock = later, most_s, clock
+        self._claims = claims
+        claims.on_lost = self._lost
+        self._beginning: set[Xid] = set()
         self._branches: dict[Xid, OpenBranch] = {}
         self._of_session: dict[Hashable, dict[OpenBranch, None]] = {}
         self._is_looked_at_later = False
 
+    def begin(self, xid: Xid, on_done: OnComplete) -> bool:
+        """A branch is to begin: `add` it then, or say that it is `not_begun`.
+
+        Args:
+            xid: The name of the branch.
+            on_done: Told if it may; see `XidClaims.claim`.
+
+        Returns:
+            False if it was begun here; then nothing is told.
+        """
+        if xid in self._branches or xid in self._beginning:
+            return False
+        self._beginning.add(xid)
+        self._claims.claim(xid, on_done)
+        return True
+
+    def not_begun(self, xid: Xid) -> None:
+        """A branch that was to begin does not."""
+        self._beginning.discard(xid)
+        self._claims.release(xid)
+
     def add(self, branch: OpenBranch) -> None:
         """A branch begins."""
+        self._beginning.discard(branch.xid)
         branch.began_at_s = self._clock()
         self._branches[branch.xid] = branch
         self._look_later()
@@ -98,6 +130,12 @@ class OpenBranches:
             branch.is_late = True
             branch.fail()
 
+    def _lost(self, xid: Xid) -> None:
+        """Another broker has begun it, when its service did not know of this one."""
+        branch = self._branches.get(xid)
+        if branch is not None and not branch.is_deciding and not branch.has_failed:
+            branch.fail()
+
     def work(self, session: Hashable, branch: OpenBranch) -> None:
         """A session works in a branch."""
         branch.sessions.add(session)
@@ -115,6 +153,7 @@ class OpenBranches:
         """A branch is prepared, or ended."""
         if self._branches.get(branch.xid) is branch:
             del self._branches[branch.xid]
+            self._claims.release(branch.xid)
             for session in branch.sessions:
                 there = self._of_session.get(session, {})
                 there.pop(branch, None)

@@ -104,6 +104,7 @@ class RemoteConnection:
 
     Attributes:
         requests: Those without an answer; only under `guard`.
+        service_run: Which run of the service it is, or was, connected to.
     """
 
     def __init__(self, address: Address, greeting: MemberIdentity, retry_s: float) -> None:
@@ -119,7 +120,7 @@ class RemoteConnection:
         self._failure: StoreError | None = None
         self._listener: ServiceListener | None = None
         self._is_closing = False
-        self._service_run = self._told_run = greeted[2].instance
+        self.service_run = self._told_run = greeted[2].instance
         self._has_ended = threading.Event()
         self._is_idle = threading.Condition(self.guard)
         self.completions = Completions()
@@ -234,7 +235,7 @@ class RemoteConnection:
         """A new connection: all that has no answer is sent again."""
         peer, decoder, welcome, frames = greeted
         with self.guard:
-            self._service_run = welcome.instance
+            self.service_run = welcome.instance
             self._settle(self.requests.welcome(welcome))
             self._sending, self._decoder = Sending(peer), decoder
             self._pump()
@@ -244,7 +245,7 @@ class RemoteConnection:
 
     def _tell_connected(self) -> None:
         if self._listener is not None:
-            is_new_run, self._told_run = self._service_run != self._told_run, self._service_run
+            is_new_run, self._told_run = self.service_run != self._told_run, self.service_run
             self._listener.connected(is_new_run=is_new_run)
 
     def _run(self) -> None:

@@ -288,10 +288,11 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         self._connection.start_read(on_answer, wire.LINK, text)
 
     def ask_for_order(
-        self, act: str, queue: str, limits: tuple[bool, bool, bool], on_answer: OnAnswer
+        self, act: str, name: str, limits: tuple[bool, bool, bool], key: str, on_answer: OnAnswer
     ) -> None:
-        """Have the service do something to a queue; `on_answer` gets ORDER's answer, as above."""
-        self._connection.start_read(on_answer, wire.ORDER, act, queue, *limits)
+        """Have the service do something once, by its key; `on_answer` gets ORDER's answer."""
+        run = self._connection.service_run
+        self._connection.start_read(on_answer, wire.ORDER, act, name, *limits, run, key)
 
     def came_along(self, message: StoredMessage) -> None:
         """Content came with a grant: the next `at_hand` takes it."""

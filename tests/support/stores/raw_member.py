@@ -25,7 +25,13 @@ def create(queue: str = "q") -> Record:
 
 
 class RawMember:
-    """One connection."""
+    """One connection.
+
+    Attributes:
+        welcome: What the service answered when it was greeted.
+    """
+
+    welcome: wire.Welcome
 
     def __init__(self, path: Path, member: str = "raw", incarnation: str = "") -> None:
         self.member, self.incarnation = member, incarnation or str(uuid4())
@@ -60,7 +66,8 @@ class RawMember:
         frame = self.hears()
         assert frame is not None
         assert frame[0] == wire.WELCOME, frame
-        return wire.welcome_of(frame[1])
+        self.welcome = wire.welcome_of(frame[1])
+        return self.welcome
 
     def until_done(self, request: int) -> list[wire.Refusal]:
         """Wait for DONE of a request; the refusals up to it."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from broker_shim.broker.operations.xid_claims import XidClaims
 from broker_shim.listener_0_10.dtx.open_branches import OpenBranch, OpenBranches
 from broker_shim.listener_0_10.transaction import SessionTransaction
 from broker_shim.store.branches import Xid
@@ -20,7 +21,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def branches(clock: Clock) -> OpenBranches:
-    return OpenBranches(clock.later, 60, lambda: clock.now_s)
+    return OpenBranches(clock.later, 60, XidClaims(), lambda: clock.now_s)
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from broker_shim.amqp_0_10.commands import (
     MessageAccept,
     MessageTransfer,
     QueueDeclare,
+    QueueDelete,
+    QueuePurge,
     QueueQuery,
     TxCommit,
     TxSelect,
@@ -78,6 +80,29 @@ def test_what_was_sent_twice_is_done_once(bench: Bench010, client: Client010) ->
     client.send("q", b"third")
     assert client.sync()
     assert depth(bench) == 3
+
+
+@pytest.mark.parametrize("command", [QueuePurge("q"), QueueDelete("q")])
+def test_an_order_that_was_sent_twice_is_done_once(
+    bench: Bench010, client: Client010, command: QueuePurge | QueueDelete
+) -> None:
+    """What came between the two stays: so does a queue that was made anew."""
+    client.send("q", b"before")
+    client.say(command)
+    bench.step()
+    client.lose()
+    other = bench.client()
+    other.open()
+    other.attach(b"other")
+    other.do(QueueDeclare("q"))
+    other.send("q", b"meanwhile")
+    client = back(bench, client)
+    assert client.completed == ((0, 1),)
+    client.do(SessionCommandPoint(1, 0))
+    client.next_id = 1
+    client.do(command)
+    assert client.sync()
+    assert depth(bench) == 1
 
 
 def test_a_command_that_was_cut_off_is_done_when_it_comes_whole(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -42,10 +43,16 @@ def greeted(service: ServicedRoot, name: str) -> RawMember:
     return member
 
 
-def answered(member: RawMember, act: str, queue: str = "q", **limits: bool) -> Any:
-    """What an order comes to; all that was said before that is passed over."""
+def answered(
+    member: RawMember, act: str, queue: str = "q", key: str = "", run: str = "", **limits: bool
+) -> Any:
+    """What an order comes to; all that was said before that is passed over.
+
+    It is another one than those before, unless it has the `key` of one.
+    """
     flags = [limits.get(name, False) for name in ("force", "if_unused", "if_empty")]
-    member.say(wire.ORDER, 7, act, queue, *flags)
+    run = run or member.welcome.instance
+    member.say(wire.ORDER, 7, act, queue, *flags, run, key or str(uuid4()))
     while (frame := member.hears()) is not None:
         if frame[0] in {wire.ANSWER, wire.FAILED}:
             assert frame[1][0] == 7
@@ -132,11 +139,12 @@ def test_what_was_deleted_before_an_order_came_again_is_deleted(service: Service
 @pytest.mark.parametrize(
     "body",
     [
-        (1, "alter-queue", "q", True, False, False),
-        (1, PURGE, b"q", True, False, False),
-        (1, PURGE, "q", 1, False, False),
-        (-1, PURGE, "q", True, False, False),
+        (1, "alter-queue", "q", True, False, False, "", "k"),
+        (1, PURGE, b"q", True, False, False, "", "k"),
+        (1, PURGE, "q", 1, False, False, "", "k"),
+        (-1, PURGE, "q", True, False, False, "", "k"),
         (1, PURGE, "q"),
+        (1, PURGE, "q", True, False, False, "", 1),
         (),
     ],
 )
@@ -156,10 +164,65 @@ def test_a_member_that_orders_without_end_is_sent_away(
 ) -> None:
     monkeypatch.setattr(wire, "MAX_WAITING_READS", 0)
     with greeted(service, "m") as member:
-        member.say(wire.ORDER, 1, PURGE, "q", True, False, False)
+        member.say(wire.ORDER, 1, PURGE, "q", True, False, False, "", "k")
         frame = member.hears()
         assert frame is not None
         assert frame[0] == wire.GOODBYE
         assert "more than 0 orders" in frame[1][1]
     with greeted(service, "n") as other:
         assert other.ids(1) > 4
+
+
+def test_an_order_that_comes_again_is_told_what_came_of_it_and_not_done_again(
+    service: ServicedRoot,
+) -> None:
+    with greeted(service, "m") as member:
+        purged = answered(member, PURGE, key="the first")
+        assert purged == {"done": 4, "left": 0, "gone": 0}
+    assert answered(greeted(service, "n"), PURGE, key="the first")["done"] == 0
+    put(service)
+    with greeted(service, "m") as member:
+        assert answered(member, PURGE, key="the first") == purged
+        assert len(ids(service, "q")) == 1
+        assert answered(member, DELETE, key="the second", force=True)["changed"]
+        done(service.store.create, Queue("q"))
+    with greeted(service, "m") as member:
+        assert answered(member, DELETE, key="the second", force=True)["changed"]
+        assert ids(service, "q") == []
+        assert "q" in {queue.name for queue in service.store.recover().queues}
+        assert answered(member, DELETE, force=True)["changed"]
+        assert "q" not in {queue.name for queue in service.store.recover().queues}
+
+
+def test_a_purge_of_before_a_restart_takes_nothing_of_what_came_since(
+    service: ServicedRoot,
+) -> None:
+    with greeted(service, "m") as member:
+        assert answered(member, "usage")["depth"] == 4
+        put(service)
+        assert answered(member, PURGE, run="an earlier one") == {"done": 4, "left": 0, "gone": 0}
+        assert len(ids(service, "q")) == 1
+
+
+def put(service: ServicedRoot) -> None:
+    done(service.store.enqueue, service.store.message(MessageHeader(), b"meanwhile"), "q")
+
+
+def test_a_branch_is_begun_at_one_member_until_that_releases_it_or_says_all_again(
+    service: ServicedRoot,
+) -> None:
+    claim, release, xid = "claim-xid", "release-xid", "1:ab:"
+    with greeted(service, "m") as member, greeted(service, "n") as other:
+        assert answered(member, claim, xid) == {}
+        assert answered(member, claim, xid) == {}
+        assert "was begun at another broker" in answered(other, claim, xid)[1]
+        assert answered(other, release, xid) == {}
+        assert answered(other, claim, xid)[0] == "InvalidRequest"
+        assert answered(member, release, xid) == {}
+        assert answered(other, claim, xid) == {}
+        assert answered(other, claim, "no xid")[0] == "InvalidRequest"
+    with greeted(service, "n") as other, greeted(service, "m") as member:
+        assert answered(member, claim, xid)[0] == "InvalidRequest", "it may come back"
+        other.say(wire.WATCH, "", 0, ())
+        assert answered(other, "usage")["depth"] == 4
+        assert answered(member, claim, xid) == {}

@@ -1,0 +1,95 @@
+"""Which branches of distributed transactions have been begun, and where: one is begun once.
+
+What a branch does is with the broker where its sessions work, until it is prepared. So of two that
+begin one xid both could commit in one phase. Where several brokers are members of one service, its
+broker knows who has begun which; a member that is connected anew says all of its own again. Until a
+member is given up, what it has begun is begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+from broker_shim.completion import OnComplete
+from broker_shim.errors import InvalidRequest
+from broker_shim.store.branches import Xid
+from sparkstore.core.xids import xid_text
+
+_HERE = ""
+"""Owner of what clients of this broker have begun; no member has this name."""
+
+
+class XidDecider(Protocol):
+    """The broker that knows this for several."""
+
+    def claim_xid(self, xid: Xid, on_done: OnComplete) -> None:
+        """See `XidClaims.claim`."""
+
+    def release_xid(self, xid: Xid) -> None:
+        """See `XidClaims.release`."""
+
+
+class XidClaims:
+    """See above. On the loop's thread only.
+
+    Attributes:
+        decider: Who knows what others have begun, if another broker does.
+        on_lost: Called if another broker has begun an xid of this one, which it was not told of.
+    """
+
+    def __init__(self) -> None:
+        self.decider: XidDecider | None = None
+        self.on_lost: Callable[[Xid], None] = _nothing
+        self._owners: dict[Xid, Hashable] = {}
+        self._of_owner: dict[Hashable, dict[Xid, None]] = {}
+
+    def claim(self, xid: Xid, on_done: OnComplete) -> None:
+        """A client of this broker begins a branch; ask before the store is asked for its xid.
+
+        Args:
+            xid: The branch's name, which no other client of this broker has begun.
+            on_done: Told, now or later, an InvalidRequest if it was begun elsewhere.
+        """
+        if self.decider is not None:
+            self.decider.claim_xid(xid, on_done)
+            return
+        try:
+            self.take(xid, _HERE)
+        except InvalidRequest as refusal:
+            on_done(refusal)
+        else:
+            on_done(None)
+
+    def release(self, xid: Xid) -> None:
+        """A branch of this broker's is prepared, or over."""
+        if self.decider is not None:
+            self.decider.release_xid(xid)
+        else:
+            self.let_go(xid, _HERE)
+
+    def take(self, xid: Xid, owner: Hashable) -> None:
+        """A broker begins a branch; again changes nothing.
+
+        Raises:
+            InvalidRequest: Another one has.
+        """
+        if self._owners.setdefault(xid, owner) != owner:
+            message = f"xid {xid_text(xid)} was begun at another broker: give another"
+            raise InvalidRequest(message)
+        self._of_owner.setdefault(owner, {})[xid] = None
+
+    def let_go(self, xid: Xid, owner: Hashable) -> None:
+        """A branch of a broker's is prepared, or over."""
+        if self._owners.get(xid) == owner:
+            del self._owners[xid]
+            self._of_owner[owner].pop(xid)
+
+    def gone(self, owner: Hashable) -> None:
+        """A broker is given up, or is about to say all of its own again."""
+        for xid in self._of_owner.pop(owner, ()):
+            del self._owners[xid]
+
+
+def _nothing(_xid: Xid) -> None:
+    """No branches are begun here."""

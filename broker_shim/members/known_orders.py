@@ -1,0 +1,86 @@
+"""Orders of members, each done once: one that comes again is told what came of it.
+
+A member says an order again if its connection was lost before the answer. It names each by a key of
+its own, by which it is known here whatever connection it came by. What was answered is remembered
+as long as it may come again: a member has fewer than so many unanswered.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from broker_shim.errors import InvalidRequest
+from broker_shim.service import protocol as wire
+from broker_shim.service.dispatcher import DispatchPeer
+
+
+class KnownOrder:
+    """One order.
+
+    Attributes:
+        peer: The connection that it came by last.
+        read: Its number there.
+        is_wanted: False once its member is given up: nobody waits for it any more.
+    """
+
+    __slots__ = ("answer", "is_wanted", "peer", "read")
+
+    def __init__(self, peer: DispatchPeer, read: int) -> None:
+        self.peer, self.read, self.is_wanted = peer, read, True
+        self.answer: tuple[int, Sequence[object]] | None = None
+
+
+class KnownOrders:
+    """See above. On the loop's thread only."""
+
+    def __init__(self) -> None:
+        self._of_member: dict[str, dict[str, KnownOrder]] = {}
+        self._open: Counter[DispatchPeer] = Counter()
+
+    def came(self, peer: DispatchPeer, read: int, key: str) -> KnownOrder | None:
+        """An order comes: to be done, and then `answered`; None if it came before.
+
+        Raises:
+            InvalidRequest: Too many orders of this connection wait.
+        """
+        if self._open[peer] >= wire.MAX_WAITING_READS:
+            message = f"more than {wire.MAX_WAITING_READS} orders wait for their answers"
+            raise InvalidRequest(message)
+        self._open[peer] += 1
+        orders = self._of_member.setdefault(peer.member, {})
+        there = orders.get(key)
+        if there is None:
+            there = orders[key] = KnownOrder(peer, read)
+            self._forget_some(orders)
+            return there
+        there.peer, there.read = peer, read
+        self._tell(there)
+        return None
+
+    def answered(self, order: KnownOrder, kind: int, body: Sequence[object]) -> None:
+        """An order was done, or refused: ANSWER or FAILED, and what follows the read's number."""
+        order.answer = kind, body
+        self._tell(order)
+
+    def _tell(self, order: KnownOrder) -> None:
+        if order.answer is not None and order.peer in self._open:  # else it comes again
+            self._open[order.peer] -= 1
+            kind, body = order.answer
+            order.peer.say(kind, (order.read, *body))
+
+    def left(self, peer: DispatchPeer) -> None:
+        """A member's connection ended: it may say again what was not answered."""
+        self._open.pop(peer, None)
+
+    def lost(self, member: str) -> None:
+        """A member is given up: it says nothing again."""
+        for order in self._of_member.pop(member, {}).values():
+            order.is_wanted = False
+
+    def _forget_some(self, orders: dict[str, KnownOrder]) -> None:
+        """The oldest first; what is not answered stays."""
+        if len(orders) > 2 * wire.MAX_WAITING_READS:
+            answered = [key for key, order in orders.items() if order.answer is not None]
+            for key in answered[: -wire.MAX_WAITING_READS]:
+                del orders[key]
