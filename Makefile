@@ -87,6 +87,7 @@ bench-messages: $(SETUP)  ## what a name, a selector and a waiting message cost;
 
 bench-amqp: setup  ## the AMQP listener beside the one on proton and Broker-J (ROUNDS=..., COUNT=...)
 	@$(BIN)/python -m tests.benchmarks.bench_amqp --rounds $(or $(ROUNDS),5) --count $(or $(COUNT),20000)
+	@$(BIN)/python -m tests.benchmarks.bench_codec_0_10
 
 bench-hostile: $(SETUP)  ## what a hostile peer costs an honest one, attack by attack (ATTACKS=...); 1 if too much
 	@$(BIN)/python -m tests.benchmarks.bench_hostile $(ATTACKS)
