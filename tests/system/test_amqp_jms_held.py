@@ -3,7 +3,7 @@
 The log's group is written and held before its fdatasync; meanwhile the client's call waits, while
 the broker goes on for others. What the client acknowledges it settles itself in AMQP 1.0 and waits
 for nobody: of that only `tests/unit/broker_shim/listener_1_0/test_told_when_durable.py` tells. In
-AMQP 0-10 an acknowledge is a command like any other, and waits.
+AMQP 0-10 an acknowledge is a command like any other, and the old client's call waits for it.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ if reason := brokerj.missing():
     pytestmark.append(pytest.mark.skip(reason=reason))
 
 STEPS = ("send", "commit")
+OLD_STEPS = ("send", "acknowledge", "commit")
 
 
 class Gate:
@@ -94,16 +95,21 @@ class Lines:
         return self._lines.empty()
 
 
-def test_a_send_and_a_commit_of_qpid_jms_wait_for_the_fdatasync(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def of_both_protocols(host: Host) -> SharedPort:
+    return SharedPort({PROTOCOL_HEADER[:5]: Amqp010Host(host.broker)}, host)
+
+
+@pytest.mark.parametrize(("program", "steps"), [("JmsSteps", STEPS), ("OldJmsSteps", OLD_STEPS)])
+def test_the_calls_of_qpid_jms_wait_for_the_fdatasync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, steps: tuple[str, ...]
 ) -> None:
     brokerj.build()
     gate = Gate()
     monkeypatch.setattr(start, "sync_write", gate.write)
-    broker = ServedRoot(tmp_path / "root")
+    broker = ServedRoot(tmp_path / "root", port_of=of_both_protocols)
     url = f"amqp://127.0.0.1:{broker.port}"
     client = subprocess.Popen(
-        brokerj.java("sparkstore.brokerj.system.JmsSteps", broker.port, "held", *STEPS),
+        brokerj.java(f"sparkstore.brokerj.system.{program}", broker.port, "held", *steps),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -112,7 +118,7 @@ def test_a_send_and_a_commit_of_qpid_jms_wait_for_the_fdatasync(
         assert client.stdin is not None
         assert client.stdout is not None
         lines = Lines(client.stdout)
-        for step in STEPS:
+        for step in steps:
             assert lines.next() == f"ready {step}"
             with gate.held():
                 client.stdin.write("go\n")
@@ -126,10 +132,6 @@ def test_a_send_and_a_commit_of_qpid_jms_wait_for_the_fdatasync(
             assert int(at_ns) > released_ns
     assert client.returncode == 0
     broker.stop()
-
-
-def of_both_protocols(host: Host) -> SharedPort:
-    return SharedPort({PROTOCOL_HEADER[:5]: Amqp010Host(host.broker)}, host)
 
 
 def test_a_transfer_an_accept_and_a_commit_of_0_10_wait_for_the_fdatasync(
