@@ -178,6 +178,44 @@ def test_a_completion_of_a_lost_connection_comes_in_order_with_those_after_it(
     second.close()
 
 
+def test_a_completion_may_call_the_store_and_read_and_those_after_it_wait(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Also when the service goes away while it reads."""
+    first = Served(tmp_path / "root", folder / "s")
+    store = RemoteMessageStore(folder / "s", GREETING, retry_s=0.3)
+    done(store.create, Queue("q"))
+    found: list[object] = []
+    are_asked, is_lost, ended = threading.Event(), threading.Event(), Completion()
+
+    def use(error: StoreError | None) -> None:
+        assert are_asked.wait(TIMEOUT_S)
+        made = [store.message(MessageHeader(), b"body") for _ in range(3_000)]  # of several blocks
+        store.enqueue(made[0], "q", found.append)
+        found.append((error, len(made), len(store.recover().entries["q"])))
+        found.append(store.load(made[0].message_id).body)
+
+    def lose(_error: StoreError | None) -> None:
+        first.close()
+        try:
+            store.recover()
+        except Unavailable as reason:
+            found.append(type(reason))
+        is_lost.set()
+
+    store.enqueue(store.message(MessageHeader()), "q", use)
+    store.enqueue(store.message(MessageHeader()), "q", lose)
+    store.enqueue(store.message(MessageHeader()), "q", ended.finish)
+    are_asked.set()
+    assert is_lost.wait(TIMEOUT_S)
+    second = Served(tmp_path / "root", folder / "s")
+    ended.complete(TIMEOUT_S)
+    assert found == [(None, 3_000, 4), b"body", Unavailable, None]
+    assert len(store.recover().entries["q"]) == 4
+    store.close()
+    second.close()
+
+
 def test_more_requests_than_the_window_wait_on_this_side(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

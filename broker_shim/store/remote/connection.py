@@ -1,4 +1,4 @@
-"""The connection of a remote store: one thread reads and connects again, one fires completions.
+"""The connection of a remote store: one thread reads, fires completions, and connects again.
 
 Whoever calls sends, without waiting: what the socket does not take at once the reading thread
 sends as soon as it does. So a call never waits for the service, but for a read.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import socket
 import threading
 import time
@@ -24,6 +23,7 @@ from typing import Any, Protocol
 from broker_shim.completion import OnComplete
 from broker_shim.errors import Closed, InvalidRequest, StoreError, Unavailable
 from broker_shim.service import protocol as wire
+from broker_shim.store.remote.completion_turns import RemoteCompletions
 from broker_shim.store.remote.greeting import (
     FIRST_BACKOFF_S,
     LAST_BACKOFF_S,
@@ -33,6 +33,7 @@ from broker_shim.store.remote.greeting import (
     greet,
     greet_patiently,
 )
+from broker_shim.store.remote.peer_socket import Sending
 from broker_shim.store.remote.requests import (
     Answer,
     Completed,
@@ -41,15 +42,12 @@ from broker_shim.store.remote.requests import (
     PendingRequests,
     Waiting,
     answer_of,
-    collect,
     framed,
 )
-from broker_shim.store.sink import Completions
 
 _log = logging.getLogger(__name__)
 
 _READ_BYTES = 1 << 18
-_SEND_BYTES = 1 << 18
 _MAX_WAITING_BYTES = 256 << 20
 
 
@@ -69,34 +67,6 @@ class ServiceListener(Protocol):
 
 
 PUSHED = frozenset({wire.CHANGES, wire.GRANTS, wire.ENDED, wire.CAUGHT_UP, wire.LOOKED})
-
-
-class Sending:
-    """What a socket is taking, a chunk at a time; of one connection, one thread at a time."""
-
-    def __init__(self, peer: socket.socket) -> None:
-        self.peer = peer
-        self._rest = memoryview(b"")
-
-    @property
-    def is_blocked(self) -> bool:
-        """True if the socket took a part and no more."""
-        return bool(self._rest)
-
-    def pump(self, requests: PendingRequests) -> bool:
-        """Send what may be sent, as far as the socket takes it now; True if it took all."""
-        while self._rest or (content := requests.take(_SEND_BYTES)):
-            if not self._rest:
-                self._rest = memoryview(content)
-            try:
-                sent = self.peer.send(self._rest, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-            except BlockingIOError:
-                return False
-            except OSError:
-                self._rest = memoryview(b"")
-                return True  # whoever reads finds the end, and what was said before it
-            self._rest = self._rest[sent:]
-        return True
 
 
 class RemoteConnection:
@@ -119,12 +89,13 @@ class RemoteConnection:
         self._decoder = wire.Decoder(1 << 24)
         self._failure: StoreError | None = None
         self._listener: ServiceListener | None = None
-        self._is_closing = False
+        self._is_closing = self._is_over = False
+        self._lost_s = self._backoff_s = 0.0
         self.service_run = self._told_run = greeted[2].instance
         self._has_ended = threading.Event()
         self._is_idle = threading.Condition(self.guard)
-        self.completions = Completions()
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._completions = RemoteCompletions()
+        self._wake = os.eventfd(0, os.EFD_CLOEXEC)
         self._adopt(greeted)
         self._thread = threading.Thread(target=self._run, name="remote store", daemon=True)
         self._thread.start()
@@ -144,7 +115,7 @@ class RemoteConnection:
         Args:
             kind: Type of the frame.
             body: Of the frame, without the number.
-            on_complete: Called on a thread of its own.
+            on_complete: Called on the reading thread, under no lock.
             refusal: What it fails with; then nothing is asked of the service.
             keep_for: The message whose content this is a piece of.
             on_unwritable: Called, instead of refusing it, if a record of it cannot be written: as
@@ -157,7 +128,7 @@ class RemoteConnection:
         with self.guard:
             self.check_open()
             if self._failure is not None:
-                self.completions.put(on_complete, refusal or self._failure)
+                self.complete(on_complete, refusal or self._failure)
                 return
             request = self.requests.next_request
             if refusal is None and self.requests.waiting_bytes > _MAX_WAITING_BYTES:
@@ -175,14 +146,29 @@ class RemoteConnection:
             self._pump()
 
     def read(self, kind: int, *body: Any) -> list[tuple[Any, ...]]:
-        """Send a read and wait for its answers. Not from the reading thread.
+        """Send a read and wait for its answers; raises as `collect`."""
+        answers: SimpleQueue[Answer] = SimpleQueue()
+        self.start_read(answers.put, kind, *body)
+        return self.collect(answers)
+
+    def collect(self, answers: SimpleQueue[Answer]) -> list[tuple[Any, ...]]:
+        """Wait for all answers of a read. Not by a listener, nor by who is told of an answer.
+
+        A completion may: it is called on the reading thread, which reads on here.
 
         Raises:
             StoreError: What the service answered; Unavailable if it was gone for too long.
         """
-        answers: SimpleQueue[Answer] = SimpleQueue()
-        self.start_read(answers.put, kind, *body)
-        return collect(answers)
+        found: list[tuple[Any, ...]] = []
+        is_reading, is_last = threading.current_thread() is self._thread, False
+        while not is_last:
+            while is_reading and answers.empty():
+                self._step()
+            is_last, answer, error = answers.get()
+            if error is not None:
+                raise error
+            found.append(answer)
+        return found
 
     def start_read(self, on_answer: OnAnswer, kind: int, *body: Any) -> None:
         """Send a read; `on_answer` is called for each answer, on the reading thread."""
@@ -195,6 +181,11 @@ class RemoteConnection:
             frame = self._frame(kind, (read, *body))
             self.requests.add_read(read, frame, is_order=kind == wire.ORDER)
             self._pump()
+
+    def complete(self, on_complete: OnComplete, error: StoreError | None) -> None:
+        """Fire a completion that is no request's, after those that are due."""
+        self._completions.put(on_complete, error)
+        self._wake_reader()
 
     def listen(self, listener: ServiceListener) -> None:
         """Tell a listener what comes from now on; first that there is a connection, if there is."""
@@ -222,8 +213,9 @@ class RemoteConnection:
             if self._sending is not None:
                 with suppress(OSError):
                     self._sending.peer.shutdown(socket.SHUT_RDWR)
+            self._is_over = True
+            self._wake_reader()
         self._thread.join()
-        self.completions.close()
         os.close(self._wake)
 
     def check_open(self) -> None:
@@ -237,7 +229,7 @@ class RemoteConnection:
         with self.guard:
             self.service_run = welcome.instance
             self._settle(self.requests.welcome(welcome))
-            self._sending, self._decoder = Sending(peer), decoder
+            self._sending, self._decoder = Sending(peer, self._wake), decoder
             self._pump()
             self._tell_connected()
         for frame in frames:
@@ -250,31 +242,39 @@ class RemoteConnection:
 
     def _run(self) -> None:
         while self._failure is None:
-            if self._sending is None:
-                self._connect_again()
-            else:
-                self._serve(self._sending)
+            self._step()
+            self._completions.fire()
+        while not self._is_over:
+            self._step()
+            self._completions.fire()
+            self._wait_for_wake()
+        self._step()  # what was asked before it was over
+        self._completions.fire()
+
+    def _step(self) -> None:
+        """Do what is next: wait for what the service says, look for it, or tell that it is over."""
+        if self._failure is not None:
+            self._fail_all(self._failure)
+        elif self._sending is None:
+            self._connect_again()
+        else:
+            self._serve(self._sending)
+
+    def _fail_all(self, failure: StoreError) -> None:
         with self.guard:
-            failure = self._failure
-            assert failure is not None
             self._settle(self.requests.give_up(float("inf"), failure))
             self._fail_reads(failure)
             self._hang_up()
 
     def _serve(self, sending: Sending) -> None:
-        """Read, and send what waits, until the connection is lost."""
-        poll, peer = select.poll(), sending.peer
-        poll.register(self._wake, select.POLLIN)
-        while self._sending is sending:
-            poll.register(peer, select.POLLIN | (select.POLLOUT if sending.is_blocked else 0))
-            ready = dict(poll.poll())
-            if self._wake in ready:
-                with suppress(BlockingIOError):
-                    os.eventfd_read(self._wake)
-            with self.guard:
-                sending.pump(self.requests)
-            if ready.get(peer.fileno(), 0) & ~select.POLLOUT:
-                self._receive(peer)
+        """Wait for the socket or a wake-up; send what waits, and read what came."""
+        is_woken, is_readable = sending.wait()
+        if is_woken:
+            self._wait_for_wake()
+        with self.guard:
+            sending.pump(self.requests)
+        if is_readable:
+            self._receive(sending.peer)
 
     def _receive(self, peer: socket.socket) -> None:
         try:
@@ -318,7 +318,7 @@ class RemoteConnection:
 
     def _settle(self, completed: Completed) -> None:
         for one in completed:
-            self.completions.put(*one)
+            self._completions.put(*one)
         if not self.requests:
             self._is_idle.notify_all()
 
@@ -340,21 +340,20 @@ class RemoteConnection:
         if self._sending is not None:
             self._sending.peer.close()
             self._sending = None
+            self._lost_s, self._backoff_s = time.monotonic(), 0.0
 
     def _connect_again(self) -> None:
-        lost_s, backoff_s = time.monotonic(), FIRST_BACKOFF_S
-        while self._failure is None:
-            try:
-                self._adopt(greet(self._address, self._greeting))
-            except Unavailable as reason:
-                self._give_up(reason, lost_s)
-                self._has_ended.wait(backoff_s)
-                backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
-            except StoreError as error:
-                self._fail(error)
-            else:
-                _log.info("connected to the store service at %s again", self._address)
-                return
+        """Try once, and later each time."""
+        self._has_ended.wait(self._backoff_s)
+        try:
+            self._adopt(greet(self._address, self._greeting))
+        except Unavailable as reason:
+            self._give_up(reason, self._lost_s)
+            self._backoff_s = min(max(2 * self._backoff_s, FIRST_BACKOFF_S), LAST_BACKOFF_S)
+        except StoreError as error:
+            self._fail(error)
+        else:
+            _log.info("connected to the store service at %s again", self._address)
 
     def _give_up(self, reason: Unavailable, lost_s: float) -> None:
         """Fail what has waited for `retry_s`, counted from the loss at the earliest."""
@@ -377,5 +376,7 @@ class RemoteConnection:
             on_answer((True, (), error))
 
     def _wake_reader(self) -> None:
-        with suppress(OSError):
-            os.eventfd_write(self._wake, 1)
+        os.eventfd_write(self._wake, 1)
+
+    def _wait_for_wake(self) -> None:
+        os.eventfd_read(self._wake)

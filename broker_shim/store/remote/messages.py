@@ -14,7 +14,7 @@ from broker_shim.store.content_writer import LocalContentWriter, staged
 from broker_shim.store.interface import ContentWriter, MessageHeader, StoredMessage
 from broker_shim.store.reads import Loaded, OnLoaded, Prefetcher
 from broker_shim.store.remote.connection import RemoteConnection
-from broker_shim.store.remote.requests import Answer, collect
+from broker_shim.store.remote.requests import Answer
 from sparkstore.core import records
 from sparkstore.core.records import Record
 from sparkstore.core.state_machine.arguments import (
@@ -264,7 +264,7 @@ class RemoteReads:
         return answers
 
     def _loaded(self, message_id: int, answers: _Answers) -> StoredMessage:
-        found = collect(answers)
+        found = self._connection.collect(answers)
         header = MessageHeader(*found[0][0])
         return StoredMessage(message_id, header, b"".join(piece for _, piece in found))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from broker_shim.completion import OnComplete
@@ -206,22 +205,6 @@ class PendingReads:
         """Nobody waits any more; who did."""
         ended, self._waiting = self._waiting, {}
         return ended
-
-
-def collect(answers: SimpleQueue[Answer]) -> list[tuple[Any, ...]]:
-    """Wait for all answers of a read.
-
-    Raises:
-        StoreError: What came instead.
-    """
-    found: list[tuple[Any, ...]] = []
-    while True:
-        is_last, answer, error = answers.get()
-        if error is not None:
-            raise error
-        found.append(answer)
-        if is_last:
-            return found
 
 
 def framed(

@@ -266,7 +266,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         check_completion(on_complete)
 
         def answered(answer: Answer) -> None:
-            self._connection.completions.put(on_complete, answer[2])
+            self._connection.complete(on_complete, answer[2])
 
         self._connection.start_read(answered, wire.FLUSH)
 
