@@ -202,7 +202,8 @@ class LocalReads:
         with self._holding():
             machine = self._machine
             message = machine.volatile.get(message_id)
-            is_known = message_id in machine.state.messages or message_id in machine.in_doubt
+            is_in_doubt = message_id in machine.in_doubt and message_id in machine.state.staged
+            is_known = message_id in machine.state.messages or is_in_doubt
             if message is None and not is_known:
                 refusal = f"message {message_id} is on no queue"
                 raise InvalidRequest(refusal)

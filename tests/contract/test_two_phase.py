@@ -192,15 +192,72 @@ def test_what_cannot_be_prepared_is_aborted_and_says_why_in_one_line(home: Home)
     assert len(store.prepared()) == 1
 
 
-def test_a_branch_takes_new_messages_only(kept: Home) -> None:
-    store: Any = kept.store
+def test_a_branch_takes_new_messages_and_moves_none_that_it_does_not_take(home: Home) -> None:
+    store: Any = home.store
     message = store.message(HEADER, b"x")
     done(store.create, Queue("r"))
     done(store.enqueue, message, "r")
     transaction = store.begin()
     done(store.enqueue, message, "q", transaction=transaction)
-    refused(store.prepare, transaction, XID, match="takes new messages")
-    assert entries(store) == {}
+    done(store.dequeue, put(store), "q", "c", transaction=transaction)
+    refused(store.prepare, transaction, XID, match="moves what it takes")
+    assert len(entries(store)) == 1
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("committed", [False, True])
+@pytest.mark.parametrize("how", ["dequeue", "acquire"])
+def test_a_branch_moves_what_it_takes_and_nobody_is_before_it(
+    home: Home, restarted: bool, committed: bool, how: str
+) -> None:
+    restarted = restarted and home.tier >= KEPT
+    store: Any = home.store
+    done(store.create, Queue("r"))
+    done(store.create, Queue("s"))
+    moved = put(store, b"moved")
+    transaction = store.begin()
+    message = store.load(moved)
+    done(getattr(store, how), moved, "q", "c", transaction=transaction)
+    done(store.enqueue, message, "r", transaction=transaction, annotations={"x": ("string", "y")})
+    done(store.prepare, transaction, XID)
+    store = home.reopen() if restarted else store
+    message = store.load(moved)
+    assert message.body == b"moved"
+    for queue in ("q", "r"):
+        with pytest.raises(InvalidRequest):
+            done(store.enqueue, message, queue)
+    done(store.enqueue, message, "s")
+    done(store.dequeue, moved, "s", None)
+    if committed:
+        done(store.commit_prepared, XID)
+    else:
+        done(store.rollback_prepared, XID)
+    for is_second in (False, True):
+        if is_second and home.tier >= KEPT:
+            store = home.reopen()
+        there = store.recover().entries
+        is_left = not committed or how == "acquire"
+        assert [*there["q"]] == ([moved] if is_left else [])
+        assert [*there["r"]] == ([moved] if committed else [])
+        assert store.load(moved).body == b"moved"
+    if committed:
+        assert "string" in there["r"][moved].detail
+    else:
+        done(store.enqueue, store.load(moved), "r")
+
+
+def test_a_new_message_of_a_branch_is_its_alone(home: Home) -> None:
+    store: Any = home.store
+    done(store.create, Queue("r"))
+    for durable in (True, False):
+        transaction = store.begin()
+        message = store.message(HEADER._replace(durable=durable), b"x")
+        done(store.enqueue, message, "q", transaction=transaction)
+        done(store.prepare, transaction, XID)
+        refused(store.enqueue, message, "r", match="belongs to the prepared branch")
+        done(store.commit_prepared, XID)
+        assert [*entries(store)] == [message.message_id]
+        done(store.dequeue, message.message_id, "q", None)
 
 
 def found(store: Any, xid: Xid | None = None) -> list[BranchFacts]:

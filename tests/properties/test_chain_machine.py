@@ -78,7 +78,7 @@ def test_a_chain_does_what_the_model_does_and_its_second_store_what_its_first_do
 
 QUEUES = st.sampled_from(["q", "r"])
 NUMBERS = st.integers(0, 9)
-CALLS = st.sampled_from(["put", "put in pieces", "acquire", "release", "fail", "dequeue"])
+CALLS = st.sampled_from(["put", "put in pieces", "acquire", "release", "fail", "dequeue", "move"])
 XIDS = st.sampled_from([Xid(1, b"g", b"%d" % number) for number in range(3)])
 DECISIONS = st.sampled_from(
     ["commit", "roll back", "commit by hand", "roll back by hand", "forget"]
@@ -121,12 +121,26 @@ class BranchesMachine(RuleBasedStateMachine):
         else:
             there = [*self.first.recover().entries.get(queue, {})]
             message_id = there[number % len(there)] if there else 99
+            if what == "move":
+                self.move(message_id, queue, within)
+                return
             make = partial(
                 done, getattr(chain, what.replace("fail", "release")), message_id, queue, "c"
             )
             if what in {"fail", "release"}:
                 make = partial(make, delivery_failed=what == "fail")
         refusal_of(partial(make, transaction=within))
+
+    def move(self, message_id: int, queue: str, within: Any) -> None:
+        """From this queue to the other one."""
+        chain, other = self.chain, "q" if queue == "r" else "r"
+
+        def make() -> None:
+            message = chain.load(message_id)
+            done(chain.dequeue, message_id, queue, "c", transaction=within)
+            done(chain.enqueue, message, other, transaction=within)
+
+        refusal_of(make)
 
     @rule(what=CALLS, queue=QUEUES, number=NUMBERS)
     def call_alone(self, what: str, queue: str, number: int) -> None:

@@ -14,13 +14,14 @@ After the second it is gone, with its effect or without. Who does not know wheth
 looks whether the branch is in doubt still.
 
 Why a commit cannot be refused any more: nobody else gets what the branch claims, may enqueue its
-messages, end their staging, or destroy its queues; and it is tried when it is prepared.
+new messages, put those that it moves where it will put them, end a staging, or destroy its queues;
+and it is tried when it is prepared.
 
 What the store does not keep (a transient message) the branch has while the process lives.
 
-Decision: a branch takes new messages only. One that is on a queue already might leave that, and its
-content with it, long before the decision. Rejected: counting a branch as a queue of the message,
-which all forms of the fold would have to do.
+Decision: a branch enqueues new messages, and those of which it takes an entry: that stays where it
+is until the decision, and the content with it. Any other might leave its last queue long before.
+Rejected: counting a branch as a queue of the message, which all forms of the fold would have to do.
 """
 
 from __future__ import annotations
@@ -120,6 +121,7 @@ def prepare(
         message = f"branch {key} is empty: nothing was called in its transaction"
         raise InvalidRequest(message)
     decided = transactions.decided_steps(machine, transaction)
+    _check_moved(machine, transaction, decided)
     transaction.steps = [*_staged_plans(transaction, decided)]
     staged = [*_staging(machine, transaction, decided)]
     now_us, holder = machine.now_us(), branch_holder(key)
@@ -154,11 +156,8 @@ def commit(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordStep
         return known
     key, branch = _branch(machine, xid)
     branch.transaction = number
-    in_doubt, machine.in_doubt = machine.in_doubt, {}  # its own messages are free for it
-    try:
+    with machine.own_doubt():
         steps = transactions.decided_steps(machine, branch)
-    finally:
-        machine.in_doubt = in_doubt
     steps = [
         step._replace(record=step.record._replace(at=machine.now_us(), transaction=number))
         for step in steps
@@ -185,7 +184,8 @@ def roll_back(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordS
             now_us, queue, message_id, entry.delivery_count, number, detail
         )
         steps.append(RecordStep(record, entry.position > 0))
-    ended = [message_id for message_id, of in machine.in_doubt.items() if of == key]
+    brought = [message_id for message_id, of in machine.in_doubt.items() if of == key]
+    ended = [message_id for message_id in brought if message_id in machine.state.staged]
     steps += [RecordStep(records.staging_aborted(now_us, each), is_kept=True) for each in ended]
     record = records.rolled_back(now_us, xid_bytes(xid), key)
     return [*steps, RecordStep(record, _keeps(machine))]
@@ -235,8 +235,7 @@ def forget(machine: StoreStateMachine, xid: Xid) -> None:
     for entry in ended.claims:
         if machine.claims.get(entry) is ended:
             del machine.claims[entry]
-    for message_id in [each for each, of in machine.in_doubt.items() if of == key]:
-        del machine.in_doubt[message_id]
+    machine.decided(key)
     for planned in ended.steps:
         if isinstance(planned, PlannedEnqueue):  # one that was rolled back is used up
             machine.end_fresh(planned.message.message_id)
@@ -311,8 +310,12 @@ def _hold(machine: StoreStateMachine, branch: Transaction, key: str) -> None:
         if not isinstance(planned, PlannedEnqueue):
             continue
         message_id = planned.message.message_id
-        if message_id in machine.state.staged:  # else it is transient
+        is_staged = message_id in machine.state.staged  # else it is transient, or is moved
+        if message_id in machine.state.messages:
+            machine.promised[planned.queue, message_id] = key
+        if is_staged or message_id not in machine.state.messages:
             machine.in_doubt[message_id] = key
+        if is_staged:
             machine.end_fresh(message_id)
 
 
@@ -344,20 +347,38 @@ def _keeps(machine: StoreStateMachine) -> bool:
     return machine.durability >= TerminusDurability.UNSETTLED_STATE
 
 
+def _check_moved(
+    machine: StoreStateMachine, transaction: Transaction, decided: list[RecordStep]
+) -> None:
+    """Raises InvalidRequest if a message, once it is enqueued, may have lost its content by then.
+
+    It has not if it is new, or if the branch holds an entry of it that survives as long.
+    """
+    stored = machine.state.messages
+    held = {message_id: False for _queue, message_id in transaction.claims}
+    for queue, message_id in transaction.claims:
+        held[message_id] |= machine.entry(queue, message_id).position > 0
+    for step in decided:
+        message = step.message
+        if message is None or message.message_id not in stored:
+            continue
+        is_held_for_long = held.get(message.message_id)
+        brings = step.record.message is not None and step.record.message.protocol is not None
+        if is_held_for_long is None or (step.is_kept and not (is_held_for_long or brings)):
+            whose = f"message {message.message_id} is on a queue already"
+            refusal = f"{whose}: a branch takes new messages, and moves what it takes"
+            raise InvalidRequest(refusal)
+
+
 def _staged_plans(
     transaction: Transaction, decided: list[RecordStep]
 ) -> Iterator[PlannedEnqueue | Record]:
     """What waits, with the content of kept messages in the log.
 
     Raises:
-        InvalidRequest: It is about a link's deliveries, or a kept message is on a queue already.
+        InvalidRequest: It is about a link's deliveries.
     """
     kept = {step.record.message_id for step in decided if step.message and step.is_kept}
-    brings = {
-        step.record.message_id
-        for step in decided
-        if step.is_kept and step.message and step.record.message and step.record.message.protocol
-    }
     transient: list[PlannedEnqueue] = []
     for planned, step in zip(transaction.steps, decided, strict=False):
         if isinstance(planned, Record):
@@ -367,9 +388,6 @@ def _staged_plans(
             yield planned
             continue
         message_id = planned.message.message_id
-        if message_id in kept and message_id not in brings:
-            message = f"message {message_id} is on a queue already: a branch takes new messages"
-            raise InvalidRequest(message)
         if not step.is_kept and message_id not in kept:
             yield planned
             continue

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from sparkstore.core import fold
 from sparkstore.core.durability import TerminusDurability
@@ -17,7 +18,8 @@ class DoubtStateMachine(LinkStateMachine):
 
     Attributes:
         branches: The prepared transactions, by the text of their xid.
-        in_doubt: The messages whose content such a branch has brought, and that branch's xid.
+        in_doubt: The new messages that such a branch has, and that branch's xid.
+        promised: Where such a branch will put messages that it moves (queue, message id).
     """
 
     def __init__(
@@ -30,6 +32,7 @@ class DoubtStateMachine(LinkStateMachine):
         super().__init__(state, durability, now_us, link_durability)
         self.branches: dict[str, Transaction] = {}
         self.in_doubt: dict[int, str] = {}
+        self.promised: dict[tuple[str, int], str] = {}
 
     def destroy(self, wiring: Queue | Exchange) -> list[RecordStep]:
         """A queue that a branch in doubt uses stays: what was prepared can be committed."""
@@ -49,3 +52,29 @@ class DoubtStateMachine(LinkStateMachine):
             whose = f"message {message_id} belongs to the prepared branch {key}"
             refusal = f"{whose}: commit or roll that back first"
             raise InvalidRequest(refusal)
+
+    def check_place(self, queue: str, message_id: int) -> None:
+        """Raises InvalidRequest if a prepared branch will put a message on this queue."""
+        self.check_free(message_id)
+        key = self.promised.get((queue, message_id))
+        if key is not None:
+            what = f"message {message_id} is moved to queue {shown(queue)}"
+            refusal = f"{what} by the prepared branch {key}: commit or roll that back first"
+            raise InvalidRequest(refusal)
+
+    @contextmanager
+    def own_doubt(self) -> Iterator[None]:
+        """Within this nothing is kept from anybody: a branch is decided."""
+        in_doubt, promised = self.in_doubt, self.promised
+        self.in_doubt, self.promised = {}, {}
+        try:
+            yield
+        finally:
+            self.in_doubt, self.promised = in_doubt, promised
+
+    def decided(self, key: str) -> None:
+        """A branch keeps its messages from nobody any more."""
+        for message_id in [each for each, of in self.in_doubt.items() if of == key]:
+            del self.in_doubt[message_id]
+        for place in [each for each, of in self.promised.items() if of == key]:
+            del self.promised[place]

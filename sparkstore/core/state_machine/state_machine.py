@@ -186,8 +186,8 @@ class StoreStateMachine(DoubtStateMachine):
             annotations: What the entry adds to those of its message.
         """
         message_id, header, now_us = message.message_id, message.header, self.now_us()
-        if self.in_doubt:
-            self.check_free(message_id)
+        if self.in_doubt or self.promised:
+            self.check_place(queue, message_id)
         if message_id in self.queue(queue).entries and (queue, message_id) not in taken:
             refusal = f"message {message_id} is on queue {queue!r} already"
             raise InvalidRequest(refusal)
