@@ -111,6 +111,7 @@ class DeltaMessageStore(LocalMessageStore):
         opened = open_log(root, config)
         self._log = opened.log
         machine = StoreStateMachine(opened.state, TerminusDurability.UNSETTLED_STATE, clock)
+        machine.next_id = max(machine.next_id, opened.log.root.identity.first_message_id)
         super().__init__(machine, opened.log, config.max_message_bytes)
 
     @property

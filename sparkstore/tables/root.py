@@ -40,6 +40,11 @@ TABLES: dict[str, tuple[pa.Schema, tuple[str, ...]]] = {
 """Schema and partition columns of each table."""
 
 
+_IDS_OF_A_GENERATION = 1 << 40
+"""Enough for 127 days of 100,000 new messages a second; there are 8 million such ranges. A
+generation that uses up its own goes on in that of the next."""
+
+
 @dataclass(frozen=True, slots=True)
 class Identity:
     """What `root.json` says: which root this is, and whether it may be written.
@@ -69,6 +74,15 @@ class Identity:
     wal_dir: str = ""
     superseded: list[str] = field(default_factory=list)
     witness: str = ""
+
+    @property
+    def first_message_id(self) -> int:
+        """The least id of a message that this generation gives out.
+
+        Each has a range of its own, since a replica that is promoted may lack the newest
+        reservations: members of the store's service have those ids still, and use them.
+        """
+        return 1 + (self.generation - 1) * _IDS_OF_A_GENERATION
 
 
 class RemoteTables(Protocol):

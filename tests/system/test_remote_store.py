@@ -14,6 +14,9 @@ from broker_shim.service import protocol as wire
 from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.remote.greeting import MemberIdentity, parse_address
 from broker_shim.store.remote.store import RemoteMessageStore
+from sparkstore.cli.command_line import main
+from sparkstore.replication.promote import promote
+from tests.support.roots.replicas import replica_of
 from tests.support.stores.services import Served, ServiceProcess, served, short_folder
 from tests.support.stores.stores import TIMEOUT_S, done
 
@@ -247,3 +250,32 @@ def test_a_closed_service_ends_a_read_that_waits(folder: Path, tmp_path: Path) -
     reader.join(TIMEOUT_S)
     assert isinstance(found[0], Unavailable)
     store.close()
+
+
+def test_a_member_of_a_replica_that_lacks_the_newest_ids_mixes_up_no_messages(
+    folder: Path, tmp_path: Path
+) -> None:
+    """It has a block of ids of which the new primary does not know."""
+    primary, replica = tmp_path / "root", tmp_path / "replica"
+    first = Served(primary, folder / "s")
+    store = RemoteMessageStore(folder / "s", GREETING)
+    done(store.create, Queue("q"))
+    done(store.create, Queue("r"))
+    done(store.flush)
+    replica_of(first.store.root, replica)
+    ours = [store.message(MessageHeader(), b"%d" % number) for number in range(3)]
+    done(store.enqueue, ours[0], "q")
+    first.close()
+    promote(replica, accept_loss=True)
+    second = Served(replica, folder / "s")
+    other = RemoteMessageStore(folder / "s", MemberIdentity("other", "one"))
+    theirs = [other.message(MessageHeader(), b"other") for _ in range(3_000)]
+    for message in theirs[:10]:
+        done(other.enqueue, message, "r")
+    done(store.enqueue, ours[1], "q")
+    assert [store.load(number).body for number in store.recover().entries["q"]] == [b"1"]
+    assert {other.load(number).body for number in other.recover().entries["r"]} == {b"other"}
+    store.close()
+    other.close()
+    second.close()
+    assert main(["verify", str(replica)]) == 0
