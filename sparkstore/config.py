@@ -129,6 +129,11 @@ class StoreConfig:
             if not getattr(self, name) >= bound:  # so that not-a-number is refused, too
                 message = f"{name} is {getattr(self, name)}: it must be at least {bound}"
                 raise InvalidRequest(message)
+        named = [each.mirror or each.audit for each in self.chain]
+        for name in named:
+            if named.count(name) > 1:
+                message = f"[store] chain names {name} twice: each member needs its own"
+                raise InvalidRequest(message)
 
 
 def read_config(path: Path) -> StoreConfig:

@@ -299,6 +299,8 @@ def check_member_name(name: str) -> None:
     """Raises InvalidRequest if no member may be called so."""
     if not 1 <= len(name) <= 200 or "/" in name:
         raise InvalidRequest("a member's name is 1 to 200 characters without a slash")
+    if is_branch_holder(name):
+        raise InvalidRequest("a member's name cannot begin as the holder of a branch does: xid:")
 
 
 def hello_of(frame: Frame) -> Hello:
@@ -324,8 +326,6 @@ def hello_of(frame: Frame) -> Hello:
         raise InvalidRequest(message)
     said = Hello(*body[1:])
     check_member_name(said.member)
-    if is_branch_holder(said.member):
-        raise InvalidRequest("a member's name cannot begin as the holder of a branch does: xid:")
     if not 1 <= len(said.incarnation) <= 200:
         raise InvalidRequest("an incarnation is 1 to 200 characters")
     return said

@@ -20,7 +20,7 @@ from sparkstore.core.state_machine.arguments import check_completion
 from sparkstore.core.state_machine.branches import BranchEntries, PreparedBranch
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.state_machine.values import PlannedEnqueue, RecordStep
-from sparkstore.core.xids import Xid, xid_text
+from sparkstore.core.xids import Xid, check_xid, xid_text
 
 __all__ = [
     "BranchCalls",
@@ -239,7 +239,7 @@ class LocalBranches:
 
     def find_branches(self, xid: Xid | None, on_found: OnBranches) -> None:
         """See `BranchDirectory.find_branches`."""
-        on_found(None, self.branch_facts(xid))
+        on_found(None, self.branch_facts(None if xid is None else check_xid(xid)))
 
     def forget_branch(self, xid: Xid, on_complete: OnComplete) -> None:
         """See `BranchCalls.forget_branch`."""

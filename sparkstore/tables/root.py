@@ -155,8 +155,12 @@ def path_of(where: str | Path) -> Path:
     """The folder of a root given as a path or as a `file://` URI.
 
     Raises:
-        InvalidRequest: Another kind of URI; a character that Delta's engines misread.
+        InvalidRequest: No text or path; another kind of URI; a character that Delta's engines
+            misread.
     """
+    if not isinstance(where, (str, Path)) or not str(where):
+        kind = type(where).__name__ if where != "" else "empty"
+        raise InvalidRequest(f"a root cannot be {kind}: give the path of its folder, or its URI")
     text = str(where)
     if text.startswith("file://"):
         text = text.removeprefix("file://")

@@ -47,6 +47,8 @@ class CallAuditor:
         Raises:
             InvalidRequest: It cannot be opened.
         """
+        if not isinstance(path, Path):
+            raise InvalidRequest(f"an audit cannot go to {type(path).__name__}: give a Path")
         try:
             self._file = open(path, "ab", buffering=0, opener=_private)  # noqa: SIM115
         except OSError as reason:

@@ -22,7 +22,7 @@ from typing import Any
 
 from broker_shim.completion import Completion, OnComplete, all_of
 from broker_shim.durability import TerminusDurability
-from broker_shim.errors import Closed, Ended, StoreError
+from broker_shim.errors import Closed, Ended, InvalidRequest, StoreError
 from broker_shim.store.chain.branches import ChainBranches, FirstStore
 from broker_shim.store.chain.calls import ChainMember, StoreCall
 from broker_shim.store.chain.difference import CATEGORY
@@ -56,7 +56,16 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         Args:
             first: Decides, gives messages their numbers, and is read.
             members: Are told what it accepts, each with what to do when it fails.
+
+        Raises:
+            InvalidRequest: What is no member is to be one.
         """
+        for each in members:
+            if type(each) is not tuple or len(each) != 2 or not isinstance(each[1], Tolerance):
+                raise InvalidRequest("a chain has pairs of a member and its Tolerance")
+            if not callable(getattr(each[0], "apply", None)):
+                kind = type(each[0]).__name__
+                raise InvalidRequest(f"a member of a chain cannot be {kind}: give a Mirror, say")
         self._first: FirstStore = first
         self._reads = first
         self._line = _Line()

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from broker_shim.completion import OnComplete
-from broker_shim.errors import StoreError
+from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.chain.calls import ChainMember, StoreCall
+from sparkstore.core.state_machine.arguments import check_switch
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +30,11 @@ class Tolerance:
 
     may_drop: bool = False
     max_waiting: int = 10_000
+
+    def __post_init__(self) -> None:
+        check_switch("may_drop", self.may_drop)
+        if type(self.max_waiting) is not int or self.max_waiting < 0:
+            raise InvalidRequest(f"max_waiting cannot be {self.max_waiting!r}: give at least 0")
 
 
 class MemberStatus(NamedTuple):

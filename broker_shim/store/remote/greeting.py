@@ -10,6 +10,7 @@ from pathlib import Path
 
 from broker_shim.errors import InvalidRequest, Unavailable
 from broker_shim.service import protocol as wire
+from sparkstore.core.state_machine.arguments import check_name, check_switch
 
 _log = logging.getLogger(__name__)
 
@@ -17,6 +18,7 @@ Greeted = tuple[socket.socket, wire.Decoder, wire.Welcome, list[wire.Frame]]
 """A connection: its socket, its decoder, the welcome, and what came after that."""
 
 FIRST_BACKOFF_S, LAST_BACKOFF_S = 0.02, 1.0
+_SPELT = "give unix:PATH, tcp:HOST:PORT, or the path of its socket"
 _CONNECT_S = 5.0
 _WELCOME_S = 30.0
 """The service may have a long batch in hand, or recover a root."""
@@ -42,13 +44,24 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class MemberIdentity:
-    """Who we are: `protocol.Hello` without what is about one connection."""
+    """Who we are: `protocol.Hello` without what is about one connection.
+
+    It raises InvalidRequest for what no member can be called, or for a value of another type.
+    """
 
     member: str
     incarnation: str
     host: str | None = None
     is_exclusive: bool = False
     token: str | None = None
+
+    def __post_init__(self) -> None:
+        check_name(self.member, "member")
+        check_name(self.incarnation, "incarnation")
+        wire.check_member_name(self.member)
+        if self.host is not None:
+            check_name(self.host, "host")
+        check_switch("is_exclusive", self.is_exclusive)
 
 
 def parse_address(text: str | Path) -> Address:
@@ -59,6 +72,9 @@ def parse_address(text: str | Path) -> Address:
     """
     if isinstance(text, Path):
         return Address(text)
+    if not isinstance(text, str) or not text:
+        kind = type(text).__name__ if text != "" else "empty"
+        raise InvalidRequest(f"the address of a store service cannot be {kind}: {_SPELT}")
     kind, _, rest = text.partition(":")
     if kind == "unix":
         if not rest:

@@ -74,9 +74,12 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
 
         Raises:
             Unavailable: No service for `retry_s` seconds.
+            InvalidRequest: An argument is none.
             StoreError: It sent us away: another version, wrong token, member connected already.
         """
-        greeting = greeting or MemberIdentity("remote", str(uuid4()))
+        if greeting is None:
+            greeting = MemberIdentity("remote", str(uuid4()))
+        _check(greeting, retry_s, max_message_bytes)
         self._connection = RemoteConnection(parse_address(address), greeting, retry_s)
         self._messages = RemoteMessages(self._connection, max_message_bytes)
         self._reads: RemoteReads = RemoteReads(self._connection)
@@ -390,3 +393,13 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
 
 def _nothing(_error: StoreError | None) -> None:
     """Nobody waits."""
+
+
+def _check(greeting: object, retry_s: object, max_message_bytes: object) -> None:
+    """Raises InvalidRequest if a store cannot be opened with these."""
+    if not isinstance(greeting, MemberIdentity):
+        raise InvalidRequest(f"greeting cannot be {type(greeting).__name__}: give a MemberIdentity")
+    if not isinstance(retry_s, int | float) or not retry_s >= 0:  # so that NaN is refused, too
+        raise InvalidRequest(f"retry_s cannot be {retry_s!r}: give seconds, at least 0")
+    if type(max_message_bytes) is not int or max_message_bytes < 1:
+        raise InvalidRequest(f"max_message_bytes cannot be {max_message_bytes!r}: give at least 1")
