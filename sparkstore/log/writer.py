@@ -246,7 +246,7 @@ class Log:
             self._committer.flush(bound(item.fire, None), self._synced_below)
 
     def _tell(self, batch: list[_Item]) -> list[_Item]:
-        """Fire, in order, what a synced group completes; give back the flushes, which it does not."""
+        """Fire, in order, what a synced group completes; give back the flushes, which wait."""
         flushes = []
         for item in batch:
             if item.is_flush:

@@ -293,6 +293,30 @@ def test_branches_at_a_member_that_are_not_prepared(pair: Pair) -> None:
     assert [message.body for message in take(pair.first.url, "unprepared", 1)] == [b"taken"]
 
 
+def begun(url: str, xid: DtxXid = XID) -> int:
+    """What comes of a branch that is begun: the code of the refusal, or a status."""
+    with OldClient(url, b"begins") as it:
+        it.do(c.DtxSelect())
+        try:
+            return int(it.do(c.DtxStart(xid)).status)
+        except AssertionError:
+            assert it.exception is not None
+            return int(it.exception.error_code)
+
+
+def test_a_branch_has_its_name_alone_at_whichever_broker_it_has_begun(pair: Pair) -> None:
+    for at, other in (urls(pair), urls(pair)[::-1]):
+        with OldClient(at) as it:
+            work(it, "once")
+            assert [begun(url) for url in urls(pair)] == [ExecutionErrorCode.NOT_ALLOWED] * 2
+            assert it.do(c.DtxCommit(XID, one_phase=True)).status == OK
+            assert [begun(url) for url in urls(pair)] == [OK] * 2
+            it.do(c.DtxStart(XID))
+            assert begun(other) == ExecutionErrorCode.NOT_ALLOWED
+        until(lambda: begun(other) == OK)  # noqa: B023
+        assert [message.body for message in take(other, "once", 1)] == [b"put"]
+
+
 def test_what_cannot_be_done_with_a_branch_at_a_member_is_refused_by_its_code(pair: Pair) -> None:
     url, state = pair.second.url, ExecutionErrorCode.ILLEGAL_STATE
     with OldClient(pair.first.url) as it, OldClient(url, b"same") as same:
@@ -906,6 +930,31 @@ def test_queues_that_delete_themselves_outlive_a_cut_connection_and_a_kill_of_th
             assert stays.receive().body == name.encode()
     until(lambda: not knows(second.url, "kept") and not knows(second.url, "chosen"))
     for broker in (second, first):
+        assert broker.terminate() == 0
+        assert "Traceback" not in broker.log, broker.log
+
+
+def test_a_branch_has_its_name_alone_through_a_cut_connection_and_a_kill_of_the_service(
+    cut: Cut,
+) -> None:
+    first = cut.start()
+    second, third = map(cut.member, ("second", "third"))
+    with OldClient(second.url) as it:
+        work(it, "q")
+        cut.cut(second)
+        cut.between.lead_to(store_port(first))
+        for again in range(2):
+            it.do(c.QueueDeclare(f"after {again}"))  # the member is connected,
+            it.do(c.DtxRecover())  # and has said its names
+            assert begun(third.url) == ExecutionErrorCode.NOT_ALLOWED
+            if not again:
+                cut.between.hold()
+                first.kill()
+                first = cut.start()
+        assert it.do(c.DtxCommit(XID, one_phase=True)).status == OK
+        until(lambda: begun(third.url) == OK)
+    assert [message.body for message in take(third.url, "q", 1)] == [b"put"]
+    for broker in (second, third, first):
         assert broker.terminate() == 0
         assert "Traceback" not in broker.log, broker.log
 
