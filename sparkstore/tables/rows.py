@@ -23,19 +23,25 @@ def to_table(
     count = len(records)
     columns: dict[str, Any] = dict(zip(Record._fields, zip(*records, strict=True), strict=True))
     messages = columns.pop("message")
-    headers = (_NO_MESSAGE if message is None else message for message in messages)
-    columns.update(zip(MessageHeader._fields, zip(*headers, strict=True), strict=True))
+    if messages.count(None) < count:
+        headers = (_NO_MESSAGE if message is None else message for message in messages)
+        columns.update(zip(MessageHeader._fields, zip(*headers, strict=True), strict=True))
     columns["kind"] = [_KIND_COLUMN[kind] for kind in columns["kind"]]
     columns["position"] = pa.array(range(first_position, first_position + count), pa.int64())
     columns["epoch"] = pa.repeat(pa.scalar(epoch, pa.int64()), count)
     columns["segment"] = pa.repeat(pa.scalar(segment, pa.int32()), count)
     return pa.Table.from_arrays(
-        [_array(columns[field.name], field.type) for field in ROW], schema=ROW
+        [_array(columns.get(field.name), field.type, count) for field in ROW], schema=ROW
     )
 
 
-def _array(values: Any, kind: pa.DataType) -> pa.Array:
-    return values if isinstance(values, pa.Array) else pa.array(values, kind)
+def _array(values: Any, kind: pa.DataType, count: int) -> pa.Array:
+    """A column of the values; of most kinds of records most columns have none, which is cheaper."""
+    if isinstance(values, pa.Array):
+        return values
+    if values is None or values.count(None) == count:
+        return pa.nulls(count, kind)
+    return pa.array(values, kind)
 
 
 def to_records(table: pa.Table) -> Iterator[tuple[int, int, Record]]:
