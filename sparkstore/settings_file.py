@@ -17,7 +17,7 @@ from typing import Any
 
 from sparkstore.errors import InvalidRequest
 
-SECTIONS = ("store", "broker", "security", "amqp_0_10")
+SECTIONS = ("store", "storage", "broker", "security", "amqp_0_10")
 _LISTED = 8
 _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 

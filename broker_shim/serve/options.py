@@ -22,6 +22,7 @@ from broker_shim.service import options as service_options
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.config import StoreConfig, read_config
 from sparkstore.core.queue_names import canonical
+from sparkstore.storage.access import use_storage_settings
 
 EXAMPLES = """\
 examples:
@@ -190,6 +191,7 @@ def settings_of(options: argparse.Namespace) -> tuple[BrokerSettings, StoreConfi
     settings, config = BrokerSettings(), StoreConfig()
     if options.config is not None:
         settings, config = read_settings(options.config), read_config(options.config)
+        use_storage_settings(options.config)
     exchanges = []
     for text in options.exchange:
         name, kind = _split(text, "--exchange NAME:TYPE", 2)

@@ -23,6 +23,7 @@ from sparkstore.cli import admin, bulk, commands, current, jobs, reconcile, repl
 from sparkstore.cli.output import of_the_system, one_line
 from sparkstore.cli.parsing import at_least_0, command
 from sparkstore.errors import InvalidRequest, Locked, StoreError, Unavailable
+from sparkstore.storage.access import use_storage_settings
 
 EXIT_ERROR, EXIT_USAGE, EXIT_TRY_LATER, EXIT_INTERRUPTED = 1, 2, 75, 130
 _EXIT_CODES: Mapping[type[StoreError], int] = {
@@ -59,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if words and words[0] in found:
             return int(found[words[0]].load()(words[1:]))
         arguments = _parser(found).parse_args(words)
+        use_storage_settings(getattr(arguments, "config", None))
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except StoreError as reason:

@@ -2,6 +2,7 @@
 
     storage           the seam: read, list, put if absent, replace if unchanged, upload, delete
     local             a folder: link, rename and fsync
+    access            how a bucket is reached: environment, profile, settings
     durable_files     fsync of files and folders, for those who write to a folder themselves
 
 Names and bytes come in; what is in place when a call returns survives a power cut. `tables` and

@@ -10,8 +10,8 @@ the next try fail by its own success. So whoever is told that the object is ther
 one, reads it back (`Storage`). A store that is busy with another conditional put of the same key
 (409) has not done it: it is asked again.
 
-Credentials and endpoints are found where this library looks: in the environment, in a container's
-or in the machine's role. They are never in a URI, a log line or an error.
+Credentials and endpoints are found where users have them (`access`). They are never in a URI, a log
+line or an error.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
 from sparkstore.errors import InvalidRequest, Unavailable
+from sparkstore.storage.access import access_of
 from sparkstore.storage.durable_files import fsync_open, fsync_path
 from sparkstore.storage.storage import StoredContent, StoredFile
 
@@ -42,6 +43,9 @@ _UNSAFE = {
 }
 """Settings of the environment with which deltalake commits without asking who was first."""
 _DENIED = re.compile(r"status code: 40[13]\b|\bAccessDenied\b")
+_WRONG_KEYS = ("SignatureDoesNotMatch", "InvalidAccessKeyId", "XAdminUserNotFound")
+_NO_KEYS = "169.254.169.254"
+"""Where a machine of a cloud asks for its role."""
 _CONFLICT_TRIES = 10
 _CHUNK_BYTES = 8 << 20
 
@@ -83,7 +87,7 @@ class ObjectStorage:
                 found = obstore.get(self._store, name)
                 return StoredContent(bytes(found.bytes()), str(found.meta["e_tag"]))
             except FileNotFoundError as reason:
-                self._check_bucket(reason)
+                self._check_place(reason)
                 return None
 
     def files(self, under: str = "") -> Iterator[StoredFile]:
@@ -167,7 +171,7 @@ class ObjectStorage:
             try:
                 obstore.delete(self._store, name)
             except FileNotFoundError as reason:
-                self._check_bucket(reason)
+                self._check_place(reason)
 
     @contextmanager
     def _told(self, act: str) -> Iterator[None]:
@@ -177,10 +181,10 @@ class ObjectStorage:
         try:
             yield
         except FileNotFoundError as reason:
-            self._check_bucket(reason)
+            self._check_place(reason)
             raise
         except exceptions.BaseError as reason:
-            self._check_bucket(reason)
+            self._check_place(reason)
             why = _why(reason)
             if "Expired" in why:
                 message = f"{self._location}: the credentials have expired ({why}): renew them"
@@ -188,6 +192,10 @@ class ObjectStorage:
             if "TimeTooSkewed" in why:
                 message = f"{self._location}: the clock of this machine is too far off ({why})"
                 raise Unavailable(f"{message}: set it") from reason
+            if _NO_KEYS in str(reason):
+                message = f"{self._location}: there are no credentials for it: set AWS_PROFILE or"
+                message += " AWS_ACCESS_KEY_ID, or give this machine a role"
+                raise InvalidRequest(message) from reason
             denied = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
             # A list, and an object of a bulk deletion, are refused by an error of no class.
             if isinstance(reason, denied) or _DENIED.search(str(reason)):
@@ -196,9 +204,13 @@ class ObjectStorage:
             message = f"{self._location} did not {act}: {why}"
             raise Unavailable(message) from reason
 
-    def _check_bucket(self, reason: Exception) -> None:
+    def _check_place(self, reason: Exception) -> None:
         if "NoSuchBucket" in str(reason):
             message = f"{self._location}: there is no such bucket: create it first"
+            raise InvalidRequest(message) from reason
+        why = _why(reason)
+        if any(each in why for each in _WRONG_KEYS):  # versitygw says so as if an object was gone
+            message = f"{self._location}: the credentials are wrong ({why})"
             raise InvalidRequest(message) from reason
 
     def _busy(self, name: str) -> str:
@@ -247,7 +259,12 @@ def _check_settings(environment: Mapping[str, str]) -> None:
         if environment.get(name, environment.get(name.lower(), "")).lower() in values:
             message = f"{name} takes the safety of commits away, two writers could win: unset it"
             raise InvalidRequest(message)
-    endpoint = environment.get("AWS_ENDPOINT_URL", environment.get("AWS_ENDPOINT", ""))
+    _check_endpoint(
+        environment.get("AWS_ENDPOINT_URL", environment.get("AWS_ENDPOINT", "")), environment
+    )
+
+
+def _check_endpoint(endpoint: str, environment: Mapping[str, str]) -> None:
     if endpoint.startswith("http://") and not _allows_http(environment):
         message = "AWS_ENDPOINT_URL has no TLS: name https://, or set AWS_ALLOW_HTTP=true"
         raise InvalidRequest(message)
@@ -269,8 +286,13 @@ def _store(uri: str, patience_s: float) -> Any:
         "timeout": f"{patience_s}s",
         "allow_http": _allows_http(os.environ),
     }
+    more: Any = {}
+    if uri.startswith("s3://"):
+        access = access_of(os.environ)
+        _check_endpoint(access.settings.get("endpoint", ""), os.environ)
+        more = {"config": access.settings, "credential_provider": access.keys}
     try:
-        return from_url(encoded(uri), retry_config=retries, client_options=clients)
+        return from_url(encoded(uri), retry_config=retries, client_options=clients, **more)
     except Exception as reason:
         message = f"{uri} cannot be opened: {_why(reason)}"
         raise InvalidRequest(message) from reason

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from uuid import uuid4
 
-from sparkstore.errors import InvalidRequest
+from sparkstore.errors import InvalidRequest, StoreError
 from sparkstore.storage.storage import Storage
 
 
@@ -26,8 +27,11 @@ def check_is_conditional(storage: Storage) -> None:
         tag = found.tag if found is not None else ""
         is_replaced = storage.replace_if_unchanged(name, b"third", tag)
         is_stale = storage.replace_if_unchanged(name, b"fourth", tag)
-    finally:
-        storage.delete(name)
+    except StoreError:
+        with suppress(StoreError):  # what went wrong first is told
+            storage.delete(name)
+        raise
+    storage.delete(name)
     if not is_first or is_second or not is_replaced or is_stale:
         header = "If-None-Match" if is_second or not is_first else "If-Match"
         message = (

@@ -52,6 +52,8 @@ class S3Server:
         self.parts: dict[str, dict[int, bytes]] = {}
         self.faults: list[Fault] = []
         self.error_code = "Injected"
+        self.signers: set[str] = set()
+        """Whose keys requests were signed with."""
         self.requests: list[Request] = []
         self.ignores_conditions = False
         self.lists_backwards = False
@@ -160,6 +162,8 @@ class _Handler(BaseHTTPRequestHandler):
             name: values[0] for name, values in parse_qs(url.query, keep_blank_values=True).items()
         }
         self.content = _content(self.headers, self.rfile)
+        signed = re.search("Credential=([^/]+)/", self.headers.get("Authorization", ""))
+        self.store.signers |= {signed[1]} if signed else set()
         fault = self.store.fault_of(Request(self.command, self.key or self.query.get("prefix", "")))
         if fault is not None and fault != DROP:
             self._answer(*_error(fault, self.store.error_code))

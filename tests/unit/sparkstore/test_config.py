@@ -34,7 +34,10 @@ def test_settings_are_read_by_name_and_a_whole_number_may_be_a_float(tmp_path: P
         ("[store]\nqqq = 3", "none has a name like it; conf/sparkstore.toml has all"),
         ("[securty]\nusers = 'u'", r"unknown section 'securty': did you mean 'security'\?"),
         ("[Store]\nack = 'wal'", r"unknown section 'Store': did you mean 'store'\?"),
-        ("ack = 'wal'", "unknown section 'ack': say one of amqp_0_10, broker, security, store"),
+        (
+            "ack = 'wal'",
+            "unknown section 'ack': say one of amqp_0_10, broker, security, storage, store",
+        ),
         ("[store]\n[store.wal]\nx = 1", "unknown setting 'wal'"),
         ("[[store]]\nack = 'wal'", "store must be a table"),
         ("[security]\nx = " + "[" * 5000, "settings .*sparkstore.toml"),

@@ -1,0 +1,160 @@
+"""How a bucket of S3 is reached: by the environment, a profile of AWS, or a role, in this order.
+
+    environment       AWS_ACCESS_KEY_ID and the like, AWS_ENDPOINT_URL, AWS_REGION
+    [storage]         of the settings: where the bucket's server is, and which profile; no keys
+    profile           of ~/.aws/credentials and ~/.aws/config: AWS_PROFILE, or `default`
+    role              of the container or the machine: found by the library of `objects`
+
+What the environment says wins over settings, and keys in it over a profile, as with AWS's own
+tools. A profile is read again each minute, so keys that are renewed there need no restart.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from sparkstore.errors import InvalidRequest
+from sparkstore.settings_file import read_section, told_of
+
+_READ_AGAIN_S = 60
+_KEYS = ("aws_access_key_id", "aws_secret_access_key")
+_BY_OTHERS = {"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"}
+"""With these a container has a role, which is asked before the profile `default`."""
+
+Keys = dict[str, Any]
+"""As the library of `objects` wants them."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageConfig:
+    """The section `[storage]`; what is empty is as the environment or the profile says.
+
+    Attributes:
+        endpoint: URL of the bucket's server, if it is none of AWS.
+        region: Where the bucket is.
+        profile: Which profile of ~/.aws has the keys.
+        allow_http: The server has no TLS.
+    """
+
+    endpoint: str = ""
+    region: str = ""
+    profile: str = ""
+    allow_http: bool = False
+
+
+def read_storage_config(path: Path) -> StorageConfig:
+    """The section of a file of settings.
+
+    Raises:
+        InvalidRequest: No such file, not TOML, an unknown setting, or a value of the wrong type.
+    """
+    with told_of(path):
+        return StorageConfig(**read_section(path, "storage", StorageConfig()))
+
+
+def use_storage_settings(
+    path: Path | None, environment: MutableMapping[str, str] = os.environ
+) -> None:
+    """Let every bucket of this process be reached as a file of settings says.
+
+    Raises:
+        InvalidRequest: As `read_storage_config`.
+    """
+    if path is None:
+        return
+    config = read_storage_config(path)
+    told = {
+        "AWS_ENDPOINT_URL": (config.endpoint, ("AWS_ENDPOINT",)),
+        "AWS_REGION": (config.region, ("AWS_DEFAULT_REGION",)),
+        "AWS_PROFILE": (config.profile, ()),
+        "AWS_ALLOW_HTTP": ("true" if config.allow_http else "", ()),
+    }
+    for name, (value, others) in told.items():
+        if value and not any(environment.get(each) for each in (name, *others)):
+            environment[name] = value
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What is known of the way to a bucket beside what the library finds in the environment.
+
+    Attributes:
+        settings: Of the library: endpoint, region.
+        keys: Reads the keys of the profile; None: the environment has them, or a role.
+    """
+
+    settings: Mapping[str, str]
+    keys: Callable[[], Keys] | None
+
+
+def access_of(environment: Mapping[str, str]) -> Access:
+    """What a profile says that the environment does not.
+
+    Raises:
+        InvalidRequest: The profile that was named is not there, or has no keys.
+    """
+    named = environment.get("AWS_PROFILE", "")
+    if not named and _BY_OTHERS & environment.keys():
+        return Access({}, None)
+    found = _profile(environment, named or "default")
+    if found is None:
+        if named and not environment.get("AWS_ACCESS_KEY_ID"):
+            message = f"there is no profile {named!r} in ~/.aws: set AWS_PROFILE, or"
+            raise InvalidRequest(f"{message} [storage] profile, to one that is there")
+        return Access({}, None)
+    has_endpoint = environment.get("AWS_ENDPOINT_URL") or environment.get("AWS_ENDPOINT")
+    has_region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    settings = {
+        "endpoint": "" if has_endpoint else found.get("endpoint_url", ""),
+        "region": "" if has_region else found.get("region", ""),
+    }
+    told = {name: value for name, value in settings.items() if value}
+    if environment.get("AWS_ACCESS_KEY_ID") or not (named or _KEYS[0] in found):
+        return Access(told, None)
+    _keys_in(found, named)
+    return Access(told, lambda: _keys_of(environment, named or "default"))
+
+
+def _keys_of(environment: Mapping[str, str], name: str) -> Keys:
+    return _keys_in(_profile(environment, name) or {}, name)
+
+
+def _keys_in(found: Mapping[str, str], name: str) -> Keys:
+    missing = [key for key in _KEYS if key not in found]
+    if missing:
+        message = f"the profile {name!r} has no {missing[0]}: other ways to get keys are not known"
+        raise InvalidRequest(f"{message} here: aws configure export-credentials --format env")
+    again = datetime.now(UTC) + timedelta(seconds=_READ_AGAIN_S)
+    return {
+        "access_key_id": found[_KEYS[0]],
+        "secret_access_key": found[_KEYS[1]],
+        "token": found.get("aws_session_token"),
+        "expires_at": again,
+    }
+
+
+def _profile(environment: Mapping[str, str], name: str) -> dict[str, str] | None:
+    """What both files say of a profile; None if neither knows it."""
+    home = Path(environment.get("HOME") or Path.home()) / ".aws"
+    places = {
+        environment.get("AWS_CONFIG_FILE") or str(home / "config"): (f"profile {name}", name),
+        environment.get("AWS_SHARED_CREDENTIALS_FILE") or str(home / "credentials"): (name,),
+    }
+    found: dict[str, str] | None = None
+    for file, sections in places.items():
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read(file)
+        except (OSError, configparser.Error, UnicodeDecodeError) as reason:
+            message = f"{file} cannot be read: {type(reason).__name__}"
+            raise InvalidRequest(message) from None  # its text may hold a key
+        for section in sections:
+            if parser.has_section(section):
+                found = (found or {}) | dict(parser.items(section))
+    return found
