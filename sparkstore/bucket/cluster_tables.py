@@ -92,6 +92,14 @@ class BucketTables:
         return lost
 
 
+class PublicTables(BucketTables):
+    """The same at their newest version: for views that are asked at any time."""
+
+    def location(self, table: str) -> str:
+        """Where Spark finds one of `TABLES`."""
+        return self.data_folder(table)
+
+
 class ClusterTables(BucketTables):
     """Tables that are committed to, by one run of a job, on one thread."""
 

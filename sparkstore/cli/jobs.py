@@ -21,6 +21,7 @@ from deltalake.exceptions import DeltaError
 
 from sparkstore.cli.output import fields
 from sparkstore.cli.parsing import at_least_0, command
+from sparkstore.cli.published import check_may_publish, publish_views
 from sparkstore.compaction.plans.compact_plan import Limits, Upkeep
 from sparkstore.errors import InvalidRequest, Locked, StoreError
 
@@ -89,7 +90,8 @@ def _add_upkeep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--publish",
         metavar="SCHEMA",
-        help="make the views permanent in this schema of the catalog that Spark is configured with",
+        help="make the views permanent in this schema of the catalog that Spark is configured with,"
+        " and name the tables of --current there",
     )
     parser.add_argument(
         "--current",
@@ -134,16 +136,13 @@ def compact(arguments: Namespace) -> int:
     def work(spark: SparkSession) -> JobReport:
         from sparkstore.compaction import compact
         from sparkstore.compaction.expiry import try_to_end_messages
-        from sparkstore.views import views
 
-        if arguments.publish:
-            views.check_may_publish(spark, arguments.publish)
+        check_may_publish(spark, arguments)
         report = compact.run(spark, root, limits=_limits(arguments), upkeep=_upkeep(arguments))
         ended = try_to_end_messages(spark, root, config, audited)
         if arguments.current:
             _make_current(root)
-        if arguments.publish:
-            views.publish(spark, root, arguments.publish)
+        publish_views(spark, root, arguments)
         return replace(report, messages_ended=ended.done)
 
     return run_job("compact", root.path, work, arguments)
@@ -171,6 +170,7 @@ def _compact_bucket(arguments: Namespace, config: StoreConfig | None, audited: P
             from sparkstore.compaction.expiry import try_to_end_messages
             from sparkstore.session import tell_hadoop
 
+            check_may_publish(spark, arguments, copy.location)
             if copy.root.remote is not None:
                 tell_hadoop(spark, copy.root.remote.hadoop_settings())
             report = compact.run(
@@ -185,6 +185,7 @@ def _compact_bucket(arguments: Namespace, config: StoreConfig | None, audited: P
                 publish(copy.root, at=copy.publish, as_of=as_of)
             deleted, where = copy.finish(), copy.location
             ended = try_to_end_messages(spark, copy.root, config, audited, where)
+            publish_views(spark, copy.root, arguments, where)
             return replace(report, root=where, files_deleted=deleted, messages_ended=ended.done)
 
         return run_job("compact", copy.root.path, work, arguments, uri=copy.location)
@@ -196,9 +197,6 @@ def _executors_at(arguments: Namespace) -> str:
     Raises:
         InvalidRequest: An option is not for a bucket, or not there.
     """
-    if arguments.publish:
-        message = "--publish is of a root in a folder: leave it out, and ask sparkstore sql"
-        raise InvalidRequest(message)
     named = where_executors_read(arguments.root)
     if named and arguments.current:
         message = "--current reads the tables on this machine: leave it out on a cluster, and run"

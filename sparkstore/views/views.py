@@ -38,7 +38,7 @@ from sparkstore.errors import InvalidRequest
 from sparkstore.tables.root import Root, open_root
 from sparkstore.views import job_tables
 from sparkstore.views.join_hints import hints
-from sparkstore.views.spark_tables import GUARD, table_names, text, translated
+from sparkstore.views.spark_tables import GUARD, delta_name, table_names, text, translated
 
 _TAIL = ("opening", "tail", "changes", "guard")
 _ENTRIES = ("dropped", "folded", "entries")
@@ -86,11 +86,22 @@ def register(spark: SparkSession, root: Root | str | Path) -> None:
     job_tables.register(spark, found)
 
 
-def publish(spark: SparkSession, root: Root | str | Path, schema: str) -> None:
+def publish(
+    spark: SparkSession,
+    root: Root | str | Path,
+    schema: str,
+    tables: Mapping[str, str] | None = None,
+) -> None:
     """Make the views permanent in a schema of the session's catalog, created if it is not there.
 
     Whoever shares the catalog queries them by `schema.queues`, without this package. They are
     views of one root: another root needs another schema.
+
+    Args:
+        spark: A session with a catalog that outlives it.
+        root: Whose views they are.
+        schema: Where they come to be.
+        tables: Delta tables that get an entry there, too: name, and where each is.
 
     Raises:
         InvalidRequest: There is no root there; the session has no catalog that outlives it; no such
@@ -104,6 +115,22 @@ def publish(spark: SparkSession, root: Root | str | Path, schema: str) -> None:
         spark.sql(f"CREATE SCHEMA IF NOT EXISTS {place}")
         for view, query in _queries(found).items():
             spark.sql(f"CREATE OR REPLACE VIEW {place}.{view} AS {query}")
+        for table, where in (tables or {}).items():
+            enter(spark, f"{place}.{table}", where)
+
+
+def enter(spark: SparkSession, table: str, where: str) -> None:
+    """Let the catalog name a Delta table that is there; nothing is committed to it."""
+    target = delta_name(where)
+    wanted = spark.sql(f"DESCRIBE DETAIL {target}").first()
+    assert wanted is not None
+    if spark.catalog.tableExists(table):
+        found = spark.sql(f"DESCRIBE DETAIL {table}").first()
+        if found is not None and found.location == wanted.location:
+            return
+        spark.sql(f"DROP TABLE {table}")  # of a table that is elsewhere this drops the entry alone
+    location = str(wanted.location).replace("\\", "\\\\").replace("'", "\\'")
+    spark.sql(f"CREATE TABLE {table} USING delta LOCATION '{location}'")
 
 
 def check_may_publish(spark: SparkSession, schema: str) -> None:

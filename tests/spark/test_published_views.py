@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from sparkstore.core.records import ids_reserved, message_enqueued, opened, queue_created
@@ -57,3 +59,18 @@ def test_another_session_queries_what_was_published(root: Root, tmp_path: Path) 
 def test_without_a_catalog_there_is_nowhere_to_publish(spark: SparkSession, root: Root) -> None:
     with pytest.raises(InvalidRequest, match="catalog"):
         views.publish(spark, root, "broker")
+
+
+@pytest.mark.slow
+@pytest.mark.thorough
+def test_a_name_in_the_catalog_follows_its_table_and_nothing_is_committed(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    places = [str(tmp_path / name) for name in ("o'ne", "two")]
+    for number, place in enumerate(places):
+        write_deltalake(place, pa.table({"number": [number]}))
+    for number in (0, 0, 1):
+        views.enter(spark, "entered", places[number])
+        assert [row.number for row in spark.table("entered").collect()] == [number]
+    spark.sql("DROP TABLE entered")
+    assert [DeltaTable(place).version() for place in places] == [0, 0]
