@@ -51,7 +51,7 @@ def publish_views(spark: SparkSession, root: Root, arguments: Namespace, uri: st
         uri: Of a root in a bucket, which Spark reads as `s3a://`.
 
     Raises:
-        StoreError: As `views.publish`.
+        StoreError: The catalog does not take them, or the session has none.
     """
     from sparkstore.current.publication import FOLDER
     from sparkstore.views import views

@@ -64,7 +64,7 @@ def use_storage_settings(
     """Let every bucket of this process be reached as a file of settings says.
 
     Raises:
-        InvalidRequest: As `read_storage_config`.
+        InvalidRequest: The file cannot be used: see `read_storage_config`.
     """
     if path is None:
         return
@@ -81,7 +81,7 @@ def use_storage_settings(
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class BucketAccess:
     """What is known of the way to a bucket beside what the library finds in the environment.
 
     Attributes:
@@ -93,7 +93,7 @@ class Access:
     keys: Callable[[], Keys] | None
 
 
-def access_of(environment: Mapping[str, str]) -> Access:
+def access_of(environment: Mapping[str, str]) -> BucketAccess:
     """What a profile says that the environment does not.
 
     Raises:
@@ -101,13 +101,13 @@ def access_of(environment: Mapping[str, str]) -> Access:
     """
     named = environment.get("AWS_PROFILE", "")
     if not named and _BY_OTHERS & environment.keys():
-        return Access({}, None)
+        return BucketAccess({}, None)
     found = _profile(environment, named or "default")
     if found is None:
         if named and not environment.get("AWS_ACCESS_KEY_ID"):
             message = f"there is no profile {named!r} in ~/.aws: set AWS_PROFILE, or"
             raise InvalidRequest(f"{message} [storage] profile, to one that is there")
-        return Access({}, None)
+        return BucketAccess({}, None)
     has_endpoint = environment.get("AWS_ENDPOINT_URL") or environment.get("AWS_ENDPOINT")
     has_region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     settings = {
@@ -116,9 +116,9 @@ def access_of(environment: Mapping[str, str]) -> Access:
     }
     told = {name: value for name, value in settings.items() if value}
     if environment.get("AWS_ACCESS_KEY_ID") or not (named or _KEYS[0] in found):
-        return Access(told, None)
+        return BucketAccess(told, None)
     _keys_in(found, named)
-    return Access(told, lambda: _keys_of(environment, named or "default"))
+    return BucketAccess(told, lambda: _keys_of(environment, named or "default"))
 
 
 def _keys_of(environment: Mapping[str, str], name: str) -> Keys:
