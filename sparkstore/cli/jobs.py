@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from deltalake.exceptions import DeltaError
 
+from sparkstore.cli.current import check_may_publish, publish_views
 from sparkstore.cli.output import fields
 from sparkstore.cli.parsing import at_least_0, command
-from sparkstore.cli.published import check_may_publish, publish_views
 from sparkstore.compaction.plans.compact_plan import Limits, Upkeep
 from sparkstore.errors import InvalidRequest, Locked, StoreError
 
