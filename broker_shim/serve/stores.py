@@ -25,6 +25,8 @@ from broker_shim.store.links import LinkStores, link_stores_of
 from broker_shim.store.remote.greeting import parse_address
 from sparkstore.config import StoreConfig
 from sparkstore.log.tuning import spare_pandas
+from sparkstore.storage.objects import is_object_uri
+from sparkstore.tables.fencing import COPY
 from sparkstore.tables.private_folder import private_folder
 
 if TYPE_CHECKING:
@@ -187,10 +189,14 @@ def _chained(first: DeltaMessageStore, config: StoreConfig) -> BrokerStore:
 def _mirror(folder: str, first: DeltaMessageStore, config: StoreConfig) -> Mirror:
     from broker_shim.store.delta import DeltaMessageStore  # noqa: PLC0415
 
-    if Path(folder).resolve() == first.root.path.resolve():
+    identity = first.root.identity
+    itself = identity.primary if identity.role == COPY else str(first.root.path.resolve())
+    place = folder.rstrip("/") if is_object_uri(folder) else str(Path(folder).resolve())
+    if place == itself:
         message = f"[store] chain: {folder} is the root itself: give another folder"
         raise InvalidRequest(message)
-    own = replace(config, wal_dir="", witness="", chain=())
+    # These say where and how the first one is kept.
+    own = replace(config, ack="", wal_dir="", copy_dir="", lost_wal="", witness="", chain=())
     return Mirror(folder, DeltaMessageStore(folder, own), first)
 
 
