@@ -18,7 +18,7 @@ from broker_shim.service.protocol import check_member_name
 from broker_shim.store.chain.audit import CallAuditor
 from broker_shim.store.chain.calls import ChainMember
 from broker_shim.store.chain.chain import MessageStoreChain
-from broker_shim.store.chain.mirror import Mirror, take_place
+from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.chain.place import Tolerance
 from broker_shim.store.interface import BrokerStore
 from broker_shim.store.links import LinkStores, link_stores_of
@@ -135,15 +135,14 @@ def open_stores(options: argparse.Namespace, config: StoreConfig) -> Stores:
     if options.configuration is not None:
         return _configuration(options.configuration, config)
     spare_pandas()
-    from broker_shim.store.delta import DeltaMessageStore  # noqa: PLC0415
+    from broker_shim.store.chain.first_store import first_store  # noqa: PLC0415
 
     if config.chain and (options.no_amqp or options.store_socket or options.store_listen):
         text = "[store] chain is for brokers: members of the store service would not be chained"
         message = f"{text}: leave out chain, or --no-amqp, --store-socket and --store-listen"
         raise InvalidRequest(message)
-    first = DeltaMessageStore(options.root, config)
+    first = first_store(options.root, config, accept_loss=options.accept_loss)
     try:
-        take_place(first, accept_loss=options.accept_loss)
         return stores_of(_chained(first, config) if config.chain else first)
     except BaseException:
         first.close()
@@ -197,7 +196,9 @@ def _mirror(folder: str, first: DeltaMessageStore, config: StoreConfig) -> Mirro
         raise InvalidRequest(message)
     # These say where and how the first one is kept.
     own = replace(config, ack="", wal_dir="", copy_dir="", lost_wal="", witness="", chain=())
-    return Mirror(folder, DeltaMessageStore(folder, own), first)
+    from broker_shim.store.chain.first_store import place_of  # noqa: PLC0415
+
+    return Mirror(folder, DeltaMessageStore(folder, own), first, place_of(first))
 
 
 def stores_of(messages: BrokerStore) -> Stores:

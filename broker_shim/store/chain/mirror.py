@@ -70,15 +70,23 @@ class Mirror:
     storage, on a thread of the mirror's own (`CallLine`).
     """
 
-    def __init__(self, name: str, store: MirrorStore, first: DoubtStore) -> None:
+    def __init__(
+        self,
+        name: str,
+        store: MirrorStore,
+        first: DoubtStore,
+        place: Mapping[str, Any] | None = None,
+    ) -> None:
         """Follow `first`; `catch_up` before the chain takes calls.
 
         Args:
             name: What logs, metrics and errors call it.
             store: Gets what `first` accepts; it is the mirror's from now on, which closes it.
             first: Where content is read that came in pieces.
+            place: What whoever takes the first store's place must know of it.
         """
         self._name, self._store, self._first = name, store, first
+        self._place = dict(place or {})
         self._known: Mapping[str, Any] = {}  # what the first store is called
         self._gone: set[int] = set()
         self._links: set[LinkKey] = set()
@@ -172,7 +180,7 @@ class Mirror:
 
     def _note(self, on_complete: OnComplete, *, is_alike: bool) -> None:
         """Keep whom it follows, and whether it has all that was told there."""
-        detail = {**self._known, "is_alike": is_alike}
+        detail = {**self._known, "place": self._place, "is_alike": is_alike}
         self._store.configure(CATEGORY, _FIRST, detail, on_complete)
 
     def _loaded(
@@ -316,17 +324,29 @@ def take_place(store: BrokerStore, *, accept_loss: bool = False) -> bool:
         InvalidRequest: It was catching up, or was dropped, when its chain ended: acknowledged
             messages may be missing.
     """
+    if place_to_take(store, accept_loss=accept_loss) is None:
+        return False
+    wait_for([partial(store.configure, CATEGORY, _FIRST, None)])
+    _log.warning("this root was a mirror of another one; it is a store of its own from now on")
+    return True
+
+
+def place_to_take(store: BrokerStore, *, accept_loss: bool = False) -> Mapping[str, Any] | None:
+    """What a mirror knows of the store whose place it would take; None if it is no mirror.
+
+    Raises:
+        InvalidRequest: Its chain ended before it had everything.
+    """
     followed = store.recover().configured.get((CATEGORY, _FIRST))
     if followed is None:
-        return False
+        return None
     if not (followed["is_alike"] or accept_loss):
         raise InvalidRequest(
             "this root mirrors another one, and was behind when that ended: serve the other, or"
             " accept the loss of what it lacks (--accept-loss)"
         )
-    wait_for([partial(store.configure, CATEGORY, _FIRST, None)])
-    _log.warning("this root was a mirror of another one; it is a store of its own from now on")
-    return True
+    place: Mapping[str, Any] = followed.get("place", {})
+    return place
 
 
 def _ignore(_error: StoreError | None) -> None:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.serve.stores import open_stores
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.config import ChainMemberConfig, StoreConfig
 from tests.support.objects.copies import bodies_in
 from tests.support.objects.s3_server import S3Server, served
+from tests.support.stores.served_roots import open_root_stores
 from tests.support.stores.stores import done
 
 pytestmark = pytest.mark.slow
@@ -27,11 +26,6 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[S3Server
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     with served(monkeypatch) as server:
         yield server
-
-
-def options(root: str) -> Namespace:
-    chosen = {"memory": False, "configuration": None, "store": None, "accept_loss": False}
-    return Namespace(root=root, no_amqp=False, store_socket=None, store_listen=None, **chosen)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +46,7 @@ def test_a_mirror_is_kept_in_its_own_way(
     chain = (ChainMemberConfig(mirror=here(mirror)),)
     given = {name: here(value) for name, value in settings.items()}
     config = StoreConfig(chain=chain, **given)  # type: ignore[arg-type]
-    stores = open_stores(options(here(root)), config)
+    stores = open_root_stores(here(root), config)
     try:
         store = stores.messages
         done(store.create, Queue("q"))
@@ -65,5 +59,5 @@ def test_a_mirror_is_kept_in_its_own_way(
 def test_a_bucket_is_no_mirror_of_itself() -> None:
     config = StoreConfig(chain=(ChainMemberConfig(mirror=f"{URI}/"),))
     with pytest.raises(InvalidRequest, match="is the root itself"):
-        open_stores(options(URI), config)
+        open_root_stores(URI, config)
     DeltaMessageStore(URI).close()
