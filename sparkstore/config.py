@@ -122,6 +122,8 @@ class StoreConfig:
     chain: tuple[ChainMemberConfig, ...] = ()
 
     def __post_init__(self) -> None:
+        for each in fields(self):
+            _check_kind(each.name, getattr(self, each.name), each.default)
         if self.ack not in {"", "wal", "delta"}:
             message = f"ack is {self.ack!r}: say wal, delta, or leave it out"
             raise InvalidRequest(message)
@@ -134,6 +136,16 @@ class StoreConfig:
             if named.count(name) > 1:
                 message = f"[store] chain names {name} twice: each member needs its own"
                 raise InvalidRequest(message)
+
+
+def _check_kind(name: str, value: object, default: object) -> None:
+    """Refuse a value of another type where Python code gives it: None would be a folder's name."""
+    if isinstance(default, str) and not isinstance(value, str | Path):
+        message = f"{name} is {value!r}: say a text"
+        raise InvalidRequest(message)
+    if isinstance(default, int | float) and not isinstance(value, int | float):
+        message = f"{name} is {value!r}: say a number"
+        raise InvalidRequest(message)
 
 
 def read_config(path: Path) -> StoreConfig:

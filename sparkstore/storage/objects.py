@@ -218,12 +218,13 @@ class ObjectStorage:
 
 
 def checked_uri(uri: str) -> str:
-    """The URI without a slash at its end.
+    """The URI without a slash at its end, its scheme in small letters.
 
     Raises:
         InvalidRequest: A URI of another kind; one with a character that is misread, or with a step
             that is no name, as `..`; credentials in it, which are not repeated.
     """
+    _check_is_text(uri)
     parts = urlsplit(uri)
     if "@" in parts.netloc:
         message = f"{parts.scheme}://…: credentials do not belong in a URI: set the environment"
@@ -244,7 +245,13 @@ def checked_uri(uri: str) -> str:
     if strange:
         message = f"{uri} has {strange[0]!r} between slashes, which is no name: leave it out"
         raise InvalidRequest(message)
-    return uri.rstrip("/")
+    return f"{parts.scheme}{uri[len(parts.scheme) :].rstrip('/')}"
+
+
+def _check_is_text(uri: object) -> None:
+    if not isinstance(uri, str):
+        message = f"{uri!r}: the URI of a bucket has two slashes, which no Path keeps: write it as"
+        raise InvalidRequest(f"{message} a text, s3://BUCKET/PREFIX")
 
 
 def encoded(uri: str) -> str:

@@ -16,6 +16,7 @@ from then on each has one committing engine (ARCHITECTURE: Rule 2).
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -158,9 +159,7 @@ def path_of(where: str | Path) -> Path:
         InvalidRequest: No text or path; another kind of URI; a character that Delta's engines
             misread.
     """
-    if not isinstance(where, (str, Path)) or not str(where):
-        kind = type(where).__name__ if where != "" else "empty"
-        raise InvalidRequest(f"a root cannot be {kind}: give the path of its folder, or its URI")
+    _check_is_path(where)
     text = str(where)
     if text.startswith("file://"):
         text = text.removeprefix("file://")
@@ -173,6 +172,18 @@ def path_of(where: str | Path) -> Path:
         message = f"{path}: Delta's engines misread {misread[0]!r} in a path: choose another folder"
         raise InvalidRequest(message)
     return path
+
+
+def _check_is_path(where: object) -> None:
+    """Refuse what would become a folder of an odd name here."""
+    if not isinstance(where, str | Path) or not str(where):
+        kind = type(where).__name__ if where != "" else "empty"
+        raise InvalidRequest(f"a root cannot be {kind}: give the path of its folder, or its URI")
+    bucket = re.match(r"(s3|gs|az):/(?!/)(.*)", str(where), re.IGNORECASE)
+    if bucket:
+        uri = f"{bucket[1].lower()}://{bucket[2]}"
+        message = f"{where} is no folder: write a bucket as a text, {uri}"
+        raise InvalidRequest(message)
 
 
 _MISREAD = {*"%[]\\"}

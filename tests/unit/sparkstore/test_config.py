@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,22 @@ def test_a_setting_that_is_unknown_or_wrong_is_refused_by_name(
 ) -> None:
     with pytest.raises(InvalidRequest, match=clue):
         read_config(settings_file(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"wal_dir": None}, "wal_dir is None: say a text"),
+        ({"copy_dir": 5}, "copy_dir is 5: say a text"),
+        ({"witness": b"s3://lake/w"}, "witness is b's3://lake/w': say a text"),
+        ({"fence_check_s": "10"}, "fence_check_s is '10': say a number"),
+    ],
+)
+def test_a_value_of_another_type_is_refused_in_python_too(
+    settings: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=re.escape(told)):
+        StoreConfig(**settings)
 
 
 def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None:

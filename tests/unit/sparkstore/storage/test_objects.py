@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,16 @@ def test_a_uri_that_names_no_prefix_is_refused(server: S3Server, uri: str, why: 
     with pytest.raises(InvalidRequest, match=why):
         ObjectStorage(uri)
     assert server.requests == []
+
+
+@pytest.mark.parametrize("uri", [Path(URI), URI.encode(), None, 5])
+def test_what_is_no_text_is_refused(server: S3Server, uri: Any) -> None:
+    with pytest.raises(InvalidRequest, match="write it as a text"):
+        ObjectStorage(uri)
+
+
+def test_a_bucket_has_one_name_however_its_scheme_is_written(server: S3Server) -> None:
+    assert ObjectStorage("S3://lake/Queues/").location == "s3://lake/Queues"
 
 
 def test_credentials_in_a_uri_are_refused_and_not_repeated(server: S3Server) -> None:

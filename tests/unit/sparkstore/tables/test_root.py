@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
@@ -204,3 +206,24 @@ def test_a_path_that_the_engines_misread_is_refused_before_anything_is_made(
     with pytest.raises(InvalidRequest, match="choose another folder"):
         open_or_create_root(tmp_path / name)
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        (Path("s3://lake/queues"), "write a bucket as a text, s3://lake/queues"),
+        ("s3:/lake/queues", "write a bucket as a text, s3://lake/queues"),
+        ("GS:/lake", "write a bucket as a text, gs://lake"),
+        (None, "a root cannot be NoneType"),
+        (5, "a root cannot be int"),
+        (b"root", "a root cannot be bytes"),
+    ],
+)
+def test_what_is_no_folder_is_not_made_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: Any, told: str
+) -> None:
+    """`Path` makes one slash of two, so a bucket would become a folder named s3: here."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidRequest, match=re.escape(told)):
+        open_or_create_root(where)
+    assert [*tmp_path.iterdir()] == []
