@@ -3,6 +3,7 @@
     bare put        a conditional put of 1 KiB, one at a time: what an answer can cost at least
     one caller      enqueues of 256 bytes, each after the answer to the one before
     1,000 in flight
+    visible         with `ack = "wal"`: from an answer until the commit is in the bucket
     start           on a machine that has no copy, with `--messages` messages waiting
     compact, queues the commands, JVM and all, on what waits: in the bucket and in a folder
 
@@ -21,6 +22,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from statistics import quantiles
 from tempfile import TemporaryDirectory
@@ -44,6 +46,7 @@ from tests.support.stores.stores import done
 BODY = b"x" * 256
 IN_FLIGHT = 1_000
 BARE_PUTS = 300
+STEADY = 5_000
 AT_ONCE = {"commit_interval_ms": 0}
 
 
@@ -71,6 +74,28 @@ def rate(store: DeltaMessageStore, count: int) -> float:
     for _ in range(IN_FLIGHT):
         slots.acquire()
     return count / (time.perf_counter() - began)
+
+
+def lags(store: DeltaMessageStore, a_second: int, seconds: int) -> list[float]:
+    """Milliseconds from each answer until its Delta commit is in the bucket, at a steady rate."""
+    acked, sights, before = list[float](), list[tuple[float, int]](), store.metrics.delta_rows
+    count, began, beat = a_second * seconds, time.perf_counter(), threading.Event()
+    for sent in range(count):
+        while (ahead_s := sent / a_second - (time.perf_counter() - began)) > 0:
+            sights.append((time.perf_counter(), store.metrics.delta_rows - before))
+            beat.wait(min(ahead_s, 0.002))
+        message = store.message(MessageHeader(), BODY)
+        store.enqueue(message, "q", lambda _error: acked.append(time.perf_counter()))
+    while not sights or sights[-1][1] < count:
+        sights.append((time.perf_counter(), store.metrics.delta_rows - before))
+        beat.wait(0.002)
+    found, sight = [], iter(sights)
+    at, rows = next(sight)
+    for number, answered in enumerate(acked):
+        while rows <= number:
+            at, rows = next(sight)
+        found.append(max(0.0, at - answered) * 1000)
+    return found
 
 
 class Bench:
@@ -179,6 +204,11 @@ def main() -> None:
             bench.store(
                 '30 ms: "delta", 0 ms', "s3://lake/slow", config("slow", **AT_ONCE), 50, count
             )
+            wal = config("fresh", ack="wal", wal_dir=str(folder / "fresh" / "log"))
+            with closing(DeltaMessageStore("s3://lake/fresh", wal)) as store:
+                done(store.create, Queue("q"))
+                title = f'30 ms: "wal", {STEADY:,} a second, answered until visible'
+                bench.percentiles(title, lags(store, STEADY, 20))
     print(json.dumps(bench.figures))
 
 
