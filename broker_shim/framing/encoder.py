@@ -20,8 +20,11 @@ BY_KIND: dict[str, Writer] = {}
 BY_CLASS: dict[type, tuple[bytes, Writer]] = {}
 """Class of a value of open type → its code, and its writer; `methods` adds structs."""
 
-UNWRITABLE = (struct.error, UnicodeEncodeError, OverflowError, TypeError, AttributeError, KeyError)
-"""What writers raise for a value that does not fit."""
+UNWRITABLE = (
+    *(struct.error, UnicodeEncodeError, OverflowError),
+    *(TypeError, AttributeError, KeyError, RecursionError),
+)
+"""What writers raise for a value that does not fit, or is nested without end."""
 
 _LENGTHS = {1: struct.Struct(">B"), 2: struct.Struct(">H"), 4: struct.Struct(">I")}
 _MOST_INT64 = (1 << 63) - 1
@@ -64,7 +67,10 @@ def _array(value: TypedArray | tuple[Any, ...] | list[Any]) -> bytes:
 
 
 def _struct32(value: Any) -> bytes:
-    return BY_CLASS[type(value)][1](value)
+    code, write = BY_CLASS[type(value)]
+    if code != _STRUCT32:
+        raise LocalFramingError(f"a struct is wanted, not {value!r:.80}")
+    return write(value)
 
 
 def _unknown_struct(value: UnknownStruct) -> bytes:
@@ -160,5 +166,6 @@ BY_CLASS.update(
         TypedArray: _coded("array"),
     }
 )
-BY_CLASS[UnknownStruct] = (_coded("struct32")[0], _unknown_struct)
+_STRUCT32 = _coded("struct32")[0]
+BY_CLASS[UnknownStruct] = (_STRUCT32, _unknown_struct)
 BY_CLASS[UnknownValue] = (b"", _unknown_value)

@@ -68,18 +68,17 @@ class Frame(NamedTuple):
         """The bytes of it.
 
         Raises:
-            LocalFramingError: It is too large, or a number does not fit.
+            LocalFramingError: It is too large, or a value does not fit.
         """
-        size, track = HEADER_BYTES + len(self.payload), 0 if self.type == _CONTROL else 1
-        if size > MOST_FRAME_BYTES or self.flags > ALONE:
-            message = f"a frame of {size} bytes with flags {self.flags:#x}: split it by `frames_of`"
-            raise LocalFramingError(message)
+        kind, flags, channel, payload = self
         try:
-            return (
-                _HEADER.pack(self.flags, self.type, size, 0, track, self.channel, 0) + self.payload
-            )
-        except struct.error as reason:
-            message = f"channel {self.channel} or type {self.type} does not fit a frame: {reason}"
+            size = HEADER_BYTES + len(payload)
+            if size > MOST_FRAME_BYTES or flags > ALONE or kind > _MOST_TYPE:
+                message = f"a frame of type {kind}, {size} bytes and flags {flags:#x}"
+                raise LocalFramingError(f"{message}: split it by `frames_of`")
+            return _HEADER.pack(flags, kind, size, 0, kind != _CONTROL, channel, 0) + payload
+        except (struct.error, TypeError) as reason:
+            message = f"channel {channel} or type {kind} does not fit a frame: {reason}"
             raise LocalFramingError(message) from reason
 
 

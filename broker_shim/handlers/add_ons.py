@@ -14,7 +14,7 @@ The first one named stands first. Whatever else a row says is given to the handl
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -64,7 +64,7 @@ SHIPPED: dict[str, tuple[Callable[..., Any], frozenset[str]]] = {
 """Name → maker, and where it can stand."""
 
 
-def insertion_points(rows: Iterable[Mapping[str, Any]]) -> InsertionPoints:
+def insertion_points(rows: Sequence[Mapping[str, Any]]) -> InsertionPoints:
     """What a list of handlers says.
 
     Raises:
@@ -72,13 +72,16 @@ def insertion_points(rows: Iterable[Mapping[str, Any]]) -> InsertionPoints:
             does not take: one line.
     """
     found: dict[str, list[Any]] = {name: [] for name in POINTS.values()}
+    if type(rows) not in {list, tuple}:
+        message = f"[amqp_0_10] handlers: {rows!r:.80} is no list of tables"
+        raise InvalidRequest(message)
     for row in rows:
         if not isinstance(row, Mapping) or not {"point", "handler"} <= row.keys():
             message = f"[amqp_0_10] handlers: {row!r:.80} is no table with point and handler"
             raise InvalidRequest(message)
         options = {key: value for key, value in row.items() if key not in {"point", "handler"}}
         point, name = row["point"], row["handler"]
-        if point not in POINTS:
+        if not isinstance(point, str) or point not in POINTS:
             message = f"[amqp_0_10] handlers: point {point!r:.80} is not one of {', '.join(POINTS)}"
             raise InvalidRequest(message)
         make = _maker(name, point)
@@ -88,7 +91,7 @@ def insertion_points(rows: Iterable[Mapping[str, Any]]) -> InsertionPoints:
 
 
 def _maker(name: Any, point: str) -> Callable[..., Any]:
-    if name in SHIPPED:
+    if isinstance(name, str) and name in SHIPPED:
         make, points = SHIPPED[name]
         if point not in points:
             message = f"[amqp_0_10] handlers: {name} stands at {' or '.join(sorted(points))}"
@@ -101,7 +104,7 @@ def _maker(name: Any, point: str) -> Callable[..., Any]:
         raise InvalidRequest(message)
     try:
         found: Callable[..., Any] = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as reason:
+    except (ImportError, AttributeError, TypeError, ValueError) as reason:
         message = f"[amqp_0_10] handlers: {name!r:.80} cannot be imported: {reason}"
         raise InvalidRequest(message) from reason
     return found

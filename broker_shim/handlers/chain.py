@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from broker_shim.errors import InvalidRequest
 from broker_shim.handlers.handler import AssemblyHandler, FrameHandler
 
 
@@ -52,6 +53,18 @@ class InsertionPoints:
     connection_incoming: tuple[FrameFactory, ...] = ()
     session_incoming: tuple[AssemblyFactory, ...] = ()
     session_outgoing: tuple[AssemblyFactory, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Find a slip here, and not by the first client.
+
+        Raises:
+            InvalidRequest: A point has something else than a tuple of makers.
+        """
+        for name in ("connection_incoming", "session_incoming", "session_outgoing"):
+            makers = getattr(self, name)
+            if type(makers) is not tuple or not all(map(callable, makers)):
+                message = f"{name} is a tuple of makers of handlers, not {makers!r:.80}"
+                raise InvalidRequest(message)
 
     def before_connection(self, standard: FrameHandler, context: HandlerContext) -> FrameHandler:
         """The first handler of a connection's frames."""

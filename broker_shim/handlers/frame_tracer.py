@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from broker_shim.amqp_0_10.definitions import SegmentType
+from broker_shim.errors import InvalidRequest
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.frames import Frame
 from broker_shim.handlers.chain import HandlerContext
@@ -23,7 +24,13 @@ class FrameTracer:
     def __init__(
         self, then: FrameHandler | AssemblyHandler, context: HandlerContext, *, name: str = "frames"
     ) -> None:
-        """Begin; `name` tells several tracers apart in the log."""
+        """Begin; `name` tells several tracers apart in the log.
+
+        Raises:
+            InvalidRequest: It is no text.
+        """
+        if not isinstance(name, str):
+            raise InvalidRequest("frame-tracer: name is text")
         self._then, self._peer, self._name = then, context.peer, name
 
     def handle_frame(self, frame: Frame) -> None:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from broker_shim.amqp_0_10.commands import MessageTransfer
 from broker_shim.amqp_0_10.structs import MessageDeliveryProperties
+from broker_shim.errors import InvalidRequest
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.frames import Frame
 from broker_shim.framing.segments import HeaderSegment
 from broker_shim.handlers.chain import HandlerContext
 from broker_shim.handlers.content import ContentCollector
 from broker_shim.handlers.handler import AssemblyHandler
+
+_MOST_NAME_BYTES = 255
 
 
 class HeaderRouter:
@@ -25,7 +28,7 @@ class HeaderRouter:
         _context: HandlerContext,
         *,
         header: str,
-        value: str | int | bool | None = None,
+        value: str | float | bool | None = None,
         exchange: str = "",
         routing_key: str,
     ) -> None:
@@ -37,7 +40,17 @@ class HeaderRouter:
             value: What it has to be; None: whatever it is.
             exchange: Where such messages go; the default exchange if it is empty.
             routing_key: The routing key that they get; with the default exchange, their queue.
+
+        Raises:
+            InvalidRequest: A name is no text, or too long for a message.
         """
+        names = {"header": header, "exchange": exchange, "routing_key": routing_key}
+        for name, said in names.items():
+            if not isinstance(said, str) or len(said.encode()) > _MOST_NAME_BYTES:
+                message = f"header-router: {name} is text of at most {_MOST_NAME_BYTES} bytes"
+                raise InvalidRequest(message)
+        if not isinstance(value, str | int | float | None):
+            raise InvalidRequest("header-router: value is text, a number, true or false")
         self._then = then
         self._header, self._value = header, value
         self._exchange, self._routing_key = exchange, routing_key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 from broker_shim.errors import InvalidRequest
@@ -34,10 +35,11 @@ class RateLimiter:
             burst: How many pass at once; None: those of a second.
 
         Raises:
-            InvalidRequest: The numbers are not above 0.
+            InvalidRequest: The numbers are not above 0, or are none.
         """
-        if not frames_per_s > 0 or (burst is not None and burst < 1):
-            message = "rate-limiter: frames_per_s is above 0 and burst at least 1"
+        is_rate = type(frames_per_s) in {int, float} and 0 < frames_per_s < math.inf
+        if not is_rate or not (burst is None or (type(burst) is int and burst > 0)):
+            message = "rate-limiter: frames_per_s is above 0, burst a whole number of at least 1"
             raise InvalidRequest(message)
         self._then, self._context = then, context
         self._rate, self._most = frames_per_s, max(1.0, frames_per_s if burst is None else burst)

@@ -28,10 +28,7 @@ from broker_shim.amqp_0_10.controls import (
     ConnectionTuneOk,
     Control,
 )
-from broker_shim.amqp_0_10.definitions import (
-    MIN_MAX_FRAME_SIZE,
-    ConnectionCloseCode,
-)
+from broker_shim.amqp_0_10.definitions import MIN_MAX_FRAME_SIZE, ConnectionCloseCode
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.framing.assembly import Assembly, frames_of
 from broker_shim.framing.errors import RemoteCommandError, RemoteFramingError
@@ -45,6 +42,7 @@ from broker_shim.listener_0_10.connection_output import ConnectionOutput
 from broker_shim.listener_0_10.connection_phase import Phase
 from broker_shim.listener_0_10.delayed_handlers import DelayedHandlers
 from broker_shim.listener_0_10.login import SaslExchange
+from broker_shim.listener_0_10.refusals import short_text
 from broker_shim.listener_0_10.sessions.session import Amqp010Session, SessionHost
 from broker_shim.listener_0_10.sessions.vacant_channel import VacantChannel
 from broker_shim.sockets.access import Access
@@ -56,6 +54,7 @@ _log = logging.getLogger(__name__)
 
 _HEARTBEAT_S = 120
 _FULL_WAIT_S = 0.005
+_FAILED = "the broker failed: see its log"
 
 
 class Amqp010Connection:
@@ -221,7 +220,7 @@ class Amqp010Connection:
             self._phase = Phase.OVER
         except Exception:  # noqa: BLE001  # one connection must not end the others
             _log.exception("connection %d: a frame failed", self.number)
-            self._end(ConnectionCloseCode.CONNECTION_FORCED, "the broker failed: see its log")
+            self._end(ConnectionCloseCode.CONNECTION_FORCED, _FAILED)
             self._phase = Phase.OVER
 
     def _say(self, control: Control) -> None:
@@ -275,9 +274,16 @@ class Amqp010Connection:
 
     close_unauthorized = close_forced
 
+    def fault(self) -> None:
+        """See `SessionConnection`."""
+        if self.is_open:
+            self._phase = Phase.OVER
+            self._say(ConnectionClose(ConnectionCloseCode.CONNECTION_FORCED, _FAILED))
+            self.broker.later(0.0, self.lost)
+
     def _end(self, code: ConnectionCloseCode, text: str) -> None:
         if self._phase not in {Phase.HEADER, Phase.CLOSING, Phase.OVER}:
-            self._say(ConnectionClose(code, _cut(text)))
+            self._say(ConnectionClose(code, short_text(text)))
         self._phase = Phase.CLOSING
         self.lost()
 
@@ -346,8 +352,7 @@ class Amqp010Connection:
             self._say(ConnectionSecure(answer))
         elif answer:
             self._phase = Phase.TUNE_OK
-            heartbeat = ConnectionTune(self._channel_max, MOST_FRAME_BYTES, 0, _HEARTBEAT_S)
-            self._say(heartbeat)
+            self._say(ConnectionTune(self._channel_max, MOST_FRAME_BYTES, 0, _HEARTBEAT_S))
         else:
             self._end(ConnectionCloseCode.CONNECTION_FORCED, "authentication failed")
             self._phase = Phase.OVER
@@ -372,11 +377,6 @@ class Amqp010Connection:
             return
         self._say(ConnectionOpenOk())
         self._phase = Phase.OPENED
-
-
-def _cut(text: str) -> str:
-    """As much of a text as a str8 holds."""
-    return text.encode()[:255].decode(errors="ignore")
 
 
 _STEPS: Mapping[tuple[Phase, type], Callable[[Amqp010Connection, Any], None]] = {

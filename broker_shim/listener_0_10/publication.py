@@ -20,7 +20,7 @@ from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.segments import HeaderSegment
 from broker_shim.listener_0_10.authorization import check
 from broker_shim.listener_0_10.messages import read_header
-from broker_shim.listener_0_10.refusals import not_found
+from broker_shim.listener_0_10.refusals import not_found, short_text
 from broker_shim.security.rules.permissions import Permission
 from sparkstore.core.queue_names import shown
 
@@ -131,7 +131,7 @@ def _unroutable(
         session.complete(command_id)
     elif transfer.accept_mode == MessageAcceptMode.EXPLICIT:
         ranges = ((command_id, command_id),)
-        text = described(node).encode()[:255].decode(errors="ignore")
+        text = short_text(described(node))
         session.command(MessageReject(ranges, MessageRejectCode.UNROUTABLE, text))
         session.complete(command_id)
     else:

@@ -50,3 +50,8 @@ def locked(text: str) -> RemoteCommandError:
 def illegal_state(text: str) -> RemoteCommandError:
     """It cannot be asked now."""
     return RemoteCommandError(ExecutionErrorCode.ILLEGAL_STATE, text)
+
+
+def short_text(text: str) -> str:
+    """As much of a text as a str8 holds."""
+    return text.encode()[:255].decode(errors="ignore")

@@ -2,7 +2,6 @@
 
     python -m tests.benchmarks.bench_codec_0_10
 
-
     decode      transfers of 4 KiB as read from a socket, 64 KiB at a time: frames, command, header
                 (delivery and message properties, two application headers), body
     encode      the same messages written, each with a header of its own, command and frames

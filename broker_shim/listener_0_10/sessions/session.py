@@ -88,6 +88,9 @@ class SessionConnection(Hashable, Protocol):
     def wait_for_room(self, waiter: Any) -> None:
         """Have `has_room` called when less waits to be written."""
 
+    def fault(self) -> None:
+        """What goes out cannot be written: the connection ends, on a later turn."""
+
 
 class Amqp010Session:
     """One session: it ends with its connection, or so long after that as its client asked.
@@ -274,7 +277,7 @@ class Amqp010Session:
     def say(self, control: Control) -> None:
         """Send a control."""
         if self.is_attached:
-            self._outgoing.handle_assembly(Assembly(self.channel, control))
+            self._hand_out(Assembly(self.channel, control))
 
     def command(
         self,
@@ -298,7 +301,15 @@ class Amqp010Session:
             self.say(SessionCommandPoint(command.command_id, 0))
         self._announced = after(command.command_id)
         command.channel = self.channel
-        self._outgoing.handle_assembly(command)
+        self._hand_out(command)
+
+    def _hand_out(self, assembly: Assembly) -> None:
+        """Send it; whoever had it sent, the broker say, is not the one who fails by an add-on."""
+        try:
+            self._outgoing.handle_assembly(assembly)
+        except Exception:  # noqa: BLE001  # one connection must not end the others
+            _log.exception("a handler of what goes out failed on %s", assembly.method.NAME)
+            self.connection.fault()
 
     @property
     def may_send(self) -> bool:

@@ -77,6 +77,11 @@ def test_a_command_on_the_track_of_controls_is_refused() -> None:
         Frame(3, 16, 0, b""),
         Frame(3, ALONE, 65_536, b""),
         Frame(300, ALONE, 0, b""),
+        Frame(4, ALONE, 0, b""),
+        Frame(3, ALONE, 0, "text"),  # type: ignore[arg-type]
+        Frame(3, ALONE, 0, None),  # type: ignore[arg-type]
+        Frame(3, None, 0, b""),  # type: ignore[arg-type]
+        Frame("3", ALONE, 0, b""),  # type: ignore[arg-type]
     ],
 )
 def test_a_frame_that_has_no_form_is_the_callers_fault(frame: Frame) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -199,6 +200,14 @@ def test_a_value_that_does_not_fit_is_the_callers_fault(method: object) -> None:
         encoded_method(method)  # type: ignore[arg-type]
 
 
-def test_a_struct_without_a_code_stands_in_no_header() -> None:
+def test_a_value_that_is_nested_without_end_is_the_callers_fault() -> None:
+    endless: dict[str, Any] = {}
+    endless["more"] = endless
     with pytest.raises(LocalFramingError):
-        encoded_structs([SessionHeader()])
+        encoded_method(QueueDeclare("q", arguments=endless))
+
+
+@pytest.mark.parametrize("struct", [SessionHeader(), 5, b"", None, {}])
+def test_what_is_no_struct_with_a_code_stands_in_no_header(struct: Any) -> None:
+    with pytest.raises(LocalFramingError):
+        encoded_structs([struct])

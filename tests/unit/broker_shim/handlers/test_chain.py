@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any
 
 import pytest
@@ -180,6 +181,7 @@ def test_add_ons_stand_in_the_order_in_which_they_are_named() -> None:
     assert len(peer.invoked) == 1
 
 
+LIMITER = {"point": "connection-incoming", "handler": "rate-limiter"}
 ROUTER = {
     "point": "session-incoming",
     "handler": "header-router",
@@ -279,12 +281,37 @@ def test_the_tracer_tells_what_passes_and_forwards_it(caplog: pytest.LogCaptureF
             {"point": "connection-incoming", "handler": "rate-limiter", "frames_per_s": "x"},
             "rate-limiter",
         ),
+        ({**LIMITER, "frames_per_s": True}, "above 0"),
+        ({**LIMITER, "frames_per_s": math.inf}, "above 0"),
+        ({**LIMITER, "frames_per_s": math.nan}, "above 0"),
+        ({**LIMITER, "frames_per_s": 10, "burst": 1.5}, "whole number"),
+        ({**ROUTER, "header": 5}, "header is text"),
+        ({**ROUTER, "routing_key": 5}, "routing_key is text"),
+        ({**ROUTER, "routing_key": "é" * 128}, "routing_key is text of at most 255 bytes"),
+        ({**ROUTER, "exchange": b"x"}, "exchange is text"),
+        ({**ROUTER, "value": ["eu"]}, "value is text"),
+        ({"point": "session-incoming", "handler": "frame-tracer", "name": 5}, "name is text"),
+        ({"point": ["session-incoming"], "handler": "frame-tracer"}, "is not one of"),
+        ({"point": "session-incoming", "handler": ["frame-tracer"]}, "is not frame-tracer"),
+        ({"point": "session-incoming", "handler": ".relative:x"}, "cannot be imported"),
     ],
 )
 def test_a_slip_in_the_settings_is_one_line(row: Any, says: str) -> None:
     with pytest.raises(InvalidRequest, match=says) as refused:
         insertion_points([row])
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("rows", [None, 5, "frame-tracer", {"point": "session-incoming"}])
+def test_what_is_no_list_of_handlers_is_refused(rows: Any) -> None:
+    with pytest.raises(InvalidRequest, match="no list of tables"):
+        insertion_points(rows)
+
+
+@pytest.mark.parametrize("makers", [FrameTracer, [FrameTracer], (5,), None])
+def test_a_point_that_has_no_makers_is_refused_before_a_client_comes(makers: Any) -> None:
+    with pytest.raises(InvalidRequest, match="session_incoming is a tuple of makers"):
+        InsertionPoints(session_incoming=makers)
 
 
 def test_a_handler_of_ones_own_is_named_by_its_module() -> None:
