@@ -48,6 +48,8 @@ def declare(session: Any, command: ExchangeDeclare, command_id: int) -> None:
     _allowed(session, name)
     _check_new(session, command)
     alternate = command.alternate_exchange
+    if alternate:  # what this one routes nowhere goes there
+        _allowed(session, alternate, Permission.WRITE)
     arguments = {ALTERNATE_EXCHANGE: alternate} if alternate else {}
     order = Order(
         AdminAction.CREATE_EXCHANGE, exchange=name, type=command.type, arguments=arguments
@@ -183,10 +185,9 @@ def _check(session: Any, name: str) -> None:
         raise _missing(name)
 
 
-def _allowed(session: Any, name: str) -> None:
+def _allowed(session: Any, name: str, act: Permission = Permission.CREATE) -> None:
     connection = session.connection
-    node = ExchangeNode(name)
-    check(connection.access, connection.login, Permission.CREATE, node, name)
+    check(connection.access, connection.login, act, ExchangeNode(name), name)
 
 
 def _missing(name: str) -> RemoteCommandError:

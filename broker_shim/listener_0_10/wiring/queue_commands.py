@@ -8,11 +8,11 @@ from typing import Any
 from broker_shim.amqp_0_10.commands import QueueDeclare, QueueDelete, QueuePurge, QueueQuery
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.amqp_0_10.structs import QueueQueryResult
-from broker_shim.broker.address import QueueNode, refusal_to_create
+from broker_shim.broker.address import ExchangeNode, QueueNode, refusal_to_create
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.listener_0_10.authorization import check
+from broker_shim.listener_0_10.authorization import check, may
 from broker_shim.listener_0_10.refusals import (
     illegal_argument,
     locked,
@@ -40,6 +40,8 @@ def declare(session: Any, command: QueueDeclare, command_id: int) -> None:
         session.complete(command_id)
         return
     _check_new(session, command, name)
+    arguments = _arguments(command)
+    _check_where_messages_go(session, arguments)
     finished = session.done(command_id)
 
     def created(error: StoreError | None, _told: Any) -> None:
@@ -52,9 +54,8 @@ def declare(session: Any, command: QueueDeclare, command_id: int) -> None:
         finished(error)
 
     kept = TerminusDurability.UNSETTLED_STATE if command.durable else TerminusDurability.NONE
-    order = Order(
-        AdminAction.CREATE_QUEUE, name, arguments=_arguments(command), durability=int(kept)
-    )
+    act = AdminAction.CREATE_QUEUE
+    order = Order(act, name, arguments=arguments, durability=int(kept))
     broker.administration.order(order, created)
 
 
@@ -71,6 +72,10 @@ def _arguments(command: QueueDeclare) -> dict[str, Any]:
 
 
 def _check_there(session: Any, command: QueueDeclare, name: str) -> None:
+    if command.exclusive:  # nobody else uses it then
+        _allowed(session, Permission.READ, name)
+    else:
+        _allowed_something(session, name)
     check_owner(session, name)
     alternate = session.broker.queues[name].arguments.alternate_exchange
     if command.alternate_exchange and not command.passive:
@@ -101,6 +106,16 @@ def _check_new(session: Any, command: QueueDeclare, name: str) -> None:
     alternate = command.alternate_exchange
     if alternate and alternate not in session.broker.router:
         raise _no_alternate(alternate)
+
+
+def _check_where_messages_go(session: Any, arguments: Mapping[str, Any]) -> None:
+    """What is rejected goes there: only where its user may send it."""
+    dead_letters, alternate = map(arguments.get, ("dead_letter_queue", ALTERNATE_EXCHANGE))
+    if isinstance(dead_letters, str) and dead_letters:
+        _allowed(session, Permission.WRITE, canonical_or_empty(dead_letters))
+    if isinstance(alternate, str) and alternate:
+        connection, node = session.connection, ExchangeNode(alternate)
+        check(connection.access, connection.login, Permission.WRITE, node, alternate)
 
 
 def _no_alternate(exchange: str) -> RemoteCommandError:
@@ -142,6 +157,7 @@ def query(session: Any, command: QueueQuery, command_id: int) -> None:
     if there is None:
         session.result(command_id, nothing)
         return
+    _allowed_something(session, name)
     arguments = dict(there.arguments)
     told = QueueQueryResult(
         command.queue,
@@ -236,3 +252,10 @@ def check_owner(session: Any, name: str) -> None:
 def _allowed(session: Any, act: Permission, name: str) -> None:
     connection = session.connection
     check(connection.access, connection.login, act, QueueNode(name), name)
+
+
+def _allowed_something(session: Any, name: str) -> None:
+    """See that a queue is not one with which this user may do nothing at all."""
+    connection, node = session.connection, QueueNode(name)
+    if not any(may(connection.access, connection.login, act, node) for act in Permission):
+        _allowed(session, Permission.READ, name)

@@ -23,6 +23,7 @@ from broker_shim.amqp_0_10.commands import (
     QueueDeclare,
     QueueDelete,
     QueuePurge,
+    QueueQuery,
 )
 from broker_shim.amqp_0_10.controls import (
     ConnectionClose,
@@ -67,6 +68,7 @@ class Door:
         rules = [
             {"who": ["ann"], "address": "*", "allow": ["read", "write", "create"]},
             {"who": ["bob"], "address": "q", "allow": ["write"]},
+            {"who": ["bob"], "address": "of-bob", "allow": ["read", "write", "create"]},
         ]
         permissions = tuple(map(rule_of, rules))
         settings = SecuritySettings(str(users), permissions=permissions, failed_login_delay_s=0)
@@ -182,6 +184,51 @@ def test_what_a_user_may_not_do_ends_the_session_and_is_written_down(
     client.do(command)
     assert code_of(client) == 403
     assert [event for event, _ in door.events] == [AuditEvent.LOGIN, AuditEvent.PERMISSION_REFUSED]
+
+
+@pytest.mark.parametrize(
+    "command", [QueueQuery("other"), QueueDeclare("other"), QueueDeclare("other", passive=True)]
+)
+def test_of_a_queue_is_told_nothing_to_whom_nothing_there_is_allowed(
+    door: Door, command: object
+) -> None:
+    door.opened("ann").do(QueueDeclare("other"))
+    client = door.opened("bob")
+    client.do(command)
+    assert code_of(client) == 403
+    assert client.of(ExecutionResult) == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        QueueDeclare("of-bob", "amq.fanout"),
+        QueueDeclare("of-bob", arguments={"alternate_exchange": "amq.fanout"}),
+        QueueDeclare("of-bob", arguments={"dead_letter_queue": "other"}),
+        ExchangeDeclare("of-bob", "direct", "amq.fanout"),
+    ],
+)
+def test_what_is_rejected_goes_only_where_its_user_may_send(door: Door, command: object) -> None:
+    door.opened("ann").do(QueueDeclare("other"))
+    client = door.opened("bob")
+    client.do(command)
+    assert code_of(client) == 403
+    door.opened("bob", b"again").do(QueueDeclare("of-bob", arguments={"dead_letter_queue": "q"}))
+    assert "of-bob" in door.bench.broker.queues
+
+
+def test_who_may_not_read_a_queue_does_not_have_it_alone(door: Door) -> None:
+    """Else anybody could keep all others from a queue, without a permission."""
+    client = door.opened("bob")
+    client.do(QueueQuery("q"))
+    client.do(QueueDeclare("q"))
+    assert client.of(ExecutionResult)[0].value.queue == "q"
+    client.do(QueueDeclare("q", exclusive=True))
+    assert code_of(client) == 403
+    other = door.opened("ann")
+    other.subscribe("q")
+    other.send("q")
+    assert other.bodies == [b"body"]
 
 
 @pytest.mark.parametrize("command", [QueueDelete("q"), QueuePurge("q")])
