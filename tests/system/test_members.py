@@ -469,6 +469,32 @@ def test_the_service_decides_selectors_priorities_and_exclusive_queues(pair: Pai
     assert ids(take(pair.second.url, "ranked", 5)) == [4, 3, 2, 1, 0]
 
 
+def test_the_service_decides_last_values_failed_deliveries_and_expiry_for_all(pair: Pair) -> None:
+    store = RemoteMessageStore(pair.socket)
+    ends = {"dead_letter_queue": "dead"}
+    for name, arguments in {
+        "dead": {},
+        "newest": {"last_value_key": "k"},
+        "failing": {"max_delivery_count": 1, **ends},
+        "brief": {"message_ttl_ms": 1, **ends},
+    }.items():
+        done(store.create, Queue(name, arguments=arguments))
+    store.close()
+    for at, other in (urls(pair), urls(pair)[::-1]):
+        until(lambda: knows(other, "brief"))  # noqa: B023
+        for number, url in enumerate((at, other, at, other)):
+            send(url, "newest", durable(number, properties={"k": "ab"[number // 2]}))
+        assert ids(take(other, "newest", 2)) == [1, 3]
+        assert is_empty(at, "newest")
+        send(at, "failing", durable(7))
+        for url in (at, other):
+            Holder(url, "failing", 1, decide=settle(Delivery.MODIFIED, failed=True)).run()
+        assert ids(take(other, "dead", 1)) == [7]
+        send(at, "brief", durable(8))
+        assert is_empty(other, "brief")  # which looks at it
+        assert ids(take(at, "dead", 1)) == [8]
+
+
 def test_a_drain_finds_what_is_there_and_ends_where_nothing_is(pair: Pair) -> None:
     send(pair.first.url, "drained", *map(durable, range(5)))
     for url in urls(pair):
