@@ -34,10 +34,13 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, MessageHeader, Queue
 from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.cli.command_line import main
+from sparkstore.replication.promote import promote
+from sparkstore.tables.root import open_root
 from tests.support.amqp.amqp_0_10 import content
 from tests.support.amqp.amqp_messages import number_in, numbered
 from tests.support.amqp.resuming import Client
 from tests.support.roots.logs import until
+from tests.support.roots.replicas import replica_of
 from tests.support.stores.services import ServiceProcess, short_folder
 from tests.support.stores.stores import done
 from tests.support.system.clients import (
@@ -674,6 +677,56 @@ def test_clients_of_members_notice_a_killed_service_by_nothing_but_time(tmp_path
         assert service.stop() == 0
         assert "Traceback" not in service.log()
         service.close()
+
+
+def test_members_go_on_at_a_replica_that_is_promoted_though_it_lacks_the_newest(
+    tmp_path: Path,
+) -> None:
+    """What the replica lacks is lost, as was accepted; nothing else, and nothing is mixed up."""
+
+    def of(name: str) -> list[Message]:
+        return [Message(id=n, durable=True, body=name) for n in range(20)]
+
+    primary, replica = tmp_path / "root", tmp_path / "replica"
+    with short_folder() as folder:
+        service = ServiceProcess(primary, folder / "s")
+        service.start()
+        one, two = (member(service.path, name, "--queue=q") for name in ("one", "two"))
+        send(one.url, "q", *of("kept"))
+        service.stop()
+        replica_of(open_root(primary), replica)
+        service.start()
+        for broker in (one, two):
+            send(broker.url, "q", *of("lost"))
+        with connected(two.url) as connection:
+            receiver = connection.create_receiver("q", credit=5)
+            assert [receiver.receive(timeout=TIMEOUT_S).body for _ in range(5)] == ["kept"] * 5
+            service.kill()
+            service.close()
+            promote(replica, accept_loss=True)
+            service = ServiceProcess(replica, folder / "s")
+            service.start()
+            for _ in range(5):
+                receiver.accept()
+            send(two.url, "q", *of("two"))
+            send(one.url, "q", *of("one"))
+        until(lambda: not held_on(service.path))
+        found = [message.body for message in take(one.url, "q", 55)]
+        assert sorted(found) == ["kept"] * 15 + ["one"] * 20 + ["two"] * 20
+        assert is_empty(two.url, "q")
+        for broker in (one, two):
+            assert broker.terminate() == 0
+            assert "Traceback" not in broker.log, broker.log
+        assert service.stop() == 0
+        service.close()
+
+
+def held_on(socket: Path) -> set[str]:
+    """Who holds anything on `q`."""
+    store = RemoteMessageStore(socket)
+    entries = store.recover().entries["q"].values()
+    store.close()
+    return {entry.acquired_by for entry in entries if entry.acquired_by is not None}
 
 
 def test_a_message_group_stays_with_its_consumer_through_a_kill_of_the_service(
