@@ -186,6 +186,10 @@ def test_a_broker_goes_on_without_a_member_that_may_be_dropped(
     assert take(broker.url, "q", 1)[0].id == 1
     assert broker.terminate() == 0
     assert "goes on without its member audit of calls (full)" in broker.log
+    store = DeltaMessageStore(tmp_path / "root")
+    noted = store.recover().configured["store-chain", "dropped: audit of calls (full)"]
+    assert "No space left" in noted["why"]
+    store.close()
 
 
 @pytest.mark.parametrize(

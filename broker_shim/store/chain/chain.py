@@ -42,7 +42,7 @@ from broker_shim.store.interface import (
 from broker_shim.store.one_by_one import OneByOne
 from broker_shim.store.reads import ReadCalls
 from sparkstore.core.state_machine.arguments import check_completion
-from sparkstore.log.completions import fire_once
+from sparkstore.log.completions import fire_once, ignore
 
 _log = logging.getLogger(__name__)
 
@@ -69,8 +69,13 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         self._first: FirstStore = first
         self._reads = first
         self._line = _Line()
-        self._places = [MemberPlace(member, tolerance, self._fail) for member, tolerance in members]
+        self._places = [
+            MemberPlace(member, tolerance, self._fail, self._note_dropped)
+            for member, tolerance in members
+        ]
         self._failure: StoreError | None = None
+        for place in self._places:
+            self._note_dropped(place.member.name, None)
 
     @property
     def first(self) -> FirstStore:
@@ -325,6 +330,12 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         told_all = self._line.add(on_complete, len(told), error)
         for place in told:
             place.apply(calls, told_all)
+
+    def _note_dropped(self, member: str, why: str | None) -> None:
+        """Have the first store, and so SQL, say that a member was dropped; None: it is not now."""
+        with suppress(StoreError):
+            detail = None if why is None else {"why": why}
+            self._first.configure(CATEGORY, f"dropped: {member}", detail, ignore)
 
     def _fail(self, member: str, error: StoreError) -> StoreError:
         """A member failed that may not be dropped: from now on nothing is done any more."""

@@ -60,6 +60,7 @@ class MemberPlace:
         member: Who is told.
         tolerance: What becomes of the chain when it fails.
         fail: Ends the chain for a member that may not be dropped; what everybody is told then.
+        on_drop: Told of a member that is dropped, and why.
     """
 
     def __init__(
@@ -67,8 +68,9 @@ class MemberPlace:
         member: ChainMember,
         tolerance: Tolerance,
         fail: Callable[[str, StoreError], StoreError],
+        on_drop: Callable[[str, str], None],
     ) -> None:
-        self.member = member
+        self.member, self._on_drop = member, on_drop
         self._tolerance, self._fail = tolerance, fail
         self._lock = threading.Lock()
         self._owed: deque[OnComplete] = deque()
@@ -116,6 +118,7 @@ class MemberPlace:
             "the store chain goes on without its member %s: %s; it catches up at the next start",
             *(self.member.name, why),
         )
+        self._on_drop(self.member.name, why)
         self.member.drop()
         for on_complete in owed:
             on_complete(None)

@@ -18,6 +18,7 @@ from broker_shim.store.branches import Xid
 from broker_shim.store.chain.audit import CallAuditor
 from broker_shim.store.chain.calls import StoreCall
 from broker_shim.store.chain.chain import MessageStoreChain
+from broker_shim.store.chain.difference import CATEGORY
 from broker_shim.store.chain.mirror import Mirror, take_place
 from broker_shim.store.chain.place import Tolerance
 from broker_shim.store.delta import DeltaMessageStore
@@ -188,6 +189,13 @@ def test_the_chain_goes_on_without_a_member_that_may_be_dropped(
     assert weak.is_dropped
     assert [status.failure for status in chain.members] == ["its disk is full", None]
     assert "goes on without its member weak" in caplog.text
+    noted = CATEGORY, "dropped: weak"
+    assert first.recover().configured[noted] == {"why": "its disk is full"}
+    assert noted not in chain.recover().configured
+    MessageStoreChain(first, [(Told("strong"), Tolerance())])
+    assert noted in first.recover().configured
+    MessageStoreChain(first, [(Told("weak"), Tolerance())])
+    assert noted not in first.recover().configured
     first.close()
 
 
