@@ -308,15 +308,16 @@ def begun(url: str, xid: DtxXid = XID) -> int:
 
 
 def test_a_branch_has_its_name_alone_at_whichever_broker_it_has_begun(pair: Pair) -> None:
-    for at, other in (urls(pair), urls(pair)[::-1]):
+    for turn, (at, other) in enumerate((urls(pair), urls(pair)[::-1])):
+        first, second = (DtxXid(1, b"alone", name + b"%d" % turn) for name in (b"1", b"2"))
         with OldClient(at) as it:
-            work(it, "once")
-            assert [begun(url) for url in urls(pair)] == [ExecutionErrorCode.NOT_ALLOWED] * 2
-            assert it.do(c.DtxCommit(XID, one_phase=True)).status == OK
-            assert [begun(url) for url in urls(pair)] == [OK] * 2
-            it.do(c.DtxStart(XID))
-            assert begun(other) == ExecutionErrorCode.NOT_ALLOWED
-        until(lambda: begun(other) == OK)  # noqa: B023
+            work(it, "once", first)
+            assert [begun(url, first) for url in urls(pair)] == [ExecutionErrorCode.NOT_ALLOWED] * 2
+            assert it.do(c.DtxCommit(first, one_phase=True)).status == OK
+            assert it.do(c.DtxStart(second)).status == OK
+            assert begun(other, second) == ExecutionErrorCode.NOT_ALLOWED
+        for xid in (first, second):
+            until(lambda: begun(other, xid) == OK)  # noqa: B023
         assert [message.body for message in take(other, "once", 1)] == [b"put"]
 
 

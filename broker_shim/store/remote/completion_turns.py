@@ -22,19 +22,12 @@ class RemoteCompletions:
 
     def __init__(self) -> None:
         self._turns: deque[tuple[OnComplete, StoreError | None]] = deque()
-        self._is_firing = False
 
     def put(self, on_complete: OnComplete, error: StoreError | None) -> None:
         """Fire one after those before it, as soon as `fire` is called."""
         self._turns.append((on_complete, error))
 
     def fire(self) -> None:
-        """Fire what is there, under no lock; within a completion: later, in its turn."""
-        if self._is_firing:
-            return
-        self._is_firing = True
-        try:
-            while self._turns:
-                fire_once(*self._turns.popleft())
-        finally:
-            self._is_firing = False
+        """Fire what is there, under no lock. Not within a completion."""
+        while self._turns:
+            fire_once(*self._turns.popleft())

@@ -240,8 +240,8 @@ def plain_dequeue(
 
     Args:
         machine: Of the store.
-        message_id: A number.
-        queue: A text.
+        message_id: The message to remove; it may be on no queue.
+        queue: That it is removed from; there may be none of that name.
         asked: Who asked, as the record will say.
 
     Returns:
