@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from broker_shim.broker.metrics import Metrics
-from broker_shim.broker.queues.queue import Survivors
+from broker_shim.broker.queues.queue_index import Survivors
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop

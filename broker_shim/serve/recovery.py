@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from broker_shim.broker.queues.queue import Survivors
+from broker_shim.broker.queues.queue_index import Survivors
 from broker_shim.broker.routing import DEFAULT_EXCHANGES
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import wait_for

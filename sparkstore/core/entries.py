@@ -35,7 +35,7 @@ class Stretch(NamedTuple):
 
     Attributes:
         message_ids: In the order of the queue.
-        priorities: Theirs.
+        priorities: The priority of each.
         marked: Those that are acquired, came back before, or are annotated: few, nearly always.
     """
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from broker_shim.broker.queues.message_groups import bucket_of
-from broker_shim.broker.queues.queue import QueueDispatch, Survivors
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.queue_index import Survivors
 from broker_shim.broker.queues.selective_cursor import Batch, SelectiveCursor, Steps, group_of
 from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.selectors import parse

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from broker_shim.broker.queues.last_values import LastValues
 from broker_shim.broker.queues.message_groups import Groups
-from broker_shim.broker.queues.queue_index import Cursor, QueueIndex, Withdrawn
+from broker_shim.broker.queues.queue_index import Cursor, QueueIndex, Survivors, Withdrawn
 from broker_shim.broker.queues.selective_cursor import (
     Batch,
     Browser,
@@ -38,20 +38,6 @@ class UseWatcher(Protocol):
 
     def unused(self, queue: QueueDispatch) -> None:
         """The last consumer is gone."""
-
-
-class Survivors(NamedTuple):
-    """Some messages of a queue that survived a restart, and follow each other on it.
-
-    Attributes:
-        message_ids: In the order of the queue.
-        priorities: Theirs.
-        failures: Failed deliveries of those that have any, by id.
-    """
-
-    message_ids: Sequence[int]
-    priorities: Sequence[int]
-    failures: Mapping[int, int]
 
 
 class QueueDispatch:

@@ -7,7 +7,7 @@ place          (9 - priority) << 48 | index: rises in the order of the queue, ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from broker_shim.broker.queues.priority_level import PriorityLevel
@@ -29,6 +29,20 @@ class Withdrawn(NamedTuple):
     held: list[int]
     left: int
     gone: int
+
+
+class Survivors(NamedTuple):
+    """Some messages of a queue that survived a restart, and follow each other on it.
+
+    Attributes:
+        message_ids: In the order of the queue.
+        priorities: The priority of each.
+        failures: Failed deliveries of those that have any, by id.
+    """
+
+    message_ids: Sequence[int]
+    priorities: Sequence[int]
+    failures: Mapping[int, int]
 
 
 class Cursor:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_shim.broker.queues.queue import QueueDispatch, Survivors
-from broker_shim.broker.queues.queue_index import Cursor
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.queue_index import Cursor, Survivors
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.listener_1_0.receiving.credit import CreditWindow
 

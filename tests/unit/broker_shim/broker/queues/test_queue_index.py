@@ -6,8 +6,8 @@ import random
 import tracemalloc
 from collections.abc import Callable
 
-from broker_shim.broker.queues.queue import QueueDispatch, Survivors
-from broker_shim.broker.queues.queue_index import Cursor, QueueIndex
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.queue_index import Cursor, QueueIndex, Survivors
 
 COUNT = 50_000
 MOST_BYTES_EACH = 12
