@@ -640,6 +640,7 @@ def test_a_branch_of_a_killed_member_is_decided_at_another_through_a_kill_of_the
         one.kill()
         found = take(service.url, "open", 1)
         assert [(each.body, each.delivery_count) for each in found] == [(b"taken", 1)]
+        assert begun(two.url, OTHER) == OK  # who had begun it is given up
         service.kill()
         with OldClient(two.url) as other, ThreadPoolExecutor(1) as asking:
             recovered = asking.submit(other.do, c.DtxRecover())
