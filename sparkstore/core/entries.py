@@ -62,6 +62,7 @@ class Entries(Mapping[int, Entry]):
         "_chunks",
         "_firsts",
         "_highest",
+        "_near",
         "_next",
         "_packed",
         "_strays",
@@ -75,6 +76,7 @@ class Entries(Mapping[int, Entry]):
         self._firsts: list[int] = []  # of each chunk: no id below it is a key there
         self._strays: dict[int, int] = {}  # chunk's number << 10 | index
         self._highest = 0  # of all ids that were ever packed
+        self._near = _NO_CHUNK  # where something was found last: what is next is there, too
         self._next = 0
         self._packed = 0
         self.message_bytes = 0
@@ -154,6 +156,14 @@ class Entries(Mapping[int, Entry]):
         found = self._find(message_id)
         return default if found is None else found[0].entry(found[1])
 
+    def holder(self, message_id: int) -> tuple[str | None, int] | None:
+        """Who holds an entry, and its position; None if it is not there. Cheaper than `get`."""
+        entry = self._young.get(message_id)
+        if entry is not None:
+            return entry.acquired_by, entry.position
+        found = self._find(message_id)
+        return None if found is None else found[0].holder(found[1])
+
     def __contains__(self, message_id: object) -> bool:
         """True if it is on the queue."""
         if message_id in self._young:
@@ -209,6 +219,9 @@ class Entries(Mapping[int, Entry]):
         return found
 
     def _find(self, message_id: int) -> tuple[EntryChunk, int] | None:
+        near = self._near
+        if message_id in near.run and near.is_there[index := message_id - near.run.start]:
+            return near, index
         if message_id > self._highest:
             return None
         slot = self._strays.get(message_id) if self._strays else None
@@ -221,8 +234,10 @@ class Entries(Mapping[int, Entry]):
             return None
         chunk = self._chunks[at]
         index = chunk.keys.find(message_id)
-        is_it = index >= 0 and chunk.is_there[index] and chunk.ids[index] == message_id
-        return (chunk, index) if is_it else None
+        if index < 0 or not chunk.is_there[index] or chunk.ids[index] != message_id:
+            return None
+        self._near = chunk
+        return chunk, index
 
     def _pack_older_half(self) -> None:
         walk = iter(self._young.items())
@@ -280,6 +295,7 @@ class Entries(Mapping[int, Entry]):
 
     def _shrink(self, chunk: EntryChunk) -> None:
         """Leave the entries that are gone out of a chunk; an empty one goes."""
+        self._near = _NO_CHUNK
         at = bisect_left(self._chunks, chunk.number, key=_number_of)
         if not any(chunk.is_there):
             del self._chunks[at], self._firsts[at]
@@ -318,6 +334,11 @@ def _part(columns: Columns, part: slice) -> Columns:
 
 def _number_of(chunk: EntryChunk) -> int:
     return chunk.number
+
+
+_NOTHING: Columns = ((0,), (0,), (0,), (None,), (0,), (None,), (0,), (None,))
+_NO_CHUNK = EntryChunk(-1, (-1,), (-1,), _NOTHING)
+_NO_CHUNK.run = range(0)
 
 
 class _Items(ItemsView[int, Entry]):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress, repeat
 
-from sparkstore.core.packed_integers import Column, Keys, pack, pack_keys
+from sparkstore.core.packed_integers import Column, Keys, pack, pack_keys, values_at
 
 _NEVER = -(1 << 63)
 """Stands for no expiry."""
@@ -63,11 +63,12 @@ class EntryChunk:
 
     Attributes:
         number: Of all chunks of its queue, they rise.
+        run: Its ids, if each is one more than the one before; else nothing.
         is_there: 1 for each entry, 0 once it was removed.
         held: What is not `NOBODY`, by index.
     """
 
-    __slots__ = ("_columns", "_gone", "held", "ids", "is_there", "keys", "number")
+    __slots__ = ("_columns", "_gone", "held", "ids", "is_there", "keys", "number", "run")
 
     def __init__(
         self, number: int, keys: Sequence[int], message_ids: Sequence[int], columns: Columns
@@ -76,6 +77,7 @@ class EntryChunk:
         self.number = number
         self.keys: Keys = pack_keys(keys)
         self.ids: Column = self.keys if keys is message_ids else pack(message_ids)
+        self.run = self.ids.run
         self._columns: tuple[Column, ...] = (
             pack(positions),
             pack(ats),
@@ -101,16 +103,9 @@ class EntryChunk:
 
     def entry(self, index: int) -> Entry:
         """An entry as it is now."""
-        positions, ats, priorities, ends, sizes = self._columns
-        expires_at = None if (end := ends[index]) == _NEVER else end
-        return Entry(
-            positions[index],
-            ats[index],
-            priorities[index],
-            expires_at,
-            sizes[index],
-            *self.held.get(index, NOBODY),
-        )
+        position, at, priority, end, size = values_at(self._columns, index)
+        expires_at = None if end == _NEVER else end
+        return Entry(position, at, priority, expires_at, size, *self.held.get(index, NOBODY))
 
     def message_ids(self) -> list[int]:
         """Ids of what is there, in order."""
@@ -124,6 +119,10 @@ class EntryChunk:
         """What is acquired, came back before, or is annotated, in order, with its ids."""
         for index in sorted(self.held):
             yield self.ids[index], self.entry(index)
+
+    def holder(self, index: int) -> tuple[str | None, int]:
+        """Who holds an entry, and its position."""
+        return self.held.get(index, NOBODY)[0], self._columns[0][index]
 
     def message_bytes(self, index: int) -> int:
         """Header and body of an entry."""

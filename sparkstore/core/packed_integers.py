@@ -10,23 +10,43 @@ _CODES = [(code, (1 << 8 * array(code).itemsize) - 1) for code in "BHIQ"]
 
 
 class Column:
-    """Integers of any size; equal ones take nothing, nor do those that rise by one each."""
+    """Integers of any size; equal ones take nothing, nor do those that rise by one each.
 
-    __slots__ = ("_base", "_count", "_offsets")
+    Attributes:
+        base: The least of them.
+        offsets: What each is above that; None: they are all equal.
+    """
+
+    __slots__ = ("_count", "base", "offsets")
 
     def __init__(self, base: int, offsets: Sequence[int] | None, count: int) -> None:
-        self._base, self._offsets, self._count = base, offsets, count
+        self.base, self.offsets, self._count = base, offsets, count
+
+    @property
+    def run(self) -> range:
+        """All of them, if each is one more than the one before; else nothing."""
+        if self._count > 1 and type(self.offsets) is not range:
+            return range(0)
+        return range(self.base, self.base + self._count)
 
     def __getitem__(self, index: int) -> int:
         """A value; the index is neither negative nor too large."""
-        return self._base if self._offsets is None else self._base + self._offsets[index]
+        return self.base if self.offsets is None else self.base + self.offsets[index]
 
     def values(self) -> Iterable[int]:
         """All of them."""
-        base = self._base
-        if self._offsets is None:
+        base = self.base
+        if self.offsets is None:
             return [base] * self._count
-        return [base + offset for offset in self._offsets] if base else self._offsets
+        return [base + offset for offset in self.offsets] if base else self.offsets
+
+
+def values_at(columns: Iterable[Column], index: int) -> list[int]:
+    """The value of each column there."""
+    return [
+        column.base if column.offsets is None else column.base + column.offsets[index]
+        for column in columns
+    ]
 
 
 class Keys(Column):
@@ -36,7 +56,7 @@ class Keys(Column):
 
     def find(self, value: int) -> int:
         """Index of the first that is equal to this value; -1 if there is none."""
-        offsets, wanted = self._offsets, value - self._base
+        offsets, wanted = self.offsets, value - self.base
         if type(offsets) is range:
             return wanted if 0 <= wanted < self._count else -1
         if offsets is None:

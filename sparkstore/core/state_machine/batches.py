@@ -248,12 +248,12 @@ def plain_dequeue(
         The step; None if it is not plainly right: the single call decides it, or says why not.
     """
     there = None if machine.claims else machine.state.queues.get(queue)
-    entry = None if there is None else there.entries.get(message_id)
-    if entry is None or entry.acquired_by is not None:
+    whose = None if there is None else there.entries.holder(message_id)
+    if whose is None or whose[0] is not None:
         return None
     what = (Kind.DEQUEUED, machine.now_us(), queue, message_id, None)
     record = _new(Record, (*what, *_NONE_TO_MEMBER, asked.member, asked.first, None))
-    return _new(RecordStep, (record, entry.position > 0, None))
+    return _new(RecordStep, (record, whose[1] > 0, None))
 
 
 def without_repeats(message_ids: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -289,13 +289,13 @@ def of_entries(
     """
     steps: list[RecordStep] = []
     outcomes: list[StoreError | None] = []
-    get = _plain_entries(machine, queue, holder, kind).get
+    holder_of = _plain_entries(machine, queue, holder, kind).holder
     now_us = machine.now_us()
     held_by = holder if kind is Kind.DEQUEUED else None
     rest: tuple[Any, ...] = _NONE_FROM_COUNT
     for index, message_id in enumerate(message_ids):
-        entry = get(message_id) if type(message_id) is int else None
-        if entry is None or entry.acquired_by not in (None, held_by):
+        there = holder_of(message_id) if type(message_id) is int else None
+        if there is None or there[0] not in (None, held_by):
             try:
                 steps += decide(index, message_id)
             except StoreError as refusal:
@@ -305,7 +305,7 @@ def of_entries(
             if asked is not None:
                 rest = (*_NONE_TO_MEMBER, asked.member, asked.first + index, None)
             fields = (kind, now_us, queue, message_id, holder, *rest)
-            steps.append(_new(RecordStep, (_new(Record, fields), entry.position > 0, None)))
+            steps.append(_new(RecordStep, (_new(Record, fields), there[1] > 0, None)))
         outcomes.append(None)
     return Decided(steps, outcomes)
 
