@@ -97,7 +97,8 @@ public final class ServiceConnection implements AutoCloseable {
      */
     CompletableFuture<Void> submit(Request request, boolean isUrgent) {
         boolean isQuiet = outbox.add(request, settings.retryTimeout().toNanos());
-        if (isUrgent || isQuiet) {
+        // The reading thread, which tells of answers, must not wait for the socket.
+        if ((isUrgent || isQuiet) && Thread.currentThread() != reader) {
             flush();
         } else {
             writer.wake();

@@ -44,6 +44,21 @@ class ServiceConnectionTest extends ConnectionTestCase {
         assertEquals(upTo(5_000), service.decided());
     }
 
+    @Test
+    void whatTheReadingThreadIsMadeToAskIsSentToo() throws Exception {
+        connect(0, 60_000);
+        goAway();
+        CompletableFuture<String> teller = new CompletableFuture<>();
+        Future<?> both = send().thenCompose(done -> {
+            teller.complete(Thread.currentThread().getName());
+            return send();
+        });
+        startAgain();
+        assertDone(both);
+        assertEquals("sparkstore-connection", teller.get());
+        assertEquals(upTo(2), service.decided());
+    }
+
     @ParameterizedTest
     @EnumSource(names = {"LOSE_BEFORE", "LOSE_AFTER", "SEND_GARBAGE", "SEND_HALF"})
     void whatALostConnectionLeavesInDoubtIsDecidedOnce(Fate loss) throws Exception {
