@@ -76,7 +76,7 @@ class BucketStart:
             StoreError: The bucket did not answer, or holds what cannot be read.
         """
         self._bucket, self._config, self._locks = bucket, config, locks
-        self._wal_folder = wal_folder
+        self._wal_folder, self._lacks_log = wal_folder, False
         check_is_conditional(bucket)
         open_or_create(bucket)
         self._identity = check_primary_at(bucket)
@@ -105,7 +105,8 @@ class BucketStart:
                 message = f"{self._bucket.location}: another start was faster, and has epoch"
                 message += f" {tail.epoch}; this one, of epoch {claim.epoch}, stops"
                 raise Fenced(message)
-            publisher = CommitPublisher(self._bucket, root, claim, self._config.reader_grace_s)
+            grace_s, lacks_log = self._config.reader_grace_s, self._lacks_log
+            publisher = CommitPublisher(self._bucket, root, claim, grace_s, lacks_log=lacks_log)
             yield OpenedCopy(root, publisher, folders)
             publisher.close(is_well=False)
             if time.monotonic() > end:
@@ -141,6 +142,7 @@ class BucketStart:
                 where,
                 last.wal_id,
             )
+            self._lacks_log = True
             return own
         message = (
             f"{where}: the store that served it last, on {last.host}, did not end well, and its"

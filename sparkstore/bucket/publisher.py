@@ -34,9 +34,23 @@ _UPLOADS = 4
 
 
 class CommitPublisher:
-    """Used on the committer's thread, and by a start before there is one."""
+    """Used on the committer's thread, and by a start before there is one.
 
-    def __init__(self, bucket: Storage, root: Root, claim: Claim, reader_grace_s: float) -> None:
+    Attributes:
+        claim: The epoch that is published under.
+        lacks_log: A write-ahead log was given up at this start: what it alone held is lost.
+        jobs: Follows what jobs commit to the bucket.
+    """
+
+    def __init__(
+        self,
+        bucket: Storage,
+        root: Root,
+        claim: Claim,
+        reader_grace_s: float,
+        *,
+        lacks_log: bool = False,
+    ) -> None:
         """Take the copy as published: it was just brought up.
 
         Args:
@@ -44,8 +58,10 @@ class CommitPublisher:
             root: The working copy, just brought up.
             claim: The epoch that is published under.
             reader_grace_s: How long old log entries stay for whoever reads an old version.
+            lacks_log: A write-ahead log is given up.
         """
         self._bucket, self._root, self.claim = bucket, root, claim
+        self.lacks_log = lacks_log
         self._clean_after_s = time.monotonic() + reader_grace_s
         self._pool = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="upload")
         self._journal = TablePublisher(bucket, root, "journal", self._pool)

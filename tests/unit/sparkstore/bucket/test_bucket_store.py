@@ -12,15 +12,26 @@ from pathlib import Path
 
 import pytest
 
+from broker_shim.completion import Completion
 from sparkstore.bucket import epochs
 from sparkstore.config import StoreConfig
+from sparkstore.core.records import ids_reserved
 from sparkstore.errors import CorruptData, Fenced, InvalidRequest, Locked, Unavailable
 from sparkstore.log.start import open_log
 from sparkstore.log.writer import Log
 from sparkstore.storage.objects import ObjectStorage
 from sparkstore.tables.fencing import check_may_serve
 from tests.support.objects.s3_server import DROP, Request, S3Server, once, served
-from tests.support.roots.logs import append, error_of, facts_in, flush, opened, until, write
+from tests.support.roots.logs import (
+    TIMEOUT_S,
+    append,
+    error_of,
+    facts_in,
+    flush,
+    opened,
+    until,
+    write,
+)
 
 URI = "s3://lake/queues"
 CONFIG = StoreConfig(
@@ -229,6 +240,27 @@ def test_a_log_that_is_lost_can_be_given_up(
     with opened(URI, replace(elsewhere.by_delta, lost_wal=lost)) as log:
         assert facts_of(log) == []
     assert "is given up" in caplog.text
+
+
+def test_ids_that_a_lost_log_reserved_are_given_to_nobody_else(
+    server: S3Server, here: Machine, elsewhere: Machine
+) -> None:
+    """Members of the service have them still, and put messages by them at the next one."""
+    log = open_log(URI, replace(here.by_wal, commit_interval_ms=3_600_000)).log
+    before = dict(server.objects)
+    reserved = Completion()
+    log.append([ids_reserved(1, 9_000)], reserved.finish)
+    reserved.complete(TIMEOUT_S)
+    log.close()
+    server.objects = before
+    lost = epochs.wal_id_in(here.folder / "wal")
+    shutil.rmtree(here.folder)
+    free = []
+    for config in (replace(elsewhere.by_delta, lost_wal=lost), elsewhere.by_delta):
+        opened_again = open_log(URI, config)
+        free.append(opened_again.state.next_message_id)
+        opened_again.log.close()
+    assert 9_000 < free[0] == free[1]
 
 
 def test_after_a_log_that_ended_well_any_machine_may_start(
