@@ -82,9 +82,13 @@ class QueueDeletions:
         else:
             before(ready)
 
+    def __contains__(self, name: str) -> bool:
+        """True while a queue of this name is being destroyed."""
+        return name in self._waiting
+
     def when_gone(self, name: str, call: Callable[[], None]) -> None:
         """Make a call when no queue of this name is being destroyed: at once if none is."""
-        if name in self._waiting:
+        if name in self:
             self._waiting[name].append(call)
         else:
             call()

@@ -253,6 +253,9 @@ class Broker:
         """Create a queue; it is used when that has completed."""
 
         def created(error: StoreError | None) -> None:
+            if error is None and queue.name in self.deletions:
+                self.create_queue(queue, on_done)  # one that was there, and goes: this is another
+                return
             if error is None and queue.name not in self.queues:
                 self.serve(queue)
                 _log.info("queue %r created", queue.name)

@@ -16,6 +16,7 @@ from broker_shim.store.branches import Xid
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.core.records import Record
 from sparkstore.operations.administration import AdminAction, Order
+from tests.support.amqp.held_broker import HeldHouse, HeldPlace
 from tests.support.amqp.link_clients import House, Place
 from tests.support.amqp.orders import ask, bodies, consumer, entries, publish
 from tests.support.stores.stores import RecordedMessageStore, done
@@ -74,6 +75,30 @@ def test_a_queue_made_anew_meanwhile_is_another(house: House) -> None:
         assert "q" not in house.broker.queues
     assert "q" in house.broker.queues
     assert (entries(house), entries(house, "alt")) == ([], [1])
+
+
+def test_a_queue_that_two_made_and_that_goes_before_the_second_is_told_is_made_anew() -> None:
+    """The fuzzing of AMQP 1.0 found this: it was there without being in the store, and broke."""
+    house = HeldHouse(HeldPlace())
+    told: list[str] = []
+    house.store.sink.is_holding = True
+    for name in ("first", "second"):
+        house.broker.create_queue(Queue("t"), lambda _error, name=name: told.append(name))
+    house.store.sink.tell()
+    house.run()
+    house.broker.destroy_queue("t", lambda _error: told.append("gone"))
+    house.store.sink.tell()
+    house.run()
+    assert told == ["first"]
+    assert "t" not in house.broker.queues
+    house.store.sink.tell()
+    house.run()
+    assert told == ["first", "gone"]
+    house.store.sink.tell()
+    house.run()
+    assert told == ["first", "gone", "second"]
+    assert "t" in house.broker.queues
+    assert "t" in {queue.name for queue in house.store.recover().queues}
 
 
 def test_while_the_store_has_no_room_a_deleted_queue_waits_and_loses_nothing(
