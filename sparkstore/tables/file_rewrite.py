@@ -42,6 +42,8 @@ _log = logging.getLogger(__name__)
 
 _NO_LIMIT = 1 << 63
 _CHUNK_BYTES = 1 << 20
+_OPENERS = 16
+"""So many may open a shared root while one file is written anew: each tidies up once."""
 
 
 def rewrite_after(root: Root, table: str, mark: int) -> list[Path]:
@@ -63,7 +65,7 @@ def rewrite_after(root: Root, table: str, mark: int) -> list[Path]:
         left.unlink(missing_ok=True)
     paths = _suspects(root.table(table), mark)
     for path in paths:
-        _rewrite(path, root.path / f"{_scratch_name(table)}{uuid4().hex}")
+        _rewrite_insisting(path, root.path / _scratch_name(table))
     if paths:
         fsync_with_folders(paths, up_to=root.table(table))
         _log.info("%s: %d files after version %d written anew", table, len(paths), mark)
@@ -95,6 +97,18 @@ def _named_by(table: Path, version: int) -> Iterable[Path]:
         return [table / file.path for file in read_version(table, version).adds]
     except CorruptData:  # healing sets it aside
         return []
+
+
+def _rewrite_insisting(path: Path, scratch: Path) -> None:
+    """Rewrite a file, again if another opener of a shared root took our copy for one left over."""
+    for turn in range(_OPENERS):
+        try:
+            _rewrite(path, scratch.with_name(f"{scratch.name}{uuid4().hex}"))
+        except FileNotFoundError:
+            if turn == _OPENERS - 1 or not path.exists():
+                raise
+        else:
+            return
 
 
 def _rewrite(path: Path, scratch: Path) -> None:

@@ -143,6 +143,25 @@ def test_a_file_written_anew_has_no_name_before_it_is_on_disk(root: Root, disk: 
     assert [*root.path.glob("rewriting-*")] == []
 
 
+def test_two_openers_of_a_shared_root_write_anew_at_once(root: Root, disk: Disk) -> None:
+    """No lock holds them off each other: one takes the other's file for one that a kill left."""
+    last = append(root, "journal")
+    before = rows(root, "journal")
+
+    def is_in_the_way(name: str) -> bool:
+        if "/rewriting-" in name:
+            disk.fails = lambda _name: False
+            assert heal(root, ["journal"]) == []
+        return False
+
+    disk.fails = is_in_the_way
+    mark_durable(root, {"journal": -1})
+    assert heal(root, ["journal"]) == []
+    assert read_marks(root).versions["journal"] == last
+    assert rows(root, "journal") == before
+    assert [*root.path.glob("rewriting-*")] == []
+
+
 def test_the_name_of_what_was_written_anew_is_on_disk_also_if_no_mark_is_set(
     root: Root, calls: list[str]
 ) -> None:
