@@ -128,8 +128,7 @@ class Broker:
         self._header_scan = HeaderScan(self, later)
         self.last_value_queues = LastValueQueues(self, self.settlement)
         self.claims, self.xid_claims = Claims(self), XidClaims()
-        self.queries = Queries(self)
-        self.acquisition = Acquisition(self)
+        self.queries, self.acquisition = Queries(self), Acquisition(self)
         self.administration = Administration(self, self.bulk, self.last_value_queues, later)
 
     @property
@@ -271,8 +270,7 @@ class Broker:
         if not self.is_member:
             dispatch.watcher = self.claims.auto_deletion
         dispatch.only, dispatch.owner = filter_of(queue), queue.arguments.get(TEMPORARY_OF)
-        self.queues[queue.name] = dispatch
-        self.definitions[queue.name] = queue
+        self.queues[queue.name], self.definitions[queue.name] = dispatch, queue
         self.destinations.addresses.add(queue.name)
         return dispatch
 
