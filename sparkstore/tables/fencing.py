@@ -46,10 +46,7 @@ def check_may_serve(where: Path) -> None:
         StoreError: Its own `root.json` cannot be read; a replica's that cannot is passed over.
     """
     identity = open_root(where).identity
-    if identity.role == REPLICA:
-        message = f"{where} is a replica of {identity.primary}: to serve it, sparkstore promote it"
-        raise Fenced(message)
-    check_not_superseded(where, identity)
+    _check_is_primary(where, identity)
 
 
 def check_primary_at(storage: Storage) -> Identity:
@@ -64,10 +61,7 @@ def check_primary_at(storage: Storage) -> Identity:
     if identity is None:
         message = f"{where}/{ROOT_FILE} is gone: restore it from a replica or a backup"
         raise CorruptData(message)
-    if identity.role == REPLICA:
-        message = f"{where} is a replica of {identity.primary}: to serve it, sparkstore promote it"
-        raise Fenced(message)
-    check_not_superseded(where, identity)
+    _check_is_primary(where, identity)
     return identity
 
 
@@ -105,6 +99,13 @@ def check_not_superseded(where: Path | str, identity: Identity) -> None:
                 " replica"
             )
             raise Fenced(message)
+
+
+def _check_is_primary(where: Path | str, identity: Identity) -> None:
+    if identity.role == REPLICA:
+        message = f"{where} is a replica of {identity.primary}: to serve it, sparkstore promote it"
+        raise Fenced(message)
+    check_not_superseded(where, identity)
 
 
 def _place(where: Path | str) -> str:

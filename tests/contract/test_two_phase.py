@@ -86,10 +86,7 @@ def test_a_branch_in_doubt_keeps_what_it_has_until_it_is_decided(
             with pytest.raises(NotAcquired):
                 done(store.dequeue, message_id, "q", holder)
     refused(store.destroy, Queue("q"), match="prepared branch 7:")
-    if committed:
-        done(store.commit_prepared, XID)
-    else:
-        done(store.rollback_prepared, XID)
+    done(store.commit_prepared if committed else store.rollback_prepared, XID)
     for is_second in (False, True):
         if is_second and home.tier >= KEPT:
             store = home.reopen()
@@ -228,10 +225,7 @@ def test_a_branch_moves_what_it_takes_and_nobody_is_before_it(
             done(store.enqueue, message, queue)
     done(store.enqueue, message, "s")
     done(store.dequeue, moved, "s", None)
-    if committed:
-        done(store.commit_prepared, XID)
-    else:
-        done(store.rollback_prepared, XID)
+    done(store.commit_prepared if committed else store.rollback_prepared, XID)
     for is_second in (False, True):
         if is_second and home.tier >= KEPT:
             store = home.reopen()
