@@ -271,13 +271,19 @@ def test_a_struct_with_the_wrong_pack_ends_its_session(
     assert len(bench.broker.queues["q"]) == 1  # what came before it is stored, what came after lost
 
 
-def test_the_last_of_65_535_channels_may_be_used_and_none_after_what_was_agreed() -> None:
-    bench = Bench010(settings=BrokerSettings(max_sessions=65_535))
-    client, other = bench.client(), bench.opened()
+def with_all_channels(bench: Bench010) -> Client010:
+    """A client that agrees on as many channels as there are."""
+    client = bench.client()
     client.write(PROTOCOL_HEADER)
     client.say(ConnectionStartOk({}, "ANONYMOUS", b"", "en_US"), 0)
     client.say(ConnectionTuneOk(65_534, 65_535, 0), 0)
     client.say(ConnectionOpen(""), 0)
+    return client
+
+
+def test_the_last_of_65_535_channels_may_be_used_and_none_after_what_was_agreed() -> None:
+    bench = Bench010(settings=BrokerSettings(max_sessions=65_535))
+    client, other = with_all_channels(bench), bench.opened()
     for channel in (0, 1, 65_533, 65_534):
         client.say(SessionAttach(b"s%d" % channel), channel)
     bench.run()
@@ -293,11 +299,7 @@ def test_the_last_of_65_535_channels_may_be_used_and_none_after_what_was_agreed(
 def test_65_535_sessions_of_one_connection_harm_nobody_and_end_with_it() -> None:
     """What a frame or a session's end costs does not grow with how many there are."""
     bench = Bench010(settings=BrokerSettings(max_sessions=65_535))
-    client, other = bench.client(), bench.opened()
-    client.write(PROTOCOL_HEADER)
-    client.say(ConnectionStartOk({}, "ANONYMOUS", b"", "en_US"), 0)
-    client.say(ConnectionTuneOk(65_534, 65_535, 0), 0)
-    client.say(ConnectionOpen(""), 0)
+    client, other = with_all_channels(bench), bench.opened()
     bench.run()
 
     def attach(channels: range) -> bytes:
