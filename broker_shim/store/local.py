@@ -164,6 +164,9 @@ class LocalMessageStore(LocalBatches, LocalBranches, ReadCalls):
         annotations: Annotations | None = None,
     ) -> None:
         """See `MessageStore.enqueue`."""
+        is_plain = transaction is None and annotations is None
+        if is_plain and self.enqueue_plain(message, queue, on_complete):
+            return
         decide = self._enqueue_now if transaction is None else self._enqueue_later
         self._decide(on_complete, decide, message, queue, annotations, transaction=transaction)
 

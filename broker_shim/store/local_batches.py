@@ -14,11 +14,11 @@ from sparkstore.core.state_machine import batches
 from sparkstore.core.state_machine.arguments import check_batch, check_completion
 from sparkstore.core.state_machine.batches import Decided
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import RecordStep
+from sparkstore.core.state_machine.values import RecordStep, StoredMessage
 
 
 class LocalBatches:
-    """`BatchCalls` of a `LocalMessageStore`."""
+    """`BatchCalls` of a `LocalMessageStore`, and the single calls that are batches of one."""
 
     _machine: StoreStateMachine
     _sink: Sink
@@ -26,6 +26,26 @@ class LocalBatches:
     _max_message_bytes: int
     _check_open: Callable[[], None]
     _take: Callable[[list[RecordStep], OnComplete], None]
+
+    def enqueue_plain(self, message: StoredMessage, queue: str, on_complete: OnComplete) -> bool:
+        """The batch of one that is asked for most, by the shortest way.
+
+        Returns:
+            False if nothing was done: it is to be decided as any other call.
+        """
+        check_completion(on_complete)
+        with self._lock:
+            self._check_open()
+            step = batches.plain_enqueue(self._machine, message, queue, self._max_message_bytes)
+            if step is None:
+                return False
+            try:
+                position = self._sink.append((step.record,) if step.is_kept else (), on_complete)
+            except StoreError as refusal:
+                self._sink.finish(on_complete, refusal)
+            else:
+                self._machine.apply_enqueued(step, position)
+        return True
 
     def enqueue_new(
         self, messages: Sequence[NewEntry], on_complete: OnEachComplete

@@ -35,6 +35,11 @@ class ContentCache(Generic[T]):
         self._there.move_to_end(message_id)
         return there[0]
 
+    def peek(self, message_id: int) -> T | None:
+        """The same from any thread, without the lock: one look-up, which changes nothing."""
+        there = self._there.get(message_id)
+        return None if there is None else there[0]
+
     def put(self, message_id: int, what: T, size: int = 1) -> None:
         """Keep it, if there is room when all else is gone."""
         if message_id in self._there:

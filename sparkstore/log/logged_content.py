@@ -50,8 +50,8 @@ class LoggedContent:
         return there or self._found(lambda: self._content.read(message_id))
 
     def at_hand(self, message_id: int) -> tuple[MessageHeader, bytes] | None:
-        """Header and content of a message, if they are in memory."""
-        return self._recent.get(message_id)
+        """Header and content of a message, if they are in memory: written or read just now."""
+        return self._recent.get(message_id) or self._content.at_hand(message_id)
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """A part of the content of a message; as `load` in what it raises."""

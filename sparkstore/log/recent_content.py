@@ -39,14 +39,24 @@ class RecentContent:
 
     def committed(self, records: Iterable[Record]) -> None:
         """Delta holds these records: their content may be dropped from now on."""
+        uncommitted, cached = self._uncommitted, self._cached
         with self._guard:
+            size = self._cached_bytes
             for record in records:
-                if record.kind is Kind.ENQUEUED and _brings_message(record):
-                    self._move(record.message_id or 0)
+                if record.kind is Kind.ENQUEUED:
+                    content = uncommitted.get(record.message_id or 0)
+                    if content is not None and _brings_message(record):
+                        cached[record.message_id or 0] = content
+                        size += size_of(content)
+                        # Only now: a reader looks here first, then in the cache.
+                        del uncommitted[record.message_id or 0]
                 elif record.kind is Kind.DEQUEUED:
-                    self._drop(record.message_id or 0)
-            while self._cached_bytes > self._cache_bytes:
-                self._cached_bytes -= size_of(self._cached.popitem(last=False)[1])
+                    content = cached.pop(record.message_id or 0, None)
+                    if content is not None:
+                        size -= size_of(content)
+            while size > self._cache_bytes:
+                size -= size_of(cached.popitem(last=False)[1])
+            self._cached_bytes = size
 
     def get(self, message_id: int) -> Content | None:
         """Header and body if they are here."""
@@ -80,19 +90,6 @@ class RecentContent:
         while self._staged_bytes > self._cache_bytes and self._staged:
             _, pieces = self._staged.popitem(last=False)
             self._staged_bytes -= sum(map(len, pieces.values()))
-
-    def _move(self, message_id: int) -> None:
-        content = self._uncommitted.get(message_id)
-        if content is not None:
-            self._cached[message_id] = content
-            self._cached_bytes += size_of(content)
-            # Only now: a reader looks here first, then in the cache.
-            del self._uncommitted[message_id]
-
-    def _drop(self, message_id: int) -> None:
-        content = self._cached.pop(message_id, None)
-        if content is not None:
-            self._cached_bytes -= size_of(content)
 
 
 def _brings_message(record: Record) -> bool:

@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 
 _GROUP_BYTES = 4 << 20
 _ROOM_RETRY_S = 0.2
+_new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
 
 
 class _Item(NamedTuple):
@@ -142,7 +143,7 @@ class Log:
         self.next_position = first + len(records)
         self._taken_bytes += len(packed)
         self._recent.add(records)
-        self._inbox.put(_Item(packed, records, on_complete))
+        self._inbox.put(_new(_Item, (packed, records, on_complete, None, False)))
         return first
 
     def finish(self, on_complete: Fire, error: StoreError | None) -> None:
@@ -251,8 +252,11 @@ class Log:
         for item in batch:
             if item.is_flush:
                 flushes.append(item)
-            else:
-                fire_once(item.fire, item.error)
+                continue
+            try:  # `fire_once`, without a call more for each message
+                item.fire(item.error)
+            except Exception:  # noqa: BLE001 - a caller's bug must not stop everybody's
+                _log.exception("a completion callback failed")
         return flushes
 
     def _hand_over_unacknowledged(self, batch: list[_Item], group: RecordGroup) -> None:

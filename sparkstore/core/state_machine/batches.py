@@ -143,6 +143,44 @@ def _made(machine: StoreStateMachine, asked: NewEntry, most_bytes: int) -> Store
     return _new(StoredMessage, (message_id, header, body, False))
 
 
+def plain_enqueue(
+    machine: StoreStateMachine, message: StoredMessage, queue: str, most_bytes: int
+) -> RecordStep | None:
+    """The batch of one that a store gets the most: a message that was on no queue yet.
+
+    Such a message is on no queue that a rule could find it on, nor is a branch in doubt about it.
+
+    Args:
+        machine: Of the store.
+        message: As the caller gave it, whatever it is.
+        queue: As the caller gave it, whatever it is.
+        most_bytes: How long the content of a message may be.
+
+    Returns:
+        The step; None if it is not plainly right: the single call decides it, or says why not.
+    """
+    if type(message) is not StoredMessage or type(queue) is not str:
+        return None
+    message_id, header, body, is_staged = message
+    terms = None if machine.in_doubt or machine.promised else machine.terms.get(queue)
+    if (
+        terms is None
+        or is_staged is not False
+        or type(message_id) is not int
+        or not machine.is_fresh(message_id)
+        or type(header) is not MessageHeader
+        or not _is_plain(header, body, most_bytes)
+    ):
+        return None
+    is_kept, arguments = terms
+    now_us, is_kept = machine.now_us(), is_kept and header.durable
+    if arguments.message_ttl_ms is not None:
+        header = header._replace(expires_at=arguments.expires_at(header.expires_at, now_us))
+    fields = (Kind.ENQUEUED, now_us, queue, message_id, None, None, None, header)
+    record = _new(Record, (*fields, body if is_kept else None, *_NONE_FROM_OFFSET))
+    return _new(RecordStep, (record, is_kept, message))
+
+
 def enqueue_given(
     machine: StoreStateMachine,
     messages: Sequence[tuple[int, MessageHeader, bytes | None]],

@@ -41,6 +41,7 @@ ID_BLOCK = 100_000
 a power cut that loses it loses all records of messages with these ids too."""
 
 _KEPT_MESSAGES = TerminusDurability.UNSETTLED_STATE
+_new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
 
 
 class StoreStateMachine(DoubtStateMachine):
@@ -73,7 +74,8 @@ class StoreStateMachine(DoubtStateMachine):
     def message(self, header: MessageHeader, body: bytes) -> tuple[StoredMessage, list[RecordStep]]:
         """A new message, and the reservation of ids if one is due."""
         check_header(header)
-        check_body(body)
+        if type(body) is not bytes:
+            check_body(body)  # which says so
         message_id = self.next_id
         self.next_id += 1
         steps: list[RecordStep] = []
@@ -81,10 +83,10 @@ class StoreStateMachine(DoubtStateMachine):
             record = records.ids_reserved(self.now_us(), message_id + ID_BLOCK)
             steps.append(RecordStep(record, self.durability >= _KEPT_MESSAGES))
         self._fresh[message_id] = bool(body)
-        header_bytes = len(header.header or b"")
-        if header.body_bytes != len(body) or header.header_bytes != header_bytes:
-            header = header._replace(header_bytes=header_bytes, body_bytes=len(body))
-        return StoredMessage(message_id, header, body), steps
+        size, header_bytes = len(body), len(header.header or b"")
+        if header.body_bytes != size or header.header_bytes != header_bytes:
+            header = header._replace(header_bytes=header_bytes, body_bytes=size)
+        return _new(StoredMessage, (message_id, header, body, False)), steps
 
     def adopt(self, message: StoredMessage) -> list[RecordStep] | None:
         """Trust that a message is one that another store made, so that it may be enqueued here.
@@ -132,6 +134,10 @@ class StoreStateMachine(DoubtStateMachine):
     def dismiss(self, message_id: int) -> None:
         """Undo `admit`: the message was refused."""
         self._fresh.pop(message_id, None)
+
+    def is_fresh(self, message_id: int) -> bool:
+        """True if a message was made, with its content, and never put on a queue."""
+        return self._fresh.get(message_id, False)
 
     def begin_content(self, message: StoredMessage) -> bool:
         """True if content that comes in pieces goes to the log as it comes.

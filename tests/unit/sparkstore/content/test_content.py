@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from sparkstore.content import files
+from sparkstore.content.cache import Content
 from sparkstore.content.reader import ContentReader
 from sparkstore.content.rows import Rows
 from sparkstore.core.records import (
@@ -102,6 +103,20 @@ def test_messages_consumed_in_order_are_decoded_once(
     assert max(batches) < len(rows)
 
 
+def test_what_was_read_ahead_is_at_hand_also_while_somebody_reads(tmp_path: Path) -> None:
+    root = root_with(tmp_path / "r", [bring(position, position) for position in range(1, 20)])
+    reader = ContentReader(root)
+    assert reader.at_hand(2) is None
+    reader.read(1)
+    found: list[Content | None] = []
+    with reader._guard:  # as while a file is read, which may take long
+        asker = Thread(target=lambda: found.append(reader.at_hand(2)), daemon=True)
+        asker.start()
+        asker.join(60)
+    assert found == [reader.read(2)]
+    assert reader.at_hand(99) is None
+
+
 def test_a_message_nobody_has_is_refused(tmp_path: Path) -> None:
     root = root_with(tmp_path / "root", [bring(1, 5), Row(2, 1, message_dequeued(0, "q", 9, None))])
     reader = ContentReader(root)
@@ -165,6 +180,7 @@ def test_what_is_read_ahead_holds_nothing_of_a_fenced_writer(tmp_path: Path) -> 
     )
     reader = ContentReader(root)
     assert reader.read(6)[1] == body(6)
+    assert reader.at_hand(7) is None
     assert reader.read(7)[1] == body(7)
     headers = ContentReader(root).headers([6, 7])
     assert headers[7].body_bytes == 100
