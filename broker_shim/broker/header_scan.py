@@ -162,6 +162,6 @@ def headers_of(
 ) -> Headers:
     """What to judge by: the common view of each header that was found, by message id."""
     return {
-        message_id: None if header is None else factory.of(header).common
+        message_id: None if header is None else factory.common_of(header)
         for message_id, header in zip(message_ids, found, strict=True)
     }

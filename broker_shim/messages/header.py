@@ -152,6 +152,10 @@ class HeaderFactory(Generic[C_co]):
         """The header that a store gave back."""
         return Header(columns, self._common(columns))
 
+    def common_of(self, columns: MessageHeader) -> C_co:
+        """The view that selectors see, alone: of each of many messages."""
+        return self._common(columns)
+
 
 def written(source: bytes, offset: int, buffer: memoryview) -> int:
     """Copy a part of some bytes into a buffer; how many, 0 at the end."""

@@ -28,10 +28,11 @@ from uuid import UUID
 from broker_shim.amqp_1_0.composites import Header, Properties
 from broker_shim.amqp_1_0.definitions import APPLICATION_PROPERTIES_SECTION
 from broker_shim.listener_1_0.messages.column_text import text_of
-from broker_shim.listener_1_0.messages.message import PROTOCOL, header_sections
+from broker_shim.listener_1_0.messages.message import PROTOCOL
 from broker_shim.messages.neutral import NeutralValue, neutral_of
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.codec.scanner import entries_at, entry_at, item_at, scalar_at
+from broker_shim.protocol_1_0.codec.sections import values_before_body
 from broker_shim.protocol_1_0.codec.values import Opaque, Scalar
 from broker_shim.selectors import Value as Known
 from sparkstore.core.records import MessageHeader
@@ -68,10 +69,10 @@ class AmqpCommonHeader:
 
     def get(self, name: str) -> Known:
         """What a name stands for in this message; None if it has nothing by that name."""
-        if name in self._known:
-            return self._known[name]
-        value = self._known[name] = self._read(name)
-        return value
+        known = self._known
+        if name not in known:
+            known[name] = self._read(name)
+        return known[name]
 
     def _read(self, name: str) -> Known:
         special = _SPECIAL.get(name)
@@ -119,7 +120,7 @@ class AmqpCommonHeader:
     def _places(self) -> dict[int, int]:
         """Where the value of each section begins."""
         if self._values is None:
-            self._values = {code: at for code, _, at, _ in header_sections(self._columns)}
+            self._values = values_before_body(self._columns.header or b"")
         return self._values
 
 

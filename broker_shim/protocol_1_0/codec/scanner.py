@@ -44,6 +44,7 @@ nibble says it of constructors that no release of AMQP has defined yet, too."""
 _LEADS = {_LENGTH_1: 2, _LENGTH_4: 5}
 _LEAD_OF = tuple(_LEADS.get(extent, 1) for extent in _EXTENT_OF)
 """Constructor → bytes before the content."""
+_SHORT_MAP = 0xC1
 _TEXT_1, _TEXT_4 = frozenset({0xA1, 0xA3}), frozenset({0xB1, 0xB3})
 
 
@@ -146,15 +147,25 @@ def entry_at(encoded: bytes, at: int, key: bytes) -> Scalar:
     Raises:
         DecodeError: It is no map; an item runs past its end.
     """
-    _count, at, end = entries_start(encoded, at)
+    size = len(encoded)
+    if at + 2 < size and encoded[at] == _SHORT_MAP and (end := at + 2 + encoded[at + 1]) <= size:
+        at += 3  # as nearly all: what `entries_start` says, in one line
+    else:
+        _count, at, end = entries_start(encoded, at)
     found = 0
     while at < end:
-        value = skip(encoded, at)
-        constructor = encoded[at]
-        first = at + 2 if constructor in _TEXT_1 else at + 5 if constructor in _TEXT_4 else value
+        if encoded[at] in _TEXT_1 and at + 1 < size:
+            first = at + 2
+            value = first + encoded[at + 1]
+        else:
+            value = skip(encoded, at)
+            first = at + 5 if encoded[at] in _TEXT_4 else value
         if value - first == len(key) and encoded[first:value] == key and first < value:
             found = value
-        at = skip(encoded, value)
+        extent = _EXTENT_OF[encoded[value]] if value < size else _NONE
+        at = value + extent if extent > 0 else skip(encoded, value)
+    if at > size:
+        raise DecodeError("a map ends after its bytes do")
     return scalar_at(encoded, found)[0] if found else None
 
 

@@ -112,6 +112,35 @@ def sections_of(encoded: bytes, *, is_cut: bool = False) -> list[MessageSection]
     return found
 
 
+def values_before_body(encoded: bytes) -> dict[int, int]:
+    """Where the value of each section up to the body begins, by its code: for many headers.
+
+    Whether they are in order was looked at when they came.
+
+    Args:
+        encoded: A message from its beginning on; what comes after its body's start may lack.
+
+    Raises:
+        DecodeError: It is no sequence of sections, or one of them is cut short.
+    """
+    found: dict[int, int] = {}
+    at, size, code = 0, len(encoded), 0
+    while at < size and code not in BODY:
+        code = encoded[at + 2] if at + 2 < size else 0
+        if encoded[at] == 0 and _FIRST <= code <= _LAST and encoded[at + 1] == _SMALL_ULONG:
+            value = at + 3
+        else:
+            code, value = _descriptor(encoded, at)
+        found[code] = value
+        if value + 1 < size and encoded[value] in _SHORT:
+            at = value + 2 + encoded[value + 1]
+        elif code not in BODY:
+            at = skip(encoded, value)
+    if at > size:
+        skip(encoded, value)  # which says what is wrong
+    return found
+
+
 def body_start(prefix: bytes) -> tuple[int, int]:
     """The code of the first section of a body, and where its value begins.
 

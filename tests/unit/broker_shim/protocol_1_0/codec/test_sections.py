@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +14,13 @@ from broker_shim.amqp_1_0.composites import Header, Properties
 from broker_shim.protocol_1_0.codec.decoder import read
 from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.protocol_1_0.codec.errors import DecodeError
-from broker_shim.protocol_1_0.codec.scanner import scalar_at, skip
-from broker_shim.protocol_1_0.codec.sections import MOST_SECTIONS, body_start, sections_of
+from broker_shim.protocol_1_0.codec.scanner import entries_at, entry_at, scalar_at, skip
+from broker_shim.protocol_1_0.codec.sections import (
+    MOST_SECTIONS,
+    body_start,
+    sections_of,
+    values_before_body,
+)
 from tests.support.amqp.vectors import VECTORS
 
 HEADER, DATA, VALUE, FOOTER = (
@@ -146,3 +154,42 @@ def test_a_scalar_is_what_the_decoder_reads_and_anything_else_stays_encoded(enco
     for size in range(len(whole)):
         with pytest.raises(DecodeError):
             scalar_at(whole[:size], 0)
+
+
+def test_what_comes_before_a_body_is_found_as_by_the_whole_walk_also_cut_short() -> None:
+    message = Message(id="m-1", durable=True, properties={"p": 1}, annotations={"x-opt-a": 1})
+    encoded = message.encode()
+    wanted = {code: value for code, _, value, _ in sections_of(encoded)}
+    assert values_before_body(encoded) == wanted
+    assert values_before_body(b"") == {}
+    for size in range(1, len(encoded)):
+        try:
+            found = values_before_body(encoded[:size])
+        except DecodeError:
+            continue
+        assert found.items() <= wanted.items()
+    with pytest.raises(DecodeError):
+        values_before_body(HEADER[:-1] + b"\xc0\x09\x01")
+
+
+_KEYS = st.text(min_size=1, max_size=5) | st.text("a", min_size=250, max_size=260)
+_VALUES = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.binary() | _KEYS
+
+
+@given(
+    st.dictionaries(_KEYS, _VALUES | st.lists(_VALUES, max_size=3), max_size=5),
+    _KEYS,
+    st.integers(0, 600),
+)
+def test_one_entry_is_found_where_all_entries_are_also_cut_short(
+    entries: dict[str, Any], absent: str, size: int
+) -> None:
+    encoded = write(entries)
+    places = entries_at(encoded, 0)
+    assert len(places) == len(entries)
+    for key in [*entries, absent]:
+        name = key.encode()
+        at = places.get(name)
+        assert entry_at(encoded, 0, name) == (None if at is None else scalar_at(encoded, at)[0])
+        with suppress(DecodeError):
+            assert size >= len(encoded) or entry_at(encoded[:size], 0, name) is None
