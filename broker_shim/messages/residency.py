@@ -55,11 +55,12 @@ class ContentSource(Protocol):
 class _Wanted:
     """Content that somebody wants: how many do, and who waits for its load."""
 
-    __slots__ = ("content", "count", "waiting")
+    __slots__ = ("byte_count", "content", "count", "waiting")
 
     def __init__(self, content: LoadedMessage | None) -> None:
         self.count = 0
         self.content = content
+        self.byte_count = 0 if content is None else content.byte_count
         self.waiting: list[OnLoaded] | None = None  # a list while it is being loaded
 
 
@@ -87,7 +88,7 @@ class Residency:
         if wanted is None:
             wanted = self._wanted[message_id] = _Wanted(self._idle.pop(message_id, None))
             if wanted.content is not None:
-                self.wanted_bytes += wanted.content.byte_count
+                self.wanted_bytes += wanted.byte_count
             elif (content := self._source.now(message_id)) is not None:
                 self._came(wanted, content)
             else:
@@ -102,7 +103,7 @@ class Residency:
             return
         del self._wanted[message_id]
         if wanted.content is not None:
-            self.wanted_bytes -= wanted.content.byte_count
+            self.wanted_bytes -= wanted.byte_count
             self._idle[message_id] = wanted.content
             if self.byte_count > self._limit_bytes:
                 self._make_room()
@@ -161,7 +162,7 @@ class Residency:
     def _came(self, wanted: _Wanted, content: LoadedMessage) -> None:
         if wanted.content is None:
             wanted.content = content
-            byte_count = content.byte_count
+            wanted.byte_count = byte_count = content.byte_count
             self.byte_count += byte_count
             self.wanted_bytes += byte_count
             if self.byte_count > self._limit_bytes:

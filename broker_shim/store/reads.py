@@ -18,6 +18,7 @@ from broker_shim.errors import Closed, InvalidRequest, StoreError, Unavailable
 from broker_shim.store.sink import Sink
 from sparkstore.core.records import MessageHeader
 from sparkstore.core.state_machine.arguments import (
+    MAX_NUMBER,
     check_completion,
     check_message_id,
     check_message_ids,
@@ -27,6 +28,7 @@ from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.state_machine.values import StoredMessage
 
 _log = logging.getLogger(__name__)
+_new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
 
 Loaded = StoredMessage | StoreError
 OnLoaded = Callable[[int, Loaded], None]
@@ -68,7 +70,8 @@ class ReadCalls:
 
     def at_hand(self, message_id: int) -> StoredMessage | None:
         """See `ContentCalls.at_hand`."""
-        check_message_id(message_id)
+        if type(message_id) is not int or not 0 <= message_id <= MAX_NUMBER:  # as hot as `acquire`
+            check_message_id(message_id)
         return self._reads.at_hand(message_id)
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
@@ -168,7 +171,7 @@ class LocalReads:
         if message is not None:
             return message
         content = self._sink.at_hand(message_id)
-        return None if content is None else StoredMessage(message_id, *content)
+        return None if content is None else _new(StoredMessage, (message_id, *content, False))
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """See `ContentCalls.read`."""

@@ -14,6 +14,8 @@ from broker_shim.errors import ENDED, StoreError
 from broker_shim.messages.residency import LoadedMessage, OnLoaded
 from broker_shim.store.interface import ContentCalls, StoredMessage
 
+_new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
+
 
 class LoadCounter(Protocol):
     """Whoever counts what is asked of the store, and ends with it.
@@ -41,7 +43,7 @@ class StoreContents:
             message = self._store.at_hand(message_id)
         except StoreError:
             return None  # a load says why
-        return None if message is None else LoadedMessage(message.header, message.body)
+        return None if message is None else _new(LoadedMessage, message[1:3])
 
     def load(self, message_id: int, on_loaded: OnLoaded) -> None:
         """See `ContentSource.load`."""
