@@ -64,6 +64,7 @@ from broker_shim.protocol_1_0.codec.frames import (
 )
 from broker_shim.protocol_1_0.codec.values import Described
 from broker_shim.service import protocol as wire
+from tests.benchmarks.amqp_load import message, receive_all, send_all, transfers
 from tests.benchmarks.machine import BUILD, describe, percentile
 from tests.support.stores.raw_member import RawMember, create, enqueue
 
@@ -369,6 +370,29 @@ def unfinished_deliveries(door: Door) -> Iterator[None]:
     piece = b"\x00\x53\x75\xb0\x00\xff\xff\xff"
     for number in range(1_000_000):
         foe.transfer(0, piece if not number else b"xx", settled=False, more=True)
+        yield
+
+
+@attack("flood")
+def flood_of_messages(door: Door) -> Iterator[None]:
+    """Durable messages of 1 KiB to another queue, as fast as they are accepted."""
+    return _flood(door, lambda: None)
+
+
+@attack("flood of takers")
+def flood_of_takers(door: Door) -> Iterator[None]:
+    """The same, and as many are taken and accepted, by turns."""
+    return _flood(door, lambda: receive_all(door.port, "open.flood", _FLOOD))
+
+
+_FLOOD = 2_000
+
+
+def _flood(door: Door, after: Callable[[], object]) -> Iterator[None]:
+    stream = transfers(_FLOOD, message(1024))
+    for _ in range(100_000):
+        send_all(door.port, "open.flood", [stream], _FLOOD)
+        after()
         yield
 
 
