@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from sparkstore.core import records
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.entries import Entries
+from sparkstore.core.queue_arguments import Terms
 from sparkstore.core.records import Kind, MessageHeader, Record
 from sparkstore.core.state_machine.arguments import (
     check_body,
@@ -97,14 +98,7 @@ def enqueue_new(
             if ids[-1] >= reserved and machine.next_id > ids[-1]:
                 reserved = ids[-1] + ID_BLOCK
                 decided.steps.append(RecordStep(records.ids_reserved(now_us, reserved), keeps))
-        header, queue = message.header, asked.queue
-        is_kept, arguments = machine.terms[queue]
-        is_kept = is_kept and header.durable
-        if arguments.message_ttl_ms is not None:
-            header = header._replace(expires_at=arguments.expires_at(header.expires_at, now_us))
-        fields = (Kind.ENQUEUED, now_us, queue, message.message_id, None, None, None, header)
-        record = _new(Record, (*fields, asked.body if is_kept else None, *_NONE_FROM_OFFSET))
-        decided.steps.append(_new(RecordStep, (record, is_kept, message)))
+        decided.steps.append(_enqueued(message, asked.queue, machine.terms[asked.queue], now_us))
         decided.outcomes.append(None)
     return decided, ids
 
@@ -148,7 +142,8 @@ def plain_enqueue(
 ) -> RecordStep | None:
     """The batch of one that a store gets the most: a message that was on no queue yet.
 
-    Such a message is on no queue that a rule could find it on, nor is a branch in doubt about it.
+    The queue is not looked into: a message that was never put on a queue is on none. While any
+    branch is in doubt, all is left to the single call.
 
     Args:
         machine: Of the store.
@@ -172,8 +167,14 @@ def plain_enqueue(
         or not _is_plain(header, body, most_bytes)
     ):
         return None
+    return _enqueued(message, queue, terms, machine.now_us())
+
+
+def _enqueued(message: StoredMessage, queue: str, terms: Terms, now_us: int) -> RecordStep:
+    """The step that puts a whole message on its first queue."""
+    message_id, header, body, _is_staged = message
     is_kept, arguments = terms
-    now_us, is_kept = machine.now_us(), is_kept and header.durable
+    is_kept = is_kept and header.durable
     if arguments.message_ttl_ms is not None:
         header = header._replace(expires_at=arguments.expires_at(header.expires_at, now_us))
     fields = (Kind.ENQUEUED, now_us, queue, message_id, None, None, None, header)
