@@ -12,7 +12,7 @@ from typing import cast
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.sockets.served_connection import ServedConnection
 from broker_shim.sockets.shared_port import UndecidedConnection
-from broker_shim.sockets.turns import Turns
+from broker_shim.sockets.turns import Taken, Turns
 
 _log = logging.getLogger(__name__)
 
@@ -70,6 +70,7 @@ class Peer(asyncio.BufferedProtocol):
         self._is_reading = True
         self._is_busy = False
         self._is_turn_due = False
+        self._taken = Taken()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It is connected, after TLS if there is any."""
@@ -99,11 +100,10 @@ class Peer(asyncio.BufferedProtocol):
 
     def buffer_updated(self, byte_count: int) -> None:
         """So many bytes came."""
+        began_s = time.monotonic()
         received = bytes(self._buffer[:byte_count])
         self._contain(lambda: self.connection.receive(received, self._turns.work))
-        self._after_turn()
-        if not self._is_busy:
-            self._turns.heard(byte_count)
+        self._after_turn(began_s, byte_count)
 
     def _go_on(self) -> None:
         """The next turn, for what the one before was not long enough."""
@@ -111,10 +111,11 @@ class Peer(asyncio.BufferedProtocol):
         if self._is_gathering or self._transport.is_closing():
             self._be_busy(is_busy=False)
             return
+        began_s = time.monotonic()
         self._contain(lambda: self.connection.go_on(self._turns.work))
-        self._after_turn()
+        self._after_turn(began_s)
 
-    def _after_turn(self) -> None:
+    def _after_turn(self, began_s: float, byte_count: int = 0) -> None:
         if self.connection.is_open and not self._is_open:
             self._is_open = True
             self._tick()  # the peer has said how often it wants to hear of us
@@ -124,6 +125,7 @@ class Peer(asyncio.BufferedProtocol):
         self._be_busy(is_busy=self._is_turn_due)
         self._read_or_wait()
         self._loop.wake()
+        self._turns.ended(self._taken, began_s, 0 if self._is_busy else byte_count)
 
     @property
     def _is_gathering(self) -> bool:
@@ -154,8 +156,9 @@ class Peer(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         """Nearly all of what waited was taken."""
+        began_s = time.monotonic()
         self._contain(lambda: self.connection.unsent(self._transport.get_write_buffer_size()))
-        self._after_turn()
+        self._after_turn(began_s)
 
     def connection_lost(self, _reason: Exception | None) -> None:
         """The socket is gone."""
@@ -164,6 +167,7 @@ class Peer(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
         self._be_busy(is_busy=False)
+        self._turns.gone(self._taken)
         self._contain(self.connection.lost)
         self._on_end(self)
         self._loop.wake()

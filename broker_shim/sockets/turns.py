@@ -7,16 +7,38 @@ import time
 from time import thread_time
 
 
+class Taken:
+    """How much of the loop's time one peer took lately: what is 0.1 s past counts half."""
+
+    __slots__ = ("_at_s", "_seconds")
+
+    def __init__(self) -> None:
+        self._seconds = self._at_s = 0.0
+
+    def seconds(self, now_s: float) -> float:
+        """What there is of it now."""
+        return float(self._seconds * 0.5 ** ((now_s - self._at_s) / _HALF_LIFE_S))
+
+    def add(self, took_s: float, now_s: float) -> float:
+        """It took more; how much there is then."""
+        self._seconds, self._at_s = self.seconds(now_s) + took_s, now_s
+        return self._seconds
+
+
 class Turns:
     """How much work one peer may cause in its turn: the less, the more of them have more to do.
 
     A read brings up to 128 KiB, which may be six thousand frames, and a frame may name all that is
     unsettled: without turns one peer would hold up all others for as long.
 
-    The store's threads wait for the interpreter, too, some five times for a message, and each time
-    for as long as the interpreter's switch interval if the loop always has something to do: that
-    was three quarters of what an honest client waited for beside a flood. So the interval is short
-    while, and only while, any peer has more to do than a turn.
+    While somebody waits who takes much less of the loop's time than another (of equals none is in
+    the way of the others), three things change. Turns are short. Each ends with a real pause: the
+    store's threads wait for the interpreter, too, and for longer than its switch interval, as each
+    system call of the loop lets go of it for too short a moment to wake one of them, and begins
+    their interval anew. And the interval is short, which it is, too, while any peer has more to do
+    than a turn. An honest client beside a flood waits for a third of what it would wait for without
+    all that, and the flood has three quarters of its rate: more groups for the store, more wake-ups
+    and writes. That is why nothing of it is done while nobody waits.
 
     Attributes:
         busy_count: Peers that have more to do.
@@ -24,8 +46,10 @@ class Turns:
 
     def __init__(self) -> None:
         self.busy_count = 0
-        self._interval_s = sys.getswitchinterval()
+        self._greediest = Taken()
         self._awaited_until_s = 0.0
+        self._is_hurried = False
+        self._interval_s = sys.getswitchinterval()
 
     @property
     def work(self) -> int:
@@ -34,27 +58,53 @@ class Turns:
         most = _WORK_WHILE_AWAITED if is_awaited else _MOST_WORK
         return max(_LEAST_WORK, most // max(1, self.busy_count))
 
-    def heard(self, byte_count: int) -> None:
-        """A peer said so much, and has no more to do: if that is little, it waits for its answer.
+    def ended(self, taken: Taken, began_s: float, byte_count: int) -> None:
+        """A turn is over.
 
-        While somebody waits, the turns of those who have more to do are short. While nobody does,
-        they are long, as each ends with a group for the store, a wake-up of its threads and a
-        write: with short turns a fast sender has ten times as many of each.
+        Args:
+            taken: Of the loop's time by this peer; this turn is added.
+            began_s: When the turn began, by the monotonic clock.
+            byte_count: What the peer said, if that was all of it: it may wait for its answer now.
         """
-        if self.busy_count and byte_count < _LITTLE_BYTES:
-            self._awaited_until_s = time.monotonic() + _AWAITED_S
+        now_s = time.monotonic()
+        seconds, most_s = taken.add(now_s - began_s, now_s), self._greediest.seconds(now_s)
+        if seconds >= most_s:
+            self._greediest = taken
+        elif (
+            _HEARTBEAT_BYTES < byte_count < _LITTLE_BYTES
+            and most_s > _GREEDY_S
+            and seconds * _MUCH_LESS < most_s
+        ):
+            self._awaited_until_s = now_s + _AWAITED_S
+        is_awaited = now_s < self._awaited_until_s
+        self._hurry(is_hurried=is_awaited or self.busy_count > 0)
+        if is_awaited:
+            time.sleep(_PAUSE_S)
+
+    def gone(self, taken: Taken) -> None:
+        """A peer takes no more."""
+        if self._greediest is taken:
+            self._greediest = Taken()
 
     def count(self, change: int) -> None:
         """So many more peers have more to do."""
-        was_busy, self.busy_count = self.busy_count > 0, self.busy_count + change
-        if was_busy is not (self.busy_count > 0):
-            sys.setswitchinterval(self._interval_s if was_busy else _BUSY_INTERVAL_S)
+        self.busy_count += change
+        self._hurry(is_hurried=self.busy_count > 0)
+
+    def _hurry(self, *, is_hurried: bool) -> None:
+        if is_hurried is not self._is_hurried:
+            self._is_hurried = is_hurried
+            sys.setswitchinterval(_SHORT_INTERVAL_S if is_hurried else self._interval_s)
 
 
-_MOST_WORK, _WORK_WHILE_AWAITED, _LEAST_WORK = 400, 64, 16
-"""Some 10 ms, which is what a read of messages of 1 KiB takes; 1.6 ms; and 0.4 ms."""
-_LITTLE_BYTES, _AWAITED_S = 4_096, 1.0
-_BUSY_INTERVAL_S = 1e-3
+_MOST_WORK, _WORK_WHILE_AWAITED, _LEAST_WORK = 400, 32, 16
+"""Some 10 ms, which is what a read of messages of 1 KiB takes; 0.8 ms; and 0.4 ms."""
+_HEARTBEAT_BYTES, _LITTLE_BYTES, _AWAITED_S = 24, 4_096, 0.2
+_HALF_LIFE_S, _GREEDY_S, _MUCH_LESS = 0.1, 0.02, 8
+"""Who takes all of the loop's time has taken 0.14 s, whoever opens a connection some 0.001 s."""
+_SHORT_INTERVAL_S = 1e-3
+_PAUSE_S = 1e-6
+"""The pause takes some 60 µs, however short it is to be: until the kernel's timer wakes it."""
 
 
 class Turn:

@@ -45,7 +45,7 @@ from broker_shim.protocol_1_0.links.unsettled import Unsettled
 from broker_shim.protocol_1_0.serial import WRAP, plus
 from broker_shim.sockets import turns
 from broker_shim.sockets.transport import Peer
-from broker_shim.sockets.turns import Turns
+from broker_shim.sockets.turns import Taken, Turns
 from tests.support.amqp.amqp_1_0 import Client, flow, server
 from tests.support.amqp.link_clients import House, Place
 from tests.support.work import lines_of
@@ -358,16 +358,80 @@ def test_who_asks_little_is_answered_in_its_first_turn_beside_any_flood(
     assert len(seen) < 2_000
 
 
-def test_turns_are_short_while_somebody_waits_for_an_answer(peers: Peers) -> None:
-    (flood, _), (other, _), (honest, _) = (peers.connect() for _ in range(3))
-    long = peers.turns.work
+class Clock:
+    """The loop's time, as a test has it pass; it is also where pauses are noted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s, self.pauses = 1_000.0, list[float]()
+        monkeypatch.setattr(turns.time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(turns.time, "sleep", self.pauses.append)
+
+    def turn(self, all_turns: Turns, taken: Taken, took_s: float, byte_count: int = 100) -> None:
+        """Somebody has a turn of so long."""
+        began_s, self.now_s = self.now_s, self.now_s + took_s
+        all_turns.ended(taken, began_s, byte_count)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
+    usual_s = sys.getswitchinterval()
+    yield Clock(monkeypatch)
+    sys.setswitchinterval(usual_s)
+
+
+def test_turns_are_short_and_end_with_a_pause_while_somebody_waits_beside_a_flood(
+    clock: Clock,
+) -> None:
+    all_turns, flood, honest = Turns(), Taken(), Taken()
+    long, usual_s = all_turns.work, sys.getswitchinterval()
+    clock.turn(all_turns, honest, 0.0001)
+    clock.turn(all_turns, flood, 0.05, 100_000)
+    assert (all_turns.work, clock.pauses) == (long, [])  # nobody says anything beside it
+    clock.turn(all_turns, honest, 0.0001)
+    assert all_turns.work < long // 8
+    assert len(clock.pauses) == 1  # its message is the store's before the flood's next turn
+    assert sys.getswitchinterval() < usual_s
+    clock.turn(all_turns, flood, 0.001, 100_000)
+    assert len(clock.pauses) == 2
+    clock.now_s += 1
+    assert all_turns.work == long
+    clock.turn(all_turns, flood, 0.05, 100_000)
+    assert (len(clock.pauses), sys.getswitchinterval()) == (2, usual_s)
+
+
+@pytest.mark.parametrize(
+    ("took_s", "byte_count"),
+    [(0.02, 100), (0.0001, 8), (0.0001, 5_000), (0.0001, 0)],
+    ids=["takes as much", "a heartbeat", "says much", "has more to do"],
+)
+def test_who_is_an_equal_or_asks_nothing_does_not_shorten_turns(
+    clock: Clock, took_s: float, byte_count: int
+) -> None:
+    all_turns, flood, other = Turns(), Taken(), Taken()
+    clock.turn(all_turns, flood, 0.05, 100_000)
+    clock.turn(all_turns, other, took_s, byte_count)
+    assert (all_turns.work, clock.pauses) == (Turns().work, [])
+
+
+def test_nobody_waits_for_a_peer_that_is_gone_or_was_greedy_long_ago(clock: Clock) -> None:
+    for goes in (True, False):
+        all_turns, flood, honest = Turns(), Taken(), Taken()
+        clock.turn(all_turns, flood, 0.05, 100_000)
+        if goes:
+            all_turns.gone(flood)
+        else:
+            clock.now_s += 1
+        clock.turn(all_turns, honest, 0.0001)
+        assert all_turns.work == Turns().work
+
+
+def test_a_peer_that_hangs_up_is_in_nobodys_way(peers: Peers) -> None:
+    (flood, _), (honest, _) = peers.connect(), peers.connect()
+    flood._taken.add(0.05, turns.time.monotonic())
+    peers.say(flood, flooded(1))
+    flood.connection_lost(None)
     peers.say(honest, flooded(1))
-    assert peers.turns.work == long  # nobody was in its way
-    peers.say(flood, flooded(2_000))
-    peers.say(other, flooded(2_000))
-    assert peers.turns.work == long // 2  # they are no better than each other
-    peers.say(honest, flooded(1))
-    assert peers.turns.work < long // 2
+    assert peers.turns.work == Turns().work
 
 
 def test_turns_are_the_shorter_the_more_peers_have_more_to_do(
@@ -458,7 +522,7 @@ def test_a_turn_is_over_when_its_time_is_whatever_its_work_was_thought_to_be(
 ) -> None:
     peer, _ = peers.connect()
     peers.turns._awaited_until_s = math.inf
-    seen, clock_s = taken(monkeypatch, peer), count(step=0.001)
+    seen, clock_s = taken(monkeypatch, peer), count(step=0.0005)
     monkeypatch.setattr(turns, "thread_time", lambda: next(clock_s))
     peers.say(peer, flooded(400))
     turn_count = 1
@@ -493,7 +557,7 @@ def test_what_the_frames_of_one_step_lead_to_is_acted_on_as_far_as_the_time_goes
     peers: Peers, sender: Peer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peers.turns._awaited_until_s = math.inf
-    metrics, clock_s = sender.connection.broker.metrics, count(step=0.001)
+    metrics, clock_s = sender.connection.broker.metrics, count(step=0.0005)
     monkeypatch.setattr(turns, "thread_time", lambda: next(clock_s))
     peers.say(sender, messages(30, is_settled=False))  # one step
     while peers.loop.due:
