@@ -391,12 +391,23 @@ def test_turns_are_short_and_end_with_a_pause_while_somebody_waits_beside_a_floo
     assert all_turns.work < long // 8
     assert len(clock.pauses) == 1  # its message is the store's before the flood's next turn
     assert sys.getswitchinterval() < usual_s
+    clock.turn(all_turns, honest, 0.0001)
+    assert len(clock.pauses) == 1
     clock.turn(all_turns, flood, 0.001, 100_000)
     assert len(clock.pauses) == 2
     clock.now_s += 1
     assert all_turns.work == long
     clock.turn(all_turns, flood, 0.05, 100_000)
     assert (len(clock.pauses), sys.getswitchinterval()) == (2, usual_s)
+
+
+def test_the_loop_pauses_for_a_fifth_of_its_time_at_most_however_many_wait(clock: Clock) -> None:
+    all_turns, flood = Turns(), Taken()
+    for _ in range(100):
+        clock.turn(all_turns, flood, 0.001, 100_000)
+        for _ in range(10):
+            clock.turn(all_turns, Taken(), 0.00004)
+    assert 0 < 60e-6 * len(clock.pauses) < 0.2 * 100 * 0.0014
 
 
 @pytest.mark.parametrize(
