@@ -101,8 +101,9 @@ class Turns:
 _MOST_WORK, _WORK_WHILE_AWAITED, _LEAST_WORK = 400, 32, 16
 """Some 10 ms, which is what a read of messages of 1 KiB takes; 0.8 ms; and 0.4 ms."""
 _HEARTBEAT_BYTES, _LITTLE_BYTES, _AWAITED_S = 24, 4_096, 0.2
-_HALF_LIFE_S, _GREEDY_S, _MUCH_LESS = 0.1, 0.02, 8
-"""Who takes all of the loop's time has taken 0.14 s, whoever opens a connection some 0.001 s."""
+_HALF_LIFE_S, _GREEDY_S, _MUCH_LESS = 0.1, 0.005, 8
+"""Who takes all of the loop's time has taken 0.14 s, each of twenty who share it 0.007 s, whoever
+opens a connection some 0.001 s."""
 _SHORT_INTERVAL_S = 1e-3
 _PAUSE_S, _PAUSE_EVERY_S = 1e-6, 3e-4
 """A pause takes some 60 µs, however short it is to be, until the kernel's timer wakes it: beside a
