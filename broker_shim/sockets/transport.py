@@ -195,6 +195,7 @@ class Peer(asyncio.BufferedProtocol):
         encoded = self.connection.output()
         if encoded:
             self._transport.write(encoded)
+            self._taken.sent(len(encoded))
         self.connection.unsent(self._transport.get_write_buffer_size())
 
     def _tick(self) -> None:

@@ -436,6 +436,26 @@ def test_nobody_waits_for_a_peer_that_is_gone_or_was_greedy_long_ago(clock: Cloc
         assert all_turns.work == Turns().work
 
 
+def test_a_fast_receiver_is_an_equal_of_a_fast_sender_however_little_it_says(
+    peers: Peers, clock: Clock
+) -> None:
+    (receiver, _), sender = peers.connect(), Taken()
+    for _ in range(20):
+        receiver._taken.sent(100_000)
+        clock.turn(peers.turns, sender, 0.005, 100_000)
+        clock.turn(peers.turns, receiver._taken, 0.0001)
+    assert (peers.turns.work, clock.pauses) == (Turns().work, [])
+
+
+def test_what_is_written_to_a_peer_counts_as_taken(peers: Peers) -> None:
+    peer, transport = peers.connect()
+    before_s = peer._taken.seconds(turns.time.monotonic())
+    cast("Any", peer.connection).output = lambda: bytes(10_000_000)
+    peer.write()
+    assert len(transport.written) >= 10_000_000
+    assert peer._taken.seconds(turns.time.monotonic()) > before_s + 0.1
+
+
 def test_a_peer_that_hangs_up_is_in_nobodys_way(peers: Peers) -> None:
     (flood, _), (honest, _) = peers.connect(), peers.connect()
     flood._taken.add(0.05, turns.time.monotonic())
