@@ -526,19 +526,21 @@ class Figures(NamedTuple):
 
 def measured(broker: Broker, seconds: float, attack: Attack) -> Figures:
     """An honest client for a while, beside an attack."""
-    over, begun, shots = _FORK.Event(), _FORK.Event(), _FORK.Value("q", 0)
+    over, begun = _FORK.Event(), _FORK.Event()
+    shots = _FORK.Value("q", 0, lock=False)  # its writer may be killed at any time
     granted = _FORK.SimpleQueue()
 
     def attacking() -> None:
-        with suppress(OSError):  # it was hung up on
-            try:
-                for _ in attack.shoot(broker.door):
-                    begun.set()
-                    shots.value += 1
-                    if over.is_set():
-                        break
-            except Granted as reason:
-                granted.put(str(reason))
+        try:
+            for _ in attack.shoot(broker.door):
+                begun.set()
+                shots.value += 1
+                if over.is_set():
+                    break
+        except OSError:
+            pass  # it was hung up on
+        except Granted as reason:
+            granted.put(str(reason))
         begun.set()
 
     honest = HonestMember(broker.door) if attack.is_on_service else Honest(broker.door)
