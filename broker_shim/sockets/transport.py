@@ -100,10 +100,8 @@ class Peer(asyncio.BufferedProtocol):
 
     def buffer_updated(self, byte_count: int) -> None:
         """So many bytes came."""
-        began_s = time.monotonic()
         received = bytes(self._buffer[:byte_count])
-        self._contain(lambda: self.connection.receive(received, self._turns.work))
-        self._after_turn(began_s, byte_count)
+        self._turn(lambda: self.connection.receive(received, self._turns.work), byte_count)
 
     def _go_on(self) -> None:
         """The next turn, for what the one before was not long enough."""
@@ -111,11 +109,12 @@ class Peer(asyncio.BufferedProtocol):
         if self._is_gathering or self._transport.is_closing():
             self._be_busy(is_busy=False)
             return
-        began_s = time.monotonic()
-        self._contain(lambda: self.connection.go_on(self._turns.work))
-        self._after_turn(began_s)
+        self._turn(lambda: self.connection.go_on(self._turns.work))
 
-    def _after_turn(self, began_s: float, byte_count: int = 0) -> None:
+    def _turn(self, act: Callable[[], None], byte_count: int = 0) -> None:
+        """One turn of this peer; `byte_count` is what it said for it."""
+        began_s = time.monotonic()
+        self._contain(act)
         if self.connection.is_open and not self._is_open:
             self._is_open = True
             self._tick()  # the peer has said how often it wants to hear of us
@@ -156,9 +155,7 @@ class Peer(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         """Nearly all of what waited was taken."""
-        began_s = time.monotonic()
-        self._contain(lambda: self.connection.unsent(self._transport.get_write_buffer_size()))
-        self._after_turn(began_s)
+        self._turn(lambda: self.connection.unsent(self._transport.get_write_buffer_size()))
 
     def connection_lost(self, _reason: Exception | None) -> None:
         """The socket is gone."""

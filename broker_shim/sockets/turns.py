@@ -58,8 +58,7 @@ class Turns:
     @property
     def work(self) -> int:
         """In pieces of some 20 µs (`protocol_1_0.budget`)."""
-        is_awaited = time.monotonic() < self._awaited_until_s
-        most = _WORK_WHILE_AWAITED if is_awaited else _MOST_WORK
+        most = _WORK_WHILE_AWAITED if self._is_awaited else _MOST_WORK
         return max(_LEAST_WORK, most // max(1, self.busy_count))
 
     def ended(self, taken: Taken, began_s: float, byte_count: int) -> None:
@@ -80,9 +79,8 @@ class Turns:
             and seconds * _MUCH_LESS < most_s
         ):
             self._awaited_until_s = now_s + _AWAITED_S
-        is_awaited = now_s < self._awaited_until_s
-        self._hurry(is_hurried=is_awaited or self.busy_count > 0)
-        if is_awaited and now_s - self._paused_at_s > _PAUSE_EVERY_S:
+        self._hurry()
+        if self._is_awaited and now_s - self._paused_at_s > _PAUSE_EVERY_S:
             self._paused_at_s = now_s
             time.sleep(_PAUSE_S)
 
@@ -94,9 +92,14 @@ class Turns:
     def count(self, change: int) -> None:
         """So many more peers have more to do."""
         self.busy_count += change
-        self._hurry(is_hurried=self.busy_count > 0)
+        self._hurry()
 
-    def _hurry(self, *, is_hurried: bool) -> None:
+    @property
+    def _is_awaited(self) -> bool:
+        return time.monotonic() < self._awaited_until_s
+
+    def _hurry(self) -> None:
+        is_hurried = self.busy_count > 0 or self._is_awaited
         if is_hurried is not self._is_hurried:
             self._is_hurried = is_hurried
             sys.setswitchinterval(_SHORT_INTERVAL_S if is_hurried else self._interval_s)

@@ -268,8 +268,9 @@ class Turning:
 class Peers:
     """Peers of one broker."""
 
-    def __init__(self, house: House) -> None:
-        self.loop, self.turns, self._house = Turning(), Turns(), house
+    def __init__(self, house: House, clock: Clock) -> None:
+        self.loop, self.turns, self.clock = Turning(), Turns(), clock
+        self._house = house
         self._buffer = memoryview(bytearray(READ_BYTES))
 
     def connect(self) -> tuple[Peer, Transport]:
@@ -299,13 +300,40 @@ class Peers:
         peer.buffer_updated(len(encoded))
 
 
+class Clock:
+    """The loop's time, as a test has it pass; it is also where pauses are noted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s, self.pauses = 1_000.0, list[float]()
+        monkeypatch.setattr(turns.time, "monotonic", lambda: self.now_s)
+        monkeypatch.setattr(turns.time, "sleep", self.pauses.append)
+
+    def turn(self, all_turns: Turns, taken: Taken, took_s: float, byte_count: int = 100) -> None:
+        """Somebody has a turn of so long."""
+        began_s, self.now_s = self.now_s, self.now_s + took_s
+        all_turns.ended(taken, began_s, byte_count)
+
+
 @pytest.fixture
-def peers(tmp_path: Path) -> Iterator[Peers]:
-    house, usual_s = House(Place("memory", tmp_path), BrokerSettings()), sys.getswitchinterval()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+@pytest.fixture(autouse=True)
+def _usual_interval() -> Iterator[None]:
+    """It is put back where a test leaves a peer with more to do, or somebody waiting."""
+    usual_s = sys.getswitchinterval()
+    yield
+    sys.setswitchinterval(usual_s)
+
+
+@pytest.fixture
+def peers(tmp_path: Path, clock: Clock) -> Peers:
+    """No time passes by itself: on a machine that is busy a peer would seem greedy by accident."""
+    house = House(Place("memory", tmp_path), BrokerSettings())
     house.broker.ensure_queue("q", lambda _error: None)
     house.run()
-    yield Peers(house)
-    sys.setswitchinterval(usual_s)  # where a test leaves a peer with more to do
+    return Peers(house, clock)
 
 
 def flooded(count: int) -> bytes:
@@ -358,25 +386,17 @@ def test_who_asks_little_is_answered_in_its_first_turn_beside_any_flood(
     assert len(seen) < 2_000
 
 
-class Clock:
-    """The loop's time, as a test has it pass; it is also where pauses are noted."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now_s, self.pauses = 1_000.0, list[float]()
-        monkeypatch.setattr(turns.time, "monotonic", lambda: self.now_s)
-        monkeypatch.setattr(turns.time, "sleep", self.pauses.append)
-
-    def turn(self, all_turns: Turns, taken: Taken, took_s: float, byte_count: int = 100) -> None:
-        """Somebody has a turn of so long."""
-        began_s, self.now_s = self.now_s, self.now_s + took_s
-        all_turns.ended(taken, began_s, byte_count)
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
-    usual_s = sys.getswitchinterval()
-    yield Clock(monkeypatch)
-    sys.setswitchinterval(usual_s)
+def test_turns_are_short_while_somebody_waits_for_an_answer(peers: Peers) -> None:
+    (flood, _), (other, _), (honest, _) = (peers.connect() for _ in range(3))
+    long = peers.turns.work
+    peers.say(honest, flooded(1))
+    assert peers.turns.work == long  # nobody was in its way
+    flood._taken.add(0.1, peers.clock.now_s)
+    peers.say(flood, flooded(2_000))
+    peers.say(other, flooded(2_000))
+    assert peers.turns.work == long // 2  # they are no better than each other
+    peers.say(honest, flooded(1))
+    assert peers.turns.work < long // 2
 
 
 def test_turns_are_short_and_end_with_a_pause_while_somebody_waits_beside_a_flood(
@@ -449,16 +469,16 @@ def test_a_fast_receiver_is_an_equal_of_a_fast_sender_however_little_it_says(
 
 def test_what_is_written_to_a_peer_counts_as_taken(peers: Peers) -> None:
     peer, transport = peers.connect()
-    before_s = peer._taken.seconds(turns.time.monotonic())
+    before_s = peer._taken.seconds(peers.clock.now_s)
     cast("Any", peer.connection).output = lambda: bytes(10_000_000)
     peer.write()
     assert len(transport.written) >= 10_000_000
-    assert peer._taken.seconds(turns.time.monotonic()) > before_s + 0.1
+    assert peer._taken.seconds(peers.clock.now_s) > before_s + 0.1
 
 
 def test_a_peer_that_hangs_up_is_in_nobodys_way(peers: Peers) -> None:
     (flood, _), (honest, _) = peers.connect(), peers.connect()
-    flood._taken.add(0.05, turns.time.monotonic())
+    flood._taken.add(0.05, peers.clock.now_s)
     peers.say(flood, flooded(1))
     flood.connection_lost(None)
     peers.say(honest, flooded(1))
