@@ -123,11 +123,12 @@ class Grants:
             Closed: The store is closed.
         """
         wanted, room = [], _FRAME_BYTES
+        there = self._store.at_hand([message_id for _consumer, message_id in handout.due])
         for consumer, message_id in handout.due:
             entry = self._broker.calls.entry(consumer.queue.name, message_id)
             message_bytes = room + 1 if entry is None else entry.message_bytes
             is_small = message_bytes <= min(_ALONG_BYTES, room)
-            if is_small and consumer.peer.has_room and self._store.at_hand(message_id) is None:
+            if is_small and consumer.peer.has_room and message_id not in there:
                 wanted.append(message_id)
                 room -= message_bytes
         if not wanted:
@@ -216,13 +217,19 @@ class Grants:
             return
         told: dict[DispatchPeer, list[tuple[Any, ...]]] = {}
         back: list[Grant] = []
+        small = [
+            message_id
+            for consumer, message_id, entry in acquired
+            if entry.message_bytes <= _ALONG_BYTES and consumer.peer.has_room
+        ]
+        there = {**self._store.at_hand(small), **contents}
         for consumer, message_id, entry in acquired:
             consumer.queue.held_elsewhere(message_id)
             consumer.granted()
             if consumer.is_gone:
                 back.append((consumer, message_id))
             else:
-                row = self._row(consumer, message_id, entry, contents.get(message_id))
+                row = self._row(consumer, message_id, entry, there.get(message_id))
                 told.setdefault(consumer.peer, []).append(row)
         for peer, rows in told.items():
             for part in _frames(rows):
@@ -237,8 +244,6 @@ class Grants:
         entry: Entry,
         message: StoredMessage | None,
     ) -> tuple[Any, ...]:
-        if message is None and entry.message_bytes <= _ALONG_BYTES and consumer.peer.has_room:
-            message = self._store.at_hand(message_id)
         if message is None:
             return consumer.number, message_id, shown(entry), None, None
         return consumer.number, message_id, shown(entry), message.header, message.body

@@ -164,6 +164,10 @@ class RemoteQueue(QueueDispatch):
         entry = self.granted.get(message_id)
         return self._failures.get(message_id, 0) if entry is None else entry.delivery_count
 
+    def delivery_counts(self, message_ids: Sequence[int]) -> list[int]:
+        """`delivery_count` of each."""
+        return [self.delivery_count(message_id) for message_id in message_ids]
+
     def add(self, consumer: Consumer, selector: Selector | None = None) -> None:
         """A consumer takes its place after the others, those of other members too."""
         self._there.append(consumer)

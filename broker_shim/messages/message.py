@@ -6,7 +6,7 @@ of them; it is immutable, so nobody sees another's changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from broker_shim.messages.reference import Hold, Interest, Reference
 from broker_shim.messages.residency import LoadedMessage, OnLoaded, Residency
@@ -44,7 +44,10 @@ class Message:
 
     def interest(self, holder: str) -> Interest:
         """A new interest by a named holder; release it. The content begins to be loaded."""
-        self._messages.residency.want(self.message_id)
+        return self._messages.interests((self,), holder)[0]
+
+    def interested(self, holder: str) -> Interest:
+        """An interest, where `Messages.interests` has the content loaded."""
         self._number += 1
         self._interested.add(self._number)
         return Interest(self, self._number, holder)
@@ -79,8 +82,13 @@ class Message:
 
     def _end(self, number: int) -> None:
         if number in self._interested:
+            self._messages.residency.unwant((self.message_id,))
+        self.ended(number)
+
+    def ended(self, number: int) -> None:
+        """A hold is over; that nobody wants its content any more its caller says."""
+        if number in self._interested:
             self._interested.discard(number)
-            self._messages.residency.unwant(self.message_id)
         else:
             del self._holders[number]
         if not self._holders and not self._interested:
@@ -110,6 +118,21 @@ class Messages:
         if message is None:
             message = self._held[message_id] = Message(message_id, self)
         return message
+
+    def interests(self, messages: Sequence[Message], holder: str) -> list[Interest]:
+        """A new interest in each by a named holder, their content looked up together."""
+        self.residency.want([message.message_id for message in messages])
+        return [message.interested(holder) for message in messages]
+
+    def release(self, interests: Iterable[Interest]) -> None:
+        """Let go of interests together; of one that was let go of, again, does nothing."""
+        unwanted: list[int] = []
+        for interest in interests:
+            owner, interest.owner = interest.owner, None
+            if owner is not None:
+                unwanted.append(owner.message_id)
+                self._held[owner.message_id].ended(interest.number)
+        self.residency.unwant(unwanted)
 
     def let_go(self, message: Message) -> None:
         """Its last holder let go."""

@@ -34,25 +34,26 @@ class Hold:
     """A named hold on a message, until `release`.
 
     Attributes:
+        owner: What is held; None once it was let go of.
         number: Of the message's holds.
         holder: Who has it: for people who look for what keeps a message.
     """
 
-    __slots__ = ("_owner", "holder", "number")
+    __slots__ = ("holder", "number", "owner")
 
     def __init__(self, owner: Owner, number: int, holder: str) -> None:
-        self._owner: Owner | None = owner
+        self.owner: Owner | None = owner
         self.number, self.holder = number, holder
 
     def release(self) -> None:
         """Let go; again does nothing."""
-        owner, self._owner = self._owner, None
+        owner, self.owner = self.owner, None
         if owner is not None:
             owner.released(self)
 
     def __del__(self) -> None:
         """It is garbage, on whatever thread: one that was not released is a fault."""
-        owner = self._owner
+        owner = self.owner
         if owner is not None and not is_finalizing():
             text = "message %d was held by %r, who never released it: a fault"
             _log.warning(text, owner.message_id, self.holder)

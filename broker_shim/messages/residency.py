@@ -13,7 +13,7 @@ of that part of it which somebody wants.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from broker_shim.errors import StoreError
@@ -38,8 +38,8 @@ OnLoaded = Callable[[LoadedMessage | StoreError], None]
 class ContentSource(Protocol):
     """Where content is, when it is not in memory."""
 
-    def now(self, message_id: int) -> LoadedMessage | None:
-        """Content that can be had without waiting; None if it has to be loaded."""
+    def now(self, message_ids: Sequence[int]) -> Mapping[int, LoadedMessage]:
+        """Content that can be had without waiting, by id; what is missing has to be loaded."""
 
     def load(self, message_id: int, on_loaded: OnLoaded) -> None:
         """Load it, in the order of the calls; `on_loaded` later, on the caller's thread."""
@@ -82,31 +82,40 @@ class Residency:
         self.wanted_bytes = 0
         self.loads = 0
 
-    def want(self, message_id: int) -> None:
-        """Somebody is interested: load the content unless it is here or on its way."""
-        wanted = self._wanted.get(message_id)
-        if wanted is None:
-            wanted = self._wanted[message_id] = _Wanted(self._idle.pop(message_id, None))
-            if wanted.content is not None:
+    def want(self, message_ids: Iterable[int]) -> None:
+        """Somebody is interested: load what is neither here nor on its way."""
+        missing: dict[int, _Wanted] = {}
+        for message_id in message_ids:
+            wanted = self._wanted.get(message_id)
+            if wanted is None:
+                wanted = self._wanted[message_id] = _Wanted(self._idle.pop(message_id, None))
+                if wanted.content is None:
+                    missing[message_id] = wanted
                 self.wanted_bytes += wanted.byte_count
-            elif (content := self._source.now(message_id)) is not None:
-                self._came(wanted, content)
-            else:
-                self._load(message_id, wanted)
-        wanted.count += 1
-
-    def unwant(self, message_id: int) -> None:
-        """Somebody is no longer interested. The last one makes it go when room is needed."""
-        wanted = self._wanted[message_id]
-        wanted.count -= 1
-        if wanted.count:
+            wanted.count += 1
+        if not missing:
             return
-        del self._wanted[message_id]
-        if wanted.content is not None:
-            self.wanted_bytes -= wanted.byte_count
-            self._idle[message_id] = wanted.content
-            if self.byte_count > self._limit_bytes:
-                self._make_room()
+        there = self._source.now([*missing])
+        for message_id, wanted in missing.items():
+            content = there.get(message_id)
+            if content is None:
+                self._load(message_id, wanted)
+            else:
+                self._came(wanted, content)
+
+    def unwant(self, message_ids: Iterable[int]) -> None:
+        """Somebody is no longer interested. The last one makes it go when room is needed."""
+        for message_id in message_ids:
+            wanted = self._wanted[message_id]
+            wanted.count -= 1
+            if wanted.count:
+                continue
+            del self._wanted[message_id]
+            if wanted.content is not None:
+                self.wanted_bytes -= wanted.byte_count
+                self._idle[message_id] = wanted.content
+        if self.byte_count > self._limit_bytes:
+            self._make_room()
 
     def when_here(self, message_id: int, call: OnLoaded) -> None:
         """Call with the content, at once if it is here, or with why it cannot be loaded.
@@ -122,6 +131,12 @@ class Residency:
             self._load(message_id, wanted)
         assert wanted.waiting is not None
         wanted.waiting.append(call)
+
+    def wanted_here(self, message_ids: Iterable[int]) -> dict[int, LoadedMessage]:
+        """What is in memory of content that somebody is interested in, by id."""
+        wanted = self._wanted
+        there = ((message_id, wanted[message_id].content) for message_id in message_ids)
+        return {message_id: content for message_id, content in there if content is not None}
 
     def get(self, message_id: int) -> LoadedMessage | None:
         """Content that is in memory."""

@@ -59,7 +59,7 @@ class Output:
         self.write_all((head, *pieces), len(head) + size)
 
     def write_all(self, pieces: Sequence[bytes | memoryview], size: int) -> None:
-        """Add pieces of `size` bytes in all that are a frame together."""
+        """Add pieces of `size` bytes in all that are frames together."""
         self._chunks += pieces
         self.byte_count += size
         self.made_bytes += size

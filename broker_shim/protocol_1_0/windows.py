@@ -73,10 +73,10 @@ class OutgoingWindow:
         self.next_id = 0
         self.left = left
 
-    def take(self) -> None:
-        """A transfer frame goes."""
-        self.left -= 1
-        self.next_id = (self.next_id + 1) % WRAP
+    def take(self, count: int = 1) -> None:
+        """So many transfer frames go."""
+        self.left -= count
+        self.next_id = (self.next_id + count) % WRAP
 
     def told(self, next_incoming_id: int | None, window: int) -> None:
         """The peer told how it stands; a peer that has seen no begin of ours tells no id."""

@@ -189,8 +189,8 @@ class ContentCalls(Protocol):
             InvalidRequest: It is on no queue.
         """
 
-    def at_hand(self, message_id: int) -> StoredMessage | None:
-        """Get a message that is on a queue if its content is in memory, else None; never waits."""
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
+        """Get those messages on queues whose content is in memory, by id; never waits."""
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """Get a part of the content of a message that is on a queue; b"" at its end or after it.

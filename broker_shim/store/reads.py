@@ -18,7 +18,6 @@ from broker_shim.errors import Closed, InvalidRequest, StoreError, Unavailable
 from broker_shim.store.sink import Sink
 from sparkstore.core.records import MessageHeader
 from sparkstore.core.state_machine.arguments import (
-    MAX_NUMBER,
     check_completion,
     check_message_id,
     check_message_ids,
@@ -42,7 +41,7 @@ class Reads(Protocol):
     def load(self, message_id: int) -> StoredMessage:
         """See `ContentCalls.load`."""
 
-    def at_hand(self, message_id: int) -> StoredMessage | None:
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
         """See `ContentCalls.at_hand`."""
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
@@ -68,11 +67,10 @@ class ReadCalls:
         check_message_id(message_id)
         return self._reads.load(message_id)
 
-    def at_hand(self, message_id: int) -> StoredMessage | None:
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
         """See `ContentCalls.at_hand`."""
-        if type(message_id) is not int or not 0 <= message_id <= MAX_NUMBER:  # as hot as `acquire`
-            check_message_id(message_id)
-        return self._reads.at_hand(message_id)
+        check_message_ids(message_ids)
+        return self._reads.at_hand(message_ids)
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """See `ContentCalls.read`."""
@@ -165,13 +163,14 @@ class LocalReads:
         message = self._volatile(message_id)
         return message or StoredMessage(message_id, *self._sink.load(message_id))
 
-    def at_hand(self, message_id: int) -> StoredMessage | None:
-        """See `ContentCalls.at_hand`: two look-ups, each atomic, so without the lock."""
-        message = self._machine.volatile.get(message_id)
-        if message is not None:
-            return message
-        content = self._sink.at_hand(message_id)
-        return None if content is None else _new(StoredMessage, (message_id, *content, False))
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
+        """See `ContentCalls.at_hand`: two look-ups for each, each atomic, so without the lock."""
+        kept = self._sink.at_hand(message_ids)
+        there = {each: _new(StoredMessage, (each, *kept[each], False)) for each in kept}
+        if self._machine.volatile:
+            volatile = map(self._machine.volatile.get, message_ids)
+            there |= {each.message_id: each for each in volatile if each is not None}
+        return there
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """See `ContentCalls.read`."""

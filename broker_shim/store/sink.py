@@ -39,8 +39,8 @@ class Sink(Protocol):
             InvalidRequest: There is no such message.
         """
 
-    def at_hand(self, message_id: int) -> tuple[MessageHeader, bytes] | None:
-        """Header and content of a kept message, if they are in memory."""
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, tuple[MessageHeader, bytes]]:
+        """Header and content of those kept messages of which they are in memory."""
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """A part of the content of a kept message; neither number is negative.
@@ -64,8 +64,9 @@ class NoContent:
         message = f"unknown message {message_id}"
         raise InvalidRequest(message)
 
-    def at_hand(self, _message_id: int) -> None:
+    def at_hand(self, _message_ids: Sequence[int]) -> dict[int, tuple[MessageHeader, bytes]]:
         """No content was ever taken."""
+        return {}
 
     def read(self, message_id: int, _offset: int, _length: int) -> bytes:
         """No content was ever taken."""

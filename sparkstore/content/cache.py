@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Generic, TypeVar
 
 from sparkstore.core.records import MessageHeader
@@ -35,10 +36,13 @@ class ContentCache(Generic[T]):
         self._there.move_to_end(message_id)
         return there[0]
 
-    def peek(self, message_id: int) -> T | None:
-        """The same from any thread, without the lock: one look-up, which changes nothing."""
-        there = self._there.get(message_id)
-        return None if there is None else there[0]
+    def peek(self, message_ids: Sequence[int]) -> dict[int, T]:
+        """What is kept of messages, from any thread, without the lock.
+
+        One look-up for each, which changes nothing.
+        """
+        there = zip(message_ids, map(self._there.get, message_ids), strict=True)
+        return {message_id: kept[0] for message_id, kept in there if kept is not None}
 
     def put(self, message_id: int, what: T, size: int = 1) -> None:
         """Keep it, if there is room when all else is gone."""

@@ -81,13 +81,13 @@ class ContentReader:
             there = self._cache.get(message_id)
             return there or self._insist(message_id, self._assemble)
 
-    def at_hand(self, message_id: int) -> Content | None:
-        """What was read or read ahead already, if it is still kept.
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, Content]:
+        """What was read or read ahead already of messages, as far as it is still kept.
 
         It never waits for whoever reads meanwhile: what is kept is right in every version of the
-        tables, so one look-up is enough.
+        tables, so one look-up for each is enough.
         """
-        return self._cache.peek(message_id)
+        return self._cache.peek(message_ids)
 
     def read_part(self, message_id: int, offset: int, length: int) -> bytes:
         """A part of the body of a message, b"" after its end; as `read` in what it raises.

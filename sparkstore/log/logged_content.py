@@ -49,9 +49,13 @@ class LoggedContent:
         there = self._recent.get(message_id)
         return there or self._found(lambda: self._content.read(message_id))
 
-    def at_hand(self, message_id: int) -> tuple[MessageHeader, bytes] | None:
-        """Header and content of a message, if they are in memory: written or read just now."""
-        return self._recent.get(message_id) or self._content.at_hand(message_id)
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, tuple[MessageHeader, bytes]]:
+        """Header and content of those messages that are in memory: written or read just now."""
+        there = self._recent.at_hand(message_ids)
+        if len(there) < len(message_ids):
+            missing = [each for each in message_ids if each not in there]
+            there |= self._content.at_hand(missing)
+        return there
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """A part of the content of a message; as `load` in what it raises."""

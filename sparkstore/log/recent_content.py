@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sparkstore.content.cache import Content, size_of
 from sparkstore.core.records import Kind, Record
@@ -67,6 +67,19 @@ class RecentContent:
                 if content is not None:
                     self._cached.move_to_end(message_id)
         return content
+
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, Content]:
+        """Header and body of those messages that are here, as `get` has them."""
+        first = zip(message_ids, map(self._uncommitted.get, message_ids), strict=True)
+        found = {message_id: content for message_id, content in first if content is not None}
+        if len(found) < len(message_ids):
+            cached = self._cached
+            with self._guard:
+                for message_id in message_ids:
+                    if message_id not in found and (content := cached.get(message_id)) is not None:
+                        cached.move_to_end(message_id)
+                        found[message_id] = content
+        return found
 
     def _enqueued_staged(self, record: Record) -> None:
         """Keep the content that came in pieces; an entry of a message that is here brings none."""

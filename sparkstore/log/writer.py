@@ -162,9 +162,9 @@ class Log:
         """Header and content of a message that was appended: see `LoggedContent`."""
         return self._logged.load(message_id)
 
-    def at_hand(self, message_id: int) -> tuple[MessageHeader, bytes] | None:
-        """Header and content of a message, if they are in memory."""
-        return self._logged.at_hand(message_id)
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, tuple[MessageHeader, bytes]]:
+        """Header and content of those messages of which they are in memory."""
+        return self._logged.at_hand(message_ids)
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """A part of the content of a message that was appended: see `LoggedContent`."""

@@ -177,7 +177,7 @@ WRONG_CALLS: dict[str, list[Call]] = {
     ],
     "read": [
         *[lambda s, i=i: s.load(i) for i in WRONG_NUMBER],
-        *[lambda s, i=i: s.at_hand(i) for i in WRONG_NUMBER if i != -1],
+        *[lambda s, i=i: s.at_hand(i) for i in (5, None, "12", b"12", ["1"], [None], [True])],
         *[lambda s, i=i: s.read(i, 0, 1) for i in WRONG_NUMBER],
         *[lambda s, n=n: s.read(ids(s)[0], n, 1) for n in WRONG_NUMBER],
         *[lambda s, n=n: s.read(ids(s)[0], 0, n) for n in WRONG_NUMBER],

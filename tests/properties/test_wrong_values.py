@@ -96,7 +96,7 @@ CALLS: dict[str, tuple[st.SearchStrategy[Any], ...]] = {
     "unsettled": (LINKS, TAGS, OBJECTS),
     "settle": (LINKS, _either(st.lists(TAGS, max_size=2))),
     "load": (IDS,),
-    "at_hand": (IDS,),
+    "at_hand": (_either(st.lists(IDS, max_size=2)),),
     "read": (IDS, _either(st.integers(0, 4)), _either(st.integers(0, 4))),
     "headers": (_either(st.lists(IDS, max_size=2)),),
     "stage": (MESSAGES, _either(st.lists(_either(st.binary(max_size=3)), max_size=2))),

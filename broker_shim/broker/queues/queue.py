@@ -255,6 +255,11 @@ class QueueDispatch:
         """Failed deliveries so far."""
         return self._delivery_counts.get(message_id, 0)
 
+    def delivery_counts(self, message_ids: Sequence[int]) -> list[int]:
+        """`delivery_count` of each."""
+        counts = self._delivery_counts
+        return [counts.get(each, 0) for each in message_ids] if counts else [0] * len(message_ids)
+
     def failed_too_often(self) -> list[int]:
         """What waits with more failed deliveries than the queue allows."""
         limit, counts = self.arguments.max_delivery_count, self._delivery_counts
@@ -318,23 +323,39 @@ class QueueDispatch:
         shares: dict[Consumer, list[tuple[int, int]]] = {}
         turns, looking, last = deque(left), Cursor(), None
         while turns and (found := self._index.look(looking, min(sum(left.values()), 256))):
-            for place, message_id in found:
-                consumer = self._next_of(turns, message_id)
-                if consumer is None:
-                    continue
-                last = consumer
-                shares.setdefault(consumer, []).append((place, message_id))
-                left[consumer] -= 1
-                if not left[consumer]:
-                    turns.remove(consumer)
-                    if not turns:
-                        break
+            last = self._share_out(found, turns, left, shares) or last
         if last is not None:  # it is the others' turn next
             self._consumers.rotate(-1 - self._consumers.index(last))
         for share in shares.values():
             self._index.hold([place for place, _id in share])
             self._held.update([(message_id, place) for place, message_id in share])
         return shares
+
+    def _share_out(
+        self,
+        found: Batch,
+        turns: deque[Consumer],
+        left: dict[Consumer, int],
+        shares: dict[Consumer, list[tuple[int, int]]],
+    ) -> Consumer | None:
+        """Deal messages, one each in turn, as far as there is credit `left`; who got the last."""
+        if len(turns) == 1 and not (self._measuring or self._refused_by):  # as most: at once
+            shares.setdefault(turns[0], []).extend(found)
+            left[turns[0]] -= len(found)
+            return turns[0] if left[turns[0]] else turns.popleft()
+        last = None
+        for place, message_id in found:
+            consumer = self._next_of(turns, message_id)
+            if consumer is None:
+                continue
+            last = consumer
+            shares.setdefault(consumer, []).append((place, message_id))
+            left[consumer] -= 1
+            if not left[consumer]:
+                turns.remove(consumer)
+                if not turns:
+                    break
+        return last
 
     def _next_of(self, turns: deque[Consumer], message_id: int) -> Consumer | None:
         """Whose turn it is to get a message, of those that have not refused it."""

@@ -6,7 +6,7 @@ and every answer comes back on the loop's thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from broker_shim.broker.storage.inbox import Inbox
@@ -37,13 +37,13 @@ class StoreContents:
         self._asked: dict[int, list[OnLoaded]] = {}
         self._to_ask: list[int] = []
 
-    def now(self, message_id: int) -> LoadedMessage | None:
+    def now(self, message_ids: Sequence[int]) -> dict[int, LoadedMessage]:
         """See `ContentSource.now`."""
         try:
-            message = self._store.at_hand(message_id)
+            there = self._store.at_hand(message_ids)
         except StoreError:
-            return None  # a load says why
-        return None if message is None else _new(LoadedMessage, message[1:3])
+            return {}  # a load says why
+        return {each: _new(LoadedMessage, there[each][1:3]) for each in there}
 
     def load(self, message_id: int, on_loaded: OnLoaded) -> None:
         """See `ContentSource.load`."""

@@ -16,9 +16,11 @@ from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.listener_1_0.conditions import queue_deleted
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.sending.outgoing_message import (
+    Arrived,
     ContentLine,
     OutgoingMessage,
     Wire,
+    load,
 )
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
@@ -55,7 +57,7 @@ class BrowsingLink:
         self._to_send: deque[int] = deque()
         self._size = BatchSize()
         self._holder = f"browser {connection.container}/{link.name}"
-        self._line = ContentLine(self._broker.calls.header, self._is_here)
+        self._line = ContentLine(self._broker.calls, self._are_here, self._is_here)
         self._wire = Wire(link)
         self._tags = count(1)
         self._is_waiting = self._is_looking = False
@@ -182,7 +184,13 @@ class BrowsingLink:
         entry = entry or self._broker.calls.entry(self._queue.name, message_id)
         if entry is not None:
             message = self._broker.calls.messages.get(message_id)
-            self._line.add((OutgoingMessage(message, self._holder, entry, whole=False),))
+            taken = OutgoingMessage(message, self._holder, entry, whole=False)
+            load(self._broker.calls.messages, (taken,), self._holder)
+            self._line.add((taken,))
+
+    def _are_here(self, arrived: Sequence[Arrived]) -> None:
+        for taken, content in arrived:
+            self._is_here(taken, content.header, None)
 
     def _is_here(
         self, taken: OutgoingMessage, header: MessageHeader | None, error: StoreError | None

@@ -23,7 +23,13 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.completion import OnComplete
 from broker_shim.errors import CorruptData, StoreError, Unavailable
 from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.sending.outgoing_message import ContentLine, OutgoingMessage, Wire
+from broker_shim.listener_1_0.sending.outgoing_message import (
+    Arrived,
+    ContentLine,
+    OutgoingMessage,
+    Wire,
+    load,
+)
 from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
@@ -59,6 +65,9 @@ class DispatchingLink(Protocol):
 
     def sent(self, delivery: Delivery, taken: OutgoingMessage) -> None:
         """A delivery is on its way to the peer, or begins to be."""
+
+    def sent_all(self, deliveries: Sequence[Delivery], batch: Sequence[OutgoingMessage]) -> None:
+        """Unsettled deliveries, of no transaction, are on their way."""
 
     def drop(self, delivery: Delivery) -> None:
         """A delivery was broken off: nothing is to be decided about it any more."""
@@ -112,7 +121,7 @@ class Dispatch:
         self._broker, self._queue, self._holder = connection.broker, owner.queue, owner.holder
         self._acquisitions = acquisitions
         self._is_settled = is_settled
-        self._line = ContentLine(self._broker.calls.header, self._is_here, self._went)
+        self._line = ContentLine(self._broker.calls, self._are_here, self._is_here, self._went)
         self._wire = Wire(link)
         self._resumed: set[int] = set()
         self._returning = 0
@@ -136,6 +145,7 @@ class Dispatch:
             batch.append(self._taken(message_id, entry_of(message_id)))
             if self._byte_count > _MOST_BYTES:
                 break
+        load(self._broker.calls.messages, batch, self._holder)
         if self._is_settled:
             self._line.add(batch)
         elif self._queue.is_acquired(message_ids[0]):
@@ -150,7 +160,9 @@ class Dispatch:
         """The link holds this message from an earlier attachment: send it again."""
         self._resumed.add(message_id)
         entry = self._broker.calls.entry(self._queue.name, message_id)
-        self._line.add((self._taken(message_id, entry),))
+        taken = self._taken(message_id, entry)
+        load(self._broker.calls.messages, (taken,), self._holder)
+        self._line.add((taken,))
 
     def _taken(self, message_id: int, entry: Entry | None) -> OutgoingMessage:
         message = self._broker.calls.messages.get(message_id)
@@ -224,10 +236,46 @@ class Dispatch:
                 self._line.add((taken,))
         self._owner.refresh()
 
+    def _are_here(self, arrived: Sequence[Arrived]) -> None:
+        """Their content is in memory, and they are first in line."""
+        if not (self._are_plain(arrived) and self._deliver_all(arrived)):
+            for taken, content in arrived:
+                self._is_here(taken, content.header, None)
+
+    def _are_plain(self, arrived: Sequence[Arrived]) -> bool:
+        """True if nothing is to be done about them but to send them, as most: together."""
+        link, now_us = self._link, self._connection.now_us()
+        if self._owner.is_gone or self._broker.is_stopping or self._is_settled:
+            return False
+        if self._resumed or self._returning or link.credit < len(arrived):
+            return False
+        return self._acquisitions.state is None and all(
+            (taken.expires_at is None or taken.expires_at > now_us)
+            and (not link.remote.max_message_size or self._wire.takes(taken, content.header))
+            for taken, content in arrived
+        )
+
+    def _deliver_all(self, arrived: Sequence[Arrived]) -> bool:
+        """Send them; False if one of them cannot be, which is found by sending them singly."""
+        batch = [taken for taken, _content in arrived]
+        failures = self._queue.delivery_counts([taken.message_id for taken in batch])
+        try:
+            deliveries = self._wire.begin_all(arrived, failures, self._connection.now_us())
+        except Exception as error:  # noqa: BLE001  # one message must not stop the others
+            _log.debug("%d messages of %r go singly: %s", len(batch), self._queue.name, error)
+            return False
+        interests = [taken.interest for taken in batch if taken.interest is not None]
+        self._broker.calls.messages.release(interests)
+        self._owner.sent_all(deliveries, batch)
+        self._broker.metrics.delivered += len(batch)
+        self.count -= len(batch)
+        self._byte_count -= sum([taken.held_bytes for taken in batch])
+        return True
+
     def _is_here(
         self, taken: OutgoingMessage, header: MessageHeader | None, error: StoreError | None
     ) -> None:
-        """Its content is in memory, and it is first in line."""
+        """It is first in line, and its content is in memory, or it is a large one."""
         if header is None:
             assert error is not None
             self._failed(taken, error)

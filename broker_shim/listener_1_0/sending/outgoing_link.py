@@ -209,6 +209,10 @@ class OutgoingLink:
             if isinstance(delivery.state, TransactionalState):
                 self._acquisitions.sent(delivery)
 
+    def sent_all(self, deliveries: Sequence[Delivery], batch: Sequence[OutgoingMessage]) -> None:
+        """Unsettled deliveries, of no transaction, are on their way."""
+        self._unsettled.update(zip(deliveries, batch, strict=True))
+
     def drop(self, delivery: Delivery) -> None:
         """A delivery was broken off: nothing is to be decided about it any more."""
         self._unsettled.pop(delivery, None)

@@ -13,11 +13,13 @@ from functools import partial
 
 from broker_shim.amqp_1_0.composites import TransactionalState
 from broker_shim.amqp_1_0.definitions import SenderSettleMode
+from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.errors import CorruptData, StoreError
 from broker_shim.listener_1_0.messages.message import framing
 from broker_shim.messages.header import FramingHeader
-from broker_shim.messages.message import Message
+from broker_shim.messages.message import Message, Messages
+from broker_shim.messages.reference import Interest
 from broker_shim.messages.residency import LoadedMessage
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
@@ -31,6 +33,8 @@ _PIECE_BYTES = 1 << 18
 class OutgoingMessage:
     """A message that a consumer took up: the link's reference, and its interest in the content.
 
+    `load` takes the interest, of many together.
+
     Attributes:
         message_id: The id of the message.
         message: The one object of it.
@@ -38,14 +42,15 @@ class OutgoingMessage:
         detail: What its entry there adds to its annotations; None: it was never given back.
         is_large: Its content is not brought into memory whole, but read as it is sent.
         held_bytes: How much of it is in memory on its way.
+        interest: In its content, until the peer has that; None for a large one.
     """
 
     __slots__ = (
-        "_interest",
         "_reference",
         "detail",
         "expires_at",
         "held_bytes",
+        "interest",
         "is_large",
         "message",
         "message_id",
@@ -59,44 +64,54 @@ class OutgoingMessage:
         self.detail = None if entry is None else entry.detail
         self.held_bytes = 0 if is_large or entry is None else entry.message_bytes
         self._reference = message.reference(holder)
-        self._interest = None if is_large else message.interest(holder)
-
-    def sent(self) -> None:
-        """The content is with the peer, or will never be: it need not stay in memory."""
-        if self._interest is not None:
-            self._interest.release()
+        self.interest: Interest | None = None
 
     def release(self) -> None:
         """The consumer has it no longer."""
-        self.sent()
+        if self.interest is not None:
+            self.interest.release()
         self._reference.release()
 
 
+def load(messages: Messages, batch: Sequence[OutgoingMessage], holder: str) -> None:
+    """Have the content of messages brought into memory, together, but for large ones."""
+    small = [taken for taken in batch if not taken.is_large]
+    interests = messages.interests([taken.message for taken in small], holder)
+    for taken, interest in zip(small, interests, strict=True):
+        taken.interest = interest
+
+
+Arrived = tuple[OutgoingMessage, LoadedMessage]
+"""A message, and its content, which is in memory."""
+OnArrived = Callable[[Sequence[Arrived]], None]
 Then = Callable[[OutgoingMessage, MessageHeader | None, StoreError | None], None]
-"""then(taken, header, error): the header, and the content is here; or why not."""
+"""then(taken, header, error): of a large message its header; or why it cannot be read."""
 
 
 class ContentLine:
-    """Calls `then` for each message when its content is here, in the order in which they came.
+    """Hands on messages when their content is here, in the order in which they came.
 
     Content of several messages is on its way at once, and may come in any order; who is first in
-    line holds up the others, as a consumer gets messages in the order of the queue.
+    line holds up the others, as a consumer gets messages in the order of the queue. All that is
+    here goes on together.
     """
 
     def __init__(
         self,
-        header_of: Callable[[int], MessageHeader],
+        calls: StoreCalls,
+        on_arrived: OnArrived,
         then: Then,
         after: Callable[[], None] = lambda: None,
     ) -> None:
         """Begin.
 
         Args:
-            header_of: Tells the header of a large message by its id; raises StoreError.
-            then: Called for each.
-            after: Called when `then` was called for all whose content is here.
+            calls: Of the broker: its messages, and the headers of large ones.
+            on_arrived: Called with those that follow each other whose content is here.
+            then: Called for each of the others.
+            after: Called when all were handed on that could be.
         """
-        self._header_of, self._then, self._after = header_of, then, after
+        self._calls, self._on_arrived, self._then, self._after = calls, on_arrived, then, after
         self._line: deque[OutgoingMessage] = deque()
         self._came: dict[int, LoadedMessage | StoreError] = {}
         self._is_held = False
@@ -109,14 +124,13 @@ class ContentLine:
     def add(self, batch: Sequence[OutgoingMessage]) -> None:
         """Wait for these, after all that came before."""
         self._line.extend(batch)
-        for taken in batch:
-            self._ask(taken)
+        self._ask(batch)
         self._go()
 
     def again(self, taken: OutgoingMessage) -> None:
         """Ask for the content of the one that came last once more, before all the others."""
         self._line.appendleft(taken)
-        self._ask(taken)
+        self._ask((taken,))
         self._go()
 
     def hold(self) -> None:
@@ -135,12 +149,13 @@ class ContentLine:
         self._came.clear()
         return line
 
-    def _ask(self, taken: OutgoingMessage) -> None:
-        content = None if taken.is_large else taken.message.content_now()
-        if content is not None:
-            self._came[taken.message_id] = content
-        elif not taken.is_large:
-            taken.message.when_here(partial(self._is_here, taken))
+    def _ask(self, batch: Sequence[OutgoingMessage]) -> None:
+        small = {taken.message_id: taken for taken in batch if not taken.is_large}
+        here = self._calls.messages.residency.wanted_here(small)
+        self._came.update(here)
+        for taken in small.values() if len(here) < len(small) else ():
+            if taken.message_id not in here:
+                taken.message.when_here(partial(self._is_here, taken))
 
     def _is_here(self, taken: OutgoingMessage, result: LoadedMessage | StoreError) -> None:
         if taken in self._line:
@@ -153,31 +168,37 @@ class ContentLine:
         self._is_going, has_called = True, False
         try:
             while self._line and not self._is_held:
-                first = self._line[0]
-                if not first.is_large and first.message_id not in self._came:
+                arrived = self._take_arrived()
+                if arrived:
+                    self._on_arrived(arrived)
+                elif self._line[0].is_large or self._line[0].message_id in self._came:
+                    self._call(self._line.popleft())
+                else:
                     break
-                self._line.popleft()
                 has_called = True
-                self._call(first)
         finally:
             self._is_going = False
             if has_called:
                 self._after()
 
-    def _call(self, taken: OutgoingMessage) -> None:
-        result = self._large_header(taken) if taken.is_large else self._came.pop(taken.message_id)
-        if isinstance(result, LoadedMessage):
-            self._then(taken, result.header, None)
-        elif isinstance(result, StoreError):
-            self._then(taken, None, result)
-        else:
-            self._then(taken, result, None)
+    def _take_arrived(self) -> list[Arrived]:
+        """The first in line, as far as their content is here."""
+        line, came, arrived = self._line, self._came, []
+        while line and isinstance(content := came.get(line[0].message_id), LoadedMessage):
+            taken = line.popleft()
+            del came[taken.message_id]
+            arrived.append((taken, content))
+        return arrived
 
-    def _large_header(self, taken: OutgoingMessage) -> MessageHeader | StoreError:
-        try:
-            return self._header_of(taken.message_id)
-        except StoreError as error:
-            return error
+    def _call(self, taken: OutgoingMessage) -> None:
+        header, error = None, self._came.pop(taken.message_id, None)
+        assert not isinstance(error, LoadedMessage)
+        if taken.is_large:
+            try:
+                header = self._calls.header(taken.message_id)
+            except StoreError as reason:
+                error = reason
+        self._then(taken, header, error)
 
 
 class LargeDelivery:
@@ -275,8 +296,35 @@ class Wire:
         assert content is not None
         pieces = (around.lead, content.body, around.tail)
         delivery = self._start(tag, pieces, state, settled=settled, more=False, waits=waits)
-        taken.sent()
+        assert taken.interest is not None
+        taken.interest.release()
         return delivery
+
+    def begin_all(
+        self, arrived: Sequence[Arrived], failures: Sequence[int], now_us: int
+    ) -> list[Delivery]:
+        """Send new messages whose content is here, as `begin` each, or none of them.
+
+        Args:
+            arrived: The messages, none of which the link brought from before.
+            failures: Failed deliveries of each.
+            now_us: The time of sending, UTC µs.
+
+        Raises:
+            InvalidCommand: As `begin`; or another one is being sent.
+        """
+        new = []
+        for (taken, content), count in zip(arrived, failures, strict=True):
+            header, detail = content.header, taken.detail
+            if taken.expires_at != header.expires_at:
+                header = header._replace(expires_at=taken.expires_at)
+            around = framing(
+                header, delivery_count=count, now_us=now_us, is_first=detail is None, detail=detail
+            )
+            pieces = (around.lead, content.body, around.tail)
+            new.append((taken.message_id.to_bytes(8, "big"), pieces))
+        settled = self._link.snd_settle_mode == SenderSettleMode.SETTLED
+        return self._link.transfer_all(new, settled=settled)
 
     def _start(
         self,

@@ -38,11 +38,11 @@ class SenderCredit:
         self.left = max(0, credit - max(0, distance(seen, self.delivery_count)))
         self.is_draining = drain
 
-    def sent(self) -> None:
-        """Use one: the first frame of a waiting delivery went."""
-        self.waiting -= 1
-        self.delivery_count = (self.delivery_count + 1) % WRAP
-        self.left -= 1
+    def sent(self, count: int = 1) -> None:
+        """Use some: the first frames of so many waiting deliveries went."""
+        self.waiting -= count
+        self.delivery_count = (self.delivery_count + count) % WRAP
+        self.left -= count
 
     def drained(self) -> None:
         """Give up what is left, as if it had been sent; deliveries that wait keep theirs."""

@@ -131,33 +131,44 @@ class SessionPort:
         )
 
     def send_whole(
-        self, delivery: Delivery, credit: SenderCredit, pieces: Sequence[bytes | memoryview]
-    ) -> bool:
-        """Send a delivery that fits one frame and has nothing to wait for, as most; else False.
+        self,
+        deliveries: Sequence[Delivery],
+        credit: SenderCredit,
+        payloads: Sequence[Sequence[bytes | memoryview]],
+    ) -> int:
+        """Send deliveries of a link that fit one frame each and have nothing to wait for, as most.
 
         Args:
-            delivery: Whole, with no state to tell; its `byte_count` is that of the pieces.
-            credit: Of its link; charged with it.
-            pieces: Payload; not copied.
+            deliveries: Whole, with no state to tell; `byte_count` is that of the payload.
+            credit: Of their link; charged with those that are sent.
+            payloads: The pieces of each; not copied.
+
+        Returns:
+            How many are sent, the first ones: the others have to wait, or are longer.
         """
-        size, output = delivery.byte_count, self._output
-        if self._waiting or not (self.outgoing.left and credit.left > 0):
-            return False
-        if size + MOST_TRANSFER_BYTES > output.max_frame_bytes:
-            return False
-        delivery_id = delivery.delivery_id = self._next_delivery_id
-        self._next_delivery_id = (delivery_id + 1) % WRAP
-        if not delivery.is_settled:
-            self._sent.extend((delivery,))
-        credit.sent()
-        self.outgoing.take()
-        tag, settled = delivery.tag, delivery.is_settled
-        head = plain_transfer(
-            self.channel, delivery.link.handle, delivery_id, tag, size, settled=settled
-        )
-        output.write_all((head, *pieces), len(head) + size)
-        delivery.ends_at = output.made_bytes
-        return True
+        output, channel, delivery_id = self._output, self.channel, self._next_delivery_id
+        room = 0 if self._waiting else min(self.outgoing.left, credit.left)
+        most, made, sent = output.max_frame_bytes - MOST_TRANSFER_BYTES, output.made_bytes, 0
+        chunks: list[bytes | memoryview] = []
+        for delivery, pieces in zip(deliveries, payloads, strict=True):
+            size = delivery.byte_count
+            if sent >= room or size > most:
+                break
+            tag, handle, settled = delivery.tag, delivery.link.handle, delivery.is_settled
+            head = plain_transfer(channel, handle, delivery_id, tag, size, settled=settled)
+            made += len(head) + size
+            delivery.delivery_id, delivery.ends_at = delivery_id, made
+            delivery_id = (delivery_id + 1) % WRAP
+            chunks.append(head)
+            chunks += pieces
+            sent += 1
+        if sent:
+            self._next_delivery_id = delivery_id
+            self._sent.extend([each for each in deliveries[:sent] if not each.is_settled])
+            credit.sent(sent)
+            self.outgoing.take(sent)
+            output.write_all(chunks, made - output.made_bytes)
+        return sent
 
     def enqueue(self, outgoing: Outgoing) -> None:
         """Send a piece of a delivery as soon as the session's window has room."""

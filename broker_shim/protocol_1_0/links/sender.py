@@ -21,6 +21,10 @@ MAX_STATE_BYTES = 256
 """Of a state told with a transfer, which has to fit the smallest frame that a peer may ask for."""
 
 
+_TAGS = "a tag has at most 32 bytes and differs from all unsettled ones"
+_NO_CREDIT = "no credit: wait for the peer's flow"
+
+
 class SenderLink(Link):
     """Our end of a link on which the peer receives.
 
@@ -95,9 +99,46 @@ class SenderLink(Link):
         if not settled:
             self.unsettled[delivery.tag] = delivery
         is_plain = not (more or message_format) and state is None
-        if not (is_plain and self.port.send_whole(delivery, self._credit, pieces)):
+        if not (is_plain and self.port.send_whole((delivery,), self._credit, (pieces,))):
             self._start(delivery, pieces, more=more)
         return delivery
+
+    def transfer_all(
+        self, new: Sequence[tuple[bytes, Sequence[bytes | memoryview]]], *, settled: bool = False
+    ) -> list[Delivery]:
+        """Start deliveries that are complete, or none of them.
+
+        Args:
+            new: Tag and payload of each, as for `transfer`.
+            settled: Nothing is to be heard of them again.
+
+        Raises:
+            InvalidCommand: Less credit than deliveries; or as `transfer`, of any of them.
+        """
+        self._after(EndpointStep.USED)
+        tags = {tag for tag, _pieces in new}
+        if len(tags) < len(new) or not tags.isdisjoint(self.unsettled):
+            raise InvalidCommand(_TAGS)
+        self._check(max(tags, key=len, default=b""), None)
+        self._check_settled(settled=settled)
+        if self.is_incomplete or not tags.isdisjoint(self.earlier):
+            raise InvalidCommand("only resumed deliveries may go, or one of these is to be resumed")
+        if self._credit.available < len(new):
+            raise InvalidCommand(_NO_CREDIT)
+        deliveries = []
+        for tag, pieces in new:
+            deliveries.append(delivery := Delivery(self, bytes(tag), 0, is_settled=settled))
+            delivery.byte_count = sum(map(len, pieces))
+        if self.remote.max_message_size:
+            self._check_bytes(max([each.byte_count for each in deliveries], default=0))
+        self._credit.waiting += len(new)
+        if not settled:
+            self.unsettled.update([(each.tag, each) for each in deliveries])
+        payloads = [pieces for _tag, pieces in new]
+        sent = self.port.send_whole(deliveries, self._credit, payloads)
+        for delivery, pieces in zip(deliveries[sent:], payloads[sent:], strict=True):
+            self._start(delivery, pieces, more=False)
+        return deliveries
 
     def resume(
         self,
@@ -256,14 +297,14 @@ class SenderLink(Link):
         if self._current is not None:
             raise InvalidCommand("another delivery of this link is unfinished: complete it first")
         if len(tag) > MAX_TAG_BYTES or tag in self.unsettled:
-            raise InvalidCommand("a tag has at most 32 bytes and differs from all unsettled ones")
+            raise InvalidCommand(_TAGS)
         if state is not None and len(write(state)) > MAX_STATE_BYTES:
             message = f"a state of more than {MAX_STATE_BYTES} bytes"
             raise InvalidCommand(message)
 
     def _check_credit(self, *, waits: bool) -> None:
         if not (self._credit.available or waits):
-            raise InvalidCommand("no credit: wait for the peer's flow")
+            raise InvalidCommand(_NO_CREDIT)
 
     def _check_settled(self, *, settled: bool) -> None:
         mode = self.snd_settle_mode
@@ -278,7 +319,11 @@ class SenderLink(Link):
 
     def _check_size(self, delivery: Delivery, pieces: Sequence[bytes | memoryview]) -> None:
         delivery.byte_count += sum(map(len, pieces))
+        if self.remote.max_message_size:
+            self._check_bytes(delivery.byte_count)
+
+    def _check_bytes(self, byte_count: int) -> None:
         most = self.remote.max_message_size
-        if most and delivery.byte_count > most:
-            message = f"a message of {delivery.byte_count} bytes: the peer takes {most} at most"
+        if most and byte_count > most:
+            message = f"a message of {byte_count} bytes: the peer takes {most} at most"
             raise InvalidCommand(message)

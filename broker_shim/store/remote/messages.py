@@ -230,9 +230,10 @@ class RemoteReads:
         """See `ContentCalls.load`."""
         return self._loaded(message_id, self._ask(message_id))
 
-    def at_hand(self, message_id: int) -> StoredMessage | None:
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
         """See `ContentCalls.at_hand`: content is with the service, but for what it sent along."""
-        return self._along.pop(message_id, None)
+        along = (self._along.pop(message_id, None) for message_id in message_ids)
+        return {message.message_id: message for message in along if message is not None}
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """See `ContentCalls.read`."""

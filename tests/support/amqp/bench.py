@@ -36,8 +36,8 @@ class Unreadable(OneByOne, MemoryMessageStore):
             raise self.errors[message_id]
         return super().load(message_id)
 
-    def at_hand(self, message_id: int) -> StoredMessage | None:
-        return None if message_id in self.errors else super().at_hand(message_id)
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
+        return super().at_hand([each for each in message_ids if each not in self.errors])
 
     def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
         for message_id in message_ids:

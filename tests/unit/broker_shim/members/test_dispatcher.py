@@ -194,7 +194,7 @@ def test_what_is_read_for_a_member_comes_along_and_before_what_was_handed_out_la
     first, second = (putting.message(MessageHeader(), body) for body in (b"first", b"second"))
     not_at_hand = {first.message_id}
     monkeypatch.setattr(
-        store, "at_hand", lambda each: None if each in not_at_hand else at_hand(each)
+        store, "at_hand", lambda ids: at_hand([each for each in ids if each not in not_at_hand])
     )
     monkeypatch.setattr(
         store, "prefetch", lambda ids, told: reading.put(partial(prefetch, ids, told))

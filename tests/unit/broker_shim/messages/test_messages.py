@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given
@@ -20,15 +21,16 @@ BODY = bytes(range(200))
 
 
 class Disk:
-    """Content by message id; what was loaded comes when the test says so."""
+    """Content by message id; what is not at hand comes when the test says so."""
 
     def __init__(self) -> None:
         self.bodies = dict.fromkeys(range(1, 9), BODY)
+        self.at_hand: set[int] = set()
         self.loading: list[tuple[int, OnLoaded]] = []
         self.error: StoreError | None = None
 
-    def now(self, _message_id: int) -> LoadedMessage | None:
-        return None
+    def now(self, message_ids: Sequence[int]) -> dict[int, LoadedMessage]:
+        return {each: self.loaded(each) for each in message_ids if each in self.at_hand}
 
     def load(self, message_id: int, on_loaded: OnLoaded) -> None:
         self.loading.append((message_id, on_loaded))
@@ -39,8 +41,11 @@ class Disk:
     def turn(self) -> None:
         loading, self.loading = self.loading, []
         for message_id, on_loaded in loading:
-            header = MessageHeader(header=b"head", body_bytes=len(BODY))
-            on_loaded(self.error or LoadedMessage(header, self.bodies[message_id]))
+            on_loaded(self.error or self.loaded(message_id))
+
+    def loaded(self, message_id: int) -> LoadedMessage:
+        header = MessageHeader(header=b"head", body_bytes=len(BODY))
+        return LoadedMessage(header, self.bodies[message_id])
 
 
 @pytest.fixture
@@ -135,6 +140,27 @@ def test_content_that_nobody_wants_goes_first_when_memory_is_short(
     assert residency.byte_count <= 500
 
 
+def test_content_of_many_is_looked_up_together_and_what_is_missing_is_loaded(
+    messages: Messages, disk: Disk
+) -> None:
+    disk.at_hand = {1, 3}
+    batch = [messages.get(number) for number in (1, 2, 3)]
+    interests = messages.interests(batch, "x")
+    residency = messages.residency
+    assert [message_id for message_id, _ in disk.loading] == [2]
+    assert [*residency.wanted_here((1, 2, 3))] == [1, 3]
+    disk.turn()
+    assert [*residency.wanted_here((1, 2, 3))] == [1, 2, 3]
+    other = batch[0].interest("y")
+    interests[1].release()
+    messages.release(interests)
+    messages.release(interests)  # the second time does nothing
+    assert residency.wanted_bytes == 204
+    assert len(messages) == 1
+    other.release()
+    assert (len(messages), residency.wanted_bytes) == (0, 0)
+
+
 def test_content_that_was_dropped_is_read_back(messages: Messages, disk: Disk) -> None:
     message, buffer = messages.get(1), bytearray(150)
     assert message.read_content(0, memoryview(buffer)) == 150
@@ -225,31 +251,40 @@ def test_a_header_of_an_unknown_protocol_is_refused() -> None:
 
 IDS = range(1, 6)
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["want", "unwant", "load", "fail", "forget"]), st.sampled_from(IDS)),
+    st.tuples(
+        st.sampled_from(["want", "unwant", "load", "fail", "forget", "at hand"]),
+        st.lists(st.sampled_from(IDS), min_size=1, max_size=4),
+    ),
     max_size=40,
 )
 
 
 @given(STEPS)
 def test_the_bytes_in_memory_are_counted_to_the_last_whatever_happens(
-    steps: list[tuple[str, int]],
+    steps: list[tuple[str, list[int]]],
 ) -> None:
     disk = Disk()
     disk.bodies = {number: bytes(100 * number) for number in IDS}
-    residency, interests = Residency(700, disk), dict.fromkeys(IDS, 0)
-    for step, number in steps:
+    residency, interests = Residency(700, disk), Counter[int]()
+    for step, numbers in steps:
         if step == "want":
-            residency.want(number)
-            interests[number] += 1
-        elif step == "unwant" and interests[number]:
-            residency.unwant(number)
-            interests[number] -= 1
+            residency.want(numbers)
+            interests.update(numbers)
+        elif step == "unwant":
+            ended = [number for number in {*numbers} if interests[number]]
+            residency.unwant(ended)
+            interests.subtract(ended)
+        elif step == "at hand":
+            disk.at_hand = {*numbers}
         elif step in {"load", "fail"}:
             disk.error = Unavailable("not now") if step == "fail" else None
             disk.turn()
         elif step == "forget":
-            residency.forget([number])
+            residency.forget(numbers)
         here = {each: there.byte_count for each in IDS if (there := residency.get(each))}
+        assert [*residency.wanted_here(each for each in IDS if interests[each])] == [
+            each for each in here if interests[each]
+        ]
         wanted = sum(count for each, count in here.items() if interests[each])
         assert residency.byte_count == sum(here.values())
         assert residency.wanted_bytes == wanted

@@ -106,15 +106,14 @@ def test_messages_consumed_in_order_are_decoded_once(
 def test_what_was_read_ahead_is_at_hand_also_while_somebody_reads(tmp_path: Path) -> None:
     root = root_with(tmp_path / "r", [bring(position, position) for position in range(1, 20)])
     reader = ContentReader(root)
-    assert reader.at_hand(2) is None
+    assert reader.at_hand([2]) == {}
     reader.read(1)
-    found: list[Content | None] = []
+    found: list[dict[int, Content]] = []
     with reader._guard:  # as while a file is read, which may take long
-        asker = Thread(target=lambda: found.append(reader.at_hand(2)), daemon=True)
+        asker = Thread(target=lambda: found.append(reader.at_hand([2, 99])), daemon=True)
         asker.start()
         asker.join(60)
-    assert found == [reader.read(2)]
-    assert reader.at_hand(99) is None
+    assert found == [{2: reader.read(2)}]
 
 
 def test_a_message_nobody_has_is_refused(tmp_path: Path) -> None:
@@ -180,7 +179,7 @@ def test_what_is_read_ahead_holds_nothing_of_a_fenced_writer(tmp_path: Path) -> 
     )
     reader = ContentReader(root)
     assert reader.read(6)[1] == body(6)
-    assert reader.at_hand(7) is None
+    assert reader.at_hand([7]) == {}
     assert reader.read(7)[1] == body(7)
     headers = ContentReader(root).headers([6, 7])
     assert headers[7].body_bytes == 100

@@ -20,8 +20,8 @@ def test_what_a_load_read_ahead_is_at_hand_for_who_comes_next(tmp_path: Path) ->
     rows = [Row(id_, 1, message_enqueued(0, "q", id_, header, b"body")) for id_ in (1, 2)]
     append_journal(root, rows, 0, 0)
     logged = LoggedContent(RecentContent(0), ContentReader(root), lambda _: None, LogMetrics())
-    assert logged.at_hand(2) is None
+    assert logged.at_hand([1, 2]) == {}
     logged.load(1)
-    found = logged.at_hand(2)
-    assert found is not None
-    assert (found[0].body_bytes, found[1]) == (4, b"body")
+    found = logged.at_hand([2, 3])
+    assert [*found] == [2]
+    assert (found[2][0].body_bytes, found[2][1]) == (4, b"body")

@@ -27,8 +27,8 @@ class Slow(MemoryMessageStore):
         super().__init__()
         self.loads: list[tuple[int, OnLoaded]] = []
 
-    def at_hand(self, message_id: int) -> StoredMessage | None:  # noqa: ARG002  # the interface
-        return None
+    def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:  # noqa: ARG002
+        return {}
 
     def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
         self.loads += [(message_id, on_loaded) for message_id in message_ids]
