@@ -117,11 +117,11 @@ class SenderLink(Link):
         """
         self._after(EndpointStep.USED)
         tags = {tag for tag, _pieces in new}
-        if len(tags) < len(new) or not tags.isdisjoint(self.unsettled):
+        if len(tags) < len(new) or not self.unsettled.keys().isdisjoint(tags):
             raise InvalidCommand(_TAGS)
         self._check(max(tags, key=len, default=b""), None)
         self._check_settled(settled=settled)
-        if self.is_incomplete or not tags.isdisjoint(self.earlier):
+        if self.is_incomplete or not self.earlier.keys().isdisjoint(tags):
             raise InvalidCommand("only resumed deliveries may go, or one of these is to be resumed")
         if self._credit.available < len(new):
             raise InvalidCommand(_NO_CREDIT)
