@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from broker_shim.errors import InvalidRequest
 from sparkstore.core.records import MessageHeader
@@ -44,8 +44,7 @@ class StoreHeader(Protocol):
         """Write the stored form from `offset` on into a buffer; how many bytes, 0 at the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class FramingHeader:
+class FramingHeader(NamedTuple):
     """A header in the form that one session's protocol wants, worked out once.
 
     Attributes:

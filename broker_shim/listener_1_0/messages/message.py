@@ -325,16 +325,27 @@ def _header_section(
     header: MessageHeader, said: _Said, delivery_count: int, now_us: int, *, is_first: bool
 ) -> bytes:
     """A header section, which says every field."""
-    content = b"\x41" if header.durable else b"\x42"
-    content += b"\x40" if said.priority is None else bytes((0x50, said.priority & 0xFF))
-    if said.ttl is None:
-        content += b"\x40"
-    elif header.expires_at is None:
-        content += _uint(said.ttl)
-    else:
-        content += _uint(min(said.ttl, max(0, (header.expires_at - now_us) // 1000)))
+    ttl = said.ttl
+    if ttl is not None and header.expires_at is not None:
+        ttl = min(ttl, max(0, (header.expires_at - now_us) // 1000))
+    count = min(said.delivery_count + delivery_count, 0xFFFF_FFFF)
+    return _section(header.durable, said.priority, ttl, is_first, count)
+
+
+@lru_cache(maxsize=1 << 10)
+def _section(
+    durable: bool,  # noqa: FBT001  # a cache asks for arguments by position
+    priority: int | None,
+    ttl: int | None,
+    is_first: bool,  # noqa: FBT001
+    delivery_count: int,
+) -> bytes:
+    """A header section: most messages get one of a few."""
+    content = b"\x41" if durable else b"\x42"
+    content += b"\x40" if priority is None else bytes((0x50, priority & 0xFF))
+    content += b"\x40" if ttl is None else _uint(ttl)
     content += b"\x41" if is_first else b"\x42"
-    content += _uint(min(said.delivery_count + delivery_count, 0xFFFF_FFFF))
+    content += _uint(delivery_count)
     return bytes((0, 0x53, Header.CODE, 0xC0, len(content) + 1, 5)) + content
 
 
