@@ -16,6 +16,7 @@ from typing import Protocol
 from broker_shim.broker.queues.last_values import LastValues
 from broker_shim.broker.queues.message_groups import Groups
 from broker_shim.broker.queues.queue_index import Cursor, QueueIndex, Survivors, Withdrawn
+from broker_shim.broker.queues.round_robin import RoundRobin
 from broker_shim.broker.queues.selective_cursor import (
     Batch,
     Browser,
@@ -76,9 +77,9 @@ class QueueDispatch:
         self._elsewhere: set[int] = set()
         self._delivery_counts: dict[int, int] = {}
         self._refused_by: dict[int, set[Consumer]] = {}
-        self._consumers: deque[Consumer] = deque()
         self._cursors: deque[SelectiveCursor] = deque()
         self._measuring: dict[Consumer, MeasuringConsumer] = {}
+        self._consumers = RoundRobin(self._measuring, self._refused_by)
         self.groups = Groups() if arguments.message_groups else None
         self.browsers: list[Browser] = []
         key = arguments.last_value_key
@@ -274,7 +275,7 @@ class QueueDispatch:
     def add(self, consumer: Consumer, selector: Selector | None = None) -> None:
         """A consumer takes its place after the others."""
         if selector is None and self.groups is None:
-            self._consumers.append(consumer)
+            self._consumers.add(consumer)
         else:
             self._cursors.append(SelectiveCursor(consumer, selector, self.groups))
         if self.watcher is not None:
@@ -283,8 +284,7 @@ class QueueDispatch:
     def discard(self, consumer: Consumer) -> None:
         """A consumer is gone; what it holds is for the caller to release."""
         self._measuring.pop(consumer, None)
-        if consumer in self._consumers:
-            self._consumers.remove(consumer)
+        self._consumers.discard(consumer)
         for cursor in [each for each in self._cursors if each.consumer is consumer]:
             self._cursors.remove(cursor)
             if self.groups is not None and self.groups.left(consumer):
@@ -304,71 +304,15 @@ class QueueDispatch:
         Each gets its share at once (`Consumer.assign`); what it does not take then waits again.
         What every consumer with credit has refused stays where it is.
         """
-        while shares := self._deal():
+        while shares := self._consumers.deal(self._index):
+            for share in shares.values():
+                self._index.hold([place for place, _id in share])
+                self._held.update([(message_id, place) for place, message_id in share])
             for consumer, share in shares.items():
                 count = consumer.assign([message_id for _place, message_id in share])
                 for place, message_id in share[count:]:
                     del self._held[message_id]
                     self._index.put_back(place)
-
-    def _deal(self) -> dict[Consumer, list[tuple[int, int]]]:
-        """Hold what is to be handed out now: (place, message id) by consumer."""
-        measuring = self._measuring
-        # Those that measure get one at a time: its bytes decide about the next.
-        left = {
-            each: 1 if each in measuring and measuring[each].measures else each.credit
-            for each in self._consumers
-            if each.credit > 0
-        }
-        shares: dict[Consumer, list[tuple[int, int]]] = {}
-        turns, looking, last = deque(left), Cursor(), None
-        while turns and (found := self._index.look(looking, min(sum(left.values()), 256))):
-            last = self._share_out(found, turns, left, shares) or last
-        if last is not None:  # it is the others' turn next
-            self._consumers.rotate(-1 - self._consumers.index(last))
-        for share in shares.values():
-            self._index.hold([place for place, _id in share])
-            self._held.update([(message_id, place) for place, message_id in share])
-        return shares
-
-    def _share_out(
-        self,
-        found: Batch,
-        turns: deque[Consumer],
-        left: dict[Consumer, int],
-        shares: dict[Consumer, list[tuple[int, int]]],
-    ) -> Consumer | None:
-        """Deal messages, one each in turn, as far as there is credit `left`; who got the last."""
-        if len(turns) == 1 and not (self._measuring or self._refused_by):  # as most: at once
-            shares.setdefault(turns[0], []).extend(found)
-            left[turns[0]] -= len(found)
-            return turns[0] if left[turns[0]] else turns.popleft()
-        last = None
-        for place, message_id in found:
-            consumer = self._next_of(turns, message_id)
-            if consumer is None:
-                continue
-            last = consumer
-            shares.setdefault(consumer, []).append((place, message_id))
-            left[consumer] -= 1
-            if not left[consumer]:
-                turns.remove(consumer)
-                if not turns:
-                    break
-        return last
-
-    def _next_of(self, turns: deque[Consumer], message_id: int) -> Consumer | None:
-        """Whose turn it is to get a message, of those that have not refused it."""
-        refusers = self._refused_by.get(message_id, ())
-        for _ in range(len(turns)):
-            consumer = turns[0]
-            turns.rotate(-1)
-            if consumer in refusers:
-                continue
-            if not self._measuring or self._is_taken(consumer, message_id):
-                return consumer
-            turns.remove(consumer)  # it waits for bytes: nothing overtakes this message
-        return None
 
     def to_look_at(self, count: int) -> list[tuple[SelectiveCursor, Batch]]:
         """What consumers with credit look at next, `count` messages in all; end it by `judge`."""

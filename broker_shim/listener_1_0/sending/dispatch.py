@@ -63,11 +63,8 @@ class DispatchingLink(Protocol):
     def refresh(self) -> None:
         """Less is under way: more may be taken, and a drain may be over."""
 
-    def sent(self, delivery: Delivery, taken: OutgoingMessage) -> None:
-        """A delivery is on its way to the peer, or begins to be."""
-
-    def sent_all(self, deliveries: Sequence[Delivery], batch: Sequence[OutgoingMessage]) -> None:
-        """Unsettled deliveries, of no transaction, are on their way."""
+    def sent(self, deliveries: Sequence[Delivery], batch: Sequence[OutgoingMessage]) -> None:
+        """Deliveries are on their way to the peer, or begin to be."""
 
     def drop(self, delivery: Delivery) -> None:
         """A delivery was broken off: nothing is to be decided about it any more."""
@@ -266,7 +263,7 @@ class Dispatch:
             return False
         interests = [taken.interest for taken in batch if taken.interest is not None]
         self._broker.calls.messages.release(interests)
-        self._owner.sent_all(deliveries, batch)
+        self._owner.sent(deliveries, batch)
         self._broker.metrics.delivered += len(batch)
         self.count -= len(batch)
         self._byte_count -= sum([taken.held_bytes for taken in batch])
@@ -349,7 +346,7 @@ class Dispatch:
             self._left_held(taken, error)
             return
         self._resumed.discard(taken.message_id)
-        self._owner.sent(delivery, taken)
+        self._owner.sent((delivery,), (taken,))
         if taken.is_large:
             self._line.hold()
             self._broker.later(0.0, self.write)

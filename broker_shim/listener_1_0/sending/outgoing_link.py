@@ -200,18 +200,14 @@ class OutgoingLink:
         self._is_refresh_due = False
         self.on_flow()
 
-    def sent(self, delivery: Delivery, taken: OutgoingMessage) -> None:
-        """A delivery is on its way to the peer, or begins to be."""
+    def sent(self, deliveries: Sequence[Delivery], batch: Sequence[OutgoingMessage]) -> None:
+        """Deliveries are on their way to the peer, or begin to be."""
         if self._is_settled:
-            taken.release()
-        else:
-            self._unsettled[delivery] = taken
-            if isinstance(delivery.state, TransactionalState):
-                self._acquisitions.sent(delivery)
-
-    def sent_all(self, deliveries: Sequence[Delivery], batch: Sequence[OutgoingMessage]) -> None:
-        """Unsettled deliveries, of no transaction, are on their way."""
+            for taken in batch:
+                taken.release()
+            return
         self._unsettled.update(zip(deliveries, batch, strict=True))
+        self._acquisitions.sent(deliveries)
 
     def drop(self, delivery: Delivery) -> None:
         """A delivery was broken off: nothing is to be decided about it any more."""

@@ -169,11 +169,13 @@ class Acquisitions:
             return None
         return TransactionalState(self._transaction.standing.txn_id)
 
-    def sent(self, delivery: Delivery) -> None:
-        """A delivery with such a state began: it is the transaction's, too."""
-        assert self._transaction is not None
-        self._within[delivery] = self._transaction
-        self._transaction.acquire(self)
+    def sent(self, deliveries: Iterable[Delivery]) -> None:
+        """Deliveries began: those with such a state are the transaction's, too."""
+        for delivery in deliveries:
+            if isinstance(delivery.state, TransactionalState):
+                assert self._transaction is not None
+                self._within[delivery] = self._transaction
+                self._transaction.acquire(self)
 
     def forget(self, deliveries: Iterable[Delivery]) -> None:
         """They were decided about in no transaction: nothing is to be undone."""

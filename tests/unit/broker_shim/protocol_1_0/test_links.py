@@ -6,6 +6,8 @@ from itertools import count
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker_shim.amqp_1_0.composites import (
     Accepted,
@@ -579,6 +581,64 @@ def test_frames_wait_for_the_sessions_window() -> None:
     rest = client.read()
     assert sum(len(each[2]) for each in rest) > 500
     assert (rest[-1][1].delivery_id, rest[-1][2]) == (1, b"y")
+
+
+@given(
+    st.lists(st.integers(0, 900), min_size=1, max_size=8),
+    st.integers(0, 9),
+    st.booleans(),
+)
+def test_deliveries_that_are_started_together_go_as_they_would_one_by_one(
+    sizes: list[int], window: int, is_settled: bool
+) -> None:
+    told = []
+    for is_together in (False, True):
+        client = Client(server()).opened(max_frame_size=512)
+        client.begun(window=window)
+        link = client.receiving(credit=0)
+        client.send(flow(0, 8, incoming_window=window))
+        new = [(b"%d" % size + b"-%d" % at, [b"a" * size]) for at, size in enumerate(sizes)]
+        if is_together:
+            started = link.transfer_all(new, settled=is_settled)
+        else:
+            started = [link.transfer(tag, pieces, settled=is_settled) for tag, pieces in new]
+        heard = [client.read(), link.credit, link.port.unsettled_count, [*link.unsettled]]
+        client.send(flow(next_incoming_id=window, incoming_window=100))
+        heard += [client.read(), [(each.delivery_id, each.ends_at) for each in started]]
+        told.append(heard)
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize(
+    ("new", "why"),
+    [
+        ([(b"1", [b"x"]), (b"2", [b"x"]), (b"3", [b"x"])], "no credit"),
+        ([(b"1", [b"x"]), (b"1", [b"x"])], "differs from all"),
+        ([(b"1", [b"x"]), (b"there", [b"x"])], "differs from all"),
+        ([(b"1", [b"x"]), (b"t" * 33, [b"x"])], "at most 32 bytes"),
+        ([(b"1", [b"x"]), (b"2", [b"x" * 50, b"x" * 51])], "101 bytes: the peer takes 100"),
+        ([(b"1", [b"x"]), (b"before", [b"x"])], "is to be resumed"),
+    ],
+)
+def test_of_deliveries_that_are_started_together_none_goes_if_one_may_not(
+    client: Client, new: list[tuple[bytes, list[bytes]]], why: str
+) -> None:
+    link = client.receiving(credit=0, max_message_size=100)
+    link.earlier = {b"before": None}
+    client.send(flow(0, 3))
+    link.transfer(b"there", [b"x"])
+    client.read()
+    with pytest.raises(InvalidCommand, match=why):
+        link.transfer_all(new)
+    assert client.read() == []
+    assert (link.credit, [*link.unsettled]) == (2, [b"there"])
+
+
+def test_nothing_is_started_while_a_delivery_is_unfinished(client: Client) -> None:
+    link = client.receiving()
+    link.transfer(b"1", [b"x"], more=True)
+    with pytest.raises(InvalidCommand, match="unfinished"):
+        link.transfer_all([(b"2", [b"x"])])
 
 
 def test_what_waits_for_the_window_goes_away_with_its_link_and_leaves_no_gap() -> None:

@@ -13,6 +13,7 @@ import pytest
 from broker_shim.broker.queues.queue_index import Cursor
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import CorruptData, Fenced, Unavailable
+from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.listener_1_0.sending import outgoing_link
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Queue
@@ -67,6 +68,44 @@ def test_a_corrupt_message_is_left_held_and_the_others_go_on(
     assert len([each for each in caplog.records if each.levelno >= logging.WARNING]) == 1
     said = "message 2 of 'q' cannot be read, it is left held: a piece is missing"
     assert caplog.records[-1].getMessage() == said
+
+
+def test_a_message_that_cannot_be_framed_does_not_stop_those_that_would_go_with_it(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    header, body = parse(bytes(proton.Message(body=b"x", durable=True).encode()), now_us=0)
+    broken = header._replace(header=b"no section")
+    for each in (header, broken, header, header):
+        bench.broker.publish(each, body, ("q",), lambda _error: None)
+    bench.run()
+    link = bench.receiver(credit=10)
+    with caplog.at_level(logging.ERROR):
+        bench.exchange()
+    tags = [int.from_bytes(each.tag.encode("latin-1")) for each in received(link)]
+    assert tags == [1, 3, 4]
+    assert [each.getMessage().split(", it is")[0] for each in caplog.records] == [
+        "message 2 of 'q' cannot be read"
+    ]
+    assert bench.broker.queues["q"].held_count == 4
+    assert bench.broker.metrics.delivered == 3
+
+
+def test_what_has_expired_and_what_is_too_large_stay_and_the_others_go(bench: Bench) -> None:
+    header, body = parse(bytes(proton.Message(body=b"x", durable=True).encode()), now_us=0)
+    old = header._replace(expires_at=1)
+    for each, content in ((header, body), (old, body), (header, body * 500), (header, body)):
+        sized = each._replace(body_bytes=len(content))
+        bench.broker.publish(sized, content, ("q",), lambda _error: None)
+    bench.run()
+    link = bench.session.receiver("r")
+    link.source.address, link.max_message_size = "q", 400
+    link.open()
+    bench.exchange()
+    link.flow(10)
+    bench.exchange()
+    tags = [int.from_bytes(each.tag.encode("latin-1")) for each in received(link)]
+    assert tags == [1, 4]
+    assert (bench.broker.metrics.delivered, bench.broker.metrics.expired) == (2, 1)
 
 
 @pytest.mark.parametrize("mode", [proton.Link.SND_MIXED, proton.Link.SND_SETTLED])
