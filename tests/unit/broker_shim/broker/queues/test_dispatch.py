@@ -47,6 +47,27 @@ def test_consumers_with_credit_take_turns() -> None:
     assert (one.taken, two.taken, len(queue)) == ([1, 3], [2], 4)
 
 
+def test_who_got_the_last_message_is_the_last_to_get_another() -> None:
+    queue, takers = queue_of(), [Taker(9), Taker(9), Taker(9)]
+    for taker in takers:
+        queue.add(taker)
+    for message_id in range(1, 7):
+        queue.arrived([message_id], 4)
+        dispatch(queue)
+    assert [taker.taken for taker in takers] == [[1, 4], [2, 5], [3, 6]]
+
+
+def test_one_consumer_alone_gets_as_many_as_it_has_credit_for_and_the_next_the_rest() -> None:
+    queue, one, two = queue_of(*[4] * 600, 9), Taker(500), Taker(0)
+    queue.add(one)
+    queue.add(two)
+    dispatch(queue)
+    assert one.taken == [601, *range(1, 500)]
+    two.credit = 500
+    dispatch(queue)
+    assert two.taken == [*range(500, 601)]
+
+
 def test_higher_priority_goes_first_and_a_released_message_to_its_old_place() -> None:
     queue, taker = queue_of(4, 9, 4), Taker(2)
     queue.add(taker)

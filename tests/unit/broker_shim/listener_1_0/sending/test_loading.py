@@ -98,3 +98,18 @@ def test_what_a_link_was_still_loading_when_it_ended_is_anybodys_again(
     bench.run()
     assert len(queue.browse(Cursor(), 9)) == 2
     assert received(link) == []
+
+
+def test_what_is_loaded_while_the_broker_stops_is_not_sent_any_more(
+    bench: Bench, store: Slow
+) -> None:
+    bench.publish(2, 10)
+    link = bench.receiver()
+    link.flow(2)
+    bench.step_to_broker()
+    run_but_loads(bench, store)
+    bench.broker.is_stopping = True
+    store.load_all()
+    bench.run()
+    assert bench.broker.metrics.delivered == 0
+    assert {entry.acquired_by for entry in store.recover().entries["q"].values()} == {None}

@@ -1,0 +1,106 @@
+"""Consumers of a queue who take whatever is next, one message each in turn. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping
+
+from broker_shim.broker.queues.queue_index import Cursor, QueueIndex
+from broker_shim.broker.queues.selective_cursor import Batch, Consumer, MeasuringConsumer
+
+_LOOK = 256
+"""So many are looked at in one go, at most."""
+
+Shares = dict[Consumer, list[tuple[int, int]]]
+"""(place, message id) of what each is to get."""
+
+
+class RoundRobin:
+    """See above. It says who gets what; whoever asks holds it for them.
+
+    Args:
+        measuring: Consumers that are asked about each message, kept up to date by the caller.
+        refused_by: By message id, who must not get it; likewise.
+    """
+
+    def __init__(
+        self,
+        measuring: Mapping[Consumer, MeasuringConsumer],
+        refused_by: Mapping[int, Collection[Consumer]],
+    ) -> None:
+        self._measuring, self._refused_by = measuring, refused_by
+        self._consumers: deque[Consumer] = deque()
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._consumers)
+
+    def __iter__(self) -> Iterator[Consumer]:
+        """Whose turn it is first, then the others."""
+        return iter(self._consumers)
+
+    def add(self, consumer: Consumer) -> None:
+        """A consumer takes its place after the others."""
+        self._consumers.append(consumer)
+
+    def discard(self, consumer: Consumer) -> None:
+        """It takes no more, if it is there."""
+        if consumer in self._consumers:
+            self._consumers.remove(consumer)
+
+    def clear(self) -> None:
+        """Nobody takes any."""
+        self._consumers.clear()
+
+    def deal(self, index: QueueIndex) -> Shares:
+        """What each with credit gets now, of what waits; none is dealt twice."""
+        measuring = self._measuring
+        # Those that measure get one at a time: its bytes decide about the next.
+        left = {
+            each: 1 if each in measuring and measuring[each].measures else each.credit
+            for each in self._consumers
+            if each.credit > 0
+        }
+        shares: Shares = {}
+        turns, looking, last = deque(left), Cursor(), None
+        while turns and (found := index.look(looking, min(sum(left.values()), _LOOK))):
+            last = self._share_out(found, turns, left, shares) or last
+        if last is not None:  # it is the others' turn next
+            self._consumers.rotate(-1 - self._consumers.index(last))
+        return shares
+
+    def _share_out(
+        self, found: Batch, turns: deque[Consumer], left: dict[Consumer, int], shares: Shares
+    ) -> Consumer | None:
+        """Deal out a batch, as far as there is credit `left`; who got the last of it."""
+        if len(turns) == 1 and not (self._measuring or self._refused_by):  # as most: all at once
+            shares.setdefault(turns[0], []).extend(found)
+            left[turns[0]] -= len(found)
+            return turns[0] if left[turns[0]] else turns.popleft()
+        last = None
+        for place, message_id in found:
+            consumer = self._next_of(turns, message_id)
+            if consumer is None:
+                continue
+            last = consumer
+            shares.setdefault(consumer, []).append((place, message_id))
+            left[consumer] -= 1
+            if not left[consumer]:
+                turns.remove(consumer)
+                if not turns:
+                    break
+        return last
+
+    def _next_of(self, turns: deque[Consumer], message_id: int) -> Consumer | None:
+        """Whose turn it is to get a message, of those that have not refused it."""
+        refusers = self._refused_by.get(message_id, ())
+        for _ in range(len(turns)):
+            consumer = turns[0]
+            turns.rotate(-1)
+            if consumer in refusers:
+                continue
+            measuring = self._measuring.get(consumer)
+            if measuring is None or measuring.takes(message_id):
+                return consumer
+            turns.remove(consumer)  # it waits for bytes: nothing overtakes this message
+        return None
