@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from broker_shim.errors import StoreError
-from broker_shim.messages.message import Message
+from broker_shim.messages.message import Message, Messages
+from broker_shim.messages.reference import Interest
 from broker_shim.messages.residency import LoadedMessage
 from broker_shim.store.interface import Entry
 
 
 class SessionDelivery:
-    """A reference to one message, and an interest in its content.
+    """A reference to one message, and an interest in its content, which `load` takes.
 
     Attributes:
         message_id: The id of the message.
@@ -18,6 +21,7 @@ class SessionDelivery:
         loaded: Header and content once they are here, or why they never come.
         is_ours: False if somebody else acquired it.
         entry: What the service told of it, if it was only shown, at a member.
+        interest: In its content, from `load` on.
     """
 
     def __init__(self, message: Message, byte_count: int, holder: str, entry: Entry | None) -> None:
@@ -25,10 +29,18 @@ class SessionDelivery:
         self.entry = entry
         self.loaded: LoadedMessage | StoreError | None = None
         self.is_ours = True
+        self.interest: Interest | None = None
         self._reference = message.reference(holder)
-        self._interest = message.interest(holder)
 
     def release(self) -> None:
         """It was sent, or is not."""
-        self._interest.release()
+        if self.interest is not None:
+            self.interest.release()
         self._reference.release()
+
+
+def load(messages: Messages, batch: Sequence[SessionDelivery], holder: str) -> None:
+    """Have the content of messages brought into memory, together."""
+    interests = messages.interests([taken.message for taken in batch], holder)
+    for taken, interest in zip(batch, interests, strict=True):
+        taken.interest = interest

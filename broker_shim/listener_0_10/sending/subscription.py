@@ -20,7 +20,7 @@ from broker_shim.framing.segments import BodySegment
 from broker_shim.listener_0_10.messages import written_header
 from broker_shim.listener_0_10.sending.holdings import ConsumerHoldings
 from broker_shim.listener_0_10.sending.look import BrowserLook
-from broker_shim.listener_0_10.sending.session_delivery import SessionDelivery
+from broker_shim.listener_0_10.sending.session_delivery import SessionDelivery, load
 from broker_shim.listener_0_10.sending.subscribing_session import SubscribingSession
 from broker_shim.messages.residency import LoadedMessage
 from broker_shim.selectors import Selector
@@ -256,6 +256,7 @@ class SessionConsumer:
             taken.append(self._take_up(message_id))
             if self._bytes_under_way > _MOST_BYTES:
                 break
+        self._load(taken)
         if self._is_settled:
             self._bring(taken, [None] * len(taken))
         else:
@@ -269,6 +270,7 @@ class SessionConsumer:
         while self._granted and self.takes(self._granted[0]):
             taken.append(self._take_up(self._granted.popleft()))
         if taken:
+            self._load(taken)
             self._bring(taken, [None] * len(taken))
 
     def _give_back_granted(self) -> None:
@@ -284,7 +286,9 @@ class SessionConsumer:
             if found and not self.takes(found[0]):
                 break
             if found:
-                self._bring([self._take_up(found.popleft())], [None])
+                taken = self._take_up(found.popleft())
+                self._load((taken,))
+                self._bring((taken,), (None,))
         if not self._look.is_reading:
             self._settle_line()
 
@@ -299,17 +303,22 @@ class SessionConsumer:
         self._line.append(taken)
         return taken
 
+    def _load(self, batch: Sequence[SessionDelivery]) -> None:
+        load(self._broker.calls.messages, batch, self.holder)
+
     def _bring(
         self, batch: Sequence[SessionDelivery], outcomes: Sequence[StoreError | None]
     ) -> None:
         """They are ours, or were refused: have their content in memory."""
+        ids = [taken.message_id for taken in batch if not self._has_ended]
+        here = self._broker.calls.messages.residency.wanted_here(ids)
         for taken, error in zip(batch, outcomes, strict=True):
             if error is not None:
                 taken.loaded, taken.is_ours = error, False
             elif self._has_ended:
                 taken.loaded = taken.loaded or Unavailable("the subscriber is gone")
             else:
-                taken.loaded = taken.message.content_now()
+                taken.loaded = here.get(taken.message_id)
                 if taken.loaded is None:
                     taken.message.when_here(partial(self._is_here, taken))
         self._send_line()
