@@ -14,6 +14,8 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import MessageHeader, NewEntry
 
+_new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
+
 
 class Publication(NamedTuple):
     """A new message and the queues that it goes to."""
@@ -72,14 +74,17 @@ class Publications:
                 what came of each of them.
         """
         plain: list[NewEntry] = []
+        routed: Collection[str] | None = None
         for number, (header, content, queues) in enumerate(messages):
-            queue = self._only(queues) if len(content) <= STAGED_BYTES else None
-            if queue is not None:
-                plain.append(NewEntry(header, content, queue))
+            if queues is not routed:  # those of one link are the same, most often
+                routed, queue = queues, self._only(queues)
+            if queue is not None and len(content) <= STAGED_BYTES:
+                plain.append(_new(NewEntry, (header, content, queue)))
                 continue
             self._enqueue(plain, partial(on_done, number - len(plain)))
             plain = []
             self._host.publish(header, content, queues, partial(_told_one, on_done, number))
+            routed = None  # that may have changed a queue
         self._enqueue(plain, partial(on_done, len(messages) - len(plain)))
 
     def _only(self, queues: Collection[str]) -> str | None:

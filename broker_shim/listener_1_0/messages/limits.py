@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from broker_shim.amqp_1_0.composites import Header
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.codec.scanner import item_count
@@ -16,6 +17,7 @@ def check_header(encoded: bytes, sections: Sequence[MessageSection], most_bytes:
     """See that the sections around the body of a message have no more bytes than that.
 
     A key counts as 128 bytes at least, and a value: to read one takes as long as to read so many.
+    A header section has five fields, or is refused when it is read.
 
     Raises:
         DecodeError: resource-limit-exceeded: they have more.
@@ -24,7 +26,7 @@ def check_header(encoded: bytes, sections: Sequence[MessageSection], most_bytes:
     for code, start, value, end in sections:
         if code not in BODY:
             header_bytes += end - start
-            entries += item_count(encoded, value)
+            entries += 0 if code == Header.CODE else item_count(encoded, value)
     if max(header_bytes, entries * _ENTRY_BYTES) > most_bytes:
         message = f"header sections of {header_bytes} bytes and {entries // 2} entries: a message"
         message += f" has at most {most_bytes} bytes around its body (an entry counts as 256)"

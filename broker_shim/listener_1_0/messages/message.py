@@ -16,6 +16,7 @@ of encoding the sender chose. SQL sees text and bytes as such where it can.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -71,6 +72,10 @@ _PROPERTY_COLUMNS = [
 ]
 _ANNOTATIONS = frozenset({MESSAGE_ANNOTATIONS_SECTION, FOOTER_SECTION})
 _BINARY, _STRING = frozenset({0xA0, 0xB0}), frozenset({0xA1, 0xB1})
+_FIVE = (None,) * 5
+_SHORT_HEADER = 32
+"""Bytes of a header section's value, at most, that is remembered as it was read."""
+_new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
 _LEAST_AT_US, _MOST_AT_US = -62_135_596_800_000_000, 253_402_300_799_000_000
 """Years 1 to 9999: what a timestamp column can show."""
 
@@ -122,9 +127,9 @@ def parse_around(
 def _columns(encoded: bytes, sections: list[MessageSection], now_us: int) -> list[object]:
     """The columns of a `MessageHeader`, in their order: those that are read from sections."""
     columns = _DEFAULTS.copy()
-    for code, _start, value, _end in sections:
+    for code, _start, value, end in sections:
         if code == Header.CODE:
-            _read_header(fields_of(Header, encoded, value), columns, now_us)
+            _read_header(_header_fields(encoded, value, end), columns, now_us)
         elif code == Properties.CODE:
             _read_properties(fields_of(Properties, encoded, value), columns)
         elif code == APPLICATION_PROPERTIES_SECTION:
@@ -141,7 +146,7 @@ def _header(
 ) -> MessageHeader:
     columns[_REST], columns[_MESSAGE_TYPE] = rest, message_type
     columns[_HEADER_BYTES], columns[_BODY_BYTES] = len(rest), body_bytes
-    return MessageHeader._make(columns)  # each was read by the rule of its own column
+    return _new(MessageHeader, columns)  # each was read by the rule of its own column
 
 
 def header_sections(header: MessageHeader) -> list[MessageSection]:
@@ -207,12 +212,15 @@ def framing(
 
 def _body(encoded: bytes, sections: list[MessageSection]) -> tuple[str, int, int]:
     """The type of the message, and where what its body column holds begins and ends."""
+    last = sections[-1]
+    if last[0] == DATA_SECTION and (len(sections) == 1 or sections[-2][0] != DATA_SECTION):
+        return "data", content_start(encoded, last[2]), last[3]  # as most
     body = [each for each in sections if each[0] in BODY]
     if not body:
         at = _content_place(sections, len(encoded))
         return "amqp", at, at
     code, start, value, end = body[0]
-    if len(body) == 1 and code == DATA_SECTION:
+    if len(body) == 1 and code == DATA_SECTION:  # and a footer after it
         return "data", content_start(encoded, value), end
     if code == AMQP_VALUE_SECTION and encoded[value] in _BINARY:
         return "binary", content_start(encoded, value), end
@@ -234,9 +242,29 @@ def _content_place(sections: list[MessageSection], byte_count: int) -> int:
     return byte_count
 
 
-def _read_header(items: list[Any], columns: list[object], now_us: int) -> None:
+def _header_fields(encoded: bytes, value: int, end: int) -> Sequence[Any]:
+    """What a header section says, five fields, whose value is there.
+
+    Raises:
+        DecodeError: It is not what such a section may hold.
+    """
+    if end - value <= _SHORT_HEADER:
+        try:
+            return _short_header_fields(bytes(encoded[value:end]))
+        except DecodeError:
+            pass  # the reader below says where in the message
+    return [*fields_of(Header, encoded, value), *_FIVE][:5]
+
+
+@lru_cache(maxsize=1 << 10)
+def _short_header_fields(value: bytes) -> Sequence[Any]:
+    """Most messages of a sender have the same header section; what it says is scalar."""
+    return (*fields_of(Header, value, 0), *_FIVE)[:5]
+
+
+def _read_header(fields: Sequence[Any], columns: list[object], now_us: int) -> None:
     """Fill in durable and priority, and when its time to live ends."""
-    durable, priority, ttl = _three(items)
+    durable, priority, ttl, _first_acquirer, _delivery_count = fields
     columns[_DURABLE] = durable is True
     if priority is not None:
         columns[_PRIORITY] = min(priority, MAX_PRIORITY)
@@ -297,10 +325,9 @@ def _said(value: bytes) -> _Said:
     message that a root has must be delivered.
     """
     try:
-        fields = fields_of(Header, value, 0)
+        _durable, priority, ttl, first, count = _header_fields(value, 0, len(value))
     except DecodeError:
-        fields = []
-    _durable, priority, ttl, first, count = [*fields, *[None] * 5][:5]
+        return _Said()
     return _Said(priority, ttl, first, count or 0)
 
 

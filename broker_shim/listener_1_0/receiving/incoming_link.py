@@ -8,7 +8,6 @@ from functools import partial
 from broker_shim.amqp_1_0.composites import Rejected
 from broker_shim.broker.address import Node
 from broker_shim.broker.settings import DurableMessages
-from broker_shim.broker.storage.publications import Publication
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError, Unavailable
@@ -75,8 +74,7 @@ class IncomingLink:
         self._most = self._broker.settings.max_header_bytes
         self._most_whole_bytes = min(STAGED_BYTES, self._most)
         self._window = CreditWindow(self._broker.settings.credit)
-        settings = self._broker.settings
-        self._takes_no_durable = settings.durable_messages is DurableMessages.REJECTED
+        self._takes_no_durable = self._broker.settings.durable_messages is DurableMessages.REJECTED
         self._is_refused = False
         self._holds_back = False
         self._held_bytes = 0
@@ -120,7 +118,7 @@ class IncomingLink:
         Returns:
             How many were taken in: the turn was over then.
         """
-        turn, count = self._connection.turn, 0
+        turn, count, now_us = self._connection.turn, 0, self._connection.now_us()
         for piece in pieces:
             if self._is_refused:
                 count = len(pieces)
@@ -129,7 +127,7 @@ class IncomingLink:
             is_whole = piece.is_last and self._receiving is None
             if is_whole and len(piece.payload) <= self._most_whole_bytes:
                 if self._answering is None or not self._is_known(piece, self._answering):
-                    self._take(piece.delivery, piece.payload)
+                    self._take(piece.delivery, piece.payload, now_us)
             else:
                 self._on_piece(piece)
             if not turn.goes_on():
@@ -158,7 +156,7 @@ class IncomingLink:
             self._count(receiving.held_bytes)
             return
         self._end_receiving()
-        self._take(piece.delivery, receiving)
+        self._take(piece.delivery, receiving, self._connection.now_us())
 
     def _is_known(self, piece: TransferPiece, answering: ReceivedDeliveries) -> bool:
         """Whether it was stored before: then it is read past, and answered at its end."""
@@ -202,7 +200,7 @@ class IncomingLink:
             self._hold_back(is_full=self._receiving.is_full)
             self._connection.has_output()
 
-    def _take(self, delivery: Delivery, came: bytes | IncomingMessage) -> None:
+    def _take(self, delivery: Delivery, came: bytes | IncomingMessage, now_us: int) -> None:
         """All of a message came."""
         if self._broker.is_stopping:
             return
@@ -214,7 +212,10 @@ class IncomingLink:
             self._end_link(refusal_of(refusal))
             return
         try:
-            header, content = self._parse(came) if isinstance(came, bytes) else came.finish()
+            if not isinstance(came, bytes):
+                header, content = came.finish()
+            else:
+                header, content = parse(came, now_us=now_us, most_header_bytes=self._most)
         except DecodeError as reason:
             self._refuse(delivery, _undecodable(reason), transaction)
             return
@@ -226,9 +227,6 @@ class IncomingLink:
             self._refuse(delivery, routed, transaction)
             return
         self._give(delivery, transaction, header, content, routed)
-
-    def _parse(self, encoded: bytes) -> tuple[MessageHeader, bytes]:
-        return parse(encoded, now_us=self._connection.now_us(), most_header_bytes=self._most)
 
     def _give(
         self,
@@ -243,7 +241,7 @@ class IncomingLink:
         is_noted = self._answering is not None and not delivery.is_settled
         is_alone = transaction is not None or is_noted or routed.is_new
         if isinstance(content, bytes) and not is_alone:
-            self._whole.add(delivery, Publication(header, content, routed.queues))
+            self._whole.add(delivery, header, content, routed.queues)
             return
         self._whole.hand_over()  # what came before goes before
         put = partial(self._route.put, header, content, routed)

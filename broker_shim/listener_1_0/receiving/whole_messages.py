@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from broker_shim.broker.storage.publications import Publication
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.receiving.received_deliveries import ReceivedDeliveries
 from broker_shim.protocol_1_0.links.link import Delivery
+from broker_shim.store.interface import MessageHeader
+
+_new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
 
 Outcomes = Sequence[StoreError | None]
 
@@ -27,10 +30,12 @@ class WholeMessages:
         self._deliveries: list[Delivery] = []
         self._messages: list[Publication] = []
 
-    def add(self, delivery: Delivery, message: Publication) -> None:
-        """One more, after the others."""
+    def add(
+        self, delivery: Delivery, header: MessageHeader, content: bytes, queues: Collection[str]
+    ) -> None:
+        """One more, after the others, and the queues that its message goes to."""
         self._deliveries.append(delivery)
-        self._messages.append(message)
+        self._messages.append(_new(Publication, (header, content, queues)))
 
     def hand_over(self) -> None:
         """Give them to the store; the next attach of the link waits for what it says."""
