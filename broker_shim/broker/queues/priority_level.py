@@ -1,11 +1,13 @@
 """What waits on a queue with one priority, in the order of arrival. Pure.
 
     PriorityLevel  chunks of slots, by rising index (an index counts the level's arrivals)
-    Chunk          array of 64-bit slots:  id > 0   waits          -id   held, or gone
+    Chunk          array of slots:  n > 0   the message base + n waits      -n   held, or gone
+
+A slot has 16 bits, which is enough while the ids of a chunk lie close together, else 64.
 
 Giving a message back is a change of sign where it was, so nothing is sorted. Invariant: a chunk is
 kept while a slot in it waits or is held, so every held message has a place to go back to; what that
-costs is one chunk (8 KiB) for each held message at most.
+costs is one chunk (2 or 8 KiB) for each held message at most.
 
 A message is found by its id through the ranges of ids of chunks: ids mostly rise, and then that is
 two bisections. Where they do not (messages moved here from another queue), a chunk ends early, so
@@ -21,6 +23,7 @@ from itertools import islice
 from operator import lt
 
 _SLOTS = 1024
+_MOST_NARROW = (1 << 15) - 1
 _LEAST_SLOTS = 64
 """A chunk that has so many is ended by an id that is not the highest so far."""
 
@@ -90,7 +93,7 @@ class PriorityLevel:
             return False
         chunk = self._chunks[position]
         offset = index - chunk.start
-        return offset < len(chunk.ids) and chunk.ids[offset] == message_id
+        return offset < len(chunk.slots) and chunk.slots[offset] == message_id - chunk.base
 
     def hold(self, indexes: Iterable[int]) -> None:
         """What waits here waits no more."""
@@ -98,8 +101,8 @@ class PriorityLevel:
         for index in indexes:
             if chunk is None or not start <= index < end:
                 chunk = self._chunks[self._position(index)]
-                start, end = chunk.start, chunk.start + len(chunk.ids)
-            chunk.ids[index - start] = -chunk.ids[index - start]
+                start, end = chunk.start, chunk.start + len(chunk.slots)
+            chunk.slots[index - start] = -chunk.slots[index - start]
             chunk.waiting_count -= 1
             chunk.held_count += 1
             self.waiting_count -= 1
@@ -118,7 +121,7 @@ class PriorityLevel:
         for index in indexes:
             if chunk is None or not start <= index < end:
                 chunk = self._chunks[self._position(index)]
-                start, end = chunk.start, chunk.start + len(chunk.ids)
+                start, end = chunk.start, chunk.start + len(chunk.slots)
             chunk.held_count -= 1
             if not chunk.held_count and not chunk.waiting_count:
                 position = self._position(index)
@@ -153,7 +156,8 @@ class Chunk:
 
     Attributes:
         start: Index of the first.
-        ids: The slots: the id of a message that waits, negative once it is held or gone.
+        slots: What is above `base` of the id of a message, negative once it is held or gone.
+        base: Below all ids of the chunk.
         waiting_count: Slots that wait.
         held_count: Slots that are held.
         lowest: Of the ids.
@@ -163,17 +167,18 @@ class Chunk:
     __slots__ = (
         "_first",
         "_is_rising",
+        "base",
         "held_count",
         "highest",
-        "ids",
         "lowest",
+        "slots",
         "start",
         "waiting_count",
     )
 
     def __init__(self, start: int, message_id: int) -> None:
         self.start = start
-        self.ids = array("q")
+        self.slots, self.base = array("h"), message_id - 1
         self.waiting_count = 0
         self.held_count = 0
         self.lowest = message_id
@@ -183,14 +188,14 @@ class Chunk:
 
     def is_full_for(self, message_id: int) -> bool:
         """True if a message begins another chunk."""
-        size = len(self.ids)
+        size = len(self.slots)
         return size >= _SLOTS or (size >= _LEAST_SLOTS and message_id <= self.highest)
 
     def extend(self, message_ids: Sequence[int]) -> int:
         """More slots, that wait: as many as rise and fit, or one that does not rise; how many."""
         first = message_ids[0]
         if first > self.highest:
-            some = message_ids[: _SLOTS - len(self.ids)]
+            some = message_ids[: _SLOTS - len(self.slots)]
             if not all(map(lt, some, islice(some, 1, None))):
                 some = some[:1]
             self.highest = some[-1]
@@ -198,40 +203,50 @@ class Chunk:
             some = message_ids[:1]
             self._is_rising = False
             self.lowest = min(self.lowest, first)
-        self.ids.extend(some)
+        base = self.base
+        if self.slots.typecode == "h" and not base < first <= some[-1] <= base + _MOST_NARROW:
+            self._widen()
+            base = 0
+        self.slots.extend([message_id - base for message_id in some] if base else some)
         self.waiting_count += len(some)
         return len(some)
 
+    def _widen(self) -> None:
+        """Ids that lie far apart: a slot holds a whole one from now on."""
+        base, self.base = self.base, 0
+        self.slots = array("q", [n + base if n > 0 else n - base for n in self.slots])
+
     def waiting(self, offset: int, count: int) -> list[tuple[int, int]]:
         """(index, message id) of the slots that wait from an offset on, `count` at most."""
-        ids, first = self.ids, self._first
-        while ids[first] < 0:  # some slot waits
+        slots, base, first = self.slots, self.base, self._first
+        while slots[first] < 0:  # some slot waits
             first += 1
         self._first = first
         at, found = max(offset, first), list[tuple[int, int]]()
-        while at < len(ids) and len(found) < count:
-            some = ids[at : at + count - len(found)]
+        while at < len(slots) and len(found) < count:
+            some = slots[at : at + count - len(found)]
             start = self.start + at
-            found += [(i, message_id) for i, message_id in enumerate(some, start) if message_id > 0]
+            found += [(index, base + n) for index, n in enumerate(some, start) if n > 0]
             at += len(some)
         return found
 
     def find(self, message_id: int) -> int | None:
         """The offset where a message waits; None if it does not."""
+        slot = message_id - self.base
         if self._is_rising:
-            offset = bisect_left(self.ids, message_id, key=abs)
-            if offset < len(self.ids) and self.ids[offset] == message_id:
+            offset = bisect_left(self.slots, slot, key=abs)
+            if offset < len(self.slots) and self.slots[offset] == slot:
                 return offset
             return None
         try:
-            return self.ids.index(message_id)
+            return self.slots.index(slot)
         except ValueError:
             return None
 
     def waits_again(self, offset: int) -> None:
         """A slot that was held waits."""
-        assert self.ids[offset] < 0
-        self.ids[offset] = -self.ids[offset]
+        assert self.slots[offset] < 0
+        self.slots[offset] = -self.slots[offset]
         self.waiting_count += 1
         self.held_count -= 1
         self._first = min(self._first, offset)

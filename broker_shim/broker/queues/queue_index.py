@@ -1,4 +1,4 @@
-"""What waits on a queue, in order, in some nine bytes a message. Pure.
+"""What waits on a queue, in order, in some three bytes a message. Pure.
 
 QueueIndex     ten levels, one for each priority, highest first
 PriorityLevel  slots by rising index: one for each arrival (`priority_level`)
