@@ -7,9 +7,12 @@ of them; it is immutable, so nobody sees another's changes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter, methodcaller
 
 from broker_shim.messages.reference import Hold, Interest, Reference
 from broker_shim.messages.residency import LoadedMessage, OnLoaded, Residency
+
+_id_of = attrgetter("message_id")
 
 Post = Callable[[Callable[[], None]], None]
 """post(call): have a call made on the one thread; itself safe from any thread, at any time."""
@@ -121,8 +124,8 @@ class Messages:
 
     def interests(self, messages: Sequence[Message], holder: str) -> list[Interest]:
         """A new interest in each by a named holder, their content looked up together."""
-        self.residency.want([message.message_id for message in messages])
-        return [message.interested(holder) for message in messages]
+        self.residency.want(map(_id_of, messages))
+        return [*map(methodcaller("interested", holder), messages)]
 
     def release(self, interests: Iterable[Interest]) -> None:
         """Let go of interests together; of one that was let go of, again, does nothing."""

@@ -134,9 +134,12 @@ class Residency:
 
     def wanted_here(self, message_ids: Iterable[int]) -> dict[int, LoadedMessage]:
         """What is in memory of content that somebody is interested in, by id."""
-        wanted = self._wanted
-        there = ((message_id, wanted[message_id].content) for message_id in message_ids)
-        return {message_id: content for message_id, content in there if content is not None}
+        wanted, here = self._wanted, dict[int, LoadedMessage]()
+        for message_id in message_ids:
+            content = wanted[message_id].content
+            if content is not None:
+                here[message_id] = content
+        return here
 
     def get(self, message_id: int) -> LoadedMessage | None:
         """Content that is in memory."""

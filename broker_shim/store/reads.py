@@ -165,8 +165,9 @@ class LocalReads:
 
     def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
         """See `ContentCalls.at_hand`: two look-ups for each, each atomic, so without the lock."""
-        kept = self._sink.at_hand(message_ids)
-        there = {each: _new(StoredMessage, (each, *kept[each], False)) for each in kept}
+        there: dict[int, StoredMessage] = {}
+        for message_id, content in self._sink.at_hand(message_ids).items():
+            there[message_id] = _new(StoredMessage, (message_id, *content, False))
         if self._machine.volatile:
             volatile = map(self._machine.volatile.get, message_ids)
             there |= {each.message_id: each for each in volatile if each is not None}

@@ -70,8 +70,11 @@ class RecentContent:
 
     def at_hand(self, message_ids: Sequence[int]) -> dict[int, Content]:
         """Header and body of those messages that are here, as `get` has them."""
-        first = zip(message_ids, map(self._uncommitted.get, message_ids), strict=True)
-        found = {message_id: content for message_id, content in first if content is not None}
+        found: dict[int, Content] = {}
+        for message_id in message_ids:
+            content = self._uncommitted.get(message_id)
+            if content is not None:
+                found[message_id] = content
         if len(found) < len(message_ids):
             cached = self._cached
             with self._guard:

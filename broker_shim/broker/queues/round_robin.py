@@ -55,12 +55,11 @@ class RoundRobin:
     def deal(self, index: QueueIndex) -> Shares:
         """What each with credit gets now, of what waits; none is dealt twice."""
         measuring = self._measuring
-        # Those that measure get one at a time: its bytes decide about the next.
-        left = {
-            each: 1 if each in measuring and measuring[each].measures else each.credit
-            for each in self._consumers
-            if each.credit > 0
-        }
+        left: dict[Consumer, int] = {}
+        for each in self._consumers:
+            if (credit := each.credit) > 0:
+                # Those that measure get one at a time: its bytes decide about the next.
+                left[each] = 1 if each in measuring and measuring[each].measures else credit
         shares: Shares = {}
         turns, looking, last = deque(left), Cursor(), None
         while turns and (found := index.look(looking, min(sum(left.values()), _LOOK))):

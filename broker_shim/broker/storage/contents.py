@@ -43,7 +43,10 @@ class StoreContents:
             there = self._store.at_hand(message_ids)
         except StoreError:
             return {}  # a load says why
-        return {each: _new(LoadedMessage, there[each][1:3]) for each in there}
+        loaded: dict[int, LoadedMessage] = {}
+        for message_id, message in there.items():
+            loaded[message_id] = _new(LoadedMessage, message[1:3])
+        return loaded
 
     def load(self, message_id: int, on_loaded: OnLoaded) -> None:
         """See `ContentSource.load`."""

@@ -235,9 +235,10 @@ class Dispatch:
 
     def _are_here(self, arrived: Sequence[Arrived]) -> None:
         """Their content is in memory, and they are first in line."""
-        if not (self._are_plain(arrived) and self._deliver_all(arrived)):
-            for taken, content in arrived:
-                self._is_here(taken, content.header, None)
+        if len(arrived) > 1 and self._are_plain(arrived) and self._deliver_all(arrived):
+            return
+        for taken, content in arrived:
+            self._is_here(taken, content.header, None)
 
     def _are_plain(self, arrived: Sequence[Arrived]) -> bool:
         """True if nothing is to be done about them but to send them, as most: together."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import filterfalse
+from operator import attrgetter
 
 from broker_shim.amqp_1_0.composites import TransactionalState
 from broker_shim.amqp_1_0.definitions import SenderSettleMode
@@ -28,6 +30,7 @@ from broker_shim.store.interface import Entry, MessageHeader
 _AROUND_BYTES = 64
 """What framing adds to a message as it came, beside annotations, at most: a header section."""
 _PIECE_BYTES = 1 << 18
+_is_large, _message_of, _id_of = map(attrgetter, ("is_large", "message", "message_id"))
 
 
 class OutgoingMessage:
@@ -75,8 +78,8 @@ class OutgoingMessage:
 
 def load(messages: Messages, batch: Sequence[OutgoingMessage], holder: str) -> None:
     """Have the content of messages brought into memory, together, but for large ones."""
-    small = [taken for taken in batch if not taken.is_large]
-    interests = messages.interests([taken.message for taken in small], holder)
+    small = [*filterfalse(_is_large, batch)]
+    interests = messages.interests([*map(_message_of, small)], holder)
     for taken, interest in zip(small, interests, strict=True):
         taken.interest = interest
 
@@ -150,10 +153,10 @@ class ContentLine:
         return line
 
     def _ask(self, batch: Sequence[OutgoingMessage]) -> None:
-        small = {taken.message_id: taken for taken in batch if not taken.is_large}
-        here = self._calls.messages.residency.wanted_here(small)
+        small = [*filterfalse(_is_large, batch)]
+        here = self._calls.messages.residency.wanted_here(map(_id_of, small))
         self._came.update(here)
-        for taken in small.values() if len(here) < len(small) else ():
+        for taken in small if len(here) < len(small) else ():
             if taken.message_id not in here:
                 taken.message.when_here(partial(self._is_here, taken))
 

@@ -139,7 +139,8 @@ class SessionPort:
         """Send deliveries of a link that fit one frame each and have nothing to wait for, as most.
 
         Args:
-            deliveries: Whole, with no state to tell; `byte_count` is that of the payload.
+            deliveries: Whole, with no state to tell, all settled or none; `byte_count` is that of
+                the payload.
             credit: Of their link; charged with those that are sent.
             payloads: The pieces of each; not copied.
 
@@ -164,7 +165,7 @@ class SessionPort:
             sent += 1
         if sent:
             self._next_delivery_id = delivery_id
-            self._sent.extend([each for each in deliveries[:sent] if not each.is_settled])
+            self._sent.extend(() if deliveries[0].is_settled else deliveries[:sent])
             credit.sent(sent)
             self.outgoing.take(sent)
             output.write_all(chunks, made - output.made_bytes)

@@ -281,6 +281,8 @@ def check_batch(calls: object, on_complete: object) -> None:
 
 def _sequence(what: str, values: object, wanted: str) -> Sequence[object]:
     """Values that come one by one; text and bytes are sequences, too, but of nothing wanted."""
+    if isinstance(values, list | tuple):  # as nearly all: to ask an abstract class costs a call
+        return values
     if not isinstance(values, Sequence) or isinstance(values, str | bytes | bytearray):
         raise _wrong(what, values, wanted)
     return values
