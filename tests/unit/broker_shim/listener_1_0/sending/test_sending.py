@@ -83,9 +83,8 @@ def test_a_message_that_cannot_be_framed_does_not_stop_those_that_would_go_with_
         bench.exchange()
     tags = [int.from_bytes(each.tag.encode("latin-1")) for each in received(link)]
     assert tags == [1, 3, 4]
-    assert [each.getMessage().split(", it is")[0] for each in caplog.records] == [
-        "message 2 of 'q' cannot be read"
-    ]
+    errors = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+    assert [each.split(", it is")[0] for each in errors] == ["message 2 of 'q' cannot be read"]
     assert bench.broker.queues["q"].held_count == 4
     assert bench.broker.metrics.delivered == 3
 
