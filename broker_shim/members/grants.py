@@ -222,14 +222,17 @@ class Grants:
             for consumer, message_id, entry in acquired
             if entry.message_bytes <= _ALONG_BYTES and consumer.peer.has_room
         ]
-        there = {**self._store.at_hand(small), **contents}
+        there = self._store.at_hand(small)
         for consumer, message_id, entry in acquired:
             consumer.queue.held_elsewhere(message_id)
             consumer.granted()
             if consumer.is_gone:
                 back.append((consumer, message_id))
             else:
-                row = self._row(consumer, message_id, entry, there.get(message_id))
+                message = contents.get(message_id)
+                if message is None and consumer.peer.has_room:
+                    message = there.get(message_id)
+                row = self._row(consumer, message_id, entry, message)
                 told.setdefault(consumer.peer, []).append(row)
         for peer, rows in told.items():
             for part in _frames(rows):

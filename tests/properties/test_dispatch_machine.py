@@ -108,11 +108,11 @@ class DispatchMachine(RuleBasedStateMachine):
 
 
 class TinyChunksMachine(DispatchMachine):
-    """Chunks of three narrow slots, which begin, widen, end and go within a few steps."""
+    """Chunks of two to four narrow slots, which begin, widen, end and go within a few steps."""
 
     def __init__(self) -> None:
         patch = pytest.MonkeyPatch()
-        patch.setattr(priority_level, "_SLOTS", 3)
+        patch.setattr(priority_level, "_SLOTS", 4)
         patch.setattr(priority_level, "_LEAST_SLOTS", 2)
         patch.setattr(priority_level, "_MOST_NARROW", 4)
         self._patch = patch

@@ -126,7 +126,10 @@ class PriorityLevel:
             if not chunk.held_count and not chunk.waiting_count:
                 position = self._position(index)
                 del self._chunks[position]
-                self._head -= position < self._head
+                # Never past the last one, which may have room: what arrives waits there.
+                self._head = max(
+                    0, min(self._head - (position < self._head), len(self._chunks) - 1)
+                )
                 chunk = None
 
     def _position(self, index: int) -> int:
@@ -203,16 +206,17 @@ class Chunk:
             some = message_ids[:1]
             self._is_rising = False
             self.lowest = min(self.lowest, first)
-        base = self.base
-        if self.slots.typecode == "h" and not base < first <= some[-1] <= base + _MOST_NARROW:
+        if not self.base < first <= some[-1] <= self.base + _MOST_NARROW:
             self._widen()
-            base = 0
-        self.slots.extend([message_id - base for message_id in some] if base else some)
+        base = self.base
+        self.slots.extend([message_id - base for message_id in some])
         self.waiting_count += len(some)
         return len(some)
 
     def _widen(self) -> None:
         """Ids that lie far apart: a slot holds a whole one from now on."""
+        if self.slots.typecode == "q":
+            return
         base, self.base = self.base, 0
         self.slots = array("q", [n + base if n > 0 else n - base for n in self.slots])
 

@@ -222,14 +222,20 @@ class BrowsingLink:
             _log.info(text, taken.message_id, self._queue.name)
             taken.release()
             return
-        self._wire.begin(
-            next(self._tags).to_bytes(8, "big"),
-            taken,
-            header,
-            failures=self._queue.delivery_count(taken.message_id),
-            now_us=self._connection.now_us(),
-            waits=True,
-        )
+        try:
+            self._wire.begin(
+                next(self._tags).to_bytes(8, "big"),
+                taken,
+                header,
+                failures=self._queue.delivery_count(taken.message_id),
+                now_us=self._connection.now_us(),
+                waits=True,
+            )
+        except Exception as error:  # noqa: BLE001  # one message must not stop the others
+            text = "message %d of %r cannot be read: %s"
+            _log.error(text, taken.message_id, self._queue.name, error)
+            taken.release()
+            return
         if taken.is_large:
             self._line.hold()
             self._broker.later(0.0, self.on_flow)

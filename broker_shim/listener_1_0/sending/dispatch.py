@@ -9,7 +9,8 @@ On a link that asked for settled deliveries a message leaves its queue before it
 once), so its content has to be in memory before that: content first, then the dequeue.
 
 Invariant: each message that was assigned and is not yet with the link as a delivery is in exactly
-one of: a call of the store, the line for content, the large delivery.
+one of: a call of the store, the line for content, the large delivery; or it is just being decided
+about, and `_is_here` raises nothing, so that those which came with it are not lost.
 """
 
 from __future__ import annotations
@@ -273,7 +274,7 @@ class Dispatch:
     def _is_here(
         self, taken: OutgoingMessage, header: MessageHeader | None, error: StoreError | None
     ) -> None:
-        """It is first in line, and its content is in memory, or it is a large one."""
+        """It is its turn, and its content is in memory, or it is a large one."""
         if header is None:
             assert error is not None
             self._failed(taken, error)

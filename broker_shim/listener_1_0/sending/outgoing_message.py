@@ -1,7 +1,7 @@
 """Messages on their way from a queue to one peer: their content comes, and they are sent in order.
 
-`OutgoingMessage` is one of them, held by name; `ContentLine` calls for each when its content is
-here; `Wire` sends it: a small one at once, a large one in pieces, one at a time, as much as there
+`OutgoingMessage` is one of them, held by name; `ContentLine` hands on those whose content is
+here; `Wire` sends them: a small one at once, a large one in pieces, one at a time, as much as there
 is room for at the peer.
 """
 
@@ -45,7 +45,8 @@ class OutgoingMessage:
         detail: What its entry there adds to its annotations; None: it was never given back.
         is_large: Its content is not brought into memory whole, but read as it is sent.
         held_bytes: How much of it is in memory on its way.
-        interest: In its content, until the peer has that; None for a large one.
+        interest: In its content, released when the peer has that; None before `load`, and of a
+            large one.
     """
 
     __slots__ = (
@@ -110,7 +111,8 @@ class ContentLine:
 
         Args:
             calls: Of the broker: its messages, and the headers of large ones.
-            on_arrived: Called with those that follow each other whose content is here.
+            on_arrived: Called with those that follow each other whose content is here; they are
+                its from then on, so it raises nothing.
             then: Called for each of the others.
             after: Called when all were handed on that could be.
         """
@@ -171,14 +173,15 @@ class ContentLine:
         self._is_going, has_called = True, False
         try:
             while self._line and not self._is_held:
+                first = self._line[0]
+                if not first.is_large and first.message_id not in self._came:
+                    break
+                has_called = True
                 arrived = self._take_arrived()
                 if arrived:
                     self._on_arrived(arrived)
-                elif self._line[0].is_large or self._line[0].message_id in self._came:
-                    self._call(self._line.popleft())
                 else:
-                    break
-                has_called = True
+                    self._call(self._line.popleft())
         finally:
             self._is_going = False
             if has_called:
@@ -315,6 +318,7 @@ class Wire:
 
         Raises:
             InvalidCommand: As `begin`; or another one is being sent.
+            DecodeError: A header is not what a listener makes.
         """
         new = []
         for (taken, content), count in zip(arrived, failures, strict=True):

@@ -99,3 +99,17 @@ def test_messages_moved_in_with_old_ids_are_found() -> None:
         assert place is not None
         assert index.waits(place, message_id)
     assert index.find(4_999) is None
+
+
+def test_what_arrives_is_found_where_a_chunk_with_room_is_the_last_one_again() -> None:
+    queue = QueueDispatch("q")
+    queue.arrived(range(101, 201), 4)
+    queue.withdraw(range(101, 201))
+    queue.arrived([5], 4)  # moved here: it begins a chunk of its own
+    assert queue.browse(Cursor(), 9) == [(5 << 48 | 100, 5)]
+    queue.withdraw([5])
+    queue.removed([5])
+    queue.arrived([201], 4)
+    assert [each for _place, each in queue.browse(Cursor(), 9)] == [201]
+    queue.arrived([6], 4)
+    assert [each for _place, each in queue.browse(Cursor(), 9)] == [201, 6]

@@ -10,6 +10,7 @@ import proton
 import pytest
 
 from broker_shim.broker.queues.queue_index import Cursor
+from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.store.interface import OnLoaded, StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
 from tests.support.amqp.bench import Bench, received
@@ -113,3 +114,24 @@ def test_what_is_loaded_while_the_broker_stops_is_not_sent_any_more(
     bench.run()
     assert bench.broker.metrics.delivered == 0
     assert {entry.acquired_by for entry in store.recover().entries["q"].values()} == {None}
+
+
+@pytest.mark.parametrize("mode", [0, proton.Terminus.DIST_MODE_COPY])
+def test_what_comes_with_a_message_that_cannot_be_framed_goes_all_the_same(
+    bench: Bench, store: Slow, mode: int
+) -> None:
+    header, body = parse(bytes(proton.Message(body=b"x", durable=True).encode()), now_us=0)
+    for each in (header, header._replace(header=b"no section"), header, header):
+        bench.broker.publish(each, body, ("q",), lambda _error: None)
+    bench.run()
+    link = bench.receiver(distribution_mode=mode)
+    link.flow(10)
+    bench.step_to_broker()
+    run_but_loads(bench, store)
+    store.loads.reverse()  # so that all go on at once, when the first comes
+    store.load_all()
+    bench.run()
+    bench.exchange()
+    assert len(received(link)) == 3
+    held = len(bench.calls.messages)
+    assert held == (0 if mode else 3)  # but for the one that is left held, which nobody refers to
