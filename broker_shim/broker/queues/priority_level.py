@@ -126,10 +126,9 @@ class PriorityLevel:
             if not chunk.held_count and not chunk.waiting_count:
                 position = self._position(index)
                 del self._chunks[position]
+                head = self._head - (position < self._head)
                 # Never past the last one, which may have room: what arrives waits there.
-                self._head = max(
-                    0, min(self._head - (position < self._head), len(self._chunks) - 1)
-                )
+                self._head = max(0, min(head, len(self._chunks) - 1))
                 chunk = None
 
     def _position(self, index: int) -> int:
