@@ -866,7 +866,7 @@ def test_a_link_of_a_member_outlives_a_kill_of_the_service_that_serves_amqp_too(
             for _ in range(2):
                 came.append(receiver.receive(timeout=TIMEOUT_S).id)
                 receiver.accept()
-            # What was on its way when the service was killed goes back, perhaps after the third came.
+            # What was on its way when the service was killed goes back, perhaps after the third.
             assert sorted(came) == [2, 3]
         for broker in (other, service):
             assert broker.terminate() == 0
