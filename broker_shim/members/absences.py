@@ -48,9 +48,11 @@ class Absences:
         if queues and not is_there:
             auto_deletion.away(peer.member, queues)
 
-    def lost(self, member: str, auto_deletion: AutoDeletion | None) -> None:
-        """A member is given up, unless it is back; with what deletes queues, if anything does."""
-        if all(peer.member != member for peer in self._has_said_all):
-            self.given_up.add(member)
-            if auto_deletion is not None:
-                auto_deletion.back(member)
+    def lost(self, member: str, auto_deletion: AutoDeletion | None) -> bool:
+        """A member is given up; with what deletes queues, if anything does. False: it is back."""
+        if any(peer.member == member for peer in self._has_said_all):
+            return False
+        self.given_up.add(member)
+        if auto_deletion is not None:
+            auto_deletion.back(member)
+        return True

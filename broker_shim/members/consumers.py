@@ -23,6 +23,8 @@ class MemberConsumer:
         queue: What it consumes.
         limit: How many messages it takes in all.
         is_gone: Nothing is to be handed to it any more.
+        steps_left: Before it is handed anything it is added to its queue, with its selector, and
+            what was on its way to it waits again, as that comes first.
     """
 
     def __init__(
@@ -35,7 +37,7 @@ class MemberConsumer:
         grants: Grants,
     ) -> None:
         self.number, self.peer, self.queue, self.limit = number, peer, queue, limit
-        self.is_gone = False
+        self.is_gone, self.steps_left = False, 2
         self._holder, self._grants = holder, grants
         self._granted = self._under_way = 0
         self._told_limit = -1
@@ -63,7 +65,7 @@ class MemberConsumer:
     @property
     def credit(self) -> int:
         """See `Consumer.credit`."""
-        return 0 if self.is_gone else max(0, self.limit - self._granted)
+        return 0 if self.is_gone or self.steps_left else max(0, self.limit - self._granted)
 
     def assign(self, message_ids: Sequence[int]) -> int:
         """See `Consumer.assign`."""

@@ -14,7 +14,6 @@ from functools import partial
 from typing import Protocol
 from uuid import uuid4
 
-from broker_shim.broker.queues.queue_index import Cursor
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import Completion, OnComplete
@@ -26,13 +25,13 @@ from broker_shim.members.grants import Grants, hold_what_is_acquired, holders_of
 from broker_shim.members.kept_links import take_over
 from broker_shim.members.observer import MemberObserver
 from broker_shim.members.orders import MemberOrders
+from broker_shim.members.remote_browse import looked_at
 from broker_shim.members.stream import WiringStream
 from broker_shim.members.wiring_rows import attached_row, rows_of
 from broker_shim.selectors import InvalidSelector, Selector
 from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
 from broker_shim.service.members import decide_in_place_of_host, held_by
-from broker_shim.service.recovery import shown as shown_entry
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.fold import State
 from sparkstore.core.queue_names import shown
@@ -252,8 +251,9 @@ class MemberDispatcher:
 
     def _lost(self, member: str) -> None:
         broker = self.broker
-        self._orders.lost(member, broker)
-        self.absences.lost(member, None if broker is None else broker.claims.auto_deletion)
+        auto_deletion = None if broker is None else broker.claims.auto_deletion
+        if self.absences.lost(member, auto_deletion):
+            self._orders.lost(member, broker)
 
     def _take(self, peer: DispatchPeer, kind: int, body: wire.Body) -> None:
         if peer in self._alone:
@@ -271,7 +271,7 @@ class MemberDispatcher:
 
     def _watch(self, peer: DispatchPeer, body: wire.Body) -> None:
         run, position, held = body
-        self.start().xid_claims.gone(peer.member)  # it says them all again
+        self.start().xid_claims.says_again(peer.member, peer)
         self._consumers.setdefault(peer, {})
         self.absences.came(peer)
         kept: Mapping[str, frozenset[int]] = {queue: frozenset(ids) for queue, ids in held}
@@ -285,6 +285,7 @@ class MemberDispatcher:
 
     def _seen(self, peer: DispatchPeer, _body: wire.Body) -> None:
         if self._stream.seen(peer):
+            self.start().xid_claims.has_said_all(peer.member, peer)
             self.absences.said_all(peer, self.start().claims.auto_deletion)
 
     def _subscribe(self, peer: DispatchPeer, body: wire.Body) -> None:
@@ -299,8 +300,9 @@ class MemberDispatcher:
             peer.say(wire.ENDED, (number, InvalidRequest.__name__, refusal))
             return
         assert self._grants is not None
-        self._grants.give_back_unknown(peer, name, holder, frozenset(held))
         consumer = MemberConsumer(number, peer, queue, holder, limit, self._grants)
+        goes_on = partial(self._goes_on, consumer)
+        self._grants.give_back_unknown(peer, name, holder, frozenset(held), goes_on)
         mine[number] = consumer
         if selector is None:
             self._add(consumer, None)
@@ -326,8 +328,14 @@ class MemberDispatcher:
             for holder in holders_of(consumer.peer.member, consumer.holder):
                 consumer.queue.groups.came(holder, consumer)
         consumer.queue.add(consumer, selector)
-        self._to_tell.add(consumer)
-        self.start().wanted(consumer.queue.name)
+        self._goes_on(consumer)
+
+    def _goes_on(self, consumer: MemberConsumer) -> None:
+        """One step more is done; after the last it gets what is next of all that waits."""
+        consumer.steps_left -= 1
+        if not consumer.steps_left and not consumer.is_gone:
+            self._to_tell.add(consumer)
+            self.start().wanted(consumer.queue.name)
 
     def _credit(self, peer: DispatchPeer, body: wire.Body) -> None:
         consumer = self._consumers.get(peer, {}).get(body[0])
@@ -351,16 +359,8 @@ class MemberDispatcher:
         self.start().claims.auto_deletion.back(consumer)  # its selector may be under way
 
     def _look(self, peer: DispatchPeer, body: wire.Body) -> None:
-        number, name, indexes, count = body
-        broker = self.start()
-        rows, cursor = [], Cursor()
-        cursor.indexes = [*indexes]
-        if name in broker.queues:
-            for _place, message_id in broker.queues[name].browse(cursor, count):
-                entry = broker.calls.entry(name, message_id)
-                if entry is not None:
-                    rows.append((message_id, shown_entry(entry)))
-        peer.say(wire.LOOKED, (number, rows, cursor.indexes))
+        number, *asked = body
+        peer.say(wire.LOOKED, (number, *looked_at(self.start(), *asked)))
 
     def _order(self, peer: DispatchPeer, body: wire.Body) -> None:
         self._orders.take(peer, body)

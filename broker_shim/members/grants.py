@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
@@ -68,6 +68,10 @@ class GrantedConsumer(Protocol):
 
     def not_granted(self) -> None:
         """A message that was handed out to it is not its, or not now."""
+
+
+def _nothing() -> None:
+    """Nobody waits for it."""
 
 
 Grant = tuple[GrantedConsumer, int]
@@ -257,16 +261,21 @@ class Grants:
         name: str,
         holder: str,
         held: frozenset[int] = frozenset(),
+        then: Callable[[], None] = _nothing,
         *,
         failed: bool = False,
     ) -> None:
         """What a subscription's holder has and does not know of was never told to it.
+
+        `then` is called when that waits on its queue again, with all that was given back before:
+        the observer of the store is told of it first, and both come by the same inbox.
 
         Args:
             peer: The member's connection.
             name: Of the queue that the subscription is to.
             holder: What the member calls who holds its messages.
             held: What it knows of.
+            then: See above; on the loop's thread, unless the store has ended.
             failed: What is given back was delivered, and that failed.
         """
         names = holders_of(peer.member, holder)
@@ -278,6 +287,12 @@ class Grants:
                 if entry.acquired_by in names and message_id not in held
             ]
             batch.take(steps)
+            batch.finish(partial(self._given_back, then))
+
+    def _given_back(self, then: Callable[[], None], error: StoreError | None) -> None:
+        """On the store's thread."""
+        if error is None:
+            self._inbox.post(lambda _nothing: then(), None)
 
     def end_with_queue(self, consumer: GrantedConsumer) -> None:
         """The queue of a consumer is deleted: what its holder has goes where the rest goes.

@@ -221,7 +221,9 @@ class Membership:
 
     def _connected(self, *, is_new_run: bool) -> None:
         assert self._broker is not None
+        assert self._administration is not None
         if is_new_run:
+            self._administration.claim_again()  # now, as others may ask for the same
             self._making += 1
             make_again(self._broker, self._made_again)
         elif not self._making:

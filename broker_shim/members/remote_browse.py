@@ -1,8 +1,8 @@
 """How far a browser at a member has looked at a queue that only the service knows.
 
 It asks for what waits after its place, some at a time, and takes nothing: LOOK and LOOKED of the
-protocol. Places are the service's, and mean nothing after a lost connection: then the look begins
-anew, and what was shown before is passed over.
+protocol; `looked_at` is the service's answer. Places are the service's, and mean nothing after a
+lost connection: then the look begins anew, and what was shown before is passed over.
 """
 
 from __future__ import annotations
@@ -12,7 +12,24 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from broker_shim.broker.queues.queue_index import Cursor
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.service.recovery import shown
 from broker_shim.store.interface import Entry
+
+Looked = tuple[list[tuple[int, tuple[object, ...]]], list[int]]
+"""What LOOKED says: message ids with their entries, in order, and the place after them."""
+
+
+def looked_at(broker: Broker, queue: str, indexes: Sequence[int], count: int) -> Looked:
+    """At the service: what waits on a queue after a place, so many at most; nothing is acquired."""
+    rows, cursor = [], Cursor()
+    cursor.indexes = [*indexes]
+    if queue in broker.queues:
+        for _place, message_id in broker.queues[queue].browse(cursor, count):
+            entry = broker.calls.entry(queue, message_id)
+            if entry is not None:
+                rows.append((message_id, shown(entry)))
+    return rows, cursor.indexes
 
 
 class RemoteCursor(Cursor):

@@ -65,8 +65,8 @@
                                                       start. "usage": told is what the queue has.
                                                       "claim-xid", "release-xid": the queue is the
                                                       text of an xid that is begun at this member;
-                                                      WATCH ends all claims of a member: say them
-                                                      again
+                                                      after WATCH say all of them again: the first
+                                                      SEEN after it ends those that were not said
     service → client
     129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
                   max_waiting_requests]

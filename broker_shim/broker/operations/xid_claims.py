@@ -3,7 +3,8 @@
 What a branch does is with the broker where its sessions work, until it is prepared. So of two that
 begin one xid both could commit in one phase. Where several brokers are members of one service, its
 broker knows who has begun which; a member that is connected anew says all of its own again. Until a
-member is given up, what it has begun is begun.
+member is given up, what it has begun is begun: also while it says that again (`says_again`), so
+that nobody else begins a branch between its old word and its new one.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class XidClaims:
         self.on_lost: Callable[[Xid], None] = _nothing
         self._owners: dict[Xid, Hashable] = {}
         self._of_owner: dict[Hashable, dict[Xid, None]] = {}
+        self._unsaid: dict[Hashable, tuple[object, dict[Xid, None]]] = {}
 
     def claim(self, xid: Xid, on_done: OnComplete) -> None:
         """A client of this broker begins a branch; ask before the store is asked for its xid.
@@ -78,6 +80,8 @@ class XidClaims:
             message = f"xid {xid_text(xid)} was begun at another broker: give another"
             raise InvalidRequest(message)
         self._of_owner.setdefault(owner, {})[xid] = None
+        if owner in self._unsaid:
+            self._unsaid[owner][1].pop(xid, None)
 
     def let_go(self, xid: Xid, owner: Hashable) -> None:
         """A branch of a broker's is prepared, or over."""
@@ -85,8 +89,21 @@ class XidClaims:
             del self._owners[xid]
             self._of_owner[owner].pop(xid)
 
+    def says_again(self, owner: Hashable, connection: object) -> None:
+        """A broker is about to say all of its own again, on its newest connection."""
+        self._unsaid[owner] = connection, {**self._of_owner.get(owner, {})}
+
+    def has_said_all(self, owner: Hashable, connection: object) -> None:
+        """What it has not said again is over, which it could not tell; not if it began anew."""
+        newest, unsaid = self._unsaid.get(owner, (None, {}))
+        if newest is connection:
+            del self._unsaid[owner]
+            for xid in unsaid:
+                self.let_go(xid, owner)
+
     def gone(self, owner: Hashable) -> None:
-        """A broker is given up, or is about to say all of its own again."""
+        """A broker is given up."""
+        self._unsaid.pop(owner, None)
         for xid in self._of_owner.pop(owner, ()):
             del self._owners[xid]
 

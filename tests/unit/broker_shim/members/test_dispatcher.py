@@ -81,6 +81,44 @@ def test_what_was_on_its_way_to_a_member_that_does_not_know_of_it_waits_again(
         assert sorted(message_id for _queue, message_id, *_ in found) == [*known, 3]
 
 
+@pytest.mark.parametrize("selector", [None, "TRUE"])
+@pytest.mark.parametrize("holder", ["one", LINK])
+def test_what_was_on_its_way_comes_before_what_was_enqueued_later(
+    service: ServicedRoot, holder: str, selector: str | None
+) -> None:
+    """Whether it is given back by WATCH, or by SUBSCRIBE, as what a link holds is."""
+    store = service.store
+    for message_id in (1, 2) if holder == LINK else ():
+        done(store.release, message_id, "q", "m/one", delivery_failed=False)
+        done(store.acquire, message_id, "q", LINK)
+    later = store.message(MessageHeader(), b"later")
+    done(store.enqueue, later, "q")
+    with RawMember(service.path, "m", "before") as member:
+        member.hello()
+        member.say(wire.WATCH, "", 0, ())
+        member.say(wire.SUBSCRIBE, 1, "q", holder, selector, 3, ())
+        came: list[int] = []
+        while len(came) < 3:
+            came += [message_id for message_id, _body in granted(member, wire.GRANTS)]
+    assert came == [1, 2, later.message_id]
+
+
+def test_a_member_is_told_that_nothing_waits_only_of_what_it_has_looked_at(
+    service: ServicedRoot,
+) -> None:
+    """What it says while its selector is compiled is answered when it has its place."""
+    done(service.store.enqueue, service.store.message(MessageHeader(), b"x"), "q")
+    with watching(service, "m", 1, 2) as member:
+        for number, selector in enumerate((None, "TRUE")):
+            member.say(wire.SUBSCRIBE, number, "q", "one", selector, 0, (1, 2))
+            member.say(wire.CREDIT, number, 2)
+            if number == 0:
+                assert len(granted(member, wire.CAUGHT_UP)) == 1
+                member.say(wire.CANCEL, number)
+                granted(member, wire.ENDED)  # what it was granted it does not hold
+        assert len(granted(member, wire.CAUGHT_UP)) == 1
+
+
 def using(service: ServicedRoot, *queues: str, incarnation: str = "before") -> RawMember:
     """Member m, which connects and says what it consumes from."""
     there = RawMember(service.path, "m", incarnation)

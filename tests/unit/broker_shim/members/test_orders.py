@@ -10,10 +10,13 @@ from uuid import uuid4
 
 import pytest
 
+from broker_shim.errors import InvalidRequest
 from broker_shim.service import protocol as wire
+from broker_shim.store.branches import Xid
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, MessageHeader, Queue
 from sparkstore.core.records import Kind
+from tests.support.roots.logs import until
 from tests.support.stores.controls import ServicedRoot
 from tests.support.stores.raw_member import RawMember
 from tests.support.stores.stores import DELTA_CONFIG, done
@@ -223,6 +226,45 @@ def test_a_branch_is_begun_at_one_member_until_that_releases_it_or_says_all_agai
         assert answered(other, claim, "no xid")[0] == "InvalidRequest"
     with greeted(service, "n") as other, greeted(service, "m") as member:
         assert answered(member, claim, xid)[0] == "InvalidRequest", "it may come back"
+        kept, over = xid, "1:cd:"
+        assert answered(other, claim, over) == {}
         other.say(wire.WATCH, "", 0, ())
+        assert answered(other, claim, kept) == {}
+        for each in (kept, over):
+            assert answered(member, claim, each)[0] == "InvalidRequest", "it may say that again"
+        other.say(wire.SEEN)
         assert answered(other, "usage")["depth"] == 4
+        assert answered(member, claim, kept)[0] == "InvalidRequest"
+        assert answered(member, claim, over) == {}
+
+
+def test_what_an_old_connection_has_seen_ends_nothing_that_the_new_one_says_again(
+    service: ServicedRoot,
+) -> None:
+    claims, xid = service.dispatcher.start().xid_claims, Xid(1, b"once", b"")
+    claims.take(xid, "m")
+    for connection in ("old", "new"):
+        claims.says_again("m", connection)
+    claims.has_said_all("m", "old")
+    with pytest.raises(InvalidRequest, match="another broker"):
+        claims.take(xid, "n")
+    claims.has_said_all("m", "new")
+    claims.take(xid, "n")
+
+
+def test_a_member_that_is_back_when_it_is_given_up_keeps_what_it_began(
+    service: ServicedRoot,
+) -> None:
+    claim, xid = "claim-xid", "1:ab:"
+    with greeted(service, "m") as member, greeted(service, "n") as other:
+        member.say(wire.WATCH, "", 0, ())
         assert answered(member, claim, xid) == {}
+        service.dispatcher.lost("m")
+        assert answered(other, claim, xid)[0] == "InvalidRequest"
+
+    def given_up() -> Any:
+        service.dispatcher.lost("m")
+        return answered(other, claim, xid)
+
+    with greeted(service, "n") as other:
+        until(lambda: given_up() == {})  # its connection has ended by then

@@ -1,0 +1,81 @@
+"""What a member says to its service when it is connected again, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, cast
+
+from broker_shim.completion import OnComplete
+from broker_shim.durability import TerminusDurability
+from broker_shim.members.membership import Membership
+from broker_shim.service import protocol as wire
+from broker_shim.service.dispatcher import CLAIM
+from broker_shim.store.branches import Xid
+from broker_shim.store.interface import Exchange, Queue
+from broker_shim.store.memory import MemoryMessageStore
+from broker_shim.store.remote.requests import OnAnswer
+from broker_shim.store.remote.store import RemoteMessageStore
+from sparkstore.core.xids import xid_text
+from tests.support.amqp.memory_broker import MemoryBroker
+
+XID = Xid(1, b"begun here", b"")
+
+
+class HeldBack(MemoryMessageStore):
+    """What is created is durable when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.due: list[Callable[[], None]] = []
+
+    def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
+        self.due.append(partial(super().create, wiring, on_complete))
+
+
+class Said:
+    """Stands for the connection to a service: notes what is said, in order."""
+
+    def __init__(self) -> None:
+        self.frames: list[tuple[Any, ...]] = []
+        self.answers: list[OnAnswer] = []
+
+    def listen(self, _listener: object) -> None:
+        """The test tells it of connections."""
+
+    def say(self, kind: int, *body: Any) -> None:
+        self.frames.append((kind, *body))
+
+    def ask_for_order(
+        self, act: str, name: str, _limits: object, _key: str, on_answer: OnAnswer
+    ) -> None:
+        self.frames.append((wire.ORDER, act, name))
+        self.answers.append(on_answer)
+
+
+def test_a_member_says_what_it_has_begun_before_it_makes_anything_again_and_after_watch() -> None:
+    """Making takes its time, in which others may ask for the same; WATCH has all said again."""
+    store, service, claim = HeldBack(), Said(), (wire.ORDER, CLAIM, xid_text(XID))
+    there = MemoryBroker(store)
+    membership = Membership(cast("RemoteMessageStore", service), there.inbox)
+    broker = there.broker
+    broker.serve(Queue("lost", TerminusDurability.NONE))
+    membership.begin(broker, lambda _text: None)
+    refused: list[object] = []
+    broker.xid_claims.claim(XID, refused.append)
+    service.answers[0]((True, ("{}",), None))
+    there.take_answers()
+    assert refused == [None]
+    service.frames.clear()
+    membership.connected(is_new_run=True)
+    there.take_answers()
+    assert service.frames == [claim]
+    store.due[0]()
+    there.take_answers()
+    assert service.frames == [claim, (wire.WATCH, "", 0, []), claim]
+    service.frames.clear()
+    membership.connected(is_new_run=False)
+    there.take_answers()
+    assert service.frames == [(wire.WATCH, "", 0, []), claim]
+    there.close()
+    store.close()
