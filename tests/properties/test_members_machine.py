@@ -41,6 +41,7 @@ class Member:
     Attributes:
         incarnation: Of its process.
         peer: Its connection, if it has one.
+        subscribes: It has said on that what it consumes.
         next_request: The number of its next request.
         held: Granted to it, and not decided.
         granted: How many were, since it subscribed.
@@ -50,6 +51,7 @@ class Member:
 
     incarnation: str = ""
     peer: RawMember | None = None
+    subscribes: bool = False
     next_request: int = 1
     held: set[int] = field(default_factory=set)
     granted: int = 0
@@ -94,9 +96,12 @@ class MembersMachine(RuleBasedStateMachine):
         self.ask("p", *map(enqueue, ids))
         self.there.update(ids)
 
-    @rule(name=NAMES, anew=FLAGS)
-    def connect(self, name: str, anew: bool) -> None:
-        """The same process on another connection, or a new one: its old one loses what it held."""
+    @rule(name=NAMES, anew=FLAGS, subscribes=FLAGS)
+    def connect(self, name: str, anew: bool, subscribes: bool = True) -> None:
+        """The same process on another connection, or a new one: its old one loses what it held.
+
+        Its consumer may have gone meanwhile, and left what it held to the process.
+        """
         member = self.members[name]
         before = member.peer
         if anew or not member.incarnation:
@@ -111,7 +116,9 @@ class MembersMachine(RuleBasedStateMachine):
         if name != "p":
             held = tuple(member.held)
             member.peer.say(wire.WATCH, "", 0, (("q", held),))
-            member.peer.say(wire.SUBSCRIBE, SUBSCRIPTION, "q", HOLDER, None, 0, held)
+            if subscribes:
+                member.peer.say(wire.SUBSCRIBE, SUBSCRIPTION, "q", HOLDER, None, 0, held)
+            member.subscribes = subscribes
             member.granted, member.limit, member.caught_up = 0, 0, -1
 
     def is_sent_away(self, replaced: RawMember) -> None:
@@ -134,7 +141,7 @@ class MembersMachine(RuleBasedStateMachine):
     @rule(name=NAMES, count=st.integers(1, 4))
     def credit(self, name: str, count: int) -> None:
         member = self.members[name]
-        if member.peer is not None:
+        if member.peer is not None and member.subscribes:
             member.limit += count
             member.peer.say(wire.CREDIT, SUBSCRIPTION, member.limit)
 
@@ -169,7 +176,7 @@ class MembersMachine(RuleBasedStateMachine):
         """What was on its way to a lost connection waits again: one member is granted the rest."""
         (other,) = {"a", "b"} - {name}
         for each in (other, name):
-            self.connect(each, anew=not self.members[each].incarnation)
+            self.connect(each, not self.members[each].incarnation, subscribes=each == name)
         self.credit(name, len(self.there) + 1)
         left = self.there - self.settled - self.members[other].held
         while self.members[name].held != left:  # the service learns of a lost connection by itself
