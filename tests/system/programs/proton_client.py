@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import select
 import struct
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from proton import Data, Delivery, Described, Handler, Message, SSLDomain
 from proton.utils import BlockingConnection, BlockingReceiver, SendException
 
 TIMEOUT_S, CLOSE_S = 30, 1
+IDLE_S, HEARTBEAT_S = 10, 0.1
 DATA, SEQUENCE, VALUE = 0x75, 0x76, 0x77
 INTEGERS = {
     "ubyte": proton.ubyte,
@@ -223,6 +225,12 @@ class Client:
                 connection.close()
         return {}
 
+    def keep_alive(self) -> None:
+        """What other clients do of themselves while nothing is asked of them."""
+        if self._connection is not None:
+            with suppress(proton.ProtonException):
+                self._connection.wait(lambda: False, timeout=HEARTBEAT_S)
+
     def send(self, address: str, messages: list[dict[str, Any]]) -> dict[str, Any]:
         """Send each and wait for what becomes of it."""
         assert self._connection is not None
@@ -294,7 +302,12 @@ class _Encoded:
 def main() -> None:
     """Answer each line."""
     client = Client()
-    for line in sys.stdin:
+    while True:
+        while not select.select([sys.stdin], [], [], IDLE_S)[0]:
+            client.keep_alive()
+        line = sys.stdin.readline()
+        if not line:
+            return
         command = json.loads(line)
         try:
             answer = getattr(client, command.pop("do"))(**command)
