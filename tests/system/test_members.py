@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import pytest
 from proton import Data, Delivery, Link, Message, Terminus, symbol
@@ -962,7 +963,7 @@ LOST, AGAIN = "lost the store service", "connected to the store service"
 def cut(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cut]:
     settings, token = tmp_path / "sparkstore.toml", tmp_path / "token"
     settings.write_text("[store]\nmember_grace_s = 5\n")
-    token.write_text("a token that is long enough")
+    token.write_text(uuid4().hex)  # nobody of another run gets in, who looks for its own service
     token.chmod(0o600)
     arguments = [str(tmp_path / "root"), f"--config={settings}", f"--token-file={token}"]
     arguments += ["--store-listen=127.0.0.1:0"]
