@@ -1,22 +1,25 @@
 """Rows of Parquet files, decoded a batch at a time in file order.
 
-A row group is a stream: the next row asked for is nearly always in the batch at hand or the next
-one, so it is decoded once, from its start, and kept at hand for the next time.
+Whoever reads a row group reads it as a stream: the next row asked for is nearly always in the batch
+at hand or the next one, so it is decoded once, from its start, and kept at hand for the next time.
+Messages of several queues may lie in one group, and several consumers read it at places of their
+own, in turn. So a group may have several streams: one that is before the wanted row is moved on if
+that decodes less than half of what a new one has to, and else it stays for whoever is there.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from sparkstore.content.index import GroupKey, forget_all_but, keep
+from sparkstore.content.index import GroupKey
 from sparkstore.content.rows import Rows
 
-_MAX_STREAMS = 8
-_READ_BUFFER_BYTES = 1 << 20
+_MAX_STREAMS = 12
+"""Each has a page of every column at hand: some 7 MB."""
+_READ_BUFFER_BYTES = 1 << 16
 
 
 class ContentFiles:
@@ -30,7 +33,7 @@ class ContentFiles:
 
     def __init__(self, columns: Sequence[str], max_rows: int, batch_bytes: int) -> None:
         self._columns, self._max_rows, self._batch_bytes = columns, max_rows, batch_bytes
-        self._streams: OrderedDict[GroupKey, _Stream] = OrderedDict()
+        self._streams: list[_Stream] = []  # the one that was used last is the last
 
     def row(self, key: GroupKey, row: int) -> tuple[Rows, int]:
         """A batch that has a row, and which of its rows that is.
@@ -39,24 +42,36 @@ class ContentFiles:
             OSError: The file is gone.
             pyarrow.ArrowException: It is broken.
         """
-        stream = self._streams.get(key)
-        if stream is None or row < stream.first_row:
-            stream = self._streams[key] = _Stream(
-                key, self._columns, self._max_rows, self._batch_bytes
-            )
-            keep(self._streams, _MAX_STREAMS)
-        self._streams.move_to_end(key)
-        while row >= stream.first_row + len(stream.rows):
+        stream = self._nearest(key, row)
+        if stream is None:
+            stream = _Stream(key, self._columns, self._max_rows, self._batch_bytes)
+        else:
+            self._streams.remove(stream)
+        self._streams.append(stream)
+        del self._streams[:-_MAX_STREAMS]
+        while row >= stream.end:
             stream.advance()
         return stream.rows, row - stream.first_row
 
+    def _nearest(self, key: GroupKey, row: int) -> _Stream | None:
+        """The stream that is before a row and next to it; None: a new one is better."""
+        before = (each for each in self._streams if each.key == key and each.first_row <= row)
+        stream = max(before, key=lambda each: each.first_row, default=None)
+        return None if stream is None or row - stream.end > row // 2 else stream
+
     def forget_all_but(self, paths: set[Path]) -> None:
         """Drop what is known of files that are no longer in the table."""
-        forget_all_but(self._streams, paths)
+        self._streams = [stream for stream in self._streams if stream.key.path in paths]
 
 
 class _Stream:
-    """A row group decoded from its start, a batch at a time."""
+    """A row group decoded from its start, a batch at a time.
+
+    Attributes:
+        key: Which one.
+        first_row: Number in it of the first row at hand.
+        rows: The batch at hand.
+    """
 
     def __init__(
         self, key: GroupKey, columns: Sequence[str], max_rows: int, batch_bytes: int
@@ -73,11 +88,16 @@ class _Stream:
         self._batches = file.iter_batches(
             count, row_groups=[key.group], columns=[*names], use_threads=False
         )
-        self._file = file
+        self._file, self.key = file, key
         self.first_row = 0
         self.rows = Rows(next(self._batches))
 
+    @property
+    def end(self) -> int:
+        """The row after those at hand."""
+        return self.first_row + len(self.rows)
+
     def advance(self) -> None:
         """Decode the next batch."""
-        self.first_row += len(self.rows)
+        self.first_row = self.end
         self.rows = Rows(next(self._batches))

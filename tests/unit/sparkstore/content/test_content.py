@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from threading import Thread
 
@@ -10,6 +11,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from sparkstore.content import files
+from sparkstore.content import reader as reader_module
 from sparkstore.content.cache import Content
 from sparkstore.content.reader import ContentReader
 from sparkstore.content.rows import Rows
@@ -101,6 +103,31 @@ def test_messages_consumed_in_order_are_decoded_once(
         assert reader.read(message_id)[1] == body(message_id, 4_000)
     assert sum(batches) == len(rows)
     assert max(batches) < len(rows)
+
+
+def test_consumers_at_several_places_of_a_file_decode_it_once_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They read in turn, and what one decodes moves no other's place on."""
+    places, each = (1, 401, 801), 200
+    rows = [bring(id_, id_) for id_ in range(1, 1_001)]
+    root = root_with(tmp_path / "root", rows)
+    monkeypatch.setattr(reader_module, "_BATCH_ROWS", 10)
+    batches = rows_decoded(monkeypatch)
+    reader = ContentReader(root, cache_bytes=8_000)
+    for n in range(each):
+        for place in places:
+            assert reader.read(place + n)[1] == body(place + n)
+    assert sum(batches) <= sum(places) + each * len(places) + places[-1]
+
+
+def test_rows_in_any_order_are_those_that_were_asked_for(tmp_path: Path) -> None:
+    dice, rows = random.Random(5), [bring(id_, id_) for id_ in range(1, 501)]
+    root = root_with(tmp_path / "root", rows[:250], rows[250:])
+    reader = ContentReader(root, cache_bytes=4_000)
+    for _ in range(1_000):
+        message_id = dice.randint(1, 500)
+        assert reader.read(message_id)[1] == body(message_id)
 
 
 def test_what_was_read_ahead_is_at_hand_also_while_somebody_reads(tmp_path: Path) -> None:
