@@ -3,8 +3,9 @@
 Whoever reads a row group reads it as a stream: the next row asked for is nearly always in the batch
 at hand or the next one, so it is decoded once, from its start, and kept at hand for the next time.
 Messages of several queues may lie in one group, and several consumers read it at places of their
-own, in turn. So a group may have several streams: one that is before the wanted row is moved on if
-that decodes less than half of what a new one has to, and else it stays for whoever is there.
+own, in turn. So a group may have several streams, and the one next before a row is moved on to it.
+Whose place that was begins anew, from the start, if it comes again: both together decode as many
+rows as a second stream would have at once, and less if it does not come.
 """
 
 from __future__ import annotations
@@ -54,10 +55,9 @@ class ContentFiles:
         return stream.rows, row - stream.first_row
 
     def _nearest(self, key: GroupKey, row: int) -> _Stream | None:
-        """The stream that is before a row and next to it; None: a new one is better."""
+        """The stream that has the fewest rows to decode up to a row; None: all are past it."""
         before = (each for each in self._streams if each.key == key and each.first_row <= row)
-        stream = max(before, key=lambda each: each.first_row, default=None)
-        return None if stream is None or row - stream.end > row // 2 else stream
+        return max(before, key=lambda each: each.first_row, default=None)
 
     def forget_all_but(self, paths: set[Path]) -> None:
         """Drop what is known of files that are no longer in the table."""
@@ -68,7 +68,7 @@ class _Stream:
     """A row group decoded from its start, a batch at a time.
 
     Attributes:
-        key: Which one.
+        key: The row group that it decodes.
         first_row: Number in it of the first row at hand.
         rows: The batch at hand.
     """
