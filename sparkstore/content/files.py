@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparkstore.content.index import GroupKey
@@ -47,11 +48,11 @@ class ContentFiles:
         if stream is None:
             stream = _Stream(key, self._columns, self._max_rows, self._batch_bytes)
         else:
-            self._streams.remove(stream)
-        self._streams.append(stream)
-        del self._streams[:-_MAX_STREAMS]
+            self._streams.remove(stream)  # until it is at the row: one that fails stays out
         while row >= stream.end:
             stream.advance()
+        self._streams.append(stream)
+        del self._streams[:-_MAX_STREAMS]
         return stream.rows, row - stream.first_row
 
     def _nearest(self, key: GroupKey, row: int) -> _Stream | None:
@@ -98,6 +99,13 @@ class _Stream:
         return self.first_row + len(self.rows)
 
     def advance(self) -> None:
-        """Decode the next batch."""
-        self.first_row = self.end
-        self.rows = Rows(next(self._batches))
+        """Decode the next batch; a stream that failed is never used again: it has lost its place.
+
+        Raises:
+            pyarrow.ArrowException: It is broken, or has fewer rows than it says.
+        """
+        batch = next(self._batches, None)
+        if batch is None:
+            message = f"{self.key.path} ends after {self.end} rows of its group {self.key.group}"
+            raise pa.ArrowInvalid(message)
+        self.first_row, self.rows = self.end, Rows(batch)

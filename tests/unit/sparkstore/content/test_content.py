@@ -294,6 +294,29 @@ def test_a_file_that_is_gone_for_good_is_corrupt_not_a_stack_trace(tmp_path: Pat
         reader.read(1)
 
 
+def test_of_a_damaged_file_a_message_is_right_or_refused_and_never_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be decoded has no place: the batch before it is not taken for it."""
+    monkeypatch.setattr(reader_module, "_BATCH_ROWS", 10)
+    ids, dice = range(1, 1_201), random.Random(3)
+    bodies = {id_: dice.randbytes(4_000) for id_ in ids}
+    rows = [bring(id_, id_, size=4_000) for id_ in ids]
+    rows = [row._replace(record=row.record._replace(body=bodies[row.position])) for row in rows]
+    root = root_with(tmp_path / "root", rows)
+    file = max((root.journal).rglob("*.parquet"), key=lambda path: path.stat().st_size)
+    with file.open("r+b") as opened_file:
+        opened_file.seek(file.stat().st_size * 3 // 4)
+        opened_file.write(b"\xff" * 100_000)
+    reader, refused = ContentReader(root, cache_bytes=100_000), 0
+    for id_ in ids[::25]:
+        try:
+            assert reader.read(id_)[1] == bodies[id_]
+        except (CorruptData, Unavailable):
+            refused += 1
+    assert 0 < refused < len(ids[::25])
+
+
 def test_storage_that_does_not_answer_is_unavailable_until_it_does(tmp_path: Path) -> None:
     root = root_with(tmp_path / "root", [bring(1, 1)])
     reader = ContentReader(root, cache_bytes=1)
