@@ -23,8 +23,8 @@ class MemberConsumer:
         queue: What it consumes.
         limit: How many messages it takes in all.
         is_gone: Nothing is to be handed to it any more.
-        steps_left: Before it is handed anything it is added to its queue, with its selector, and
-            what was on its way to it waits again, as that comes first.
+        steps_left: How many of two steps are not done: it is added to its queue with its selector,
+            and what was on its way to it waits again. Until both are, it has no credit.
     """
 
     def __init__(
@@ -104,5 +104,6 @@ class MemberConsumer:
         if not self.is_gone:
             self.is_gone = True
             self.queue.discard(self)
+            self._grants.withdraw(self)
             told = ("", "") if error is None else (type(error).__name__, str(error))
             self.peer.say(wire.ENDED, (self.number, *told))

@@ -31,7 +31,7 @@ from broker_shim.members.wiring_rows import attached_row, rows_of
 from broker_shim.selectors import InvalidSelector, Selector
 from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
-from broker_shim.service.members import decide_in_place_of_host, held_by
+from broker_shim.service.members import decide_in_place_of_host
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.fold import State
 from sparkstore.core.queue_names import shown
@@ -256,6 +256,8 @@ class MemberDispatcher:
             self._orders.lost(member, broker)
 
     def _take(self, peer: DispatchPeer, kind: int, body: wire.Body) -> None:
+        if peer.is_over:
+            return
         if peer in self._alone:
             peer.end(InvalidRequest("a member that is alone on its root is handed nothing out"))
             return
@@ -272,15 +274,14 @@ class MemberDispatcher:
     def _watch(self, peer: DispatchPeer, body: wire.Body) -> None:
         run, position, held = body
         self.start().xid_claims.says_again(peer.member, peer)
+        for old in [each for each in self._consumers if each.member == peer.member]:
+            if old is not peer:
+                self._left(old)  # it is over; its consumers must not take what this one's are to
         self._consumers.setdefault(peer, {})
         self.absences.came(peer)
-        kept: Mapping[str, frozenset[int]] = {queue: frozenset(ids) for queue, ids in held}
-        with self._store.batch() as batch:
-            steps = held_by(batch, peer.member, failed=False, but=kept)
-            batch.take(steps)
-        if steps:
-            text = "%d messages that were on their way to member %r wait again"
-            _log.info(text, len(steps), peer.member)
+        assert self._grants is not None
+        kept = {queue: frozenset(ids) for queue, ids in held}
+        self._grants.give_back_all_but(peer.member, kept)
         self._stream.watch(peer, run, position)
 
     def _seen(self, peer: DispatchPeer, _body: wire.Body) -> None:

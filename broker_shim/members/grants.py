@@ -29,7 +29,7 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import ENDED, StoreError, Unavailable
 from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
-from broker_shim.service.members import given_back_step
+from broker_shim.service.members import given_back_step, held_by
 from broker_shim.service.recovery import shown
 from broker_shim.store.delta import Batch, DeltaMessageStore
 from broker_shim.store.interface import Entry, StoredMessage
@@ -105,6 +105,20 @@ class Grants:
     def add(self, consumer: GrantedConsumer, message_id: int) -> None:
         """The queue holds a message for a consumer: acquire it at the end of this turn."""
         self._due.append((consumer, message_id))
+
+    def withdraw(self, consumer: GrantedConsumer) -> None:
+        """A consumer is gone: what is not acquired for it yet waits again, in its place.
+
+        So it is not acquired for nobody, and given back after what came later was handed out.
+        """
+        queue = consumer.queue
+        is_there = self._broker.queues.get(queue.name) is queue
+        for due in (self._due, *(handout.due for handout in self._handouts)):
+            withdrawn = [message_id for whose, message_id in due if whose is consumer]
+            due[:] = [grant for grant in due if grant[0] is not consumer]
+            for message_id in withdrawn if is_there else ():
+                queue.released(message_id, delivery_failed=False)
+        self._broker.wanted(queue.name)
 
     def flush(self) -> None:
         """The end of a turn."""
@@ -255,6 +269,20 @@ class Grants:
             return consumer.number, message_id, shown(entry), None, None
         return consumer.number, message_id, shown(entry), message.header, message.body
 
+    def give_back_all_but(self, member: str, kept: Mapping[str, frozenset[int]]) -> None:
+        """What a member has in its own name and does not know of was never told to it.
+
+        Args:
+            member: Name of the member.
+            kept: By queue, what it knows of.
+        """
+        with self._store.batch() as batch:
+            steps = held_by(batch, member, failed=False, but=kept)
+            batch.take(steps)
+        if steps:
+            text = "%d messages that were on their way to member %r wait again"
+            _log.info(text, len(steps), member)
+
     def give_back_unknown(
         self,
         peer: DispatchPeer,
@@ -312,9 +340,10 @@ class Grants:
             with self._store.batch() as batch:
                 for consumer, message_id in grants:
                     queue = consumer.queue.name
+                    names = holders_of(consumer.peer.member, consumer.holder)
                     there = batch.machine.state.queues.get(queue)
                     entry = None if there is None else there.entries.get(message_id)
-                    if entry is not None and entry.acquired_by is not None:
+                    if entry is not None and entry.acquired_by in names:
                         step = given_back_step(batch, queue, message_id, entry, failed=False)
                         batch.take([step])
         except Unavailable:

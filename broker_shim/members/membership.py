@@ -104,7 +104,7 @@ class Membership:
         self._by_number: dict[int, _Subscription] = {}
         self._cancelled: dict[int, tuple[RemoteQueue, str]] = {}
         self._looks: dict[int, tuple[RemoteQueue, RemoteCursor]] = {}
-        self._connection = self._making = 0
+        self._connection = self._making = self._seen_late = 0
         self._run, self._position = "", 0
         self._all: list[Row] = []
         self._link_moved: Callable[[str], None] = _nothing
@@ -121,7 +121,7 @@ class Membership:
             link_moved: Told of each link that another member has now, by its text.
         """
         self._broker, self._link_moved = broker, link_moved
-        self._administration = RemoteAdministration(self._store, broker)
+        self._administration = RemoteAdministration(self._store, broker, self._claimed)
         broker.administration.decider = broker.xid_claims.decider = self._administration
         self.entries.queues = broker.queues
         self._store.listen(self)
@@ -246,6 +246,7 @@ class Membership:
         self._all = []
         self._store.say(wire.WATCH, self._run, self._position, held)
         assert self._administration is not None
+        self._seen_late = 0
         self._administration.claim_again()
         for subscription in self._by_number.values():
             self._say_subscription(subscription)
@@ -276,7 +277,7 @@ class Membership:
                 self._link_moved(row[3])
             else:
                 apply(self._broker, row)
-        self._store.say(wire.SEEN)
+        self._seen()
         if is_all:
             self._all += rows
             if not is_last:
@@ -284,6 +285,19 @@ class Membership:
             forget_others(self._broker, self._all)
             self._all = []
         self._run, self._position = run, position
+
+    def _seen(self) -> None:
+        """Say so after all claims: the first SEEN ends those that were not said again."""
+        assert self._administration is not None
+        if self._administration.claims_due:
+            self._seen_late += 1
+        else:
+            self._store.say(wire.SEEN)
+
+    def _claimed(self) -> None:
+        for _ in range(self._seen_late):
+            self._store.say(wire.SEEN)
+        self._seen_late = 0
 
     def _grants(self, body: wire.Body) -> None:
         for number, message_id, shown, header, content in body:

@@ -6,6 +6,7 @@ It knows, too, which branches of distributed transactions were begun at which of
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from typing import Any
@@ -32,10 +33,17 @@ class RemoteAdministration:
 
     While the service is away an order waits for it, as a request does, and is said again. Its key
     tells the service that it is the same one.
+
+    Attributes:
+        claims_due: How many claims were said again, and have no answer.
     """
 
-    def __init__(self, store: RemoteMessageStore, broker: Broker) -> None:
-        self._store, self._broker = store, broker
+    def __init__(
+        self, store: RemoteMessageStore, broker: Broker, on_claimed: Callable[[], None]
+    ) -> None:
+        """Of a member; `on_claimed` is called when all claims said again have their answers."""
+        self._store, self._broker, self._on_claimed = store, broker, on_claimed
+        self.claims_due = 0
         self._process, self._numbers = uuid4().hex, count(1)
         self._claimed: set[Xid] = set()
 
@@ -90,12 +98,16 @@ class RemoteAdministration:
     def claim_again(self) -> None:
         """Say all claims: the service may be another one, and forgets what is not said again."""
         for xid in [*self._claimed]:
+            self.claims_due += 1
             self._ask(CLAIM, xid_text(xid), _NO_LIMITS, partial(self._claimed_again, xid))
 
     def _claimed_again(self, xid: Xid, error: StoreError | None, _told: dict[str, Any]) -> None:
         if isinstance(error, InvalidRequest) and xid in self._claimed:
             self._claimed.remove(xid)
             self._broker.xid_claims.on_lost(xid)
+        self.claims_due -= 1
+        if not self.claims_due:
+            self._on_claimed()
 
     def _ask(self, act: str, queue: str, limits: tuple[bool, bool, bool], on_told: OnTold) -> None:
         told: dict[str, Any] = {}

@@ -263,6 +263,11 @@ class MemberConnection:
         return self._member.decisions
 
     @property
+    def is_over(self) -> bool:
+        """See `DispatchPeer`."""
+        return self._ending is not None
+
+    @property
     def has_room(self) -> bool:
         """See `DispatchPeer`."""
         return self._outbox.has_room

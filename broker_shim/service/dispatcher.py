@@ -59,6 +59,10 @@ class DispatchPeer(Protocol):
         """Send the peer away; it may connect again."""
 
     @property
+    def is_over(self) -> bool:
+        """True once it is sent away, or another connection speaks for its member."""
+
+    @property
     def has_room(self) -> bool:
         """False while much waits to be read by the peer: content is not sent along then."""
 

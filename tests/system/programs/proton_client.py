@@ -228,7 +228,7 @@ class Client:
     def keep_alive(self) -> None:
         """What other clients do of themselves while nothing is asked of them."""
         if self._connection is not None:
-            with suppress(proton.ProtonException):
+            with suppress(proton.Timeout, proton.ConnectionException):  # as the next command says
                 self._connection.wait(lambda: False, timeout=HEARTBEAT_S)
 
     def send(self, address: str, messages: list[dict[str, Any]]) -> dict[str, Any]:

@@ -28,6 +28,8 @@ from tests.support.stores.controls import ServicedRoot
 from tests.support.stores.raw_member import RawMember
 from tests.support.stores.stores import DELTA_CONFIG, done
 
+LONG = " OR ".join(["TRUE"] * 500)
+"""A selector that is not compiled within one turn of the loop."""
 LINK = link_text(LinkKey("container", "from q", Role.SENDER))
 
 
@@ -81,7 +83,7 @@ def test_what_was_on_its_way_to_a_member_that_does_not_know_of_it_waits_again(
         assert sorted(message_id for _queue, message_id, *_ in found) == [*known, 3]
 
 
-@pytest.mark.parametrize("selector", [None, "TRUE"])
+@pytest.mark.parametrize("selector", [None, LONG])
 @pytest.mark.parametrize("holder", ["one", LINK])
 def test_what_was_on_its_way_comes_before_what_was_enqueued_later(
     service: ServicedRoot, holder: str, selector: str | None
@@ -109,7 +111,7 @@ def test_a_member_is_told_that_nothing_waits_only_of_what_it_has_looked_at(
     """What it says while its selector is compiled is answered when it has its place."""
     done(service.store.enqueue, service.store.message(MessageHeader(), b"x"), "q")
     with watching(service, "m", 1, 2) as member:
-        for number, selector in enumerate((None, "TRUE")):
+        for number, selector in enumerate((None, LONG)):
             member.say(wire.SUBSCRIBE, number, "q", "one", selector, 0, (1, 2))
             member.say(wire.CREDIT, number, 2)
             if number == 0:
@@ -117,6 +119,74 @@ def test_a_member_is_told_that_nothing_waits_only_of_what_it_has_looked_at(
                 member.say(wire.CANCEL, number)
                 granted(member, wire.ENDED)  # what it was granted it does not hold
         assert len(granted(member, wire.CAUGHT_UP)) == 1
+
+
+def test_what_is_read_for_a_consumer_that_is_gone_comes_first_when_it_is_back(
+    service: ServicedRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not acquired yet, so nothing is given back; and it is not acquired for nobody later."""
+    store, reading = service.store, SimpleQueue[Callable[[], None]]()
+    at_hand, prefetch = store.at_hand, store.prefetch
+    putting = RemoteMessageStore(service.path)
+    first, second = (putting.message(MessageHeader(), body) for body in (b"first", b"second"))
+    not_at_hand = {first.message_id}
+    monkeypatch.setattr(
+        store, "at_hand", lambda ids: at_hand([each for each in ids if each not in not_at_hand])
+    )
+    monkeypatch.setattr(
+        store, "prefetch", lambda ids, told: reading.put(partial(prefetch, ids, told))
+    )
+    done(putting.create, Queue("fresh"))
+    done(putting.enqueue, first, "fresh")
+    fresh = service.dispatcher.start().queues["fresh"]
+    with closing(putting):
+        with RawMember(service.path, "m", "before") as old:
+            subscribe(old, "fresh", "one", 10)
+            read = reading.get(timeout=30)
+        until(lambda: fresh.consumer_count == 0)
+        done(putting.enqueue, second, "fresh")
+        not_at_hand.clear()
+        with RawMember(service.path, "m", "before") as member:
+            subscribe(member, "fresh", "one", 10)
+            until(lambda: fresh.consumer_count == 1)
+            read()
+            came: list[bytes] = []
+            while len(came) < 2:
+                came += [body for _, body in granted(member, wire.GRANTS)]
+    assert came == [b"first", b"second"]
+
+
+def test_a_connection_that_was_replaced_takes_nothing_more_for_its_member(
+    service: ServicedRoot,
+) -> None:
+    """Its end comes later, and so may what it has said; the queue stays for the new one."""
+    done(service.store.create, Queue("auto", arguments={"auto_delete": True}))
+    dispatcher, (old, new) = service.dispatcher, (SilentPeer("m"), SilentPeer("m"))
+    queues = dispatcher.start().queues
+    dispatcher.take(old, wire.WATCH, ("", 0, ()))
+    dispatcher.take(old, wire.SUBSCRIBE, (1, "auto", "one", None, 10, ()))
+    until(lambda: queues["auto"].consumer_count == 1)
+    (before,) = queues["auto"].consumers
+    old.is_over = True
+    dispatcher.take(new, wire.WATCH, ("", 0, ()))
+    until(lambda: queues["auto"].consumer_count == 0)
+    assert before.credit == 0
+    dispatcher.take(old, wire.WATCH, ("", 0, ()))
+    dispatcher.take(old, wire.SUBSCRIBE, (2, "auto", "one", None, 10, ()))
+    dispatcher.take(new, wire.SUBSCRIBE, (1, "auto", "one", None, 10, ()))
+    dispatcher.take(new, wire.SEEN, ())
+    dispatcher.left(old)
+    until(lambda: queues["auto"].consumer_count == 1)
+    assert queues["auto"].consumers != [before]
+    dispatcher.take(new, wire.CANCEL, (1,))
+    until(lambda: "auto" not in queues)
+
+
+def subscribe(member: RawMember, queue: str, holder: str, limit: int) -> None:
+    """Greet, and say that it consumes from a queue, and that it holds nothing."""
+    member.hello()
+    member.say(wire.WATCH, "", 0, ())
+    member.say(wire.SUBSCRIBE, 1, queue, holder, None, limit, ())
 
 
 def using(service: ServicedRoot, *queues: str, incarnation: str = "before") -> RawMember:
@@ -164,7 +234,7 @@ class SilentPeer:
     """A connection of a member to nobody."""
 
     def __init__(self, member: str) -> None:
-        self.member, self.has_room = member, True
+        self.member, self.has_room, self.is_over = member, True, False
 
     @property
     def decisions(self) -> Decisions:

@@ -77,5 +77,13 @@ def test_a_member_says_what_it_has_begun_before_it_makes_anything_again_and_afte
     membership.connected(is_new_run=False)
     there.take_answers()
     assert service.frames == [(wire.WATCH, "", 0, []), claim]
+    service.frames.clear()
+    membership.told(wire.CHANGES, ("run", 1, False, True, []))
+    there.take_answers()
+    assert service.frames == [], "not before the service has answered each claim"
+    for answer in service.answers[1:]:
+        answer((True, ("{}",), None))
+    there.take_answers()
+    assert service.frames == [(wire.SEEN,)]
     there.close()
     store.close()

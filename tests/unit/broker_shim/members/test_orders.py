@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from broker_shim.broker.operations.xid_claims import XidClaims
 from broker_shim.errors import InvalidRequest
 from broker_shim.service import protocol as wire
 from broker_shim.store.branches import Xid
@@ -238,10 +239,8 @@ def test_a_branch_is_begun_at_one_member_until_that_releases_it_or_says_all_agai
         assert answered(member, claim, over) == {}
 
 
-def test_what_an_old_connection_has_seen_ends_nothing_that_the_new_one_says_again(
-    service: ServicedRoot,
-) -> None:
-    claims, xid = service.dispatcher.start().xid_claims, Xid(1, b"once", b"")
+def test_what_an_old_connection_has_seen_ends_nothing_that_the_new_one_says_again() -> None:
+    claims, xid = XidClaims(), Xid(1, b"once", b"")
     claims.take(xid, "m")
     for connection in ("old", "new"):
         claims.says_again("m", connection)

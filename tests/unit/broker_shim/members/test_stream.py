@@ -28,7 +28,7 @@ class Peer:
 
     def __init__(self, member: str = "m") -> None:
         self.member = member
-        self.has_room = True
+        self.has_room, self.is_over = True, False
         self.frames: list[Sequence[Any]] = []
         self.numbers: list[int] = []
         self.position = 0
