@@ -125,17 +125,9 @@ def test_what_is_read_for_a_consumer_that_is_gone_comes_first_when_it_is_back(
     service: ServicedRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not acquired yet, so nothing is given back; and it is not acquired for nobody later."""
-    store, reading = service.store, SimpleQueue[Callable[[], None]]()
-    at_hand, prefetch = store.at_hand, store.prefetch
     putting = RemoteMessageStore(service.path)
     first, second = (putting.message(MessageHeader(), body) for body in (b"first", b"second"))
-    not_at_hand = {first.message_id}
-    monkeypatch.setattr(
-        store, "at_hand", lambda ids: at_hand([each for each in ids if each not in not_at_hand])
-    )
-    monkeypatch.setattr(
-        store, "prefetch", lambda ids, told: reading.put(partial(prefetch, ids, told))
-    )
+    not_at_hand, reading = read_by_hand(service.store, monkeypatch, first.message_id)
     done(putting.create, Queue("fresh"))
     done(putting.enqueue, first, "fresh")
     fresh = service.dispatcher.start().queues["fresh"]
@@ -187,6 +179,21 @@ def subscribe(member: RawMember, queue: str, holder: str, limit: int) -> None:
     member.hello()
     member.say(wire.WATCH, "", 0, ())
     member.say(wire.SUBSCRIBE, 1, queue, holder, None, limit, ())
+
+
+def read_by_hand(
+    store: DeltaMessageStore, monkeypatch: pytest.MonkeyPatch, message_id: int
+) -> tuple[set[int], SimpleQueue[Callable[[], None]]]:
+    """A message's content is not at hand: which are not, and reads, each to be made by the test."""
+    at_hand, prefetch, away = store.at_hand, store.prefetch, {message_id}
+    reading = SimpleQueue[Callable[[], None]]()
+    monkeypatch.setattr(
+        store, "at_hand", lambda ids: at_hand([each for each in ids if each not in away])
+    )
+    monkeypatch.setattr(
+        store, "prefetch", lambda ids, told: reading.put(partial(prefetch, ids, told))
+    )
+    return away, reading
 
 
 def using(service: ServicedRoot, *queues: str, incarnation: str = "before") -> RawMember:
@@ -296,17 +303,9 @@ def test_what_a_link_holds_is_told_to_the_member_that_asks_for_it(
 def test_what_is_read_for_a_member_comes_along_and_before_what_was_handed_out_later(
     service: ServicedRoot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, reading = service.store, SimpleQueue[Callable[[], None]]()
-    at_hand, prefetch = store.at_hand, store.prefetch
     putting = RemoteMessageStore(service.path)
     first, second = (putting.message(MessageHeader(), body) for body in (b"first", b"second"))
-    not_at_hand = {first.message_id}
-    monkeypatch.setattr(
-        store, "at_hand", lambda ids: at_hand([each for each in ids if each not in not_at_hand])
-    )
-    monkeypatch.setattr(
-        store, "prefetch", lambda ids, told: reading.put(partial(prefetch, ids, told))
-    )
+    _not_at_hand, reading = read_by_hand(service.store, monkeypatch, first.message_id)
     done(putting.create, Queue("fresh"))
     with closing(putting), watching(service, "n", 3) as member:
         member.say(wire.SUBSCRIBE, 1, "fresh", "one", None, 10, ())
