@@ -118,7 +118,7 @@ class Grants:
             due[:] = [grant for grant in due if grant[0] is not consumer]
             for message_id in withdrawn if is_there else ():
                 queue.released(message_id, delivery_failed=False)
-        self._broker.wanted(queue.name)
+                self._broker.wanted(queue.name)
 
     def flush(self) -> None:
         """The end of a turn."""
