@@ -86,7 +86,7 @@ class ReadWorker:
                 self._answer(body[0], self._answers(kind, body))
             except StoreError as error:
                 self._fail(body[0], error)
-            except Exception:  # noqa: BLE001 - else nobody would answer the next one
+            except BaseException:  # noqa: BLE001 - else nobody would answer the next one
                 _log.exception("a read failed")
                 self._fail(body[0], Unavailable("the service failed on this: see its log"))
 

@@ -213,14 +213,18 @@ class LocalReads:
             return message
 
     def _load_all(self, message_ids: Sequence[int]) -> Iterator[Loaded]:
-        for message_id in message_ids:
-            try:
-                yield self.load(message_id)
-            except StoreError as error:
-                yield error
-            except Exception as error:  # noqa: BLE001 - else nobody would load the next one
-                _log.exception("message %d cannot be loaded", message_id)
-                yield Unavailable(f"message {message_id} cannot be loaded: {error!r}")
+        return (load_outcome(self.load, message_id) for message_id in message_ids)
+
+
+def load_outcome(load: Callable[[int], StoredMessage], message_id: int) -> Loaded:
+    """A message, or why it cannot be loaded: whatever is raised, the next one is to be loaded."""
+    try:
+        return load(message_id)
+    except StoreError as error:
+        return error
+    except BaseException as error:  # noqa: BLE001 - a panic of deltalake is no Exception
+        _log.exception("message %d cannot be loaded", message_id)
+        return Unavailable(f"message {message_id} cannot be loaded: {error!r}")
 
 
 def _tell(on_loaded: OnLoaded, message_id: int, loaded: Loaded) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
 from broker_shim.completion import Completion
 from broker_shim.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from broker_shim.service import protocol as wire
-from broker_shim.store.interface import MessageHeader, Queue
+from broker_shim.store.interface import MessageHeader, Queue, StoredMessage
 from broker_shim.store.remote.greeting import MemberIdentity, parse_address
 from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.cli.command_line import main
@@ -19,6 +20,7 @@ from sparkstore.replication.promote import promote
 from tests.support.roots.replicas import replica_of
 from tests.support.stores.services import Served, ServiceProcess, served, short_folder
 from tests.support.stores.stores import TIMEOUT_S, done
+from tests.support.system.forwarder import Cutting
 
 pytestmark = pytest.mark.system
 
@@ -231,6 +233,48 @@ def test_more_requests_than_the_window_wait_on_this_side(
         calls[-1].complete(TIMEOUT_S)
         assert len(store.recover().entries["q"]) == 5_000
         store.close()
+
+
+def test_answers_that_a_lost_connection_cut_come_anew_and_are_not_mixed_with_those_before(
+    folder: Path, tmp_path: Path
+) -> None:
+    body = b"".join(number.to_bytes(4, "big") for number in range(600_000))
+    with served(tmp_path / "root") as service:
+        between = Cutting(folder / "between", service.path)
+        store = RemoteMessageStore(folder / "between", GREETING)
+        done(store.create, Queue("q"))
+        large = store.message(MessageHeader(), body)
+        done(store.enqueue, large, "q")
+        many = [store.message(MessageHeader(subject=f"{n}"), b"x") for n in range(3_000)]
+        calls = [Completion() for _ in many]
+        for message, call in zip(many, calls, strict=True):
+            store.enqueue(message, "q", call.finish)
+        for call in calls:
+            call.complete(TIMEOUT_S)
+        ids = [message.message_id for message in many]
+
+        def cut(after: int) -> None:
+            assert between.cut_after == 0, "the read before was cut"
+            between.cut_after = after
+
+        cut(1_400_000)
+        assert store.load(large.message_id).body == body
+        cut(1_400_000)
+        assert store.read(large.message_id, 0, len(body)) == body
+        cut(1_400_000)
+        loaded = SimpleQueue[object]()
+        store.prefetch([large.message_id], lambda _message_id, found: loaded.put(found))
+        found = loaded.get(timeout=TIMEOUT_S)
+        assert isinstance(found, StoredMessage)
+        assert found.body == body
+        cut(60_000)
+        subjects = [header and header.subject for header in store.headers(ids)]
+        assert subjects == [f"{n}" for n in range(3_000)]
+        cut(60_000)
+        assert [*store.recover().entries["q"]] == [large.message_id, *ids]
+        cut(0)
+        store.close()
+        between.close()
 
 
 def test_a_closed_service_ends_a_read_that_waits(folder: Path, tmp_path: Path) -> None:

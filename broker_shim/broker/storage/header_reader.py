@@ -37,7 +37,7 @@ class HeaderReader:
             found, error = self._found(message_ids), None
         except StoreError as reason:
             found, error = [], reason
-        except Exception as reason:  # noqa: BLE001  # the caller waits for an answer
+        except BaseException as reason:  # noqa: BLE001  # the caller waits for an answer
             _log.exception("headers could not be read")
             found, error = [], Unavailable(f"{type(reason).__name__}: {reason}")
         on_read(error, found)

@@ -171,7 +171,7 @@ class RemoteConnection:
         return found
 
     def start_read(self, on_answer: OnAnswer, kind: int, *body: Any) -> None:
-        """Send a read; `on_answer` is called for each answer, on the reading thread."""
+        """Send a read; `on_answer` gets each answer, on the reading thread, once all are there."""
         with self.guard:
             self.check_open()
             if self._failure is not None:
@@ -229,6 +229,7 @@ class RemoteConnection:
         with self.guard:
             self.service_run = welcome.instance
             self._settle(self.requests.welcome(welcome))
+            self._reads.begin_anew()
             self._sending, self._decoder = Sending(peer, self._wake), decoder
             self._pump()
             self._tell_connected()
@@ -309,12 +310,14 @@ class RemoteConnection:
 
     def _answered(self, read: int, answer: Answer) -> None:
         with self.guard:
-            on_answer = self._reads.find(read, is_last=answer[0])
+            told = self._reads.answered(read, answer)
             if answer[0]:
                 self.requests.end_read(read)
                 self._pump()
-        if on_answer is not None:
-            on_answer(answer)
+        if told is not None:
+            on_answer, answers = told
+            for each in answers:
+                on_answer(each)
 
     def _settle(self, completed: Completed) -> None:
         for one in completed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from queue import SimpleQueue
 
@@ -12,7 +13,7 @@ from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
 from broker_shim.store.content_writer import LocalContentWriter, staged
 from broker_shim.store.interface import ContentWriter, MessageHeader, StoredMessage
-from broker_shim.store.reads import Loaded, OnLoaded, Prefetcher
+from broker_shim.store.reads import Loaded, OnLoaded, Prefetcher, load_outcome
 from broker_shim.store.remote.connection import RemoteConnection
 from broker_shim.store.remote.requests import Answer
 from sparkstore.core import records
@@ -288,10 +289,7 @@ class RemoteReads:
     def _outcome(self, message_id: int, answers: _Answers | StoreError) -> Loaded:
         if isinstance(answers, StoreError):
             return answers
-        try:
-            return self._loaded(message_id, answers)
-        except StoreError as error:
-            return error
+        return load_outcome(partial(self._loaded, answers=answers), message_id)
 
 
 def _nothing(_error: StoreError | None) -> None:

@@ -185,26 +185,40 @@ def answer_of(frame: wire.Frame) -> Answer:
 
 
 class PendingReads:
-    """Who waits for the answers of a read, by its number. One thread at a time."""
+    """Who waits for the answers of a read, by its number. One thread at a time.
+
+    They are told of all answers when the last one is there. For a read whose answers were under way
+    when a connection was lost is answered anew, from its begin: what had come of it counts no more.
+    """
 
     def __init__(self) -> None:
-        self._waiting: dict[int, OnAnswer] = {}
+        self._waiting: dict[int, tuple[OnAnswer, list[Answer]]] = {}
         self._last = 0
 
     def add(self, on_answer: OnAnswer) -> int:
         """A new one; its number."""
         self._last += 1
-        self._waiting[self._last] = on_answer
+        self._waiting[self._last] = on_answer, []
         return self._last
 
-    def find(self, read: int, *, is_last: bool) -> OnAnswer | None:
-        """Who waits for an answer; the last one ends the wait."""
-        return self._waiting.pop(read, None) if is_last else self._waiting.get(read)
+    def answered(self, read: int, answer: Answer) -> tuple[OnAnswer, list[Answer]] | None:
+        """An answer came; after the last one who is to be told of which, in order."""
+        there = self._waiting.get(read)
+        if there is None:
+            return None
+        there[1].append(answer)
+        is_last, _body, _error = answer
+        return self._waiting.pop(read) if is_last else None
+
+    def begin_anew(self) -> None:
+        """A new connection: all that wait are answered from the begin."""
+        for _on_answer, answers in self._waiting.values():
+            answers.clear()
 
     def end_all(self) -> dict[int, OnAnswer]:
         """Nobody waits any more; who did."""
         ended, self._waiting = self._waiting, {}
-        return ended
+        return {read: on_answer for read, (on_answer, _answers) in ended.items()}
 
 
 def framed(

@@ -1,10 +1,11 @@
-"""A port that leads to whichever broker is there: for clients that connect again by themselves."""
+"""What leads to whichever broker is there: for clients that connect again by themselves."""
 
 from __future__ import annotations
 
 import socket
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 
 class Forwarder:
@@ -80,3 +81,48 @@ def _shut(end: socket.socket) -> None:
     """Both ways, so that whoever reads from it or writes to it stops; harmless if it is gone."""
     with suppress(OSError):
         end.shutdown(socket.SHUT_RDWR)
+
+
+class Cutting:
+    """A socket that leads to a service's, and cuts the connection in the midst of an answer.
+
+    Attributes:
+        cut_after: So many bytes to the client from now on, and once; 0: never.
+    """
+
+    def __init__(self, path: Path, service: Path) -> None:
+        self.cut_after = 0
+        self._service = service
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def close(self) -> None:
+        """Take no more connections; those that are there end with their client."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join()
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):  # `close`
+            while True:
+                client = self._listener.accept()[0]
+                service = socket.socket(socket.AF_UNIX)
+                service.connect(str(self._service))
+                for call, *ends in ((_pass_on, client, service), (self._answer, service, client)):
+                    self._threads.append(threading.Thread(target=call, args=ends, daemon=True))
+                    self._threads[-1].start()
+
+    def _answer(self, service: socket.socket, client: socket.socket) -> None:
+        with suppress(OSError):
+            while piece := service.recv(1 << 16):
+                client.sendall(piece)
+                if self.cut_after and len(piece) >= self.cut_after:
+                    self.cut_after = 0
+                    break
+                self.cut_after = max(0, self.cut_after - len(piece))
+        _shut(service)
+        _shut(client)

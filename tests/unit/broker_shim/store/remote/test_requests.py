@@ -8,7 +8,9 @@ from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
 from broker_shim.service.protocol import Refusal, Welcome
 from broker_shim.store.remote.requests import (
     MAX_READS_OUT,
+    Answer,
     Completed,
+    PendingReads,
     PendingRequests,
     Waiting,
 )
@@ -79,3 +81,15 @@ def test_so_many_reads_are_out_at_a_time_and_no_request_waits_behind_the_others(
     it.requests.end_read(9)
     it.requests.end_read(10_000)
     assert it.requests.take(1 << 20) == b""
+
+
+def test_answers_before_a_lost_connection_are_not_told_with_those_after_it() -> None:
+    reads, told = PendingReads(), list[Answer]()
+    read = reads.add(told.append)
+    assert reads.answered(read, (False, (b"lost",), None)) is None
+    reads.begin_anew()
+    assert reads.answered(read, (False, (b"one",), None)) is None
+    ended = reads.answered(read, (True, (b"two",), None))
+    assert ended == (told.append, [(False, (b"one",), None), (True, (b"two",), None)])
+    assert reads.answered(read, (True, (b"late",), None)) is None
+    assert reads.end_all() == {}
