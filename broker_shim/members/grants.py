@@ -111,14 +111,24 @@ class Grants:
 
         So it is not acquired for nobody, and given back after what came later was handed out.
         """
-        queue = consumer.queue
-        is_there = self._broker.queues.get(queue.name) is queue
         for due in (self._due, *(handout.due for handout in self._handouts)):
             withdrawn = [message_id for whose, message_id in due if whose is consumer]
             due[:] = [grant for grant in due if grant[0] is not consumer]
-            for message_id in withdrawn if is_there else ():
-                queue.released(message_id, delivery_failed=False)
-                self._broker.wanted(queue.name)
+            for message_id in withdrawn:
+                self._not_granted(consumer, message_id)
+
+    def _not_granted(self, consumer: GrantedConsumer, message_id: int) -> None:
+        """It is on its queue as the store has it: another member may have taken it meanwhile."""
+        queue = consumer.queue
+        consumer.not_granted()
+        if self._broker.queues.get(queue.name) is not queue:
+            return
+        entry = self._broker.calls.entry(queue.name, message_id)
+        if entry is None or entry.acquired_by is not None:
+            self._broker.lost(queue, message_id)
+        else:
+            queue.released(message_id, delivery_failed=False)
+            self._broker.wanted(queue.name)
 
     def flush(self) -> None:
         """The end of a turn."""
@@ -215,10 +225,7 @@ class Grants:
 
     def _wait_again(self, due: Sequence[Grant]) -> None:
         for consumer, message_id in due:
-            consumer.not_granted()
-            if self._broker.queues.get(consumer.queue.name) is consumer.queue:
-                consumer.queue.released(message_id, delivery_failed=False)
-                self._broker.wanted(consumer.queue.name)
+            self._not_granted(consumer, message_id)
 
     def _completed(
         self, acquired: list[_Acquired], contents: _Contents, error: StoreError | None

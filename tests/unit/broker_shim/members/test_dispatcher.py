@@ -136,6 +136,7 @@ def test_what_is_read_for_a_consumer_that_is_gone_comes_first_when_it_is_back(
             subscribe(old, "fresh", "one", 10)
             read = reading.get(timeout=30)
         until(lambda: fresh.consumer_count == 0)
+        until(lambda: not service.dispatcher._to_tell)
         done(putting.enqueue, second, "fresh")
         not_at_hand.clear()
         with RawMember(service.path, "m", "before") as member:
@@ -146,6 +147,27 @@ def test_what_is_read_for_a_consumer_that_is_gone_comes_first_when_it_is_back(
             while len(came) < 2:
                 came += [body for _, body in granted(member, wire.GRANTS)]
     assert came == [b"first", b"second"]
+
+
+def test_what_another_took_while_it_was_read_is_not_put_back_for_a_consumer_that_is_gone(
+    service: ServicedRoot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a browsing client may, which names the message that it takes."""
+    putting = RemoteMessageStore(service.path)
+    message = putting.message(MessageHeader(), b"x")
+    _not_at_hand, reading = read_by_hand(service.store, monkeypatch, message.message_id)
+    done(putting.create, Queue("fresh"))
+    done(putting.enqueue, message, "fresh")
+    fresh = service.dispatcher.start().queues["fresh"]
+    with closing(putting):
+        with RawMember(service.path, "m", "before") as old:
+            subscribe(old, "fresh", "one", 10)
+            read = reading.get(timeout=30)
+            done(putting.acquire, message.message_id, "fresh", "other")
+            done(putting.dequeue, message.message_id, "fresh", "other")
+        until(lambda: fresh.consumer_count == 0)
+        until(lambda: len(fresh) == 0)
+        read()
 
 
 def test_a_connection_that_was_replaced_takes_nothing_more_for_its_member(
