@@ -119,10 +119,11 @@ class Cutting:
     def _answer(self, service: socket.socket, client: socket.socket) -> None:
         with suppress(OSError):
             while piece := service.recv(1 << 16):
-                client.sendall(piece)
-                if self.cut_after and len(piece) >= self.cut_after:
+                if 0 < self.cut_after <= len(piece):
+                    client.sendall(piece[: self.cut_after])
                     self.cut_after = 0
                     break
+                client.sendall(piece)
                 self.cut_after = max(0, self.cut_after - len(piece))
         _shut(service)
         _shut(client)

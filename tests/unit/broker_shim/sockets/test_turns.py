@@ -52,6 +52,7 @@ from tests.support.work import lines_of
 
 FAR = (1 << 31) - 1
 READ_BYTES = 1 << 17
+USUAL_S = 5e-3  # of an interpreter
 
 
 # --------------------------------------------------------------------------- deliveries by number
@@ -321,10 +322,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture(autouse=True)
 def _usual_interval() -> Iterator[None]:
-    """It is put back where a test leaves a peer with more to do, or somebody waiting."""
-    usual_s = sys.getswitchinterval()
+    """It is put back where a test leaves a peer with more to do, or somebody waiting.
+
+    A listener of another test, in this process, may have left it so, too.
+    """
+    sys.setswitchinterval(USUAL_S)
     yield
-    sys.setswitchinterval(usual_s)
+    sys.setswitchinterval(USUAL_S)
 
 
 @pytest.fixture
