@@ -273,7 +273,7 @@ class MemberDispatcher:
 
     def _watch(self, peer: DispatchPeer, body: wire.Body) -> None:
         run, position, held = body
-        self.start().xid_claims.says_again(peer.member, peer)
+        self.start().xid_claims.says_again(peer.member)
         for old in [each for each in self._consumers if each.member == peer.member]:
             if old is not peer:
                 self._left(old)  # it is over; its consumers must not take what this one's are to
@@ -286,7 +286,7 @@ class MemberDispatcher:
 
     def _seen(self, peer: DispatchPeer, _body: wire.Body) -> None:
         if self._stream.seen(peer):
-            self.start().xid_claims.has_said_all(peer.member, peer)
+            self.start().xid_claims.has_said_all(peer.member)
             self.absences.said_all(peer, self.start().claims.auto_deletion)
 
     def _subscribe(self, peer: DispatchPeer, body: wire.Body) -> None:

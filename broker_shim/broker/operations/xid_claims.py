@@ -44,7 +44,7 @@ class XidClaims:
         self.on_lost: Callable[[Xid], None] = _nothing
         self._owners: dict[Xid, Hashable] = {}
         self._of_owner: dict[Hashable, dict[Xid, None]] = {}
-        self._unsaid: dict[Hashable, tuple[object, set[Xid]]] = {}  # its connection, what is left
+        self._unsaid: dict[Hashable, set[Xid]] = {}
 
     def claim(self, xid: Xid, on_done: OnComplete) -> None:
         """A client of this broker begins a branch; ask before the store is asked for its xid.
@@ -80,8 +80,7 @@ class XidClaims:
             message = f"xid {xid_text(xid)} was begun at another broker: give another"
             raise InvalidRequest(message)
         self._of_owner.setdefault(owner, {})[xid] = None
-        if owner in self._unsaid:
-            self._unsaid[owner][1].discard(xid)
+        self._unsaid.get(owner, set()).discard(xid)
 
     def let_go(self, xid: Xid, owner: Hashable) -> None:
         """A branch of a broker's is prepared, or over."""
@@ -89,20 +88,14 @@ class XidClaims:
             del self._owners[xid]
             self._of_owner[owner].pop(xid)
 
-    def says_again(self, owner: Hashable, connection: object) -> None:
-        """A broker is about to say all of its own again, on its newest connection."""
-        self._unsaid[owner] = connection, {*self._of_owner.get(owner, ())}
+    def says_again(self, owner: Hashable) -> None:
+        """A broker is about to say all of its own again."""
+        self._unsaid[owner] = {*self._of_owner.get(owner, ())}
 
-    def has_said_all(self, owner: Hashable, connection: object) -> None:
-        """A broker has said all that it still has: end its other claims.
-
-        Nothing is done if a newer connection of it has begun to say them.
-        """
-        newest, unsaid = self._unsaid.get(owner, (None, set()))
-        if newest is connection:
-            del self._unsaid[owner]
-            for xid in unsaid:
-                self.let_go(xid, owner)
+    def has_said_all(self, owner: Hashable) -> None:
+        """A broker has said all that it still has: end its other claims."""
+        for xid in self._unsaid.pop(owner, ()):
+            self.let_go(xid, owner)
 
     def gone(self, owner: Hashable) -> None:
         """A broker is given up."""

@@ -16,6 +16,7 @@ from broker_shim.errors import StoreError
 from broker_shim.links.kept_link import KeptLink
 from broker_shim.service import protocol as wire
 from broker_shim.service.decisions.decisions import Decisions
+from broker_shim.service.dispatcher import CLAIM
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.remote.store import RemoteMessageStore
@@ -194,6 +195,30 @@ def test_a_connection_that_was_replaced_takes_nothing_more_for_its_member(
     assert queues["auto"].consumers != [before]
     dispatcher.take(new, wire.CANCEL, (1,))
     until(lambda: "auto" not in queues)
+
+
+def test_what_an_old_connection_has_seen_ends_nothing_that_the_new_one_says_again(
+    service: ServicedRoot,
+) -> None:
+    dispatcher, (old, new) = service.dispatcher, (SilentPeer("m"), SilentPeer("m"))
+    claim = (1, CLAIM, "1:ab:", False, False, False, "", "once")
+
+    def is_refused(key: str) -> bool:
+        other.say(wire.ORDER, *claim[:-1], key)
+        while (frame := other.hears()) is not None:
+            if frame[0] in {wire.ANSWER, wire.FAILED}:
+                return frame[0] == wire.FAILED
+        raise AssertionError("no answer came")
+
+    with RawMember(service.path, "n") as other:
+        other.hello()
+        dispatcher.take(old, wire.WATCH, ("", 0, ()))
+        dispatcher.take(old, wire.ORDER, claim)
+        dispatcher.take(new, wire.WATCH, ("", 0, ()))
+        dispatcher.take(old, wire.SEEN, ())
+        assert is_refused("while the new one may say that again")
+        dispatcher.take(new, wire.SEEN, ())
+        assert not is_refused("as it has not")
 
 
 def subscribe(member: RawMember, queue: str, holder: str, limit: int) -> None:

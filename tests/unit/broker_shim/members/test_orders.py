@@ -10,10 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from broker_shim.broker.operations.xid_claims import XidClaims
-from broker_shim.errors import InvalidRequest
 from broker_shim.service import protocol as wire
-from broker_shim.store.branches import Xid
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, MessageHeader, Queue
 from sparkstore.core.records import Kind
@@ -237,18 +234,6 @@ def test_a_branch_is_begun_at_one_member_until_that_releases_it_or_says_all_agai
         assert answered(other, "usage")["depth"] == 4
         assert answered(member, claim, kept)[0] == "InvalidRequest"
         assert answered(member, claim, over) == {}
-
-
-def test_what_an_old_connection_has_seen_ends_nothing_that_the_new_one_says_again() -> None:
-    claims, xid = XidClaims(), Xid(1, b"once", b"")
-    claims.take(xid, "m")
-    for connection in ("old", "new"):
-        claims.says_again("m", connection)
-    claims.has_said_all("m", "old")
-    with pytest.raises(InvalidRequest, match="another broker"):
-        claims.take(xid, "n")
-    claims.has_said_all("m", "new")
-    claims.take(xid, "n")
 
 
 def test_a_member_that_is_back_when_it_is_given_up_keeps_what_it_began(

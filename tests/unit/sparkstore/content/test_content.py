@@ -108,7 +108,7 @@ def test_messages_consumed_in_order_are_decoded_once(
 def test_consumers_at_several_places_of_a_file_decode_it_once_each(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They read in turn, and what one decodes moves no other's place on."""
+    """They read in turn; whose place was moved on begins anew, and has it to itself then."""
     places, each = (1, 401, 801), 200
     rows = [bring(id_, id_) for id_ in range(1, 1_001)]
     root = root_with(tmp_path / "root", rows)
