@@ -8,7 +8,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -18,7 +18,7 @@ from broker_shim.service import protocol as wire
 from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.dispatcher import CLAIM
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import MessageHeader, Queue
+from broker_shim.store.interface import MessageHeader, Queue, StoredMessage
 from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.control.client import connect
 from sparkstore.core.link_records import LinkKey, Role, link_text
@@ -122,53 +122,81 @@ def test_a_member_is_told_that_nothing_waits_only_of_what_it_has_looked_at(
         assert len(granted(member, wire.CAUGHT_UP)) == 1
 
 
+class ReadByHand(NamedTuple):
+    """A queue `fresh` and two messages for it; content of the first is not in memory.
+
+    Attributes:
+        putting: Whoever puts them there.
+        first: The one whose content is to be read.
+        second: The other one.
+        not_at_hand: Messages whose content is not in memory.
+        reading: Reads that were asked for, each to be made by the test.
+    """
+
+    putting: RemoteMessageStore
+    first: StoredMessage
+    second: StoredMessage
+    not_at_hand: set[int]
+    reading: SimpleQueue[Callable[[], None]]
+
+
+@pytest.fixture
+def by_hand(service: ServicedRoot, monkeypatch: pytest.MonkeyPatch) -> Iterator[ReadByHand]:
+    putting, store = RemoteMessageStore(service.path), service.store
+    first, second = (putting.message(MessageHeader(), body) for body in (b"first", b"second"))
+    done(putting.create, Queue("fresh"))
+    there = ReadByHand(putting, first, second, {first.message_id}, SimpleQueue())
+    at_hand, prefetch = store.at_hand, store.prefetch
+    monkeypatch.setattr(
+        store,
+        "at_hand",
+        lambda ids: at_hand([each for each in ids if each not in there.not_at_hand]),
+    )
+    monkeypatch.setattr(
+        store, "prefetch", lambda ids, told: there.reading.put(partial(prefetch, ids, told))
+    )
+    with closing(putting):
+        yield there
+
+
 def test_what_is_read_for_a_consumer_that_is_gone_comes_first_when_it_is_back(
-    service: ServicedRoot, monkeypatch: pytest.MonkeyPatch
+    service: ServicedRoot, by_hand: ReadByHand
 ) -> None:
     """It is not acquired yet, so nothing is given back; and it is not acquired for nobody later."""
-    putting = RemoteMessageStore(service.path)
-    first, second = (putting.message(MessageHeader(), body) for body in (b"first", b"second"))
-    not_at_hand, reading = read_by_hand(service.store, monkeypatch, first.message_id)
-    done(putting.create, Queue("fresh"))
-    done(putting.enqueue, first, "fresh")
+    done(by_hand.putting.enqueue, by_hand.first, "fresh")
     fresh = service.dispatcher.start().queues["fresh"]
-    with closing(putting):
-        with RawMember(service.path, "m", "before") as old:
-            subscribe(old, "fresh", "one", 10)
-            read = reading.get(timeout=30)
-        until(lambda: fresh.consumer_count == 0)
-        until(lambda: not service.dispatcher._to_tell)
-        done(putting.enqueue, second, "fresh")
-        not_at_hand.clear()
-        with RawMember(service.path, "m", "before") as member:
-            subscribe(member, "fresh", "one", 10)
-            until(lambda: fresh.consumer_count == 1)
-            read()
-            came: list[bytes] = []
-            while len(came) < 2:
-                came += [body for _, body in granted(member, wire.GRANTS)]
+    with RawMember(service.path, "m", "before") as old:
+        subscribe(old, "fresh", "one", 10)
+        read = by_hand.reading.get(timeout=30)
+    until(lambda: fresh.consumer_count == 0)
+    until(lambda: not service.dispatcher._to_tell)
+    done(by_hand.putting.enqueue, by_hand.second, "fresh")
+    by_hand.not_at_hand.clear()
+    with RawMember(service.path, "m", "before") as member:
+        subscribe(member, "fresh", "one", 10)
+        until(lambda: fresh.consumer_count == 1)
+        read()
+        came: list[bytes] = []
+        while len(came) < 2:
+            came += [body for _, body in granted(member, wire.GRANTS)]
     assert came == [b"first", b"second"]
 
 
 def test_what_another_took_while_it_was_read_is_not_put_back_for_a_consumer_that_is_gone(
-    service: ServicedRoot, monkeypatch: pytest.MonkeyPatch
+    service: ServicedRoot, by_hand: ReadByHand
 ) -> None:
     """As a browsing client may, which names the message that it takes."""
-    putting = RemoteMessageStore(service.path)
-    message = putting.message(MessageHeader(), b"x")
-    _not_at_hand, reading = read_by_hand(service.store, monkeypatch, message.message_id)
-    done(putting.create, Queue("fresh"))
-    done(putting.enqueue, message, "fresh")
+    putting, message_id = by_hand.putting, by_hand.first.message_id
+    done(putting.enqueue, by_hand.first, "fresh")
     fresh = service.dispatcher.start().queues["fresh"]
-    with closing(putting):
-        with RawMember(service.path, "m", "before") as old:
-            subscribe(old, "fresh", "one", 10)
-            read = reading.get(timeout=30)
-            done(putting.acquire, message.message_id, "fresh", "other")
-            done(putting.dequeue, message.message_id, "fresh", "other")
-        until(lambda: fresh.consumer_count == 0)
-        until(lambda: len(fresh) == 0)
-        read()
+    with RawMember(service.path, "m", "before") as old:
+        subscribe(old, "fresh", "one", 10)
+        read = by_hand.reading.get(timeout=30)
+        done(putting.acquire, message_id, "fresh", "other")
+        done(putting.dequeue, message_id, "fresh", "other")
+    until(lambda: fresh.consumer_count == 0)
+    until(lambda: len(fresh) == 0)
+    read()
 
 
 def test_a_connection_that_was_replaced_takes_nothing_more_for_its_member(
@@ -226,21 +254,6 @@ def subscribe(member: RawMember, queue: str, holder: str, limit: int) -> None:
     member.hello()
     member.say(wire.WATCH, "", 0, ())
     member.say(wire.SUBSCRIBE, 1, queue, holder, None, limit, ())
-
-
-def read_by_hand(
-    store: DeltaMessageStore, monkeypatch: pytest.MonkeyPatch, message_id: int
-) -> tuple[set[int], SimpleQueue[Callable[[], None]]]:
-    """A message's content is not at hand: which are not, and reads, each to be made by the test."""
-    at_hand, prefetch, away = store.at_hand, store.prefetch, {message_id}
-    reading = SimpleQueue[Callable[[], None]]()
-    monkeypatch.setattr(
-        store, "at_hand", lambda ids: at_hand([each for each in ids if each not in away])
-    )
-    monkeypatch.setattr(
-        store, "prefetch", lambda ids, told: reading.put(partial(prefetch, ids, told))
-    )
-    return away, reading
 
 
 def using(service: ServicedRoot, *queues: str, incarnation: str = "before") -> RawMember:
@@ -348,13 +361,10 @@ def test_what_a_link_holds_is_told_to_the_member_that_asks_for_it(
 
 
 def test_what_is_read_for_a_member_comes_along_and_before_what_was_handed_out_later(
-    service: ServicedRoot, monkeypatch: pytest.MonkeyPatch
+    service: ServicedRoot, by_hand: ReadByHand
 ) -> None:
-    putting = RemoteMessageStore(service.path)
-    first, second = (putting.message(MessageHeader(), body) for body in (b"first", b"second"))
-    _not_at_hand, reading = read_by_hand(service.store, monkeypatch, first.message_id)
-    done(putting.create, Queue("fresh"))
-    with closing(putting), watching(service, "n", 3) as member:
+    putting, first, second, _not_at_hand, reading = by_hand
+    with watching(service, "n", 3) as member:
         member.say(wire.SUBSCRIBE, 1, "fresh", "one", None, 10, ())
         done(putting.enqueue, first, "fresh")
         read = reading.get(timeout=30)
