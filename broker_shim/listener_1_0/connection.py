@@ -23,11 +23,10 @@ from broker_shim.listener_1_0.connection_links import (
     ServedEndpoint,
 )
 from broker_shim.listener_1_0.containers import (
-    DETECTION,
-    NOT_ESTABLISHED,
     SOLE,
     TAKEN_OVER,
     Containers,
+    answered,
     asked,
 )
 from broker_shim.listener_1_0.links import Links
@@ -303,7 +302,7 @@ class Connection:
             return
         policy = asked(event.open)
         entered = self._containers.enter(self, policy)
-        properties = NOT_ESTABLISHED if entered.refusal else None if policy is None else DETECTION
+        properties = answered(policy, entered.refusal)
         for other in entered.to_close:
             other.close(TAKEN_OVER)
             other.lost()

@@ -2,8 +2,11 @@
 
 The capability `sole-connection-for-container` (AMQP Sole Connection, a committee's extension): who
 opens a connection with it desires that its container have no other. A connection that comes while
-there is one is refused, or ends the one that is there, as the newer one says that asks for it, else
-as the older one said. Two connections of one container id are legal while none asks.
+there is one is refused, or ends the one that is there, as the one that is there asked, else as the
+newer one asks. Two connections of one container id are legal while none asks.
+
+Decision: the policy of the connection that is there holds. Who asked that others be refused was
+told so, and may count on it: a newcomer that asks for the opposite does not end it.
 """
 
 from __future__ import annotations
@@ -19,10 +22,10 @@ from broker_shim.listener_1_0.conditions import INVALID_FIELD, RESOURCE_LOCKED, 
 SOLE = "sole-connection-for-container"
 _ENFORCEMENT = "sole-connection-enforcement-policy"
 
-DETECTION = {Symbol("sole-connection-detection-policy"): UInt(0)}
-"""For the answer to who asks: no second one is overlooked (strong)."""
+_DETECTION = {Symbol("sole-connection-detection-policy"): UInt(0)}
+"""No second connection is overlooked (strong), whether or not the first one asked."""
 
-NOT_ESTABLISHED = {Symbol("amqp:connection-establishment-failed"): True}
+_NOT_ESTABLISHED = {Symbol("amqp:connection-establishment-failed"): True}
 """For an open that is followed by a close: its peer need not take it for opened."""
 
 REFUSED = Refusal(
@@ -79,6 +82,20 @@ def asked(remote: Open) -> Enforcement | None:
     return Enforcement.CLOSE_EXISTING if is_close else Enforcement.REFUSE_CONNECTION
 
 
+def answered(policy: Enforcement | None, refusal: Refusal | None) -> dict[Symbol, Any]:
+    """Return the properties of our open: how others are detected, and what was asked, in force.
+
+    Args:
+        policy: What the peer's open asks (`asked`).
+        refusal: Why the connection may not be; None if it may.
+    """
+    if refusal is not None:
+        return _NOT_ESTABLISHED
+    if policy is None:
+        return _DETECTION
+    return {**_DETECTION, Symbol(_ENFORCEMENT): UInt(policy)}
+
+
 class Containers:
     """The open connections of each container, with what they asked. On the loop's thread only."""
 
@@ -88,7 +105,7 @@ class Containers:
     def enter(self, connection: ContainedConnection, policy: Enforcement | None) -> Entered:
         """A connection opens; unless it is refused, call `leave` when it is gone."""
         others = self._open.get(connection.container, {})
-        said = [policy, *others.values()] if others else []
+        said = [*others.values(), policy] if others else []
         enforced = next((each for each in said if each is not None), None)
         if enforced is Enforcement.REFUSE_CONNECTION:
             return Entered(REFUSED)

@@ -112,10 +112,12 @@ def default_outcome(remote: amqp.Source | None) -> amqp.Released | amqp.Modified
 
 
 def wrong_with(node: amqp.Source | amqp.Target) -> str | None:
-    """Why the properties of a node cannot be as asked (3.5.9); None if they can."""
-    properties = node.dynamic_node_properties or {}
-    if properties and not node.dynamic:
-        return "dynamic-node-properties are for a dynamic node"
+    """Why the properties of a node cannot be as asked (3.5.9); None if they can.
+
+    Those of a node that is not dynamic must not be set (3.5.3), and mean nothing: brokers read past
+    them, so clients that set them are about, and are served.
+    """
+    properties = (node.dynamic and node.dynamic_node_properties) or {}
     if not all(isinstance(name, Symbol) for name in properties):
         return "the properties of a node have symbols as keys"
     lifetime = properties.get(Symbol(_LIFETIME))

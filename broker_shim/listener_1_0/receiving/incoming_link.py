@@ -41,7 +41,11 @@ from broker_shim.security.rules.permissions import Permission
 from broker_shim.store.interface import MessageHeader
 from broker_shim.transactions.refusals import TransactionRefused
 
-NOT_KEPT = "this broker keeps messages in memory only, so it takes none that is durable"
+NOT_KEPT = Refusal(
+    PRECONDITION_FAILED,
+    "this broker keeps messages in memory only, so it takes none that is durable",
+)
+"""Told by the end of the link where it cannot be told otherwise (3.2.1)."""
 
 
 class IncomingLink:
@@ -208,8 +212,8 @@ class IncomingLink:
         self._broker.metrics.received += 1
         try:
             transaction = self._connection.transactions.named_by(delivery.remote_state)
-        except TransactionRefused as refusal:
-            self._end_link(refusal_of(refusal))
+        except TransactionRefused as unknown:
+            self._end_link(refusal_of(unknown))
             return
         try:
             if not isinstance(came, bytes):
@@ -220,7 +224,7 @@ class IncomingLink:
             self._refuse(delivery, _undecodable(reason), transaction)
             return
         if header.durable and self._takes_no_durable:
-            self._refuse_durable(delivery, transaction)
+            self._refuse(delivery, NOT_KEPT, transaction)
             return
         routed = self._route.of(header)
         if isinstance(routed, Refusal):
@@ -261,16 +265,6 @@ class IncomingLink:
             return
         for delivery, error in zip(deliveries, outcomes, strict=True):
             self._stored(delivery, None, error)
-
-    def _refuse_durable(self, delivery: Delivery, transaction: LocalTransaction | None) -> None:
-        """AMQP 1.0 section 3.2.1: rejected, or the link ends where that cannot be told."""
-        refusal = Refusal(PRECONDITION_FAILED, NOT_KEPT)
-        if not delivery.is_settled and may_reject(self._link):
-            self._refuse(delivery, refusal, transaction)
-            return
-        if transaction is not None:
-            transaction.spoil(f"a message was refused: {NOT_KEPT}")
-        self._end_link(refusal)
 
     def _store(self, delivery: Delivery, put: Callable[[OnComplete, Publish], None]) -> None:
         stored: OnComplete = partial(self._stored, delivery, None)
@@ -342,16 +336,25 @@ class IncomingLink:
     def _refuse(
         self, delivery: Delivery, refusal: Refusal, transaction: LocalTransaction | None
     ) -> None:
+        """Tell that a message is not taken: by its outcome, its transaction, or the link's end.
+
+        What came settled within a transaction is told when that is discharged, as rolled back, and
+        the link goes on (Anonymous Terminus 2.2.2: what holds for transactions comes first).
+        """
         if transaction is not None:
             transaction.spoil(f"a message was refused: {refusal.description}")
         self._window.refused()
         self._broker.metrics.refused += 1
         if self.is_gone:
             return
+        if delivery.is_settled and transaction is not None:
+            self._credit.go_on()
+            return
         is_relay = self._route.is_of_relay(refusal)
         if is_relay:
             refusal = refusal._replace(info={"delivery-tag": delivery.tag})
-        if (is_relay and delivery.is_settled) or not may_reject(self._link):
+        is_told = delivery.is_settled and (is_relay or refusal is NOT_KEPT)
+        if is_told or not may_reject(self._link):
             self._end_link(refusal)
             return
         delivery.answer(within(transaction, Rejected(error_of(refusal))))

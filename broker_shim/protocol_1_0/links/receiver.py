@@ -195,7 +195,7 @@ class ReceiverLink(Link):
             return self._resume(tag, delivery_id, transfer)
         if self.is_incomplete:
             text = "after an attach with an incomplete unsettled map only resumed deliveries may go"
-            raise _violation(AmqpError.NOT_ALLOWED, text)
+            raise _violation(AmqpError.ILLEGAL_STATE, text)
         if not self._credit.take():
             raise _violation(LinkError.TRANSFER_LIMIT_EXCEEDED, "a transfer without credit")
         self.earlier.pop(tag, None)  # the sender has settled that one, or its tag would be taken

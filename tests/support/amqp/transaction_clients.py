@@ -86,13 +86,17 @@ class Client(Bench):
         self.exchange()
         return delivery
 
-    def write(self, txn_id: bytes, body: object, link: Any = None, **more: Any) -> Delivery:
+    def write(
+        self, txn_id: bytes, body: object, link: Any = None, *, settled: bool = False, **more: Any
+    ) -> Delivery:
         link = link or self.sender
         delivery: Delivery = link.delivery(self.tag())
         delivery.local.data = [txn_id]
         delivery.update(TRANSACTIONAL)
         link.send(bytes(Message(body, durable=True, **more).encode()))
         link.advance()
+        if settled:
+            delivery.settle()
         return delivery
 
     def retire(

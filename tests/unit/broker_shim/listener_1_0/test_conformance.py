@@ -77,9 +77,8 @@ def deliver(client: Raw, transfer: Transfer, payload: bytes = MESSAGE) -> list[A
         (True, {MODES: "move"}),
         (True, {MODES: Array("string", ("move",))}),
         (True, {"lifetime-policy": DeleteOnClose()}),
-        (False, {LIFETIME: DeleteOnClose()}),
     ],
-    ids=["symbol", "outcome", "string", "strings", "string key", "not dynamic"],
+    ids=["symbol", "outcome", "string", "strings", "string key"],
 )
 def test_properties_of_a_node_that_are_of_a_wrong_type_are_refused(
     client: Raw, properties: dict[Any, Any], *, dynamic: bool, is_receiver: bool
@@ -90,6 +89,19 @@ def test_properties_of_a_node_that_are_of_a_wrong_type_are_refused(
     told = attached(client, is_receiver=is_receiver, **{kind.NAME: node})
     assert told[-1].error.condition == "amqp:invalid-field"
     assert isinstance(told[-1], Detach)
+
+
+@pytest.mark.parametrize("is_receiver", [True, False])
+@pytest.mark.parametrize("properties", [{LIFETIME: DeleteOnClose()}, {"mine": Accepted()}])
+def test_properties_of_a_node_that_is_not_dynamic_are_read_past(
+    client: Raw, properties: dict[Any, Any], *, is_receiver: bool
+) -> None:
+    kind: Any = Source if is_receiver else Target
+    asked = {kind.NAME: kind("q", dynamic_node_properties=properties)}
+    (told, *_) = attached(client, is_receiver=is_receiver, **asked)
+    granted = told.source if is_receiver else told.target
+    assert granted.address == "q"
+    assert granted.dynamic_node_properties is None
 
 
 @pytest.mark.parametrize("is_receiver", [True, False])
@@ -257,8 +269,8 @@ def test_the_only_connection_of_a_container_stays_that(
     first, second = ((SOLE,) if each else () for each in asks)
     one = Raw(bench, desired_capabilities=first)
     assert SOLE in one.greeted[0].offered_capabilities
-    told = one.greeted[0].properties or {}
-    assert told == ({"sole-connection-detection-policy": 0} if first else {})
+    told = {"sole-connection-detection-policy": 0} | ({POLICY: 0} if first else {})
+    assert one.greeted[0].properties == told
     error = refusal(another(bench, desired_capabilities=second))
     assert error.condition == "amqp:invalid-field"
     assert error.info == {"invalid-field": "container-id"}
@@ -282,8 +294,22 @@ def test_a_connection_may_ask_that_the_others_of_its_container_end(bench: Bench)
     assert waiting(bench) == 0
     two = another(bench, desired_capabilities=(SOLE,), properties={POLICY: UInt(1)})
     assert refusal(two) is None
+    assert two.greeted[0].properties == {"sole-connection-detection-policy": 0, POLICY: 1}
     closed = one.read()[-1]
     assert isinstance(closed, Close)
     assert closed.error.condition == "amqp:resource-locked"
     bench.run()
     assert waiting(bench) == 1
+
+
+@pytest.mark.parametrize(("stands", "comes"), [(0, 1), (1, 0)])
+def test_what_the_connection_that_is_there_asked_holds(
+    bench: Bench, stands: int, comes: int
+) -> None:
+    """Who had others refused is not ended by one that asks for that; and the other way round."""
+    one, two = (
+        another(bench, desired_capabilities=(SOLE,), properties={POLICY: UInt(asked)})
+        for asked in (stands, comes)
+    )
+    ended = [each for each in one.read() if isinstance(each, Close)]
+    assert (refusal(two) is None, len(ended)) == ((False, 0) if stands == 0 else (True, 1))

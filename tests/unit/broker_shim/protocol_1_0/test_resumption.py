@@ -211,7 +211,7 @@ def test_new_deliveries_wait_until_the_maps_are_complete(client: Client) -> None
 def test_a_new_delivery_after_an_incomplete_map_ends_the_link(client: Client) -> None:
     resumed(client, {}, unsettled={b"t": None}, incomplete_unsettled=True).flow(1)
     client.transfer(Transfer(0, 0, b"n", 0), b"new")
-    assert client.take(events.LinkFailed).error.condition == "amqp:not-allowed"
+    assert client.take(events.LinkFailed).error.condition == "amqp:illegal-state"
 
 
 def test_a_sender_resumes_what_it_told_and_nothing_else(client: Client) -> None:

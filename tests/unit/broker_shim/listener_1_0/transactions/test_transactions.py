@@ -470,6 +470,24 @@ def test_a_spoiled_one_gives_back_what_it_holds_when_its_time_is_over(client: Cl
     assert refused_with(client.discharge(txn_id)) == ROLLBACK
 
 
+@pytest.mark.parametrize("settled", [True, False])
+def test_what_cannot_be_routed_rolls_its_transaction_back_and_its_link_goes_on(
+    client: Client, *, settled: bool
+) -> None:
+    """Of one that came settled the rollback is all that is told (Anonymous Terminus 2.2.2)."""
+    txn_id = client.declare()
+    relay = client.session.sender("relay")
+    relay.open()
+    client.exchange()
+    client.post(txn_id, "to nowhere", relay, settled=settled)
+    assert client.broker.metrics.refused == 1
+    client.post(txn_id, "a")
+    assert not relay.state & Endpoint.REMOTE_CLOSED
+    assert relay.credit > 0
+    assert refused_with(client.discharge(txn_id)) == ROLLBACK
+    assert client.bodies == []
+
+
 @pytest.mark.parametrize(
     ("body", "condition"),
     [
