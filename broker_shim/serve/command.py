@@ -28,7 +28,7 @@ from broker_shim.serve.options import parser, settings_of
 from broker_shim.serve.protocols import listen
 from broker_shim.serve.recovery import recover
 from broker_shim.serve.reporting import Reporter, reporter_of
-from broker_shim.serve.stores import Stores, open_stores
+from broker_shim.serve.stores import Stores, open_stores, trouble_of
 from broker_shim.serve.systemd import ALIVE, READY, STOPPING, notify
 from broker_shim.service.options import Doors, doors_of
 from broker_shim.sockets.listener import Listener
@@ -225,7 +225,10 @@ def _control(
     try:
         root_id = root.identity.root_id
         one = OneBroker(broker, getattr(stores.messages, "look", None))
-        return ControlServer(loop, one, root.path, root_id, connections=listener.connections)
+        trouble = partial(trouble_of, stores.messages)
+        return ControlServer(
+            loop, one, root.path, root_id, connections=listener.connections, trouble=trouble
+        )
     except (OSError, StoreError) as reason:
         _log.warning("no control socket, so no administration while this runs: %s", reason)
         return None
@@ -255,7 +258,7 @@ def _show(
     """Show what the broker counts to whoever may ask, and write it every so often."""
     if not reporter.is_asked_for:
         return
-    from broker_shim.serve.metric_families import broker_families, trouble_of  # noqa: PLC0415
+    from broker_shim.serve.metric_families import broker_families  # noqa: PLC0415
 
     def trouble() -> str | None:
         return "stopping" if broker.is_stopping else trouble_of(store)
@@ -324,10 +327,7 @@ def _serve_members(
         return _complain(str(reason), EXIT_FAILED)
     tune_process()
     if reporter.is_asked_for:
-        from broker_shim.serve.metric_families import (  # noqa: PLC0415
-            service_families,
-            trouble_of,
-        )
+        from broker_shim.serve.metric_families import service_families  # noqa: PLC0415
 
         reporter.serving(lambda: service_families(service), lambda: trouble_of(store))
     in_force = {"keeps": store.durability.word}

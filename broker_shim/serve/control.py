@@ -1,8 +1,12 @@
 """The control socket of a broker or a store service: what `sparkstore.control.client` asks.
 
-Any number of clients may be connected; one request is carried out at a time, in the order in which
+Any number of clients may be connected; one order is carried out at a time, in the order in which
 they came: bulk operations and AMQP take turns on the loop, of `bulk.MAX_IDS` messages at most.
 A client that asks for what cannot be is told so; one that does not greet is let go of, too.
+
+Who only asks is answered at once, whatever orders wait: an order ends when it is durable, and with
+a full disk that may be never. So an order is refused while the store pushes back, and one that was
+begun before is answered then, too: its outcome is unknown (`_look`).
 """
 
 from __future__ import annotations
@@ -21,8 +25,8 @@ from typing import Any, NamedTuple, Protocol
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
-from broker_shim.serve.control_orders import Asker, ControlOrders
-from broker_shim.service.socket import is_our_user, process_of
+from broker_shim.serve.control_orders import Asker, ControlClient, ControlOrders
+from broker_shim.service.socket import is_our_user
 from broker_shim.sockets.served_connection import ServedConnection
 from sparkstore.control.audit import Audit, AuditEvent, write_audit
 from sparkstore.control.client import SocketAddress
@@ -38,6 +42,8 @@ _BATCH_BYTES = 4 << 20
 """Content in one request of a replay, however small a message must be here."""
 _LINE_SLACK_BYTES = 1 << 20
 _MAX_CLIENTS = 32
+_LOOK_S = 1.0
+"""So often is looked whether the store pushes back while an order is under way."""
 
 
 class Decider(Protocol):
@@ -91,6 +97,13 @@ class OneBroker(NamedTuple):
                     yield wire.HeldMessage(name, message_id, [holder], since_of(holder, since))
 
 
+class _Asked(NamedTuple):
+    """What a line asks for; `is_order`: its answer waits until the store has made it durable."""
+
+    call: Callable[[Asker], None]
+    is_order: bool = True
+
+
 class ControlServer:
     """Listens in the folder of the root, until `close`; on the loop's thread."""
 
@@ -102,20 +115,22 @@ class ControlServer:
         root_id: str,
         audit: Audit = write_audit,
         connections: Callable[[], Iterable[ServedConnection]] = tuple,
+        trouble: Callable[[], str | None] = lambda: None,
     ) -> None:
         """Bind `<root>/control.sock`; what a killed broker left there is replaced.
 
-        The caller has the writer's lock, so no live broker can be listening on it.
+        The caller has the writer's lock, so no live broker can be listening on it. `trouble` tells
+        why the store takes nothing now, None while it does.
 
         Raises:
             OSError: The folder cannot be written.
         """
         self._loop, self._decider = loop, decider
         self._path, self._root_id = folder / wire.SOCKET_NAME, root_id
-        self._clients: set[_Client] = set()
-        self._requests: deque[tuple[_Client, Callable[[_Client], None]]] = deque()
-        self._is_busy = False
-        self._audit = audit
+        self._clients: set[ControlClient] = set()
+        self._requests: deque[tuple[ControlClient, _Asked]] = deque()
+        self._under_way: Asker | None = None
+        self._audit, self._trouble = audit, trouble
         self._orders = ControlOrders(audit, connections)
         self._path.unlink(missing_ok=True)
         self._listening = socket.socket(socket.AF_UNIX)
@@ -141,7 +156,7 @@ class ControlServer:
         """End all that clients asked for and that has not begun; they may connect again."""
         for client in list(self._clients):
             self._drop(client)
-        self._is_busy = False
+        self._under_way = None
 
     def _accept(self) -> None:
         try:
@@ -152,11 +167,11 @@ class ControlServer:
         if len(self._clients) >= _MAX_CLIENTS or not is_our_user(accepted):
             accepted.close()
             return
-        client = _Client(accepted)
+        client = ControlClient(accepted)
         self._clients.add(client)
         self._loop.on_readable(accepted, partial(self._contain, self._read, client))
 
-    def _contain(self, step: Callable[[_Client], None], client: _Client) -> None:
+    def _contain(self, step: Callable[[ControlClient], None], client: ControlClient) -> None:
         """A fault in one client's connection ends it, and nothing else."""
         try:
             step(client)
@@ -164,7 +179,7 @@ class ControlServer:
             _log.exception("a control connection failed and is ended")
             self._drop(client)
 
-    def _read(self, client: _Client) -> None:
+    def _read(self, client: ControlClient) -> None:
         try:
             received = client.peer.recv(_READ_BYTES)
         except BlockingIOError:
@@ -181,7 +196,7 @@ class ControlServer:
         if len(client.received) > limit:
             self._drop(client)
 
-    def _take(self, client: _Client, line: bytes) -> None:
+    def _take(self, client: ControlClient, line: bytes) -> None:
         if client not in self._clients:
             return
         try:
@@ -191,88 +206,123 @@ class ControlServer:
                 client.has_greeted = True
                 self._say(client, wire.line(wire.hello(self._root_id)))
                 return
-            call = self._call(content)
+            asked = self._asked(content)
         except StoreError as refusal:
             self._say(client, wire.error_line(refusal))
             if not client.has_greeted:
                 self._drop(client)
             return
-        self._requests.append((client, call))
-        self._next()
+        if asked.is_order or client.waiting:  # its answers come in the order of its requests
+            client.waiting += 1
+            self._requests.append((client, asked))
+            self._next()
+        else:
+            say = partial(self._say, client)
+            asked.call(Asker(client.name, say, say, lambda: client in self._clients))
 
-    def _call(self, content: dict[str, Any]) -> Callable[[_Client], None]:
+    def _asked(self, content: dict[str, Any]) -> _Asked:
         """What a line asks for, to be started in its turn."""
         if wire.NOT_DURABLE in content:
-            return self._tell_not_durable
+            return _Asked(self._tell_not_durable, is_order=False)
         if "holders" in content:
-            return partial(self._tell_holders, wire.holders_limit(content))
-        order = self._orders.of_connections(content)
-        if order is None:
-            broker = self._decider.decide()
-            if broker.is_stopping:
-                raise Unavailable("the broker is stopping: run it again")
-            order = self._orders.call(content, broker)
-            if order is None:
-                return self._bulk_call(content, broker)
-        call = order
-        return lambda client: call(self._asker(client))
+            call = partial(self._tell_holders, wire.holders_limit(content))
+            return _Asked(call, is_order=False)
+        about_connections = self._orders.of_connections(content)
+        if about_connections is not None:
+            return _Asked(about_connections, is_order=False)
+        broker = self._decider.decide()
+        if broker.is_stopping:
+            raise Unavailable("the broker is stopping: run it again")
+        order = self._orders.call(content, broker)
+        return _Asked(self._bulk_call(content, broker) if order is None else order)
 
-    def _bulk_call(self, content: dict[str, Any], broker: Broker) -> Callable[[_Client], None]:
+    def _bulk_call(self, content: dict[str, Any], broker: Broker) -> Callable[[Asker], None]:
         if "put" in content:
             queue, messages = wire.put_of(content)
             limit = self._decider.max_message_bytes
             if any(len(message.body) > limit for message in messages):
                 refusal = f"a message is longer than {limit} bytes"
                 raise InvalidRequest(refusal)
-            return lambda client: broker.bulk.put(
-                queue, messages, self._audited(client, "put", queue, len(messages))
+            return lambda asker: broker.bulk.put(
+                queue, messages, self._audited(asker, "put", queue, len(messages))
             )
         request = wire.request_of(content)
         asked = (request.action, request.queue, len(request.message_ids), request.to)
-        return lambda client: broker.bulk.run(request, self._audited(client, *asked))
+        return lambda asker: broker.bulk.run(request, self._audited(asker, *asked))
 
     def _next(self) -> None:
-        while self._requests and not self._is_busy:
-            client, call = self._requests.popleft()
-            self._is_busy = True
-            try:
-                call(client)
-            except Exception:  # noqa: BLE001  # else nobody's request would have its turn again
-                _log.exception("a request on the control socket failed")
-                refusal = Unavailable("the broker failed on this request: see its log")
-                self._answer(client, refusal, Answer())
+        while self._requests and self._under_way is None:
+            self._begin(*self._requests.popleft())
 
-    def _tell_not_durable(self, client: _Client) -> None:
-        self._is_busy = False
+    def _begin(self, client: ControlClient, asked: _Asked) -> None:
+        """Start what was asked for; nothing else begins until it was answered, once."""
+
+        def answer(line: bytes) -> None:
+            if self._under_way is asker:  # else it was given up, and its client was told so
+                self._under_way = None
+                client.waiting -= 1
+                self._say(client, line)
+                self._loop.wake()  # what was ended is told so, and what changed is dispatched
+                self._next()
+
+        def is_there() -> bool:
+            return client in self._clients and self._under_way is asker
+
+        def say(line: bytes) -> None:
+            if is_there():
+                self._say(client, line)
+
+        self._under_way = asker = Asker(client.name, say, answer, is_there)
+        why = self._trouble() if asked.is_order else None
+        if why is None:
+            self._start(asked, asker)
+        else:
+            answer(wire.error_line(Unavailable(f"{why}; nothing was done")))
+
+    def _start(self, asked: _Asked, asker: Asker) -> None:
+        try:
+            asked.call(asker)
+        except Exception:  # noqa: BLE001  # else nobody's request would have its turn again
+            _log.exception("a request on the control socket failed")
+            refusal = Unavailable("the broker failed on this request: see its log")
+            asker.answer(wire.error_line(refusal))
+        if self._under_way is asker:
+            self._loop.later(_LOOK_S, partial(self._look, asker))
+
+    def _look(self, asker: Asker, *, was_in_trouble: bool = False) -> None:
+        """Give an order up that the store has taken and cannot make durable now.
+
+        Only if it could not a while ago, either: what lasts for a moment needs no answer of its
+        own. The order is carried out all the same, when there is room; its audit line comes then.
+        """
+        if self._under_way is not asker:
+            return
+        why = self._trouble()
+        if why is None or not was_in_trouble:
+            look = partial(self._look, asker, was_in_trouble=why is not None)
+            self._loop.later(_LOOK_S, look)
+            return
+        text = f"{why}; the order may be done later, whole or not at all: look before you repeat it"
+        asker.answer(wire.error_line(Unavailable(text)))
+
+    def _tell_not_durable(self, asker: Asker) -> None:
         broker = self._decider.there
         queues = [] if broker is None else broker.queues.values()
         counts = {queue.name: queue.not_durable for queue in queues if queue.not_durable}
-        self._say(client, wire.line({wire.NOT_DURABLE: counts}))
+        asker.answer(wire.line({wire.NOT_DURABLE: counts}))
 
-    def _tell_holders(self, limit: int, client: _Client) -> None:
-        self._is_busy = False
-        self._say(client, wire.held_line(_held(self._decider, limit)))
-
-    def _asker(self, client: _Client) -> Asker:
-        def answer(line: bytes) -> None:
-            self._is_busy = False
-            self._say(client, line)
-            self._loop.wake()  # what was ended is told so, and what changed is dispatched
-            self._next()
-
-        return Asker(
-            client.name, partial(self._say, client), answer, lambda: client in self._clients
-        )
+    def _tell_holders(self, limit: int, asker: Asker) -> None:
+        asker.answer(wire.held_line(_held(self._decider, limit)))
 
     def _audited(
-        self, client: _Client, act: str, queue: str, count: int, to: str | None = None
+        self, asker: Asker, act: str, queue: str, count: int, to: str | None = None
     ) -> Callable[[StoreError | None, Answer], None]:
         """What answers a client, and writes down what it did; who may connect may do everything."""
 
         def answer(error: StoreError | None, answer: Answer) -> None:
             self._audit(
                 AuditEvent.ADMINISTRATION,
-                peer=client.name,
+                peer=asker.name,
                 act=act,
                 queue=queue,
                 to=to,
@@ -280,21 +330,17 @@ class ControlServer:
                 done=None if error else answer.done,
                 error=error,
             )
-            self._answer(client, error, answer)
+            line = wire.answer_line(answer) if error is None else wire.error_line(error)
+            asker.answer(line)
 
         return answer
 
-    def _answer(self, client: _Client, error: StoreError | None, answer: Answer) -> None:
-        self._is_busy = False
-        self._say(client, wire.answer_line(answer) if error is None else wire.error_line(error))
-        self._next()
-
-    def _say(self, client: _Client, line: bytes) -> None:
+    def _say(self, client: ControlClient, line: bytes) -> None:
         if client in self._clients:
             client.to_send += line
             self._write(client)
 
-    def _write(self, client: _Client) -> None:
+    def _write(self, client: ControlClient) -> None:
         try:
             sent = client.peer.send(client.to_send)
         except BlockingIOError:
@@ -308,7 +354,7 @@ class ControlServer:
             more = partial(self._contain, self._write, client) if client.to_send else None
             self._loop.on_writable(client.peer, more)
 
-    def _drop(self, client: _Client) -> None:
+    def _drop(self, client: ControlClient) -> None:
         """Forget a client; what it asked for and the store has, is done all the same."""
         if client in self._clients:
             self._clients.discard(client)
@@ -331,26 +377,3 @@ def _held(decider: Decider, limit: int) -> wire.HeldMessages:
     elsewhere = [*decider.held()]
     shown += elsewhere[: max(0, limit - len(held))]
     return wire.HeldMessages(shown, max(0, len(held) + len(elsewhere) - limit))
-
-
-class _Client:
-    """A connection: what came of its next line, and what is to be written."""
-
-    def __init__(self, peer: socket.socket) -> None:
-        self.peer = peer
-        self.name = process_of(peer)
-        self.received = bytearray()
-        self.to_send = bytearray()
-        self.is_watched = False
-        self.has_greeted = False
-        self._searched_bytes = 0
-
-    def lines(self) -> list[bytes]:
-        """The lines that have come whole, once."""
-        if self.received.find(b"\n", self._searched_bytes) < 0:
-            self._searched_bytes = len(self.received)
-            return []
-        *lines, rest = bytes(self.received).split(b"\n")
-        self.received = bytearray(rest)
-        self._searched_bytes = len(rest)
-        return lines

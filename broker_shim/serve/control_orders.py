@@ -5,6 +5,7 @@ Who may connect to the socket may do everything; what changes something is writt
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 from broker_shim.broker.operations.observation import EntryObserver
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.service.socket import process_of
 from broker_shim.sockets.served_connection import ServedConnection
 from sparkstore.control.audit import Audit, AuditEvent, audit_branch, audit_order
 from sparkstore.core.state_machine.values import RecordStep
@@ -157,3 +159,27 @@ def _told(connection: ServedConnection) -> dict[str, Any]:
         "connected_at": connection.began_at_us,
         "open": connection.is_open and not connection.is_closed,
     }
+
+
+class ControlClient:
+    """A connection: what came of its next line, what is to be written; `waiting`: its orders."""
+
+    def __init__(self, peer: socket.socket) -> None:
+        self.peer = peer
+        self.name = process_of(peer)
+        self.received = bytearray()
+        self.to_send = bytearray()
+        self.is_watched = False
+        self.has_greeted = False
+        self.waiting = 0
+        self._searched_bytes = 0
+
+    def lines(self) -> list[bytes]:
+        """The lines that have come whole, once."""
+        if self.received.find(b"\n", self._searched_bytes) < 0:
+            self._searched_bytes = len(self.received)
+            return []
+        *lines, rest = bytes(self.received).split(b"\n")
+        self.received = bytearray(rest)
+        self._searched_bytes = len(rest)
+        return lines

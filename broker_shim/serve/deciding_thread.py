@@ -29,6 +29,7 @@ from broker_shim.members.wiring_rows import apply, rows_of
 from broker_shim.serve.control import ControlServer
 from broker_shim.serve.headers import all_headers
 from broker_shim.serve.recovery import create_wiring
+from broker_shim.serve.stores import trouble_of
 from broker_shim.service.members import known_members
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Recovered
@@ -119,7 +120,9 @@ class DecidingThread:
         """Listen for administrators; members are served even if that is not possible."""
         root = self._store.root
         try:
-            return ControlServer(self._loop, self, root.path, root.identity.root_id, audit)
+            root_id = root.identity.root_id
+            trouble = partial(trouble_of, self._store)
+            return ControlServer(self._loop, self, root.path, root_id, audit, trouble=trouble)
         except (OSError, StoreError) as reason:
             _log.warning("no control socket, so no administration while this runs: %s", reason)
             return None

@@ -116,14 +116,6 @@ def _chain_families(chain: MessageStoreChain) -> Iterator[Metric]:
     yield counter(f"{CHAIN}_calls", "Calls that a member of the store chain has done.", done)
 
 
-def trouble_of(store: MessageStore) -> str | None:
-    """Why a store takes nothing now; None while it does."""
-    if isinstance(store, MessageStoreChain):
-        return trouble_of(store.first) if store.failure is None else str(store.failure)
-    refusal = store.refusal if isinstance(store, DeltaMessageStore) else None
-    return None if refusal is None else str(refusal)
-
-
 def _queue_families(broker: Broker) -> Iterator[Metric]:
     figures = _figures(broker)
     for kinds, family in ((_GAUGES, gauge), (_COUNTERS, counter)):

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
-from broker_shim.errors import InvalidRequest
+from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.links import LinkRegistry, MemoryUnsettledStore
 from broker_shim.service.protocol import check_member_name
 from broker_shim.store.chain.audit import CallAuditor
@@ -20,7 +20,7 @@ from broker_shim.store.chain.calls import ChainMember
 from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.chain.place import Tolerance
-from broker_shim.store.interface import BrokerStore
+from broker_shim.store.interface import BrokerStore, MessageStore
 from broker_shim.store.links import LinkStores, link_stores_of
 from broker_shim.store.remote.greeting import parse_address
 from sparkstore.config import StoreConfig
@@ -222,3 +222,11 @@ def _configuration(folder: Path, config: StoreConfig) -> Stores:
         messages.close()
         raise
     return Stores(messages, LinkStores(links, MemoryUnsettledStore()))
+
+
+def trouble_of(store: MessageStore) -> str | None:
+    """Why a store takes nothing now; None while it does."""
+    if isinstance(store, MessageStoreChain):
+        return trouble_of(store.first) if store.failure is None else str(store.failure)
+    refusal: StoreError | None = getattr(store, "refusal", None)  # that of a root
+    return None if refusal is None else str(refusal)

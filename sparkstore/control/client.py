@@ -34,6 +34,8 @@ from sparkstore.tables.root import Root, open_root
 
 ANSWER_S = 120.0
 """A request that is not answered in so many seconds has an unknown outcome."""
+READ_S = 10.0
+"""Who only asks has the answer at once, unless the broker does not come round."""
 _CONNECT_S = 10.0
 _TRIES = 20
 _PAUSE_S = 0.25
@@ -233,7 +235,7 @@ class SocketControl:
         Raises:
             Unavailable: The broker went away.
         """
-        return wire.held_of(self._exchange(wire.holders_line(limit or wire.ALL)))
+        return wire.held_of(self._read(wire.holders_line(limit or wire.ALL)))
 
     def order(self, order: Order) -> dict[str, Any]:
         """See `AdminClient.order`."""
@@ -261,7 +263,7 @@ class SocketControl:
         Raises:
             Unavailable: The broker went away.
         """
-        said = self._exchange(wire.line({"connections": True}))
+        said = self._read(wire.line({"connections": True}))
         found: list[dict[str, Any]] = wire.object_of(said, "connections")
         return found
 
@@ -282,7 +284,7 @@ class SocketControl:
         Raises:
             StoreError: The broker went away, or does not know the question.
         """
-        return wire.not_durable_of(self._exchange(wire.line({wire.NOT_DURABLE: True})))
+        return wire.not_durable_of(self._read(wire.line({wire.NOT_DURABLE: True})))
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -291,15 +293,26 @@ class SocketControl:
     def _ask(self, line: bytes) -> Answer:
         return wire.answer_of(self._exchange(line))
 
+    def _read(self, line: bytes) -> dict[str, Any]:
+        self._peer.settimeout(READ_S)
+        answer = self._exchange(line)
+        self._peer.settimeout(ANSWER_S)
+        return answer
+
     def _exchange(self, line: bytes) -> dict[str, Any]:
         try:
             self._peer.sendall(line)
             return wire.content_of(self._line())
         except OSError as reason:
+            patience_s = self._peer.gettimeout() or 0.0
             with suppress(OSError):
                 self._peer.close()
-            message = f"the broker went away or does not answer ({reason}): the last request was"
-            message += " done whole or not at all; run it again"
+            if isinstance(reason, TimeoutError):
+                message = f"the broker has not answered for {patience_s:g} s: look into its log;"
+                message += " what was asked is done whole or not at all, perhaps later"
+            else:
+                message = f"the broker went away ({reason}): the last request was done whole or not"
+                message += " at all; run it again"
             raise Unavailable(message) from reason
 
     def _line(self) -> bytes:

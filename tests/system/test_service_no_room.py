@@ -2,53 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from broker_shim.completion import Completion
-from broker_shim.errors import Unavailable
 from broker_shim.service import protocol as wire
-from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import MessageHeader
 from sparkstore.core.records import Kind, Record
 from sparkstore.log import committer
-from tests.support.roots.logs import until
 from tests.support.roots.storage import Storage
+from tests.support.stores.full import SMALL, fill_up
 from tests.support.stores.raw_member import RawMember, create
 from tests.support.stores.services import served
-from tests.support.stores.stores import DELTA_CONFIG
 
 pytestmark = pytest.mark.system
-
-SMALL = replace(DELTA_CONFIG, wal_file_bytes=1 << 20, max_wal_files=2, commit_interval_ms=10)
-
-
-def fill_up(store: DeltaMessageStore) -> None:
-    """Put messages on `q` until the log takes no more.
-
-    One after the other: the log says that it is full when its thread has come so far.
-    """
-    while not is_full(store):
-        done = Completion()
-        message = store.message(MessageHeader(header=b"h"), bytes(50_000))
-        store.enqueue(message, "q", done.finish)
-        until(partial(_is_decided, store, done))
-
-
-def _is_decided(store: DeltaMessageStore, done: Completion) -> bool:
-    return done.is_complete or is_full(store)
-
-
-def is_full(store: DeltaMessageStore) -> bool:
-    """True while the log takes nothing."""
-    try:
-        with store.batch():
-            return False
-    except Unavailable:
-        return True
 
 
 def test_recovery_waits_for_room_and_tells_everything_then(

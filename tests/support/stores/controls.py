@@ -7,6 +7,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.serve.control import ControlServer, OneBroker
 from broker_shim.serve.deciding_thread import DecidingThread, release_lost
 from broker_shim.serve.recovery import recover
+from broker_shim.serve.stores import trouble_of
 from broker_shim.service.service import Service
 from broker_shim.service.socket import Door, listen_on_path
 from broker_shim.sockets.listener import Listener
@@ -47,11 +49,12 @@ class ServedRoot:
         held: Sequence[tuple[str, int]] = (),
         port_of: Callable[[Host], ConnectionHost] = lambda host: host,
         uri: str = "",
+        config: StoreConfig = DELTA_CONFIG,
     ) -> None:
         """Serve it; `uri`: of a root in a bucket, whose working copy `path` is."""
         self.inbox = Inbox()
         loop = Loop(self.inbox)
-        self.store = DeltaMessageStore(uri or path, DELTA_CONFIG)
+        self.store = DeltaMessageStore(uri or path, config)
         self._listener = Listener(loop)
         self.failures: list[Any] = []
         self.audited: list[tuple[str, dict[str, Any]]] = []
@@ -76,6 +79,7 @@ class ServedRoot:
             root_id,
             audit=lambda event, **details: self.audited.append((event, details)),
             connections=self._listener.connections,
+            trouble=partial(trouble_of, self.store),
         )
         self._thread = threading.Thread(target=self._listener.run)
         self._thread.start()

@@ -12,7 +12,8 @@ from prometheus_client.core import Metric
 
 from broker_shim.amqp_1_0.composites import Modified, Source, Target
 from broker_shim.broker.metrics import Metrics
-from broker_shim.serve.metric_families import broker_families, log_families, trouble_of
+from broker_shim.serve.metric_families import broker_families, log_families
+from broker_shim.serve.stores import trouble_of
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
