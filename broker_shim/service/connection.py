@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from broker_shim.service import protocol as wire
 from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.dispatcher import DISPATCHING, Dispatcher, check_frame
@@ -27,6 +27,7 @@ from broker_shim.service.outbox import Outbox
 from broker_shim.service.protocol import Decoder, Frame, Hello
 from broker_shim.service.reads import ReadWorker
 from broker_shim.service.requests import REQUESTS, BatchDecision, refusals_of
+from broker_shim.service.seen_root import ServedRoot, reason_to_fence
 from broker_shim.service.socket import remote_of
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core import fold
@@ -52,19 +53,30 @@ class MemberConnection:
         peer: socket.socket,
         store: DeltaMessageStore,
         members: Members,
-        identity: tuple[str, str],
+        opened: ServedRoot,
         token: str | None,
         audit: Audit,
         dispatcher: Dispatcher | None = None,
         timers: MemberTimers | None = None,
     ) -> None:
-        """Of a service whose `identity` is (instance, root id); TCP peers must know `token`."""
+        """Serve a peer; one on TCP must know `token`.
+
+        Args:
+            peer: The connected socket of the member.
+            store: Decides its requests.
+            members: Everybody who is or was connected.
+            opened: The root as this run of the service found it.
+            token: The secret of the service; None on a unix socket.
+            audit: Told who comes and goes.
+            dispatcher: Hands messages out to consumers on members.
+            timers: End the grace of a member that is gone.
+        """
         self.peer, self._remote = peer, remote_of(peer)
         self.name = f"a peer ({self._remote})"
         self._audit = audit
         self._said: str | None = None
         self._store, self._members, self._token = store, members, token
-        self._identity = identity
+        self._opened = opened
         self._outbox = Outbox(peer)
         self._reads = ReadWorker(store, self._outbox)
         self._decoder = Decoder()
@@ -152,6 +164,7 @@ class MemberConnection:
 
     def _greet(self, hello: Hello) -> None:
         self.name, self._said = f"member {hello.member!r}", hello.member
+        self._check_seen(hello)
         if hello.exclusive and self._dispatcher is not None:
             self._dispatcher.check_exclusive(self)
         with self._store.batch() as batch:
@@ -165,13 +178,25 @@ class MemberConnection:
             welcome = (
                 wire.VERSION,
                 there.last_request,
-                *self._identity,
+                self._opened.instance,
+                self._opened.root_id,
                 refusals,
                 wire.MAX_FRAME_BYTES,
                 wire.MAX_WAITING_REQUESTS,
+                self._opened.generation,
+                batch.position,
             )
             # In its turn: what it calls done is durable when it is said.
             batch.finish(partial(self._answer, wire.WELCOME, welcome))
+
+    def _check_seen(self, hello: Hello) -> None:
+        """Send away who has seen what the root does not have."""
+        if hello.seen is None:
+            return
+        # A host has its queues in memory, and is told of them once.
+        reason = reason_to_fence(hello.seen, self._opened, is_told_anew=hello.host is None)
+        if reason is not None:
+            raise Fenced(reason)
 
     def _take(self, frames: Sequence[Frame]) -> None:
         start = 0
@@ -218,13 +243,15 @@ class MemberConnection:
                     self._timers.grace.gone(filter(self._members.is_away, decided.holders))
                 if self._timers is not None and any(kind == wire.OPEN for kind, _ in frames):
                     self._timers.transactions.gone([member.name])
-                batch.finish(partial(self._decided, decided, count))
+                batch.finish(partial(self._decided, decided, count, batch.position))
 
-    def _decided(self, decided: BatchDecision, count: int, error: StoreError | None) -> None:
+    def _decided(
+        self, decided: BatchDecision, count: int, position: int, error: StoreError | None
+    ) -> None:
         """On the log's thread."""
         self._answered += count
         if error is None:
-            self._outbox.done(decided.through, decided.refusals)
+            self._outbox.done(decided.through, decided.refusals, position)
         else:
             self._outbox.goodbye(error)
 
@@ -254,7 +281,7 @@ class MemberConnection:
     @property
     def service_run(self) -> str:
         """See `DispatchPeer`."""
-        return self._identity[0]
+        return self._opened.instance
 
     @property
     def decisions(self) -> Decisions:

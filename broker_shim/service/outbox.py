@@ -36,7 +36,7 @@ class Outbox:
         self._guard = threading.Condition()
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
-        self._through = 0
+        self._through = self._position = 0
         self._refusals: list[Refusal] = []
         self._writer: threading.Thread | None = None
         self._is_ending = self._is_lost = False
@@ -46,18 +46,19 @@ class Outbox:
         """True unless so much waits that answers of reads would wait, too."""
         return self._waiting_bytes < ROOM_BYTES
 
-    def done(self, through: int, refusals: Sequence[Refusal]) -> None:
+    def done(self, through: int, refusals: Sequence[Refusal], position: int) -> None:
         """Say that requests are decided and durable. Never blocks."""
         with self._guard:
             if self._is_ending or self._is_lost:
                 return
+            self._position = position  # it only rises, as the log's thread tells in order
             if self._waiting or self._through:
                 self._through = max(self._through, through)
                 self._refusals += refusals
                 self._waiting_bytes += len(refusals) * _REFUSAL_BYTES
                 self._check_bound()
             else:
-                self._put(self._frame(wire.DONE, (through, refusals)))
+                self._put(self._frame(wire.DONE, (through, refusals, position)))
 
     def say(self, kind: int, body: Sequence[object]) -> None:
         """Say something. Never blocks."""
@@ -113,7 +114,7 @@ class Outbox:
 
     def _settle_done(self) -> None:
         if self._through:
-            frame = self._frame(wire.DONE, (self._through, self._refusals))
+            frame = self._frame(wire.DONE, (self._through, self._refusals, self._position))
             self._waiting_bytes -= len(self._refusals) * _REFUSAL_BYTES
             self._through, self._refusals = 0, []
             self._waiting.append(frame)

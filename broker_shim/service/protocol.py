@@ -9,6 +9,9 @@
       1 HELLO    [version, member, incarnation, host, exclusive, token]
                  str, str, str or nil, bool, str or nil; the first frame, within 10 s, and at most
                  4,096 bytes, as every frame before WELCOME
+                 [version, …, token, former host or nil, [root_id, generation, instance, position]]
+                 to connect again: what WELCOME said last time, and the last position of DONE; who
+                 has seen what this root does not have is `Fenced`, see `service.seen_root`
       2 DO       [request, [record, …]]               all or none; several are a transaction
       3 OPEN     [request, transaction]               number drawn by the client, rising
       4 ADD      [request, transaction, [record, …]]  entries and deliveries: true at commit
@@ -69,8 +72,10 @@
                                                       SEEN after it ends those that were not said
     service → client
     129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
-                  max_waiting_requests]
-    130 DONE     [through, refusals]                  refusals: [[request, error, message], …]
+                  max_waiting_requests, generation, position]
+                                                      position: the last record of the root
+    130 DONE     [through, refusals, position]        refusals: [[request, error, message], …]
+                                                      position: the last record that is durable
     131 ANSWER   [read, is_last, …]
     132 FAILED   [read, error, message]
     133 GOODBYE  [error, message]                     then the service closes
@@ -275,6 +280,22 @@ def error_of(name: str, message: str) -> StoreError:
     return Unavailable(f"{name}: {message}")
 
 
+class SeenRoot(NamedTuple):
+    """How far a root had come when it last answered a member.
+
+    Attributes:
+        root_id: Identity of the root.
+        generation: Of the root; each promotion of a replica raises it.
+        instance: Drawn by the service at its start: which run of it answered.
+        position: Of the newest record that is durable.
+    """
+
+    root_id: str
+    generation: int
+    instance: str
+    position: int
+
+
 class Hello(NamedTuple):
     """What a member says first.
 
@@ -285,6 +306,7 @@ class Hello(NamedTuple):
         exclusive: True if no other member may be connected meanwhile.
         token: What the token file holds; only TCP asks for it.
         former_host: Identity that the root may have been left with, which `host` takes over.
+        seen: What an earlier connection of this incarnation has seen of its root.
     """
 
     member: str
@@ -293,6 +315,7 @@ class Hello(NamedTuple):
     exclusive: bool
     token: str | None
     former_host: str | None = None
+    seen: SeenRoot | None = None
 
 
 def check_member_name(name: str) -> None:
@@ -321,10 +344,12 @@ def hello_of(frame: Frame) -> Hello:
         )
         raise InvalidRequest(message)
     said_types = _HELLO_TYPES[: len(body) - 1]
-    if len(body) not in {6, 7} or not _fits(body[1:], said_types):
-        message = "HELLO is [version, member, incarnation, host, exclusive, token, (former host)]"
+    if len(body) not in {6, 7, 8} or not _fits(body[1:], said_types):
+        message = (
+            "HELLO is [version, member, incarnation, host, exclusive, token, (former host, (seen))]"
+        )
         raise InvalidRequest(message)
-    said = Hello(*body[1:])
+    said = Hello(*body[1:7], seen=_seen_of(body[7])) if len(body) == 8 else Hello(*body[1:])
     check_member_name(said.member)
     if not 1 <= len(said.incarnation) <= 200:
         raise InvalidRequest("an incarnation is 1 to 200 characters")
@@ -332,7 +357,13 @@ def hello_of(frame: Frame) -> Hello:
 
 
 _TEXT_OR_NONE = (str, type(None))
-_HELLO_TYPES = (str, str, _TEXT_OR_NONE, bool, _TEXT_OR_NONE, _TEXT_OR_NONE)
+_HELLO_TYPES = (str, str, _TEXT_OR_NONE, bool, _TEXT_OR_NONE, _TEXT_OR_NONE, tuple)
+
+
+def _seen_of(said: Body) -> SeenRoot:
+    if len(said) != 4 or not _fits(said, (str, int, str, int)):
+        raise InvalidRequest("what HELLO has seen is [root_id, generation, instance, position]")
+    return SeenRoot(*said)
 
 
 class Welcome(NamedTuple):
@@ -345,6 +376,8 @@ class Welcome(NamedTuple):
         refusals: Of the last `max_waiting_requests` requests, those that were refused.
         max_frame_bytes: Of a frame to the service.
         max_waiting_requests: How many may be unanswered.
+        generation: Of the root; each promotion of a replica raises it.
+        position: Of the newest record that was decided before this.
     """
 
     last_request: int
@@ -353,6 +386,8 @@ class Welcome(NamedTuple):
     refusals: Sequence[Refusal]
     max_frame_bytes: int
     max_waiting_requests: int
+    generation: int
+    position: int
 
 
 def welcome_of(body: Body) -> Welcome:
@@ -367,7 +402,7 @@ def welcome_of(body: Body) -> Welcome:
             f" client version {VERSION}: install the same release on both sides"
         )
         raise InvalidRequest(message)
-    if len(body) != 7 or not _fits(body[1:], (int, str, str, tuple, int, int)):
+    if len(body) != 9 or not _fits(body[1:], (int, str, str, tuple, int, int, int, int)):
         raise InvalidRequest("the service's WELCOME is not well formed")
     return Welcome(*body[1:])
 

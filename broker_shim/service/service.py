@@ -19,6 +19,7 @@ from broker_shim.service.connection import MemberConnection
 from broker_shim.service.dispatcher import Dispatcher
 from broker_shim.service.grace import GraceTimers, MemberTimers
 from broker_shim.service.members import Audit, MemberEvent, Members, known_members, not_audited
+from broker_shim.service.seen_root import ServedRoot
 from broker_shim.service.socket import Door, is_our_user, remote_of
 from broker_shim.store.delta import DeltaMessageStore
 
@@ -68,6 +69,14 @@ class Service:
         self.instance = str(uuid4())
         self.members = Members(max_message_bytes)
         self.store, self._doors, self._audit = store, doors, audit
+        identity = store.root.identity
+        self._opened = ServedRoot(
+            identity.root_id,
+            identity.generation,
+            self.instance,
+            store.opened_position,
+            frozenset({identity.primary_id, *identity.superseded}),
+        )
         self._dispatcher = dispatcher
         self._transaction_timeout_s = transaction_timeout_s
         self._timers = MemberTimers(
@@ -122,12 +131,11 @@ class Service:
         if not is_unix:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             peer.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        identity = (self.instance, self.store.root.identity.root_id)
         connection = MemberConnection(
             peer,
             self.store,
             self.members,
-            identity,
+            self._opened,
             door.token,
             self._audit,
             self._dispatcher,

@@ -77,6 +77,11 @@ class Batch:
         if self._observer is not None:
             self._steps.append(step)
 
+    @property
+    def position(self) -> int:
+        """Position of the newest record that was taken, here or before."""
+        return self._position - 1
+
     def begin(self) -> Transaction:
         """A new transaction."""
         return Transaction(next(self._numbers), self.machine)
@@ -98,7 +103,11 @@ def _nobody(_error: StoreError | None) -> None:
 
 
 class DeltaMessageStore(LocalMessageStore):
-    """A `BrokerStore` whose queues are Delta tables."""
+    """A `BrokerStore` whose queues are Delta tables.
+
+    Attributes:
+        opened_position: Position of the record `opened` with which this store began.
+    """
 
     def __init__(
         self,
@@ -113,6 +122,7 @@ class DeltaMessageStore(LocalMessageStore):
         machine = StoreStateMachine(opened.state, TerminusDurability.UNSETTLED_STATE, clock)
         machine.next_id = max(machine.next_id, opened.log.root.identity.first_message_id)
         super().__init__(machine, opened.log, config.max_message_bytes)
+        self.opened_position = opened.log.next_position - 1
 
     @property
     def root(self) -> Root:

@@ -142,7 +142,7 @@ class _Member:
         there = state.members.get("m")
         last = 0 if there is None else there.last_request
         refusals = refusals_of(state, "m", 0, last)
-        self._tell(self.requests.welcome(wire.Welcome(last, "i", "root", refusals, 1, 1)))
+        self._tell(self.requests.welcome(wire.Welcome(last, "i", "root", refusals, 1, 1, 1, 0)))
 
     def ask(self, record: Record, message_ids: Sequence[int]) -> None:
         first, answers = self.requests.next_request, [None] * len(message_ids)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,6 +79,44 @@ def test_content_in_pieces_is_sent_again_to_another_service(folder: Path, tmp_pa
     assert store.load(message.message_id).body == b"one " + bytes(2 << 20)
     store.close()
     second.close()
+
+
+@pytest.mark.parametrize("host", [None, "vhost"])
+@pytest.mark.parametrize("is_wiped", [False, True])
+def test_a_root_that_is_put_back_or_wiped_under_a_member_fences_it(
+    folder: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    host: str | None,
+    *,
+    is_wiped: bool,
+) -> None:
+    """It has acknowledged what the root has lost, so it must not go on; both ends say so."""
+    root = tmp_path / "root"
+    first = Served(root, folder / "s")
+    store = RemoteMessageStore(folder / "s", MemberIdentity("m", "one", host))
+    done(store.create, Queue("q"))
+    done(store.flush)
+    first.close()
+    shutil.copytree(root, tmp_path / "backup")
+    second = Served(root, folder / "s")
+    for number in range(3):
+        done(store.enqueue, store.message(MessageHeader(), b"%d" % number), "q")
+    second.close()
+    shutil.rmtree(root)
+    if not is_wiped:
+        shutil.copytree(tmp_path / "backup", root)
+    third = Served(root, folder / "s")
+    with pytest.raises(Fenced, match="another root" if is_wiped else "put back"):
+        done(store.create, Queue("r"))
+    said = [line for line in caplog.messages if "start the broker again" in line]
+    assert any("is sent away" in line for line in said)
+    assert any("sent us away" in line for line in said)
+    store.close()
+    again = RemoteMessageStore(folder / "s", MemberIdentity("m", "two", host))
+    done(again.create, Queue("r"))
+    again.close()
+    third.close()
 
 
 def test_a_body_larger_than_a_frame_goes_in_pieces(folder: Path, tmp_path: Path) -> None:

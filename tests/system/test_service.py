@@ -848,13 +848,15 @@ def test_done_that_waits_swallows_the_next_one() -> None:
     box = outbox.Outbox(ours)
     box.say(wire.ANSWER, (1, True, bytes(1 << 20)))
     for request in range(1, 1001):
-        box.done(request, [(request, "InvalidRequest", "no")] if request % 500 == 0 else [])
+        refusals = [(request, "InvalidRequest", "no")] if request % 500 == 0 else []
+        box.done(request, refusals, 2 * request)
     box.say(wire.ANSWER, (2, True))
     decoder, frames = wire.Decoder(), []
     while len(frames) < 3:
         frames += decoder.feed(theirs.recv(1 << 16))
     assert frames[1][1][0] == 1000
     assert [request for request, *_ in frames[1][1][1]] == [500, 1000]
+    assert frames[1][1][2] == 2000
     assert frames[2][1] == (2, True)
     box.drain(1)
     ours.close()

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 from broker_shim.completion import OnComplete
 from broker_shim.errors import Closed, InvalidRequest, StoreError, Unavailable
 from broker_shim.service import protocol as wire
+from broker_shim.service.protocol import SeenRoot
 from broker_shim.store.remote.completion_turns import RemoteCompletions
 from broker_shim.store.remote.greeting import (
     FIRST_BACKOFF_S,
@@ -92,6 +93,7 @@ class RemoteConnection:
         self._is_closing = self._is_over = False
         self._lost_s = self._backoff_s = 0.0
         self.service_run = self._told_run = greeted[2].instance
+        self._seen = _seen_by(greeted[2])
         self._has_ended = threading.Event()
         self._is_idle = threading.Condition(self.guard)
         self._completions = RemoteCompletions()
@@ -228,6 +230,7 @@ class RemoteConnection:
         peer, decoder, welcome, frames = greeted
         with self.guard:
             self.service_run = welcome.instance
+            self._seen = _seen_by(welcome)
             self._settle(self.requests.welcome(welcome))
             self._reads.begin_anew()
             self._sending, self._decoder = Sending(peer, self._wake), decoder
@@ -295,7 +298,9 @@ class RemoteConnection:
         kind, body = frame
         if kind == wire.DONE:
             with self.guard:
-                self._settle(self.requests.done(*body))
+                through, refusals, position = body
+                self._settle(self.requests.done(through, refusals))
+                self._seen = self._seen._replace(position=position)
                 self._pump()
         elif kind in PUSHED:
             if self._listener is not None:
@@ -349,7 +354,7 @@ class RemoteConnection:
         """Try once, and later each time."""
         self._has_ended.wait(self._backoff_s)
         try:
-            self._adopt(greet(self._address, self._greeting))
+            self._adopt(greet(self._address, self._greeting, self._seen))
         except Unavailable as reason:
             self._give_up(reason, self._lost_s)
             self._backoff_s = min(max(2 * self._backoff_s, FIRST_BACKOFF_S), LAST_BACKOFF_S)
@@ -383,3 +388,8 @@ class RemoteConnection:
 
     def _wait_for_wake(self) -> None:
         os.eventfd_read(self._wake)
+
+
+def _seen_by(welcome: wire.Welcome) -> SeenRoot:
+    """What a member has seen of a root that welcomes it."""
+    return SeenRoot(welcome.root_id, welcome.generation, welcome.instance, welcome.position)

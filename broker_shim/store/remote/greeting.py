@@ -10,6 +10,7 @@ from pathlib import Path
 
 from broker_shim.errors import InvalidRequest, Unavailable
 from broker_shim.service import protocol as wire
+from broker_shim.service.protocol import SeenRoot
 from sparkstore.core.state_machine.arguments import check_name, check_switch
 
 _log = logging.getLogger(__name__)
@@ -111,8 +112,13 @@ def greet_patiently(address: Address, greeting: MemberIdentity, retry_s: float) 
         backoff_s = min(2 * backoff_s, LAST_BACKOFF_S)
 
 
-def greet(address: Address, greeting: MemberIdentity) -> Greeted:
+def greet(address: Address, greeting: MemberIdentity, seen: SeenRoot | None = None) -> Greeted:
     """Connect and be welcomed: the socket, its decoder, and what came after the welcome.
+
+    Args:
+        address: Of the service.
+        greeting: Who we are.
+        seen: What an earlier connection has seen of the root.
 
     Raises:
         Unavailable: The service is not there, does not answer, or is stopping.
@@ -126,7 +132,8 @@ def greet(address: Address, greeting: MemberIdentity) -> Greeted:
     decoder = wire.Decoder(1 << 24)
     try:
         hello = (greeting.member, greeting.incarnation, greeting.host, greeting.is_exclusive)
-        body = (wire.VERSION, *hello, greeting.token)
+        known = () if seen is None else (None, seen)
+        body = (wire.VERSION, *hello, greeting.token, *known)
         peer.sendall(wire.frame_packer()(wire.HELLO, body))
         frames = _first_frames(peer, decoder)
         welcome = _welcome_of(*frames[0])

@@ -115,8 +115,10 @@ HELLO: tuple[Any, ...] = (wire.VERSION, "m", "i", None, False, None)
 
 
 def test_hello_is_taken_as_it_was_said() -> None:
-    assert hello_of((wire.HELLO, HELLO)) == ("m", "i", None, False, None, None)
+    assert hello_of((wire.HELLO, HELLO)) == ("m", "i", None, False, None, None, None)
     assert hello_of((wire.HELLO, (*HELLO, "former"))).former_host == "former"
+    seen = ("root", 1, "run", 7)
+    assert hello_of((wire.HELLO, (*HELLO, None, seen))).seen == seen
 
 
 @pytest.mark.parametrize(
@@ -131,6 +133,9 @@ def test_hello_is_taken_as_it_was_said() -> None:
         ((wire.VERSION, "a/b", "i", None, False, None), "name is 1 to 200"),
         ((wire.VERSION, "m" * 201, "i", None, False, None), "name is 1 to 200"),
         ((wire.VERSION, "m", "", None, False, None), "incarnation"),
+        ((*HELLO, None, ("root", 1, "run")), "what HELLO has seen"),
+        ((*HELLO, None, ("root", 1, "run", "7")), "what HELLO has seen"),
+        ((*HELLO, None, None), "HELLO is"),
     ],
     ids=repr,
 )

@@ -34,7 +34,7 @@ class Told:
 
     def welcome(self, last_request: int, refusals: Sequence[Refusal] = ()) -> None:
         """Connected again, to a service that has decided so many."""
-        self.tell(self.requests.welcome(Welcome(last_request, "i", "root", refusals, 1, 1)))
+        self.tell(self.requests.welcome(Welcome(last_request, "i", "root", refusals, 1, 1, 1, 0)))
 
     def tell(self, completed: Completed) -> None:
         """As a store does."""

@@ -2,6 +2,7 @@ package sparkstore.brokerj.service;
 
 import java.io.IOException;
 import java.nio.ByteBuffer;
+import java.util.List;
 import sparkstore.brokerj.wire.Frames;
 import sparkstore.brokerj.wire.ProtocolException;
 import sparkstore.brokerj.wire.Unpacker;
@@ -13,6 +14,7 @@ import sparkstore.brokerj.wire.Unpacker;
 final class Reception {
     private final Outbox outbox;
     private final Runnable heard;
+    private long position;
 
     /** @param heard called for each frame: the service is alive */
     Reception(Outbox outbox, Runnable heard) {
@@ -36,8 +38,10 @@ final class Reception {
             switch (type) {
                 case Frames.DONE -> {
                     body.array();
-                    outbox.answered(body.integer(), Welcome.refusals(body))
-                            .forEach(Outbox.Settled::tell);
+                    long through = body.integer();
+                    List<Outbox.Refusal> refusals = Welcome.refusals(body);
+                    position = body.integer();
+                    outbox.answered(through, refusals).forEach(Outbox.Settled::tell);
                 }
                 case Frames.ANSWER -> answer(body);
                 case Frames.FAILED -> failed(body);
@@ -45,6 +49,11 @@ final class Reception {
                 default -> throw new ProtocolException("a frame of unknown type " + type);
             }
         }
+    }
+
+    /** The last position that the service called durable in a DONE; 0 before the first. */
+    long position() {
+        return position;
     }
 
     private void answer(Unpacker body) {

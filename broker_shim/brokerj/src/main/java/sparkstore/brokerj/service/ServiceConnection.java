@@ -169,7 +169,7 @@ public final class ServiceConnection implements AutoCloseable {
         watch.connecting(to);
         to.write(Frames.hello(
                 ServiceSettings.MEMBER, incarnation, settings.host(), settings.token(),
-                settings.formerHost()));
+                settings.formerHost(), welcome == null ? null : welcome.seen(reception.position())));
         to.flush();
         Welcome said = Welcome.of(to.read());
         to.maxFrameBytes(said.maxFrameBytes());

@@ -4,6 +4,7 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import sparkstore.brokerj.wire.Frames;
+import sparkstore.brokerj.wire.Packer;
 import sparkstore.brokerj.wire.ProtocolException;
 import sparkstore.brokerj.wire.Unpacker;
 
@@ -16,6 +17,8 @@ import sparkstore.brokerj.wire.Unpacker;
  * @param refusals of the latest requests
  * @param maxFrameBytes longest frame that it takes
  * @param maxWaitingRequests how many requests may be unanswered
+ * @param generation of the root; each promotion of a replica raises it
+ * @param position of the newest record of the root
  */
 record Welcome(
         long lastRequest,
@@ -23,7 +26,9 @@ record Welcome(
         String rootId,
         List<Outbox.Refusal> refusals,
         int maxFrameBytes,
-        int maxWaitingRequests) {
+        int maxWaitingRequests,
+        long generation,
+        long position) {
 
     /** @throws GoodbyeException the service sent us away; @throws ProtocolException garbage */
     static Welcome of(ByteBuffer frame) throws GoodbyeException {
@@ -42,7 +47,17 @@ record Welcome(
                     + Frames.VERSION + " of the store protocol, the service version " + version);
         }
         return new Welcome(body.integer(), body.text(), body.text(), refusals(body),
-                (int) body.integer(), (int) body.integer());
+                (int) body.integer(), (int) body.integer(), body.integer(), body.integer());
+    }
+
+    /**
+     * Pack what this broker has seen of the root, for the next HELLO.
+     *
+     * @param lastPosition the last that the service called durable since this welcome
+     */
+    byte[] seen(long lastPosition) {
+        return new Packer(128).array(4).text(rootId).integer(generation).text(instance)
+                .integer(Math.max(position, lastPosition)).toBytes();
     }
 
     /** A list of [request, error, message]. */

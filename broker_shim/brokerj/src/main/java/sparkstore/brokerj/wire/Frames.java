@@ -62,14 +62,18 @@ public final class Frames {
                 .putInt(1 + head.length + restBytes).put((byte) type).put(head).array();
     }
 
-    /** HELLO: who we are, and whose place we take, if anybody's. */
+    /**
+     * HELLO: who we are, and whose place we take, if anybody's.
+     *
+     * @param seen packed, what an earlier connection has seen of the root; null for the first
+     */
     public static byte[] hello(String member, String incarnation, String host, String token,
-            String formerHost) {
-        boolean isHeir = formerHost != null && !formerHost.isBlank();
-        Packer body = new Packer(128).array(isHeir ? 7 : 6).integer(VERSION).text(member)
-                .text(incarnation).text(host).bool(true).text(token);
-        if (isHeir) {
-            body.text(formerHost);
+            String formerHost, byte[] seen) {
+        Packer body = new Packer(256).array(seen == null ? 7 : 8).integer(VERSION).text(member)
+                .text(incarnation).text(host).bool(true).text(token)
+                .text(formerHost == null || formerHost.isBlank() ? null : formerHost);
+        if (seen != null) {
+            body.append(seen, 0, seen.length);
         }
         return frame(HELLO, body.toBytes());
     }

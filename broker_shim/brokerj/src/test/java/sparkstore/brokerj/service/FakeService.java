@@ -40,6 +40,8 @@ final class FakeService implements AutoCloseable {
     final List<Long> decided = new ArrayList<>();
     /** Every HELLO that came: member, incarnation, host, token. */
     final BlockingQueue<List<String>> hellos = new LinkedBlockingQueue<>();
+    /** For each hello, what it has seen: root, generation, instance and position; empty at first. */
+    final BlockingQueue<String> seen = new LinkedBlockingQueue<>();
     final BlockingQueue<Long> received = new LinkedBlockingQueue<>();
     final BlockingQueue<Sent> frames = new LinkedBlockingQueue<>();
     /** Bytes of each request's frame after its number, as it came last. */
@@ -133,12 +135,13 @@ final class FakeService implements AutoCloseable {
         ByteBuffer frame = frames.read();
         frame.get();
         Unpacker body = new Unpacker(frame);
-        body.array();
+        int elements = body.array();
         body.integer();
         List<String> hello = new ArrayList<>(List.of(body.text(), body.text(), body.text()));
         body.bool();
         hello.add(body.text());
         hellos.add(hello);
+        seen.add(elements < 8 ? "" : seenOf(body));
         if (!greets) {
             return !waitForEnd(frames);
         }
@@ -147,10 +150,16 @@ final class FakeService implements AutoCloseable {
                     new Packer(64).array(2).text(goodbye[0]).text(goodbye[1]));
             return false;
         }
-        send(current, Frames.WELCOME, new Packer(64).array(7).integer(version).integer(lastDecided)
+        send(current, Frames.WELCOME, new Packer(64).array(9).integer(version).integer(lastDecided)
                 .text(instance).text("root").array(0).integer(maxFrameBytes)
-                .integer(maxWaiting));
+                .integer(maxWaiting).integer(1).integer(100 + lastDecided));
         return true;
+    }
+
+    private static String seenOf(Unpacker body) {
+        body.text();
+        body.array();
+        return body.text() + " " + body.integer() + " " + body.text() + " " + body.integer();
     }
 
     private static boolean waitForEnd(FrameChannel frames) throws IOException {
@@ -183,10 +192,11 @@ final class FakeService implements AutoCloseable {
                 send(client, Frames.GOODBYE, new Packer(32).array(2).text("Fenced").text("newer"));
                 return false;
             }
-            case REFUSE -> send(client, Frames.DONE, new Packer(64).array(2).integer(number).array(1)
-                    .array(3).integer(number).text("InvalidRequest").text("no such queue"));
+            case REFUSE -> send(client, Frames.DONE, new Packer(64).array(3).integer(number).array(1)
+                    .array(3).integer(number).text("InvalidRequest").text("no such queue")
+                    .integer(100 + number));
             case ANSWER -> send(client, Frames.DONE,
-                    new Packer(16).array(2).integer(number).array(0));
+                    new Packer(16).array(3).integer(number).array(0).integer(100 + number));
             default -> {
                 // Silent.
             }

@@ -23,7 +23,7 @@ class OutboxTest {
 
     @Test
     void onlyWhatComesWhileFewAreUnansweredIsSentByWhoeverAddedIt() {
-        outbox.welcomed(new Welcome(0, "run", "root", List.of(), 1_000, 100), false);
+        outbox.welcomed(new Welcome(0, "run", "root", List.of(), 1_000, 100, 1, 0), false);
         add(8);
         assertTrue(isQuiet);
         add(1);

@@ -88,6 +88,18 @@ class ServiceConnectionTest extends ConnectionTestCase {
     }
 
     @Test
+    void whoConnectsAgainSaysHowFarItHasSeenTheRoot() throws Exception {
+        connect(0, 10_000);
+        String run = service.instance;
+        assertEquals("", service.seen.take());
+        assertDone(send());
+        assertDone(send());
+        service.restart();
+        assertDone(send());
+        assertEquals("root 1 " + run + " 102", service.seen.take());
+    }
+
+    @Test
     void anotherVersionIsRefusedWithBothNamed() {
         service.version = 7;
         StoreException failure = assertThrows(StoreException.class,
