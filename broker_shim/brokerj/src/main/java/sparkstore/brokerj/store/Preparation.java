@@ -3,6 +3,7 @@ package sparkstore.brokerj.store;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.qpid.server.message.EnqueueableMessage;
+import org.apache.qpid.server.store.MessageDurability;
 import org.apache.qpid.server.store.Transaction.DequeueRecord;
 import org.apache.qpid.server.store.Transaction.EnqueueRecord;
 
@@ -46,12 +47,21 @@ record Preparation(StoredXid xid, EnqueueRecord[] enqueues, DequeueRecord[] dequ
     List<EnqueueRecord> durable() {
         List<EnqueueRecord> durable = new ArrayList<>();
         for (EnqueueRecord enqueue : enqueues) {
-            boolean isPersistent = enqueue.getMessage().isPersistent();
-            if (enqueue.getResource().getMessageDurability().persist(isPersistent)) {
+            if (isKept(enqueue)) {
                 durable.add(enqueue);
             }
         }
         return durable;
+    }
+
+    /**
+     * Whether a queue keeps a message for good. One that does not say what it keeps has the broker's
+     * default: what is persistent. To lose that would be worse than to keep too much.
+     */
+    private static boolean isKept(EnqueueRecord enqueue) {
+        MessageDurability durability = enqueue.getResource().getMessageDurability();
+        return (durability == null ? MessageDurability.DEFAULT : durability)
+                .persist(enqueue.getMessage().isPersistent());
     }
 
     /** All messages that it names, in the broker's order. */

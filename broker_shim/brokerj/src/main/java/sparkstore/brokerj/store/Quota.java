@@ -13,7 +13,8 @@ import sparkstore.brokerj.service.StoreClient;
  * Contract, point 10: when the root on disk passes the overfull size (above 0) the broker is told
  * once, and once when it is below the underfull size again. Best effort: it looks every second, by
  * a thread that is only there while a limit is set. Asking is better here than counting what goes
- * by, because a root shrinks when a Spark job compacts it, not when a message is taken.
+ * by, because a root shrinks when a Spark job compacts it, not when a message is taken. Producers
+ * that went on once the messages are taken would write to a disk on which nothing is free yet.
  */
 final class Quota {
     private static final Logger LOGGER = LoggerFactory.getLogger(Quota.class);

@@ -8,14 +8,18 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.UUID;
 import org.apache.qpid.server.protocol.v0_10.MessageTransferMessage;
 import org.apache.qpid.server.store.MemoryMessageStore;
+import org.apache.qpid.server.store.MessageDurability;
 import org.apache.qpid.server.store.MessageEnqueueRecord;
 import org.apache.qpid.server.store.MessageStore.MessageStoreReader;
 import org.apache.qpid.server.store.StoredMessage;
 import org.apache.qpid.server.store.Transaction.DequeueRecord;
 import org.apache.qpid.server.store.Transaction.EnqueueRecord;
 import org.apache.qpid.server.store.Transaction;
+import org.apache.qpid.server.store.TransactionLogResource;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import sparkstore.brokerj.store.Samples.SampleQueue;
@@ -41,6 +45,43 @@ class PreparedBranchTest extends StoreTestCase {
         reader.visitDistributedTransactions((record, enqueues, dequeues) ->
                 enlisted.add(enqueues[0].getMessage().getMessageNumber()));
         assertEquals(List.of(foreign.getMessageNumber()), enlisted);
+    }
+
+    /** As the broker's own contract has it: its queues there say nothing of what they keep. */
+    @Test
+    void aQueueThatDoesNotSayWhatItKeepsKeepsWhatIsPersistent() throws Exception {
+        TransactionLogResource silent = new TransactionLogResource() {
+            private final UUID id = UUID.randomUUID();
+
+            @Override
+            public String getName() {
+                return "silent";
+            }
+
+            @Override
+            public UUID getId() {
+                return id;
+            }
+
+            @Override
+            public MessageDurability getMessageDurability() {
+                return null;
+            }
+        };
+        MessageTransferMessage ours = Samples.message(store, Samples.body(5));
+        MessageTransferMessage foreign = Samples.message(new MemoryMessageStore(), Samples.body(5));
+        List<Transaction.StoredXidRecord> recorded = new ArrayList<>();
+        for (MessageTransferMessage message : List.of(ours, foreign)) {
+            Transaction prepare = store.newTransaction();
+            recorded.add(prepare.recordXid(8, new byte[] {1}, new byte[] {(byte) recorded.size()},
+                    new EnqueueRecord[] {new Samples.Enlisted(silent, message)},
+                    new DequeueRecord[0]));
+            prepare.commitTran();
+        }
+        restartBoth();
+        assertEquals(Set.copyOf(recorded), Set.copyOf(Samples.branches(store)));
+        assertEquals(List.of(ours.getMessageNumber()), Samples.messages(store).stream()
+                .map(StoredMessage::getMessageNumber).toList());
     }
 
     @Test
