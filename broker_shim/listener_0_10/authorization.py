@@ -1,26 +1,27 @@
-"""May this peer do that there? Permissions, held against what a name means here."""
+"""May this peer do that there? The rule of all protocols; a refusal ends an AMQP 0-10 session.
+
+What a command names is looked at before it is told whether that is there: not found and not allowed
+look alike to who may do nothing there.
+"""
 
 from __future__ import annotations
 
-from broker_shim.addressing.fqqn import key_of
+from typing import Any
+
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
-from broker_shim.broker.address import AddressNode, ExchangeNode, Node, QueueNode
+from broker_shim.broker.address import Node
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.security.rules.permissions import AccessTarget, Permission
-from broker_shim.sockets.access import Access
-from broker_shim.sockets.login import Login
-from sparkstore.core.queue_names import TEMPORARY_PREFIX, shown
-
-_OWN = ("subscription-", TEMPORARY_PREFIX)
-"""How queues begin that the broker named for a client of AMQP 1.0: they are that client's own."""
+from broker_shim.security.rules.rights import RIGHTS, Act
+from broker_shim.sockets.authorization import Denial, denied, may_do_something
+from sparkstore.core.queue_names import shown
 
 
-def check(access: Access, login: Login, act: Permission, node: Node, said: str) -> None:
-    """See that a peer may do this there.
+def check(session: Any, act: Act, node: Node, said: str) -> None:
+    """See that a session's peer may do this there.
 
     Args:
-        access: How the peer got in.
-        login: Who it is.
+        session: The session; `Amqp010Session`.
         act: What it wants to do.
         node: Where it wants to do it.
         said: What it called that.
@@ -28,36 +29,44 @@ def check(access: Access, login: Login, act: Permission, node: Node, said: str) 
     Raises:
         RemoteCommandError: It may not; the audit log was told.
     """
-    place = _place_of(node)
-    if place is None:
-        return
-    if isinstance(node, QueueNode) and act is not Permission.WRITE and _is_owned(node.queue):
-        act = Permission.ADMIN
-    if access.guard.allows(login.principal, act, place):
-        return
-    access.guard.refused(access.remote, login.principal, act, place)
-    text = f"{shown(login.principal.name)} has no permission to {act} {shown(said)}"
-    raise RemoteCommandError(ExecutionErrorCode.UNAUTHORIZED_ACCESS, text)
+    denial = denied(session.connection, RIGHTS[act], node)
+    if denial is not None:
+        raise _refused(session, denial, said)
 
 
-def may(access: Access, login: Login, act: Permission, node: Node) -> bool:
+def may(session: Any, act: Act, node: Node) -> bool:
     """Whether `check` would let it pass; nobody is told."""
-    place = _place_of(node)
-    return place is None or access.guard.allows(login.principal, act, place)
+    return denied(session.connection, RIGHTS[act], node) is None
 
 
-def _is_owned(queue: str) -> bool:
-    return key_of(queue).queue.startswith(_OWN)
+def check_something(session: Any, said: str, *nodes: Node) -> None:
+    """See that a session's peer may do anything at all at one of these, so may know of it.
+
+    Raises:
+        RemoteCommandError: It may not; the audit log was told.
+    """
+    if not any(may_do_something(session.connection, node) for node in nodes):
+        denial = denied(session.connection, Permission.READ, nodes[0])
+        assert denial is not None, "what names nothing is denied to nobody"
+        raise _refused(session, denial, said)
 
 
-def _place_of(node: Node) -> AccessTarget | None:
-    match node:
-        case QueueNode(queue):
-            key = key_of(queue)
-            return AccessTarget(key.address, key.queue)
-        case AddressNode(address):
-            return AccessTarget(address)
-        case ExchangeNode(exchange, _):
-            return AccessTarget(exchange)
-        case _:
-            return None
+def check_anywhere(session: Any, said: str) -> None:
+    """See that there is a place from which a session's peer may take, or to which it may send.
+
+    Raises:
+        RemoteCommandError: There is none; the audit log was told.
+    """
+    connection = session.connection
+    guard, principal = connection.access.guard, connection.login.principal
+    rights = (Permission.READ, Permission.WRITE)
+    if not any(guard.allows_anywhere(principal, right) for right in rights):
+        raise _refused(session, Denial(Permission.WRITE, AccessTarget("")), said)
+
+
+def _refused(session: Any, denial: Denial, said: str) -> RemoteCommandError:
+    connection = session.connection
+    access, principal = connection.access, connection.login.principal
+    access.guard.refused(access.remote, principal, *denial)
+    text = f"{shown(principal.name)} has no permission to {denial.right} {shown(said)}"
+    return RemoteCommandError(ExecutionErrorCode.UNAUTHORIZED_ACCESS, text)

@@ -21,7 +21,7 @@ from broker_shim.framing.segments import HeaderSegment
 from broker_shim.listener_0_10.authorization import check
 from broker_shim.listener_0_10.messages import read_header
 from broker_shim.listener_0_10.refusals import not_found, short_text
-from broker_shim.security.rules.permissions import Permission
+from broker_shim.security.rules.rights import Act
 from sparkstore.core.queue_names import shown
 
 
@@ -81,9 +81,11 @@ class SessionPublisher:
         if known is not None and known[0] == exchange and known[1] == routing_key:
             return known[2]
         session = self._session
-        connection = session.connection
         node = _node(session.broker, exchange, routing_key)
-        check(connection.access, connection.login, Permission.WRITE, node, exchange or routing_key)
+        check(session, Act.SEND, node, exchange or routing_key)
+        if exchange and exchange not in session.broker.router:
+            text = f"there is no exchange {shown(exchange)}"
+            raise not_found(text)
         self._allowed = exchange, routing_key, node
         return node
 
@@ -116,9 +118,6 @@ def _node(broker: Any, exchange: str, routing_key: str) -> Node:
     if not exchange:
         node: Node = broker.destinations.node_of(routing_key)
         return node
-    if exchange not in broker.router:
-        text = f"there is no exchange {shown(exchange)}"
-        raise not_found(text)
     return ExchangeNode(exchange, routing_key)
 
 

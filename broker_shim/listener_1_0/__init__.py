@@ -3,7 +3,7 @@
     host                     what all connections share; the broker's links and containers
     connection               what a socket carries (`broker_shim.sockets`) ─► attach/ ─► receiving/
                              or sending/
-    authorization, owners, containers     who may do what
+    authorization, containers              who may do what
     links, connection_links  what lives on when a link ends (`broker_shim.links` decides), what not
     resumption               what becomes of unsettled deliveries when a link is attached again
     transactions/            local transactions and their coordinator

@@ -30,7 +30,6 @@ from broker_shim.listener_1_0.containers import (
     asked,
 )
 from broker_shim.listener_1_0.links import Links
-from broker_shim.listener_1_0.owners import owned
 from broker_shim.listener_1_0.transactions.connection_transactions import Transactions
 from broker_shim.protocol_1_0 import connection as protocol
 from broker_shim.protocol_1_0 import events
@@ -41,6 +40,7 @@ from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.sockets.access import LOOPBACK, Access
 from broker_shim.sockets.login import Login
+from broker_shim.sockets.owners import owned
 from broker_shim.sockets.served_connection import next_number
 from broker_shim.sockets.turns import Turn
 

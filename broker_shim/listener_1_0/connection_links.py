@@ -22,6 +22,9 @@ from broker_shim.listener_1_0.links import LinkCarrier, Links
 from broker_shim.protocol_1_0.events import Event, LinkDetached, TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery, Link
 from broker_shim.protocol_1_0.session import Session
+from broker_shim.sockets.access import Access
+from broker_shim.sockets.login import Login
+from sparkstore.control.audit import AuditEvent
 
 _log = logging.getLogger(__name__)
 
@@ -56,11 +59,23 @@ class ReceivingEndpoint(ServedEndpoint, Protocol):
         """The peer gave a delivery up."""
 
 
+class AuditedCarrier(LinkCarrier, Protocol):
+    """The connection of links, as far as the audit log asks who its peer is."""
+
+    @property
+    def access(self) -> Access:
+        """How the peer got in."""
+
+    @property
+    def login(self) -> Login:
+        """Who it is."""
+
+
 class ConnectionLinks:
     """Knows what serves each link of a connection, and ends it. On the loop's thread only."""
 
     def __init__(
-        self, connection: LinkCarrier, links: Links, has_output: Callable[[], None]
+        self, connection: AuditedCarrier, links: Links, has_output: Callable[[], None]
     ) -> None:
         self._connection, self._links = connection, links
         self._has_output = has_output
@@ -94,6 +109,8 @@ class ConnectionLinks:
         if left.refusal is not None:
             return left.refusal
         if left.over is not None:
+            if closed:
+                _write_down(self._connection, left.over)
             self._links.finish(left.over, then)
         elif then is not None:
             then(None)
@@ -157,6 +174,19 @@ class ConnectionLinks:
                 self._links.ended(link)
             except Exception:  # noqa: BLE001  # one link must not keep what the others held
                 _log.exception("connection %d: a link could not be ended", self._connection.number)
+
+
+def _write_down(connection: AuditedCarrier, over: Terminus) -> None:
+    """Write down who ended a durable subscription, with what waited there."""
+    terms = over.terms
+    if terms is not None and terms.queue is not None and terms.own.lives_on:
+        connection.access.guard.audit(
+            AuditEvent.ADMINISTRATION,
+            peer=connection.access.remote,
+            user=connection.login.principal.name,
+            act="unsubscribe",
+            queue=terms.queue,
+        )
 
 
 def _is_no_coordinator(link: Link) -> bool:

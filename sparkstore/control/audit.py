@@ -58,9 +58,14 @@ def write_audit(event: StrEnum, **details: object) -> None:
 
 
 def audit_order(
-    audit: Audit, peer: str, order: Order, told: dict[str, Any], error: StoreError | None
+    audit: Audit,
+    peer: str,
+    order: Order,
+    told: dict[str, Any],
+    error: StoreError | None,
+    user: str | None = None,
 ) -> None:
-    """Write down an administrator's order.
+    """Write down an order, of an administrator or of a client.
 
     Args:
         audit: Takes the line that is written.
@@ -68,6 +73,7 @@ def audit_order(
         order: What was asked.
         told: What it came to; empty if it was refused.
         error: Why it was refused, or why nobody knows what it came to.
+        user: Who logged in to give it; None: the process `peer` gave it.
     """
     audit(
         AuditEvent.ADMINISTRATION,
@@ -80,6 +86,7 @@ def audit_order(
         force=order.force or None,
         messages=told.get("messages_lost", told.get("messages_rerouted")),
         error=error,
+        user=user,
     )
 
 

@@ -37,6 +37,7 @@ class Claims:
         self._host = host
         self._owners: dict[str, Hashable] = {}
         self._queues: dict[Hashable, dict[str, None]] = {}
+        self._new: set[str] = set()
         self.auto_deletion = AutoDeletion(host, host.later, self.is_claimed)
 
     def is_claimed(self, queue: str) -> bool:
@@ -58,12 +59,17 @@ class Claims:
         """Whether a queue is anybody's, or this one's; ask before each use of a queue."""
         return self._owners.get(queue, user) == user
 
-    def claim(self, queue: str, owner: Hashable) -> None:
+    def is_own(self, queue: str, user: Hashable) -> bool:
+        """Whether a queue has been this one's alone since it was made: nobody else used it."""
+        return queue in self._new and self._owners.get(queue) == user
+
+    def claim(self, queue: str, owner: Hashable, *, is_new: bool = False) -> None:
         """Have a queue for oneself until `end`; again changes nothing.
 
         Args:
             queue: Name of a queue that is in use.
             owner: Stands for a session, or whatever may end.
+            is_new: The owner has just had it made.
 
         Raises:
             InvalidRequest: There is no such queue; another one has it, or consumes from it.
@@ -78,6 +84,8 @@ class Claims:
         if queue not in self._owners and dispatch.consumer_count:
             message = f"queue {shown(queue)} has {dispatch.consumer_count} consumers: nobody can"
             raise InvalidRequest(f"{message} have it alone")
+        if is_new:
+            self._new.add(queue)
         self._owners[queue] = owner
         self._queues.setdefault(owner, {})[queue] = None
         self.auto_deletion.used(dispatch)
@@ -86,6 +94,7 @@ class Claims:
         """An owner is gone: its queues are anybody's, or are deleted if they delete themselves."""
         for queue in self._queues.pop(owner, ()):
             del self._owners[queue]
+            self._new.discard(queue)
             dispatch = self._host.queues.get(queue)
             if dispatch is not None:
                 self.auto_deletion.unused(dispatch)
@@ -93,6 +102,7 @@ class Claims:
     def gone(self, queue: str) -> None:
         """A queue is being destroyed: nobody has it any more."""
         owner = self._owners.pop(queue, None)
+        self._new.discard(queue)
         if owner is not None:
             of_owner = self._queues[owner]
             del of_owner[queue]

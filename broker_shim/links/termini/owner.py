@@ -1,7 +1,7 @@
 """Whose a link is: its container id, as the broker knows it, begins with the user's name. Pure."""
 
 OWNER_PART = "/"
-"""Ends the user's name in a container id (`listener_1_0.owners`)."""
+"""Ends the user's name in a container id (`sockets.owners`)."""
 
 
 def owner_of(remote_container_id: str) -> str:

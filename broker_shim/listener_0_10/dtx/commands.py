@@ -18,7 +18,7 @@ from broker_shim.broker.address import QueueNode
 from broker_shim.broker.operations.branches import Branches
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.listener_0_10.authorization import check, may
+from broker_shim.listener_0_10.authorization import check, check_anywhere, may
 from broker_shim.listener_0_10.dtx.branch_begin import BranchBegin
 from broker_shim.listener_0_10.dtx.open_branches import OpenBranch, OpenBranches
 from broker_shim.listener_0_10.refusals import (
@@ -29,7 +29,7 @@ from broker_shim.listener_0_10.refusals import (
     not_implemented,
     refusal_of,
 )
-from broker_shim.security.rules.permissions import Permission
+from broker_shim.security.rules.rights import Act
 from broker_shim.store.branches import BranchFacts, Xid
 from sparkstore.core.state_machine.heuristics import COMMITTED, ROLLED_BACK
 from sparkstore.core.xids import check_xid, xid_text
@@ -41,6 +41,7 @@ _HEURISTIC = {COMMITTED: DtxXaStatus.XA_HEURCOM, ROLLED_BACK: DtxXaStatus.XA_HEU
 def _select(session: Any, _command: c.DtxSelect, command_id: int) -> None:
     if session.transaction is not None or session.is_distributed:
         raise illegal_state("dtx.select: this session is transacted already")
+    check_anywhere(session, "transactions")
     if not _prepared(session).is_served:
         raise not_implemented("dtx.select: this store has no two-phase transactions: tx.select")
     session.is_distributed = True
@@ -248,9 +249,8 @@ def _look(
         return
 
     def found(branches: Sequence[BranchFacts]) -> None:
-        connection = session.connection
         for act, queue in _needed(branches[0]) if branches else ():
-            check(connection.access, connection.login, act, QueueNode(queue), queue)
+            _check_known(session, xid, act, queue)
         go_on(branches[0] if branches else None)
 
     _ask(session, command, command_id, xid, found)
@@ -280,13 +280,29 @@ def _ask(
     _prepared(session).find(xid, found)
 
 
-def _needed(branch: BranchFacts) -> set[tuple[Permission, str]]:
-    puts = {(Permission.WRITE, queue) for queue in branch.puts}
-    return puts | {(Permission.READ, queue) for queue in branch.takes}
+def _needed(branch: BranchFacts) -> set[tuple[Act, str]]:
+    puts = {(Act.SEND, queue) for queue in branch.puts}
+    return puts | {(Act.RECEIVE, queue) for queue in branch.takes}
 
 
-def _may(session: Any, act: Permission, queue: str) -> bool:
-    return may(session.connection.access, session.connection.login, act, QueueNode(queue))
+def _check_known(session: Any, xid: Xid, act: Act, queue: str) -> None:
+    """See that a user may do what a prepared branch does; to another one it is not there.
+
+    Raises:
+        RemoteCommandError: It may not; the audit log was told what.
+    """
+    try:
+        check(session, act, QueueNode(queue), queue)
+    except RemoteCommandError as reason:
+        raise _no_branch(xid) from reason
+
+
+def _no_branch(xid: Xid) -> RemoteCommandError:
+    return not_found(f"there is no branch {xid_text(xid)}")
+
+
+def _may(session: Any, act: Act, queue: str) -> bool:
+    return may(session, act, QueueNode(queue))
 
 
 def _xid(said: DtxXid) -> Xid:
@@ -309,7 +325,7 @@ def _opened(session: Any) -> OpenBranches:
 def _of_user(session: Any, xid: Xid) -> OpenBranch:
     branch = _opened(session).find(xid)
     if branch is None or branch.user != session.key[0]:
-        raise not_found(f"there is no branch {xid_text(xid)}")
+        raise _no_branch(xid)
     return branch
 
 

@@ -20,7 +20,6 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import StoreError
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.sequences import Ranges, chosen, is_ordered, ranges_of
-from broker_shim.listener_0_10.authorization import check
 from broker_shim.listener_0_10.refusals import (
     illegal_argument,
     locked,
@@ -31,8 +30,9 @@ from broker_shim.listener_0_10.sending.subscribing_session import SubscribingSes
 from broker_shim.listener_0_10.sending.subscription import SentMessage, SessionConsumer
 from broker_shim.listener_0_10.transaction import AcceptedDelivery, SessionTransaction
 from broker_shim.listener_0_10.wiring.queue_commands import check_owner, existing
-from broker_shim.security.rules.permissions import Permission
+from broker_shim.security.rules.rights import Act
 from broker_shim.selectors import InvalidSelector, Selector, parse
+from broker_shim.sockets.authorization import is_reserved_for_another
 from sparkstore.core.queue_names import shown
 
 _SELECTOR = "x-filter-jms-selector"
@@ -62,9 +62,7 @@ class Subscriptions:
         if len(self._by_name) >= broker.settings.max_links:
             text = f"more than {broker.settings.max_links} subscribers in one session"
             raise RemoteCommandError(ExecutionErrorCode.RESOURCE_LIMIT_EXCEEDED, text)
-        queue = existing(session, command.queue)
-        connection = session.connection
-        check(connection.access, connection.login, Permission.READ, QueueNode(queue), command.queue)
+        queue = existing(session, command.queue, Act.RECEIVE)
         check_owner(session, queue)
         dispatch: QueueDispatch = broker.queues[queue]
         is_alone = command.exclusive and dispatch.consumer_count > 0
@@ -72,24 +70,15 @@ class Subscriptions:
         if is_alone or broker.claims.is_taken(dispatch, takes=takes):
             text = f"queue {shown(queue)} has a subscriber, and one of the two is exclusive"
             raise locked(text)
-        self._check_temporary(dispatch)
+        if is_reserved_for_another(session.connection, QueueNode(queue)):
+            text = f"queue {shown(queue)} is consumed by the connection that had it made alone"
+            raise locked(text)
         holder = f"{session.holder}/{next(self._numbers)}"
         selector = _selector(command)
         subscription = SessionConsumer(self, session, holder, dispatch, command, selector)
         self._by_name[name] = subscription
         subscription.start()
         session.complete(command_id)
-
-    def _check_temporary(self, queue: QueueDispatch) -> None:
-        """What a client of AMQP 1.0 had made for its answers is that client's alone.
-
-        Where there are permissions, an administrator's was asked for already.
-        """
-        guard = self._session.connection.access.guard
-        is_open = guard.has_permissions or self._session.broker.settings.temporary_queues == "user"
-        if queue.owner is not None and not is_open:
-            name = shown(queue.name)
-            raise locked(f"queue {name} is consumed by the connection that had it made alone")
 
     def cancel(self, command: c.MessageCancel, command_id: int) -> None:
         """A consumer ends; what it was sent is still the client's to decide about."""

@@ -15,18 +15,20 @@ from broker_shim.amqp_0_10.commands import (
 )
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.amqp_0_10.structs import ExchangeBoundResult, ExchangeQueryResult
-from broker_shim.broker.address import ExchangeNode, QueueNode
+from broker_shim.broker.address import ExchangeNode, Node, QueueNode
 from broker_shim.broker.routing import DEFAULT_EXCHANGES, EXCHANGE_TYPES
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.listener_0_10.authorization import check
+from broker_shim.listener_0_10.authorization import check, check_something
 from broker_shim.listener_0_10.refusals import not_allowed, not_found
+from broker_shim.listener_0_10.wiring.orders import carry_out
 from broker_shim.listener_0_10.wiring.queue_commands import (
     canonical_or_empty,
     check_owner,
+    destroyed,
     existing,
     plain_arguments,
 )
-from broker_shim.security.rules.permissions import Permission
+from broker_shim.security.rules.rights import Act
 from broker_shim.store.interface import ExchangeBindingKey
 from sparkstore.core.queue_names import shown
 from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE, HEADERS
@@ -39,27 +41,30 @@ def declare(session: Any, command: ExchangeDeclare, command_id: int) -> None:
     if not name:
         raise _nameless()
     there = router.type_of(name)
+    if there is not None or command.passive:
+        _check_known(session, name)
     if there is not None:
         _check_there(command, there, router.alternate_of(name))
         session.complete(command_id)
         return
     if command.passive:
         raise _missing(name)
-    _allowed(session, name)
-    _check_new(session, command)
+    check(session, Act.MAKE_EXCHANGE, ExchangeNode(name), name)
     alternate = command.alternate_exchange
     if alternate:  # what this one routes nowhere goes there
-        _allowed(session, alternate, Permission.WRITE)
+        check(session, Act.DIVERT, ExchangeNode(alternate), alternate)
+    _check_new(session, command)
     arguments = {ALTERNATE_EXCHANGE: alternate} if alternate else {}
     order = Order(
         AdminAction.CREATE_EXCHANGE, exchange=name, type=command.type, arguments=arguments
     )
-    _carry_out(session, order, command_id)
+    carry_out(session, order, command_id)
 
 
-def _carry_out(session: Any, order: Order, command_id: int) -> None:
-    finished = session.done(command_id)
-    session.broker.administration.order(order, lambda error, _told: finished(error))
+def _check_known(session: Any, name: str, *others: Node) -> None:
+    """See that a client may know whether an exchange is there: that of the broker's all do."""
+    if name not in DEFAULT_EXCHANGES:
+        check_something(session, name, ExchangeNode(name), *others)
 
 
 def _check_there(command: ExchangeDeclare, kind: str, alternate: str | None) -> None:
@@ -88,20 +93,21 @@ def _check_new(session: Any, command: ExchangeDeclare) -> None:
 def delete(session: Any, command: ExchangeDelete, command_id: int) -> None:
     """Destroy an exchange with its bindings, unless it is the alternate of something."""
     name = command.exchange
-    _check(session, name)
-    _allowed(session, name)
+    _check(session, Act.DELETE_EXCHANGE, name)
     if name in DEFAULT_EXCHANGES:
         text = f"exchange {shown(name)} is the broker's"
         raise not_allowed(text)
     order = Order(
         AdminAction.DELETE_EXCHANGE, exchange=name, force=True, if_unused=command.if_unused
     )
-    _carry_out(session, order, command_id)
+    carry_out(session, order, command_id)
 
 
 def query(session: Any, command: ExchangeQuery, command_id: int) -> None:
     """What an exchange is; the one without a name is direct, to queues by their names."""
     name = command.name or ""
+    if name:  # clients ask by one name for an exchange and for a queue, to learn which it is
+        _check_known(session, name, QueueNode(canonical_or_empty(name)))
     there = session.broker.queries.exchange(name) if name else None
     if name and there is None:
         session.result(command_id, ExchangeQueryResult(not_found=True))
@@ -114,21 +120,26 @@ def query(session: Any, command: ExchangeQuery, command_id: int) -> None:
 
 def bind(session: Any, command: ExchangeBind, command_id: int) -> None:
     """Bind a queue to an exchange; arguments mean something to headers exchanges alone."""
-    key = _key(session, command)
+    queue = existing(session, command.queue, Act.BIND_QUEUE)
+    check_owner(session, queue)
+    _check(session, Act.BIND_TO_EXCHANGE, command.exchange)
+    key = ExchangeBindingKey(command.exchange, queue, command.binding_key)
     arguments = _matching(session, key.exchange, command.arguments)
     act = AdminAction.ADD_BINDING
     order = Order(act, key.queue, key.exchange, key.binding_key, arguments=arguments or {})
-    _carry_out(session, order, command_id)
+    carry_out(session, order, command_id)
 
 
 def unbind(session: Any, command: ExchangeUnbind, command_id: int) -> None:
     """Take a binding away."""
-    key = _key(session, command)
+    queue = destroyed(session, command.queue, Act.UNBIND)
+    _check(session, Act.BIND_TO_EXCHANGE, command.exchange)
+    key = ExchangeBindingKey(command.exchange, queue, command.binding_key)
     if key not in session.broker.router.bindings():
         text = f"queue {shown(key.queue)} is not bound to {shown(key.exchange)} by that key"
         raise not_found(text)
     act = AdminAction.REMOVE_BINDING
-    _carry_out(session, Order(act, key.queue, key.exchange, key.binding_key), command_id)
+    carry_out(session, Order(act, key.queue, key.exchange, key.binding_key), command_id)
 
 
 def _matching(
@@ -141,9 +152,10 @@ def _matching(
 
 
 def bound(session: Any, command: ExchangeBound, command_id: int) -> None:
-    """What there is of an exchange, a queue and a binding; nothing is refused."""
+    """What there is of an exchange, a queue and a binding, of which one may know."""
     broker, exchange = session.broker, command.exchange or ""
     queue = None if not command.queue else canonical_or_empty(command.queue)
+    _check_asked(session, command, queue)
     if exchange:
         arguments = None
         if command.arguments:
@@ -162,32 +174,28 @@ def _bound_by_name(broker: Any, queue: str | None, key: str | None) -> ExchangeB
     return told
 
 
-def _key(session: Any, command: ExchangeBind | ExchangeUnbind) -> ExchangeBindingKey:
-    queue = existing(session, command.queue)
-    check_owner(session, queue)
-    _check(session, command.exchange)
-    connection = session.connection
-    check(
-        connection.access,
-        connection.login,
-        Permission.READ,
-        ExchangeNode(command.exchange),
-        command.exchange,
-    )
-    check(connection.access, connection.login, Permission.CREATE, QueueNode(queue), queue)
-    return ExchangeBindingKey(command.exchange, queue, command.binding_key)
+def _check_asked(session: Any, command: ExchangeBound, queue: str | None) -> None:
+    """See that a client may know of the exchange and of the queue that it asks about.
+
+    Of the broker's own exchanges everybody knows, but not what others bound to them.
+    """
+    exchange = command.exchange or ""
+    if queue is not None:
+        check_something(session, command.queue or "", QueueNode(queue))
+    if exchange and (queue is None or exchange not in DEFAULT_EXCHANGES):
+        check_something(session, exchange, ExchangeNode(exchange))
+    if not exchange and queue is None and command.binding_key:
+        node = QueueNode(canonical_or_empty(command.binding_key))
+        check_something(session, command.binding_key, node)
 
 
-def _check(session: Any, name: str) -> None:
+def _check(session: Any, act: Act, name: str) -> None:
+    """See that one may do this at an exchange, and that it is there."""
     if not name:
         raise _nameless()
+    check(session, act, ExchangeNode(name), name)
     if name not in session.broker.router:
         raise _missing(name)
-
-
-def _allowed(session: Any, name: str, act: Permission = Permission.CREATE) -> None:
-    connection = session.connection
-    check(connection.access, connection.login, act, ExchangeNode(name), name)
 
 
 def _missing(name: str) -> RemoteCommandError:

@@ -8,18 +8,25 @@ from typing import Any
 from broker_shim.amqp_0_10.commands import QueueDeclare, QueueDelete, QueuePurge, QueueQuery
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.amqp_0_10.structs import QueueQueryResult
-from broker_shim.broker.address import ExchangeNode, QueueNode, refusal_to_create
+from broker_shim.broker.address import (
+    AmbiguousNode,
+    ExchangeNode,
+    Node,
+    QueueNode,
+    refusal_to_create,
+)
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.listener_0_10.authorization import check, may
+from broker_shim.listener_0_10.authorization import check, check_something
 from broker_shim.listener_0_10.refusals import (
     illegal_argument,
     locked,
     not_allowed,
     not_found,
 )
-from broker_shim.security.rules.permissions import Permission
+from broker_shim.listener_0_10.wiring import orders
+from broker_shim.security.rules.rights import Act
 from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.queue_names import canonical, shown
 from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE
@@ -47,7 +54,7 @@ def declare(session: Any, command: QueueDeclare, command_id: int) -> None:
     def created(error: StoreError | None, _told: Any) -> None:
         if error is None and not session.is_over:
             try:
-                _claim(session, command, name)
+                _claim(session, command, name, is_new=True)
             except RemoteCommandError as reason:
                 session.fail(reason, command_id)
                 return
@@ -72,13 +79,16 @@ def _arguments(command: QueueDeclare) -> dict[str, Any]:
 
 
 def _check_there(session: Any, command: QueueDeclare, name: str) -> None:
-    if command.exclusive:  # nobody else uses it then
-        _allowed(session, Permission.READ, name)
+    if command.exclusive:
+        check(session, Act.HAVE_ALONE, QueueNode(name), command.queue)
     else:
-        _allowed_something(session, name)
+        check_something(session, command.queue, QueueNode(name))
     check_owner(session, name)
     alternate = session.broker.queues[name].arguments.alternate_exchange
     if command.alternate_exchange and not command.passive:
+        check_something(
+            session, command.alternate_exchange, ExchangeNode(command.alternate_exchange)
+        )
         if command.alternate_exchange not in session.broker.router:
             raise _no_alternate(command.alternate_exchange)
         if command.alternate_exchange != alternate:
@@ -86,36 +96,43 @@ def _check_there(session: Any, command: QueueDeclare, name: str) -> None:
             raise not_allowed(text)
 
 
-def _claim(session: Any, command: QueueDeclare, name: str) -> None:
+def _claim(session: Any, command: QueueDeclare, name: str, *, is_new: bool = False) -> None:
     """Have the queue to itself, if that is asked for."""
     if command.exclusive:
         try:
-            session.broker.claims.claim(name, session)
+            session.broker.claims.claim(name, session, is_new=is_new)
         except InvalidRequest as reason:
             raise locked(str(reason)) from reason
 
 
 def _check_new(session: Any, command: QueueDeclare, name: str) -> None:
     if command.passive:
+        check_something(session, command.queue, QueueNode(name))
         text = f"there is no queue {shown(name)}"
         raise not_found(text)
-    _allowed(session, Permission.CREATE, name)
+    check(session, Act.MAKE_QUEUE, QueueNode(name), command.queue)
     refusal = refusal_to_create(name, session.broker.router)
     if refusal is not None:
         raise not_allowed(refusal)
     alternate = command.alternate_exchange
-    if alternate and alternate not in session.broker.router:
-        raise _no_alternate(alternate)
+    if alternate:
+        _check_divert(session, alternate)
+        if alternate not in session.broker.router:
+            raise _no_alternate(alternate)
 
 
 def _check_where_messages_go(session: Any, arguments: Mapping[str, Any]) -> None:
     """What is rejected goes there: only where its user may send it."""
     dead_letters, alternate = map(arguments.get, ("dead_letter_queue", ALTERNATE_EXCHANGE))
     if isinstance(dead_letters, str) and dead_letters:
-        _allowed(session, Permission.WRITE, canonical_or_empty(dead_letters))
+        node = QueueNode(canonical_or_empty(dead_letters))
+        check(session, Act.DIVERT, node, dead_letters)
     if isinstance(alternate, str) and alternate:
-        connection, node = session.connection, ExchangeNode(alternate)
-        check(connection.access, connection.login, Permission.WRITE, node, alternate)
+        _check_divert(session, alternate)
+
+
+def _check_divert(session: Any, alternate: str) -> None:
+    check(session, Act.DIVERT, ExchangeNode(alternate), alternate)
 
 
 def _no_alternate(exchange: str) -> RemoteCommandError:
@@ -124,9 +141,7 @@ def _no_alternate(exchange: str) -> RemoteCommandError:
 
 def delete(session: Any, command: QueueDelete, command_id: int) -> None:
     """Destroy a queue; its messages go by its alternate exchange, if it has one."""
-    name = existing(session, command.queue)
-    _allowed(session, Permission.CREATE, name)
-    check_owner(session, name)
+    name = destroyed(session, command.queue, Act.DELETE_QUEUE)
     order = Order(
         AdminAction.DELETE_QUEUE,
         name,
@@ -134,30 +149,38 @@ def delete(session: Any, command: QueueDelete, command_id: int) -> None:
         if_unused=command.if_unused,
         if_empty=command.if_empty,
     )
-    finished = session.done(command_id)
-    session.broker.administration.order(order, lambda error, _told: finished(error))
+    orders.carry_out(session, order, command_id)
 
 
 def purge(session: Any, command: QueuePurge, command_id: int) -> None:
     """Take what waits on a queue off it; what is held stays."""
-    name = existing(session, command.queue)
-    _allowed(session, Permission.READ, name)
+    name = destroyed(session, command.queue, Act.PURGE)
+    orders.purge(session, name, command_id)
+
+
+def destroyed(session: Any, said: str, act: Act) -> str:
+    """The queue of a command that takes away what others may use, or one's own.
+
+    Raises:
+        RemoteCommandError: It may not be destroyed by this session, or is not there.
+    """
+    node = named(session, said)
+    if isinstance(node, QueueNode) and session.broker.claims.is_own(node.queue, session):
+        act = Act.END_OWN_QUEUE
+    name = found(session, act, node, said)
     check_owner(session, name)
-    finished = session.done(command_id)
-    session.broker.administration.purge(
-        name, lambda _answer: True, lambda error, _count: finished(error)
-    )
+    return name
 
 
 def query(session: Any, command: QueueQuery, command_id: int) -> None:
     """What a queue is; nothing is said of one that is not there."""
     name = canonical_or_empty(command.queue)
+    check_something(session, command.queue, QueueNode(name))
     there = session.broker.queries.queue(name)
     nothing = QueueQueryResult(None)  # type: ignore[arg-type]
     if there is None:
         session.result(command_id, nothing)
         return
-    _allowed_something(session, name)
     arguments = dict(there.arguments)
     told = QueueQueryResult(
         command.queue,
@@ -222,20 +245,41 @@ def canonical_or_empty(said: str) -> str:
         return ""
 
 
-def existing(session: Any, said: str) -> str:
-    """The name of a queue that is there, also by its short name.
+def existing(session: Any, said: str, act: Act) -> str:
+    """The name of a queue that is there, also by its short name, at which one may do this.
 
     Raises:
-        RemoteCommandError: It is not.
+        RemoteCommandError: It is not, or one may not, whether it is there or not.
+    """
+    return found(session, act, named(session, said), said)
+
+
+def named(session: Any, said: str) -> Node:
+    """What a command means by the name of a queue: one that is there, or would be of this name.
+
+    Raises:
+        RemoteCommandError: It is no name.
     """
     name = name_of(said)
     if name not in session.broker.queues:
-        node = session.broker.destinations.source_of(said)
-        if isinstance(node, QueueNode) and node.queue in session.broker.queues:
-            return node.queue
-        text = f"there is no queue {shown(said)}"
-        raise not_found(text)
-    return name
+        node: Node = session.broker.destinations.source_of(said)
+        is_there = isinstance(node, QueueNode) and node.queue in session.broker.queues
+        if is_there or isinstance(node, AmbiguousNode):
+            return node
+    return QueueNode(name)
+
+
+def found(session: Any, act: Act, node: Node, said: str) -> str:
+    """The name of the queue that `named` told of; see `existing`.
+
+    Raises:
+        RemoteCommandError: As of `existing`.
+    """
+    check(session, act, node, said)
+    if isinstance(node, QueueNode) and node.queue in session.broker.queues:
+        return node.queue
+    text = f"there is no queue {shown(said)}"
+    raise not_found(text)
 
 
 def check_owner(session: Any, name: str) -> None:
@@ -247,15 +291,3 @@ def check_owner(session: Any, name: str) -> None:
     if not session.broker.claims.may_use(name, session):
         text = f"queue {shown(name)} is exclusive to another session"
         raise locked(text)
-
-
-def _allowed(session: Any, act: Permission, name: str) -> None:
-    connection = session.connection
-    check(connection.access, connection.login, act, QueueNode(name), name)
-
-
-def _allowed_something(session: Any, name: str) -> None:
-    """See that a queue is not one with which this user may do nothing at all."""
-    connection, node = session.connection, QueueNode(name)
-    if not any(may(connection.access, connection.login, act, node) for act in Permission):
-        _allowed(session, Permission.READ, name)

@@ -53,7 +53,7 @@ from broker_shim.listener_1_0.termini import (
 from broker_shim.listener_1_0.transactions.coordinator import attach_coordinator
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.security.rules.permissions import Permission
+from broker_shim.security.rules.rights import Act
 from sparkstore.core.queue_names import shown
 
 
@@ -137,7 +137,7 @@ def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
     node: Node = QueueNode(temporary_name())
     if not remote.dynamic:
         node = broker.destinations.node_of(remote.address)
-    refusal = refusal_of_link(connection, Permission.WRITE, node, remote.address)
+    refusal = refusal_of_link(connection, Act.SEND, node, remote.address)
     if refusal is not None:
         refuse(connection, link, refusal)
         return

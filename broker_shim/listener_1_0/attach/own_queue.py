@@ -61,6 +61,7 @@ from broker_shim.listener_1_0.termini import (
     said_by,
 )
 from broker_shim.protocol_1_0.links.sender import SenderLink
+from broker_shim.sockets.authorization import SUBSCRIPTION_PREFIX
 from broker_shim.store.interface import Queue
 from sparkstore.core.link_records import ENDS_WITH_LINK, SELECTOR, TEMPORARY_OF
 from sparkstore.core.queue_names import parts_of
@@ -74,8 +75,6 @@ _PLAIN = LinkTerms(Role.SENDER, SourceValue(expiry_policy=ExpiryPolicy.LINK_DETA
 DELIMITER = "|"
 """Between the name of a subscription and what Qpid JMS adds to it."""
 _VOLATILE = "volatile"
-PREFIX = "subscription."
-"""Of the names of subscriptions' queues."""
 
 
 class Subscription(NamedTuple):
@@ -122,7 +121,7 @@ def looked_up(key: LinkKey, desired: Container[str]) -> LinkKey:
 
 def queue_of(key: LinkKey) -> str:
     """The name of a subscription's queue: two subscriptions never have the same."""
-    return f"{PREFIX}{_escaped(key.remote_container_id)}.{_escaped(key.name)}"
+    return f"{SUBSCRIPTION_PREFIX}{_escaped(key.remote_container_id)}.{_escaped(key.name)}"
 
 
 def _escaped(text: str) -> str:

@@ -73,7 +73,7 @@ from broker_shim.listener_1_0.termini import (
 )
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.security.rules.permissions import Permission
+from broker_shim.security.rules.rights import Act
 from broker_shim.selectors import InvalidSelector, Selector
 from sparkstore.core.queue_names import shown
 
@@ -144,7 +144,7 @@ def _served_node(connection: Connection, link: SenderLink) -> ServedNode | None:
         node = connection.broker.destinations.source_of(remote.address)
     asked = granted_source(remote, None, TerminusDurability(remote.durable), None)
     stays = asked.lives_on and not isinstance(node, QueueNode)
-    refusal = refusal_of_link(connection, Permission.READ, node, remote.address, is_durable=stays)
+    refusal = refusal_of_link(connection, Act.RECEIVE, node, remote.address, is_durable=stays)
     if isinstance(node, AnonymousNode):
         refusal = Refusal(INVALID_FIELD, "a source needs an address")
     if refusal is None and not remote.dynamic:
@@ -321,7 +321,7 @@ def _look_up(connection: Connection, link: SenderLink) -> None:
         return
     said = terminus.terms.source.address
     node = connection.broker.destinations.source_of(said)
-    refusal = refusal_of_act(connection, Permission.READ, node, said)
+    refusal = refusal_of_act(connection, Act.RECEIVE, node, said)
     if refusal is not None:
         refuse(connection, link, refusal)
         return

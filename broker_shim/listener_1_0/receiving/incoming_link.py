@@ -37,7 +37,7 @@ from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
-from broker_shim.security.rules.permissions import Permission
+from broker_shim.security.rules.rights import Act
 from broker_shim.store.interface import MessageHeader
 from broker_shim.transactions.refusals import TransactionRefused
 
@@ -70,7 +70,7 @@ class IncomingLink:
         self._route = Route(connection, node)
         self._resumable = answering
         self._answering = answering if notes_all else None
-        may_write = partial(may, connection, Permission.WRITE)
+        may_write = partial(may, connection, Act.SEND)
         self._begin = partial(IncomingMessage, self._broker, node, connection.now_us, may_write)
         self._receiving: IncomingMessage | None = None
         self._partial: bytes | None = None

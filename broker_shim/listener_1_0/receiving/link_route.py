@@ -20,7 +20,7 @@ from broker_shim.listener_1_0.conditions import (
 )
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.receiving.incoming_message import LargeContent, Publish
-from broker_shim.security.rules.permissions import Permission
+from broker_shim.security.rules.rights import Act
 from broker_shim.store.interface import MessageHeader
 
 _OF_ROUTING = frozenset({NOT_FOUND, UNAUTHORIZED_ACCESS, INVALID_FIELD})
@@ -59,7 +59,7 @@ class Route:
             return self._own_route  # most often
         node = self._broker.destinations.said_by(self._node, header)
         if node is not self._node:  # what the link itself names was looked at when it was attached
-            denial = self._denied(Permission.WRITE, node, header)
+            denial = self._denied(Act.SEND, node, header)
             if denial is not None:
                 return denial
         queues = self._broker.queues_for(self._node, header)
@@ -76,7 +76,7 @@ class Route:
 
         Such an attach and such a message fare alike (Anonymous Terminus 2.2.2).
         """
-        denial = self._denied(Permission.CREATE, node, header)
+        denial = self._denied(Act.MAKE_QUEUE, node, header)
         if denial is not None:
             return denial
         try:
@@ -110,7 +110,7 @@ class Route:
         else:
             there(None)
 
-    def _denied(self, act: Permission, node: Node, header: MessageHeader) -> Refusal | None:
+    def _denied(self, act: Act, node: Node, header: MessageHeader) -> Refusal | None:
         told = self._is_refusal_told
         denial = refusal_of_act(self._connection, act, node, header.to, is_told=told)
         self._is_refusal_told |= denial is not None

@@ -11,8 +11,11 @@ refused; rules only allow, so their order means nothing.
 
     read     receive, browse, subscribe
     write    send
-    create   have a queue or a durable subscription made by attaching to it
+    create   have a queue, a durable subscription, an exchange or a binding made
+    delete   purge or delete what others use: queues, exchanges, bindings
     admin    all of these, and get at the queue of a subscription by its name
+
+Which of them an act needs is in `rights`.
 
 `address` is a pattern of words (`*` one, `#` any number) that an address or an exchange's name is
 held against; with `::` the second half is one for the queue on it. Queues that a client has the
@@ -40,6 +43,7 @@ class Permission(StrEnum):
     READ = "read"
     WRITE = "write"
     CREATE = "create"
+    DELETE = "delete"
     ADMIN = "admin"
 
 

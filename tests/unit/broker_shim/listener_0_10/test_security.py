@@ -66,7 +66,7 @@ class Door:
         self.bench = bench
         self.events: list[tuple[AuditEvent, object]] = []
         rules = [
-            {"who": ["ann"], "address": "*", "allow": ["read", "write", "create"]},
+            {"who": ["ann"], "address": "*", "allow": ["read", "write", "create", "delete"]},
             {"who": ["bob"], "address": "q", "allow": ["write"]},
             {"who": ["bob"], "address": "of-bob", "allow": ["read", "write", "create"]},
         ]
@@ -275,4 +275,5 @@ def test_a_branch_in_doubt_is_decided_by_who_may_do_what_it_does(door: Door) -> 
         each.do(DtxRecover())
         assert [*each.of(ExecutionResult)[-1].value.in_doubt] == found
     bob.do(DtxRollback(XID))
-    assert code_of(bob) == 403
+    assert code_of(bob) == 404  # as of a branch that is not there
+    assert door.events[-1] == (AuditEvent.PERMISSION_REFUSED, "bob")

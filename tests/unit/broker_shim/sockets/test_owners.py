@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_shim.links.termini.owner import owner_of
-from broker_shim.listener_1_0.owners import owned
 from broker_shim.security.rules.users import ANONYMOUS
+from broker_shim.sockets.owners import owned
 
 NAMES = st.sampled_from([ANONYMOUS, "ann", "ann/", "a%2Fb", "a/b", "%", "2F"])
 CONTAINERS = st.text("/%2Fabn", max_size=8)

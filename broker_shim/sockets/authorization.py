@@ -1,0 +1,132 @@
+"""May this peer do that there? Permissions, held against what a name means here.
+
+One rule for all protocols: each listener says in its own words what is refused. Nothing is written
+down here, and nobody is told.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker_shim.addressing.fqqn import key_of
+from broker_shim.broker.address import (
+    AddressNode,
+    AmbiguousNode,
+    AnonymousNode,
+    ExchangeNode,
+    Node,
+    QueueNode,
+)
+from broker_shim.links.termini.owner import owner_of
+from broker_shim.security.rules.permissions import AccessTarget, Permission
+from broker_shim.security.rules.rights import RIGHTS, Act
+from broker_shim.sockets.owners import owned
+from broker_shim.sockets.served_connection import ServedConnection
+from sparkstore.core.queue_names import TEMPORARY, TEMPORARY_PREFIX
+
+SUBSCRIPTION_PREFIX = "subscription."
+"""Of the names of subscriptions' queues (`listener_1_0.attach.own_queue`)."""
+_MOST_CANDIDATES = 20
+"""Of an ambiguous name: somebody may have made thousands."""
+
+
+class Denial(NamedTuple):
+    """What a peer would have to be allowed, and where."""
+
+    right: Permission
+    place: AccessTarget
+
+
+def place_of(node: Node) -> AccessTarget | None:
+    """Where permissions look for a node; None for what names nothing by itself."""
+    match node:
+        case QueueNode(queue):
+            key = key_of(queue)
+            if _is_temporary(queue):
+                return AccessTarget(TEMPORARY, key.queue, is_named_by_broker=True)
+            return AccessTarget(key.address, key.queue)
+        case AddressNode(address):
+            return AccessTarget(address)
+        case ExchangeNode(exchange, _):
+            return AccessTarget(exchange)
+        case _:
+            return None
+
+
+def denied(client: ServedConnection, right: Permission, node: Node) -> Denial | None:
+    """What a client would have to be allowed to do this there, and is not; None if it may.
+
+    It is the same whether the node exists or not. That a name is ambiguous is told to who may use
+    one of the queues that it could mean.
+    """
+    if isinstance(node, AmbiguousNode):
+        some = node.ambiguous.candidates[:_MOST_CANDIDATES]
+        denials = [denied(client, right, QueueNode(queue)) for queue in some]
+        return None if None in denials else denials[0]
+    guard, principal = client.access.guard, client.login.principal
+    if isinstance(node, AnonymousNode) and not guard.allows_anywhere(principal, right):
+        # What its messages say is looked at one by one, if it has any place.
+        return Denial(right, AccessTarget(""))
+    place = place_of(node)
+    if place is None:
+        return None
+    if _is_anothers(client, right, node):
+        right = RIGHTS[Act.USE_ANOTHERS]
+    return None if guard.allows(principal, right, place) else Denial(right, place)
+
+
+def may_do_something(client: ServedConnection, node: Node) -> bool:
+    """True if there is anything that a client may do there: then it may know what is there."""
+    return any(denied(client, right, node) is None for right in Permission)
+
+
+def is_reserved_for_another(client: ServedConnection, node: Node) -> bool:
+    """True if a client may not consume there, though it is allowed to.
+
+    A queue that the broker made for a connection, for answers, is consumed by that connection alone
+    (JMS 2.0 section 6.2.2), or by its user's where the settings say so, or where that connection is
+    not known here: it was another run's, or is another broker's on the same store. Administrators,
+    where there are permissions, look at everything.
+    """
+    queue = client.broker.queues.get(node.queue) if isinstance(node, QueueNode) else None
+    if queue is None or queue.owner is None or queue.maker == client.number:
+        return False
+    if queue.maker is None and queue.owner == _owner(client) != "":
+        return False
+    guard, place = client.access.guard, place_of(node)
+    is_admin = guard.has_permissions and guard.allows(
+        client.login.principal, Permission.ADMIN, place or AccessTarget("")
+    )
+    return not is_admin and client.broker.settings.temporary_queues != "user"
+
+
+def _is_anothers(client: ServedConnection, right: Permission, node: Node) -> bool:
+    """True if a client gets at this queue by its name only as an administrator.
+
+    A subscriber gets at its queue by its subscription. And who may have the broker name a queue for
+    answers is not to read the answers to others, nor to take them away, though whoever answers
+    knows the name: writing stays open. A queue that is not there yet is nobody's.
+    """
+    if not isinstance(node, QueueNode):
+        return False
+    name = key_of(node.queue).queue
+    if name.startswith(SUBSCRIPTION_PREFIX):
+        return True
+    if right is Permission.WRITE or not name.startswith(TEMPORARY_PREFIX):
+        return False
+    there = client.broker.queues.get(node.queue)
+    return there is not None and there.owner != _owner(client)
+
+
+def _owner(client: ServedConnection) -> str:
+    """What the containers of its user begin with; "" of a client without a name."""
+    return owner_of(owned("", client.login.principal.name))
+
+
+def _is_temporary(queue: str) -> bool:
+    """True for a queue that the broker named; one on an address is that address' affair.
+
+    `temporary-x::orders` is none: its short name is what others call their own.
+    """
+    key = key_of(queue)
+    return key.address == key.queue and queue.startswith(TEMPORARY_PREFIX)
