@@ -143,7 +143,7 @@ def serve(
     tune_process()
     listen(listener, host, entrance)
     _handle_signals(loop, listener, metrics, partial(_reload, entrance, listener, options))
-    _show(reporter, loop, listener, host.broker, stores.messages)
+    _show(reporter, loop, listener, host.broker, stores.messages, options)
     control = _control(stores, loop, host.broker, listener)
     urls = [url] if service is None else [url, *service.urls]
     announce(urls, entrance.in_force | stores.in_force, options, reporter.url)
@@ -253,12 +253,21 @@ def _reload(entrance: Entrance, listener: Listener, options: argparse.Namespace)
 
 
 def _show(
-    reporter: Reporter, loop: Loop, listener: Listener, broker: Broker, store: MessageStore
+    reporter: Reporter,
+    loop: Loop,
+    listener: Listener,
+    broker: Broker,
+    store: MessageStore,
+    options: argparse.Namespace,
 ) -> None:
     """Show what the broker counts to whoever may ask, and write it every so often."""
     if not reporter.is_asked_for:
         return
-    from broker_shim.serve.metric_families import broker_families  # noqa: PLC0415
+    from broker_shim.serve.metric_families import Role, broker_families  # noqa: PLC0415
+
+    is_service = options.store_socket is not None or options.store_listen is not None
+    role = Role.MEMBER if options.store else Role.SERVICE if is_service else Role.BROKER
+    member = options.member or ""
 
     def trouble() -> str | None:
         return "stopping" if broker.is_stopping else trouble_of(store)
@@ -268,7 +277,9 @@ def _show(
         loop.later(_REPORT_S, write)
 
     reporter.serving(
-        lambda: broker_families(broker, store, listener.connection_count), trouble, loop.post
+        lambda: broker_families(broker, store, listener.connection_count, role, member),
+        trouble,
+        loop.post,
     )
     write()
 
@@ -329,7 +340,9 @@ def _serve_members(
     if reporter.is_asked_for:
         from broker_shim.serve.metric_families import service_families  # noqa: PLC0415
 
-        reporter.serving(lambda: service_families(service), lambda: trouble_of(store))
+        reporter.serving(
+            lambda: service_families(service, deciding.there), lambda: trouble_of(store)
+        )
     in_force = {"keeps": store.durability.word}
     failure = serve_alone(
         service,

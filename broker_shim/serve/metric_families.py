@@ -1,12 +1,18 @@
 """What a monitor is shown of the broker and its store: counters, and gauges of each queue.
 
-On the loop's thread only. The cost is that of the number of queues, whatever waits on them.
+Of a broker on the loop's thread only. The cost is that of the number of queues, whatever waits on
+them.
+
+Decision: the gauges of a queue are shown by the one process that has the queue, a broker on a root
+or the service of its members, and never by a member, which knows no more than what it was granted.
+So the sum over all processes is right.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 from typing import NamedTuple
 
 from prometheus_client.core import Metric
@@ -17,11 +23,21 @@ from broker_shim.service.service import Service
 from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageStore
+from sparkstore import __version__
+from sparkstore.core.entries import Entries
 from sparkstore.core.queue_names import TEMPORARY
-from sparkstore.metrics.exposition import counter, counters, gauge
+from sparkstore.metrics.exposition import counter, counters, gauge, info
 
 BROKER, SERVICE, LOG = "sparkstore_broker", "sparkstore_service", "sparkstore_log"
 CHAIN = "sparkstore_chain_member"
+
+
+class Role(StrEnum):
+    """What a process does with the queues that its metrics are about."""
+
+    BROKER = "broker"
+    SERVICE = "service"
+    MEMBER = "member"
 
 
 class QueueFigures(NamedTuple):
@@ -49,21 +65,37 @@ _COUNTERS = {
 }
 
 
-def broker_families(broker: Broker, store: MessageStore, connection_count: int) -> list[Metric]:
+def broker_families(
+    broker: Broker,
+    store: MessageStore,
+    connection_count: int,
+    role: Role = Role.BROKER,
+    member: str = "",
+) -> list[Metric]:
     """Everything about a broker and the store under it.
 
     Args:
         broker: The virtual host; its counters, and its queues.
         store: Under it; one that has a log tells of that, too.
         connection_count: Connections that are open now.
+        role: Whether it has the queues alone, for members, or as a member.
+        member: Its name as a member; empty if it is none.
     """
-    return [
+    families = [
+        _info(role, member),
         *counters(BROKER, broker.metrics),
         gauge(f"{BROKER}_open_connections", "Connections open now.", [({}, connection_count)]),
-        gauge(f"{BROKER}_queues", "Queues, reply queues too.", [({}, len(broker.queues))]),
-        *_queue_families(broker),
-        *log_families(store),
     ]
+    if role is not Role.MEMBER:
+        text = "Queues, reply queues too."
+        families.append(gauge(f"{BROKER}_queues", text, [({}, len(broker.queues))]))
+        families += _queue_families(_figures(broker))
+    return [*families, *log_families(store)]
+
+
+def _info(role: Role, member: str) -> Metric:
+    labels = {"version": __version__, "role": role.value, "member": member}
+    return info("sparkstore", "What this process is, and its release.", labels)
 
 
 def log_families(store: MessageStore) -> Iterator[Metric]:
@@ -97,9 +129,19 @@ def log_families(store: MessageStore) -> Iterator[Metric]:
         yield gauge(f"{LOG}_witness_left_s", text, [({}, backlog.witness_left_s)])
 
 
-def service_families(service: Service) -> list[Metric]:
-    """Everything about a store service and the store under it."""
-    return [*counters(SERVICE, service.members.metrics), *log_families(service.store)]
+def service_families(service: Service, decider: Broker | None) -> list[Metric]:
+    """Everything about a store service and the store under it. On any thread.
+
+    Args:
+        service: Of members, in a process without AMQP.
+        decider: The broker that decides for them; None before the first is here, and of a Broker-J.
+    """
+    return [
+        _info(Role.SERVICE, ""),
+        *counters(SERVICE, service.members.metrics),
+        *_queue_families(_stored_figures(service.store, decider)),
+        *log_families(service.store),
+    ]
 
 
 def _chain_families(chain: MessageStoreChain) -> Iterator[Metric]:
@@ -116,8 +158,7 @@ def _chain_families(chain: MessageStoreChain) -> Iterator[Metric]:
     yield counter(f"{CHAIN}_calls", "Calls that a member of the store chain has done.", done)
 
 
-def _queue_families(broker: Broker) -> Iterator[Metric]:
-    figures = _figures(broker)
+def _queue_families(figures: Mapping[str, QueueFigures]) -> Iterator[Metric]:
     for kinds, family in ((_GAUGES, gauge), (_COUNTERS, counter)):
         for field, (name, text) in kinds.items():
             values = (({"queue": each}, getattr(figures[each], field)) for each in figures)
@@ -125,19 +166,54 @@ def _queue_families(broker: Broker) -> Iterator[Metric]:
 
 
 def _figures(broker: Broker) -> dict[str, QueueFigures]:
-    """By queue; reply queues, of which there may be thousands with no name to know, as one."""
     now_us = time.time_ns() // 1_000
-    found: dict[str, QueueFigures] = {}
+    return _named(
+        (name, queue, _figures_of(broker, queue, now_us)) for name, queue in broker.queues.items()
+    )
+
+
+def _named(
+    found: Iterable[tuple[str, QueueDispatch | None, QueueFigures]],
+) -> dict[str, QueueFigures]:
+    """By queue; reply queues, of which there may be thousands with no name to know, as one."""
+    named: dict[str, QueueFigures] = {}
     own: list[QueueFigures] = []
-    for name, queue in broker.queues.items():
-        figures = _figures_of(broker, queue, now_us)
-        if queue.owner is None:
-            found[name] = figures
+    for name, queue, figures in found:
+        if queue is None or queue.owner is None:
+            named[name] = figures
         else:
             own.append(figures)
     if own:
-        found[TEMPORARY] = _summed(own)
-    return found
+        named[TEMPORARY] = _summed(own)
+    return named
+
+
+def _stored_figures(store: DeltaMessageStore, decider: Broker | None) -> dict[str, QueueFigures]:
+    """What a store has on its queues; who consumes knows the broker that decides, if there is one.
+
+    Reading that broker on another thread than its own is safe for plain numbers; a queue that has
+    just been made or deleted is not there for a moment.
+    """
+    now_us = time.time_ns() // 1_000
+    queues = {} if decider is None else decider.queues
+    with store.look() as machine:
+        return _named(
+            (name, queue := queues.get(name), _stored_figures_of(there.entries, queue, now_us))
+            for name, there in machine.state.queues.items()
+        )
+
+
+def _stored_figures_of(entries: Entries, queue: QueueDispatch | None, now_us: int) -> QueueFigures:
+    oldest = entries.oldest()
+    return QueueFigures(
+        depth=len(entries),
+        held=sum(entry.acquired_by is not None for _, entry in entries.marked()),
+        bytes=entries.message_bytes,
+        oldest_age_s=_age_s(None if oldest is None else oldest.at, now_us),
+        consumers=0 if queue is None else queue.consumer_count,
+        redelivered=0 if queue is None else queue.redelivered,
+        dead_lettered=0 if queue is None else queue.dead_lettered,
+    )
 
 
 def _figures_of(broker: Broker, queue: QueueDispatch, now_us: int) -> QueueFigures:
@@ -146,11 +222,15 @@ def _figures_of(broker: Broker, queue: QueueDispatch, now_us: int) -> QueueFigur
         depth=len(queue),
         held=queue.held_count,
         bytes=size,
-        oldest_age_s=0.0 if came_at_us is None else max(0.0, (now_us - came_at_us) / 1e6),
+        oldest_age_s=_age_s(came_at_us, now_us),
         consumers=queue.consumer_count,
         redelivered=queue.redelivered,
         dead_lettered=queue.dead_lettered,
     )
+
+
+def _age_s(came_at_us: int | None, now_us: int) -> float:
+    return 0.0 if came_at_us is None else max(0.0, (now_us - came_at_us) / 1e6)
 
 
 def _summed(figures: Iterable[QueueFigures]) -> QueueFigures:

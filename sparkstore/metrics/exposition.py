@@ -6,7 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import generate_latest
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
@@ -30,6 +35,11 @@ def gauge(name: str, help_text: str, values: Iterable[tuple[Labels, float]]) -> 
 def counter(name: str, help_text: str, values: Iterable[tuple[Labels, float]]) -> Metric:
     """The same of what only rises; `_total` is added to its name."""
     return _labelled(CounterMetricFamily, name, help_text, values)
+
+
+def info(name: str, help_text: str, labels: Labels) -> Metric:
+    """What a process is, as labels of `<name>_info`, whose value is 1."""
+    return InfoMetricFamily(name, help_text, {key: _written(labels[key]) for key in labels})
 
 
 def _labelled(

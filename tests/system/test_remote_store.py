@@ -12,12 +12,14 @@ import pytest
 
 from broker_shim.completion import Completion
 from broker_shim.errors import Fenced, InvalidRequest, StoreError, Unavailable
+from broker_shim.serve.stores import trouble_of
 from broker_shim.service import protocol as wire
 from broker_shim.store.interface import MessageHeader, Queue, StoredMessage
 from broker_shim.store.remote.greeting import MemberIdentity, parse_address
 from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.cli.command_line import main
 from sparkstore.replication.promote import promote
+from tests.support.roots.logs import until
 from tests.support.roots.replicas import replica_of
 from tests.support.stores.services import Served, ServiceProcess, served, short_folder
 from tests.support.stores.stores import TIMEOUT_S, done
@@ -160,6 +162,25 @@ def test_no_service_at_all_is_one_clear_line(folder: Path) -> None:
     for text in ("tcp:nothing", "tcp::1"):
         with pytest.raises(InvalidRequest, match="tcp:HOST:PORT"):
             parse_address(text)
+
+
+def test_the_socket_of_administrators_is_told_from_that_of_members(folder: Path) -> None:
+    for text in (f"unix:{folder}/control.sock", f"{folder}/control.sock"):
+        with pytest.raises(InvalidRequest, match=r"where administrators ask.*service\.sock"):
+            parse_address(text)
+
+
+def test_a_store_says_that_its_service_is_away(folder: Path, tmp_path: Path) -> None:
+    first = Served(tmp_path / "root", folder / "s")
+    store = RemoteMessageStore(folder / "s", GREETING)
+    assert trouble_of(store) is None
+    first.close()
+    until(lambda: trouble_of(store) is not None)
+    assert "is away since" in str(trouble_of(store))
+    second = Served(tmp_path / "root", folder / "s")
+    until(lambda: trouble_of(store) is None)
+    store.close()
+    second.close()
 
 
 def test_a_second_process_of_a_member_takes_its_place_and_the_first_one_is_fenced(

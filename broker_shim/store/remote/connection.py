@@ -220,6 +220,19 @@ class RemoteConnection:
         self._thread.join()
         os.close(self._wake)
 
+    @property
+    def trouble(self) -> StoreError | None:
+        """Why nothing is decided now: the service is away, or has ended this; None if it is here.
+
+        Read without the guard, by whoever shows it: it may be a moment old.
+        """
+        if self._failure is not None or self._sending is not None:
+            return self._failure
+        away_s = time.monotonic() - self._lost_s
+        return Unavailable(
+            f"the store service at {self._address} is away since {away_s:.0f} s: start it again"
+        )
+
     def check_open(self) -> None:
         """Raises Closed after `close`."""
         if self._is_closing:

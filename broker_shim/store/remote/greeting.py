@@ -12,6 +12,7 @@ from broker_shim.errors import InvalidRequest, Unavailable
 from broker_shim.service import protocol as wire
 from broker_shim.service.protocol import SeenRoot
 from sparkstore.core.state_machine.arguments import check_name, check_switch
+from sparkstore.operations.wire import SOCKET_NAME as CONTROL_SOCKET
 
 _log = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ def parse_address(text: str | Path) -> Address:
         InvalidRequest: It is none of these.
     """
     if isinstance(text, Path):
-        return Address(text)
+        return _unix(text)
     if not isinstance(text, str) or not text:
         kind = type(text).__name__ if text != "" else "empty"
         raise InvalidRequest(f"the address of a store service cannot be {kind}: {_SPELT}")
@@ -81,14 +82,25 @@ def parse_address(text: str | Path) -> Address:
         if not rest:
             message = f"{text}: write it as unix:PATH"
             raise InvalidRequest(message)
-        return Address(Path(rest))
+        return _unix(Path(rest))
     if kind == "tcp":
         host, _, port = rest.rpartition(":")
         if not host or not port.isdecimal():
             message = f"{text}: write it as tcp:HOST:PORT"
             raise InvalidRequest(message)
         return Address(None, host.strip("[]"), int(port))
-    return Address(Path(text))
+    return _unix(Path(text))
+
+
+def _unix(path: Path) -> Address:
+    """The socket of administrators stands in the same folder, and knows no members."""
+    if path.name == CONTROL_SOCKET:
+        message = (
+            f"{path} is where administrators ask: give the socket of the store service, as its"
+            " READY line tells it (service.sock beside this one, unless --store-socket is given)"
+        )
+        raise InvalidRequest(message)
+    return Address(path)
 
 
 def greet_patiently(address: Address, greeting: MemberIdentity, retry_s: float) -> Greeted:

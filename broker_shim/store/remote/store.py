@@ -92,6 +92,11 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         """The highest tier it keeps."""
         return TerminusDurability.UNSETTLED_STATE
 
+    @property
+    def refusal(self) -> StoreError | None:
+        """Why nothing is decided now: the service is away, or has sent us away."""
+        return self._connection.trouble
+
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         """See `WiringCalls.create`."""
         self._make(on_complete, lambda: made.created(Kind.CREATED, wiring))

@@ -12,16 +12,19 @@ from prometheus_client.core import Metric
 
 from broker_shim.amqp_1_0.composites import Modified, Source, Target
 from broker_shim.broker.metrics import Metrics
-from broker_shim.serve.metric_families import broker_families, log_families
+from broker_shim.serve.metric_families import Role, broker_families, log_families, service_families
 from broker_shim.serve.stores import trouble_of
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
+from sparkstore import __version__
 from sparkstore.errors import Unavailable
 from sparkstore.log.metrics import LogMetrics
 from sparkstore.metrics.counters import counters_of
 from sparkstore.metrics.exposition import counters, encoded
 from tests.support.amqp.link_clients import Client, House, Place
+from tests.support.stores.raw_member import RawMember, create, enqueue
+from tests.support.stores.services import served
 from tests.support.stores.stores import DELTA_CONFIG, done
 
 
@@ -98,6 +101,33 @@ def test_reply_queues_are_shown_as_one(house: House) -> None:
     found = of_house(house)
     assert {queue for _name, queue in found} == {"", "temporary"}
     assert found["queue_consumers", "temporary"] == 3
+
+
+def test_each_process_says_what_it_is_and_a_member_shows_no_queue(house: House) -> None:
+    """The sum over a service and its members counts each message once."""
+    client = Client(house)
+    client.attach("out", target=Target("q"), is_receiver=False)
+    client.deliver(b"1", "x")
+    for role, member in ((Role.BROKER, ""), (Role.SERVICE, ""), (Role.MEMBER, "one")):
+        families = broker_families(house.broker, house.store, 2, role, member)
+        (info,) = [each for each in families if each.name == "sparkstore"]
+        labels = {"version": __version__, "role": role.value, "member": member}
+        assert [(each.name, each.labels) for each in info.samples] == [("sparkstore_info", labels)]
+        queues = {each.name for each in families if each.name.startswith("sparkstore_queue")}
+        assert bool(queues) is (role is not Role.MEMBER)
+        assert "sparkstore_broker_enqueued" in {each.name for each in families}
+
+
+def test_a_service_shows_the_queues_of_its_members(tmp_path: Path) -> None:
+    with served(tmp_path / "root") as there, RawMember(there.path) as member:
+        member.hello()
+        assert member.ask(1, create()) == []
+        assert member.ask(2, enqueue(member.ids(1), body=b"x" * 100)) == []
+        found = figures(service_families(there.service, None))
+        assert found["queue_messages", "q"] == 1
+        assert found["queue_bytes", "q"] >= 100
+        assert found["queue_messages_held", "q"] == found["queue_consumers", "q"] == 0
+        assert found["service_requests_total", ""] == 2
 
 
 def test_the_log_tells_what_waits_and_whether_it_takes_more(tmp_path: Path) -> None:
