@@ -27,7 +27,7 @@ from broker_shim.serve.headers import all_headers
 from broker_shim.serve.options import parser, settings_of
 from broker_shim.serve.protocols import listen
 from broker_shim.serve.recovery import recover
-from broker_shim.serve.reporting import Reporter, reporter_of
+from broker_shim.serve.reporting import Reporter, reporter_of, show_broker
 from broker_shim.serve.stores import Stores, open_stores, trouble_of
 from broker_shim.serve.systemd import ALIVE, READY, STOPPING, notify
 from broker_shim.service.options import Doors, doors_of
@@ -47,7 +47,7 @@ ServeBeside = Callable[[Loop, Inbox, Host], "Service"]
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_TRY_LATER = 0, 1, 2, 75
 EXIT_INTERRUPTED = 128 + signal.SIGINT
-_PROBE_S, _REPORT_S = 1.0, 5.0
+_PROBE_S = 1.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -143,7 +143,7 @@ def serve(
     tune_process()
     listen(listener, host, entrance)
     _handle_signals(loop, listener, metrics, partial(_reload, entrance, listener, options))
-    _show(reporter, loop, listener, host.broker, stores.messages, options)
+    show_broker(reporter, loop, listener, host.broker, stores.messages, options)
     control = _control(stores, loop, host.broker, listener)
     urls = [url] if service is None else [url, *service.urls]
     announce(urls, entrance.in_force | stores.in_force, options, reporter.url)
@@ -250,38 +250,6 @@ def _handle_signals(
 def _reload(entrance: Entrance, listener: Listener, options: argparse.Namespace) -> None:
     entrance.reload(options)
     listener.end_unknown()
-
-
-def _show(
-    reporter: Reporter,
-    loop: Loop,
-    listener: Listener,
-    broker: Broker,
-    store: MessageStore,
-    options: argparse.Namespace,
-) -> None:
-    """Show what the broker counts to whoever may ask, and write it every so often."""
-    if not reporter.is_asked_for:
-        return
-    from broker_shim.serve.metric_families import Role, broker_families  # noqa: PLC0415
-
-    is_service = options.store_socket is not None or options.store_listen is not None
-    role = Role.MEMBER if options.store else Role.SERVICE if is_service else Role.BROKER
-    member = options.member or ""
-
-    def trouble() -> str | None:
-        return "stopping" if broker.is_stopping else trouble_of(store)
-
-    def write() -> None:
-        reporter.write()
-        loop.later(_REPORT_S, write)
-
-    reporter.serving(
-        lambda: broker_families(broker, store, listener.connection_count, role, member),
-        trouble,
-        loop.post,
-    )
-    write()
 
 
 def _probe(loop: Loop, calls: StoreCalls) -> None:

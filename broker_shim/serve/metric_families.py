@@ -32,7 +32,7 @@ BROKER, SERVICE, LOG = "sparkstore_broker", "sparkstore_service", "sparkstore_lo
 CHAIN = "sparkstore_chain_member"
 
 
-class Role(StrEnum):
+class ProcessRole(StrEnum):
     """What a process does with the queues that its metrics are about."""
 
     BROKER = "broker"
@@ -69,7 +69,7 @@ def broker_families(
     broker: Broker,
     store: MessageStore,
     connection_count: int,
-    role: Role = Role.BROKER,
+    role: ProcessRole = ProcessRole.BROKER,
     member: str = "",
 ) -> list[Metric]:
     """Everything about a broker and the store under it.
@@ -86,14 +86,14 @@ def broker_families(
         *counters(BROKER, broker.metrics),
         gauge(f"{BROKER}_open_connections", "Connections open now.", [({}, connection_count)]),
     ]
-    if role is not Role.MEMBER:
+    if role is not ProcessRole.MEMBER:
         text = "Queues, reply queues too."
         families.append(gauge(f"{BROKER}_queues", text, [({}, len(broker.queues))]))
         families += _queue_families(_figures(broker))
     return [*families, *log_families(store)]
 
 
-def _info(role: Role, member: str) -> Metric:
+def _info(role: ProcessRole, member: str) -> Metric:
     labels = {"version": __version__, "role": role.value, "member": member}
     return info("sparkstore", "What this process is, and its release.", labels)
 
@@ -137,7 +137,7 @@ def service_families(service: Service, decider: Broker | None) -> list[Metric]:
         decider: The broker that decides for them; None before the first is here, and of a Broker-J.
     """
     return [
-        _info(Role.SERVICE, ""),
+        _info(ProcessRole.SERVICE, ""),
         *counters(SERVICE, service.members.metrics),
         *_queue_families(_stored_figures(service.store, decider)),
         *log_families(service.store),

@@ -12,11 +12,18 @@ from typing import TYPE_CHECKING
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.serve.bind_address import parse_listen
+from broker_shim.serve.stores import trouble_of
 
 if TYPE_CHECKING:
+    from broker_shim.broker.storage.loop import Loop
+    from broker_shim.broker.virtual_host import Broker
     from broker_shim.serve.monitor import Families, Monitor, Post, Trouble
+    from broker_shim.sockets.listener import Listener
+    from broker_shim.store.interface import MessageStore
 
 _log = logging.getLogger(__name__)
+
+_REPORT_S = 5.0
 
 
 class Reporter:
@@ -85,3 +92,38 @@ def reporter_of(options: argparse.Namespace) -> Reporter:
             text = "INSECURE: whoever reaches %s may read the names and figures of all queues"
             _log.warning(text, monitor.url)
     return Reporter(options.metrics_file, monitor)
+
+
+def show_broker(
+    reporter: Reporter,
+    loop: Loop,
+    listener: Listener,
+    broker: Broker,
+    store: MessageStore,
+    options: argparse.Namespace,
+) -> None:
+    """Show what the broker counts to whoever may ask, and write it every so often."""
+    if not reporter.is_asked_for:
+        return
+    from broker_shim.serve.metric_families import ProcessRole, broker_families  # noqa: PLC0415
+
+    role = ProcessRole.BROKER
+    if options.store is not None:
+        role = ProcessRole.MEMBER
+    elif options.store_socket is not None or options.store_listen is not None:
+        role = ProcessRole.SERVICE
+    member = options.member or ""
+
+    def trouble() -> str | None:
+        return "stopping" if broker.is_stopping else trouble_of(store)
+
+    def write() -> None:
+        reporter.write()
+        loop.later(_REPORT_S, write)
+
+    reporter.serving(
+        lambda: broker_families(broker, store, listener.connection_count, role, member),
+        trouble,
+        loop.post,
+    )
+    write()

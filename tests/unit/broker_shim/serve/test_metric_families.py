@@ -12,7 +12,12 @@ from prometheus_client.core import Metric
 
 from broker_shim.amqp_1_0.composites import Modified, Source, Target
 from broker_shim.broker.metrics import Metrics
-from broker_shim.serve.metric_families import Role, broker_families, log_families, service_families
+from broker_shim.serve.metric_families import (
+    ProcessRole,
+    broker_families,
+    log_families,
+    service_families,
+)
 from broker_shim.serve.stores import trouble_of
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.store.delta import DeltaMessageStore
@@ -108,13 +113,17 @@ def test_each_process_says_what_it_is_and_a_member_shows_no_queue(house: House) 
     client = Client(house)
     client.attach("out", target=Target("q"), is_receiver=False)
     client.deliver(b"1", "x")
-    for role, member in ((Role.BROKER, ""), (Role.SERVICE, ""), (Role.MEMBER, "one")):
+    for role, member in (
+        (ProcessRole.BROKER, ""),
+        (ProcessRole.SERVICE, ""),
+        (ProcessRole.MEMBER, "one"),
+    ):
         families = broker_families(house.broker, house.store, 2, role, member)
         (info,) = [each for each in families if each.name == "sparkstore"]
         labels = {"version": __version__, "role": role.value, "member": member}
         assert [(each.name, each.labels) for each in info.samples] == [("sparkstore_info", labels)]
         queues = {each.name for each in families if each.name.startswith("sparkstore_queue")}
-        assert bool(queues) is (role is not Role.MEMBER)
+        assert bool(queues) is (role is not ProcessRole.MEMBER)
         assert "sparkstore_broker_enqueued" in {each.name for each in families}
 
 
