@@ -367,7 +367,8 @@ class Amqp010Connection:
             raise RemoteFramingError(text)
         self.max_frame_bytes = self._reader.max_frame_bytes = most
         self._clock.heartbeat_s = min(control.heartbeat or 0, _HEARTBEAT_S)
-        self._channel_max = control.channel_max
+        # Absent or 0 is no limit of the client's own: many clients never say one.
+        self._channel_max = control.channel_max or self._channel_max
         self._phase = Phase.OPEN
 
     def _opened(self, _control: ConnectionOpen) -> None:
