@@ -13,7 +13,14 @@ from broker_shim.broker.address import Node
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.security.rules.permissions import AccessTarget, Permission
 from broker_shim.security.rules.rights import RIGHTS, Act
-from broker_shim.sockets.authorization import Denial, denied, may_do_something
+from broker_shim.sockets.authorization import (
+    Denial,
+    denied,
+    impersonation_text,
+    is_impersonation,
+    may_do_something,
+)
+from broker_shim.store.interface import MessageHeader
 from sparkstore.core.queue_names import shown
 
 
@@ -62,6 +69,20 @@ def check_anywhere(session: Any, said: str) -> None:
     rights = (Permission.READ, Permission.WRITE)
     if not any(guard.allows_anywhere(principal, right) for right in rights):
         raise _refused(session, Denial(Permission.WRITE, AccessTarget("")), said)
+
+
+def check_user_id(session: Any, header: MessageHeader) -> None:
+    """See that a message is from whom it says it is.
+
+    Raises:
+        RemoteCommandError: Its sender may not speak for that user; the audit log was told.
+    """
+    connection = session.connection
+    if header.user_id and is_impersonation(connection, header):
+        access = connection.access
+        access.guard.refused_user_id(access.remote, connection.login.principal, header.user_id)
+        text = impersonation_text(connection, header.user_id)
+        raise RemoteCommandError(ExecutionErrorCode.UNAUTHORIZED_ACCESS, text)
 
 
 def _refused(session: Any, denial: Denial, said: str) -> RemoteCommandError:

@@ -18,7 +18,7 @@ from broker_shim.errors import StoreError
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.segments import HeaderSegment
-from broker_shim.listener_0_10.authorization import check
+from broker_shim.listener_0_10.authorization import check, check_user_id
 from broker_shim.listener_0_10.messages import read_header
 from broker_shim.listener_0_10.refusals import not_found, short_text
 from broker_shim.security.rules.rights import Act
@@ -57,6 +57,7 @@ class SessionPublisher:
         delivery = header.delivery
         node = self._place(exchange, delivery.routing_key or "")
         stored = read_header(header, exchange, len(body))
+        check_user_id(session, stored)
         if stored.durable and broker.settings.durable_messages is DurableMessages.REJECTED:
             text = "durable messages are not kept here: send them non-persistent"
             raise RemoteCommandError(ExecutionErrorCode.PRECONDITION_FAILED, text)

@@ -6,7 +6,11 @@ from broker_shim.broker.address import Node, QueueNode
 from broker_shim.listener_1_0.conditions import RESOURCE_LOCKED, UNAUTHORIZED_ACCESS, Refusal
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.security.rules.rights import RIGHTS, Act
-from broker_shim.sockets.authorization import denied, is_reserved_for_another
+from broker_shim.sockets.authorization import (
+    denied,
+    impersonation_text,
+    is_reserved_for_another,
+)
 from sparkstore.core.queue_names import TEMPORARY, shown
 
 
@@ -70,3 +74,10 @@ def refusal_of_act(
     access.guard.refused(access.remote, principal, *denial, is_told=is_told)
     text = f"{shown(principal.name)} has no permission to {denial.right} {shown(said or TEMPORARY)}"
     return Refusal(UNAUTHORIZED_ACCESS, text)
+
+
+def refusal_of_user_id(connection: Connection, user_id: str, *, is_told: bool) -> Refusal:
+    """Why a message is not taken that says it is from somebody else; `is_told` as above."""
+    access, principal = connection.access, connection.login.principal
+    access.guard.refused_user_id(access.remote, principal, user_id, is_told=is_told)
+    return Refusal(UNAUTHORIZED_ACCESS, impersonation_text(connection, user_id))

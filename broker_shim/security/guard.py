@@ -84,6 +84,7 @@ class Guard:
         self._file = UsersFile(settings.users_path) if settings.users_path else None
         self._passwords = Passwords(lambda: self.users)
         self._permissions = Permissions(settings.permissions)
+        self._impersonators = frozenset(settings.impersonators)
         self._failures = FailedLogins(settings.failed_login_delay_s)
         self.half_open = HalfOpen()
         self._refused = SummedRefusals(partial(audit, AuditEvent.CONNECTION_REFUSED))
@@ -182,6 +183,29 @@ class Guard:
         """True if there is a place where this is allowed."""
         return self._permissions.allow_anywhere(principal, act)
 
+    def allows_user_id(self, principal: Principal, user_id: str) -> bool:
+        """True if a message of somebody may say that it is from this user.
+
+        Where all are anonymous nobody is told apart, and what a message says of its sender is the
+        word of any program on this machine.
+        """
+        is_own = user_id == principal.name or not self.tells_apart
+        return is_own or principal.is_one_of(self._impersonators)
+
+    def refused_user_id(
+        self, remote: Remote, principal: Principal, user_id: str, *, is_told: bool = False
+    ) -> None:
+        """Count a message that was refused for its user-id; as `refused`."""
+        self.counts.refused_permissions += 1
+        if not is_told:
+            self.audit(
+                AuditEvent.PERMISSION_REFUSED,
+                peer=remote,
+                user=principal.name,
+                act="impersonate",
+                user_id=user_id,
+            )
+
     def refused(
         self,
         remote: Remote,
@@ -205,7 +229,7 @@ class Guard:
         )
 
     def reload(self, settings: SecuritySettings) -> None:
-        """Take certificates and permissions anew; what cannot be used changes nothing.
+        """Take certificates, permissions and impersonators anew, all or nothing.
 
         Connections that are open stay as they are: TLS was agreed, and attaches were allowed. The
         users file needs no reload (`UsersFile`); whom it does not have any more, `knows` tells.
@@ -220,6 +244,7 @@ class Guard:
             raise InvalidRequest(text)
         context = None if settings.tls is None else server_context(settings.tls)
         self._permissions = Permissions(settings.permissions)
+        self._impersonators = frozenset(settings.impersonators)
         self._tls, self.context = settings.tls, context
         self.audit(AuditEvent.SECURITY_RELOADED, permissions=len(settings.permissions))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.security.rules.permissions import Rule, rule_of
+from broker_shim.security.rules.permissions import Rule, check_who, rule_of
 from broker_shim.security.tls import TlsFiles
 from sparkstore.settings_file import read_section, told_of
 
@@ -29,6 +29,8 @@ class SecuritySettings:
         tls_client_ca: Who vouches for clients' certificates; empty: none is asked for.
         audit_file: Where audit lines go beside the log; empty: nowhere.
         permissions: Who may do what; empty: who got in may do everything.
+        impersonators: Users and roles, as in `who` of a rule, that may send messages with the
+            user-id of others: gateways.
         failed_login_delay_s: How long the answer to an address' first failed login waits.
     """
 
@@ -39,6 +41,7 @@ class SecuritySettings:
     tls_client_ca: str = ""
     audit_file: str = ""
     permissions: tuple[Rule, ...] = ()
+    impersonators: tuple[str, ...] = ()
     failed_login_delay_s: float = 0.5
 
     def __post_init__(self) -> None:
@@ -49,6 +52,7 @@ class SecuritySettings:
             raise InvalidRequest("TLS needs both tls_cert and tls_key (--tls-cert and --tls-key)")
         if self.tls_client_ca and not self.tls_cert:
             raise InvalidRequest("tls_client_ca needs TLS: give tls_cert and tls_key, too")
+        check_who(self.impersonators)
         if not 0 <= self.failed_login_delay_s <= 8:
             raise InvalidRequest("[security] failed_login_delay_s: from 0 to 8")
 
@@ -138,12 +142,13 @@ def read_security(path: Path) -> SecuritySettings:
         values = read_section(path, "security", SecuritySettings())
         if "permissions" in values:
             values["permissions"] = tuple(map(rule_of, values["permissions"]))
-        if "mechanisms" in values:
-            values["mechanisms"] = _texts(values["mechanisms"])
+        for name, example in (("mechanisms", "PLAIN"), ("impersonators", "role:gateway")):
+            if name in values:
+                values[name] = _texts(name, values[name], example)
         return SecuritySettings(**values)
 
 
-def _texts(found: list[Any]) -> tuple[str, ...]:
+def _texts(name: str, found: list[Any], example: str) -> tuple[str, ...]:
     if not all(isinstance(item, str) for item in found):
-        raise InvalidRequest('[security] mechanisms: say a list of texts, such as ["PLAIN"]')
+        raise InvalidRequest(f'[security] {name}: say a list of texts, such as ["{example}"]')
     return tuple(found)

@@ -22,7 +22,8 @@ from broker_shim.security.rules.permissions import AccessTarget, Permission
 from broker_shim.security.rules.rights import RIGHTS, Act
 from broker_shim.sockets.owners import owned
 from broker_shim.sockets.served_connection import ServedConnection
-from sparkstore.core.queue_names import TEMPORARY, TEMPORARY_PREFIX
+from broker_shim.store.interface import MessageHeader
+from sparkstore.core.queue_names import TEMPORARY, TEMPORARY_PREFIX, shown
 
 SUBSCRIPTION_PREFIX = "subscription."
 """Of the names of subscriptions' queues (`listener_1_0.attach.own_queue`)."""
@@ -98,6 +99,25 @@ def is_reserved_for_another(client: ServedConnection, node: Node) -> bool:
         client.login.principal, Permission.ADMIN, place or AccessTarget("")
     )
     return not is_admin and client.broker.settings.temporary_queues != "user"
+
+
+def is_impersonation(client: ServedConnection, header: MessageHeader) -> bool:
+    """True if a message says that it is from a user whom its sender may not speak for.
+
+    Receivers, selectors and SQL take a user-id for true, so it is checked before a message is
+    taken, on every way in (AMQP 1.0 section 3.2.4, and the rule "authentication" of 0-10).
+    """
+    guard, said = client.access.guard, header.user_id
+    return bool(said) and not guard.allows_user_id(client.login.principal, said or "")
+
+
+def impersonation_text(client: ServedConnection, user_id: str) -> str:
+    """Why such a message is refused, and what to do."""
+    name = shown(client.login.principal.name)
+    return (
+        f"{name} may not send as {shown(user_id)}: send with the user-id of the login or without"
+        " one, or be named in impersonators of [security]"
+    )
 
 
 def _is_anothers(client: ServedConnection, right: Permission, node: Node) -> bool:

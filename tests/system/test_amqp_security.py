@@ -15,12 +15,13 @@ from typing import Any, NamedTuple
 import pytest
 from proton import ConnectionException, Message, Terminus
 from proton.reactor import ReceiverOption
-from proton.utils import BlockingConnection, ConnectionClosed, LinkDetached
+from proton.utils import BlockingConnection, ConnectionClosed, LinkDetached, SendException
 
 from broker_shim.security.passwords import secrets_of
 from broker_shim.security.rules.users import User
 from broker_shim.security.users_file import changing_users
 from tests.support.amqp.certificates import Authority, Pair
+from tests.support.stores.services import short_folder
 from tests.support.system.client_programs import Program, build
 from tests.support.system.clients import TIMEOUT_S, connected, take
 from tests.support.system.processes import BrokerProcess, StartBroker
@@ -442,3 +443,29 @@ def test_insecure_beyond_loopback_is_served_and_said_loudly(
     finally:
         broker.terminate()
     assert "INSECURE" in broker.log
+
+
+def test_at_a_member_nobody_sends_as_somebody_else(tmp_path: Path) -> None:
+    """Members serve clients by the same rules; they are at the member's door."""
+    for name in ("ann", "bob"):
+        add_user(tmp_path / "users.json", name)
+    told = ("--users", f"{tmp_path}/users.json", "--audit-file", f"{tmp_path}/audit.log")
+    with short_folder() as folder:
+        listen = "--listen=127.0.0.1:0"
+        service = BrokerProcess(str(tmp_path / "root"), f"--store-socket={folder}/s", listen)
+        member = BrokerProcess(f"--store=unix:{folder}/s", "--member=second", listen, *told)
+        with connected(member.url, **as_user("bob")) as bob:
+            sender = bob.create_sender("orders")
+            sender.send(Message(id=1, user_id=b"bob"))
+            with pytest.raises(SendException):
+                sender.send(Message(id=2, user_id=b"ann"))
+            sender.send(Message(id=3))
+        with connected(member.url, **as_user("ann")) as ann:
+            receiver = ann.create_receiver("orders", credit=2)
+            came = [receiver.receive(TIMEOUT_S) for _ in range(2)]
+        assert [(each.id, each.user_id) for each in came] == [(1, b"bob"), (3, b"")]
+        assert member.terminate() == 0
+        assert service.terminate() == 0
+    lines = [json.loads(line) for line in (tmp_path / "audit.log").read_text().splitlines()]
+    (refused,) = [each for each in lines if each["event"] == "permission-refused"]
+    assert (refused["user"], refused["user_id"]) == ("bob", "ann")

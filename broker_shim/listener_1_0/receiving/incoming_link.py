@@ -11,7 +11,6 @@ from broker_shim.broker.settings import DurableMessages
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError, Unavailable
-from broker_shim.listener_1_0.authorization import may
 from broker_shim.listener_1_0.conditions import (
     PRECONDITION_FAILED,
     RESOURCE_LIMIT_EXCEEDED,
@@ -37,7 +36,6 @@ from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
-from broker_shim.security.rules.rights import Act
 from broker_shim.store.interface import MessageHeader
 from broker_shim.transactions.refusals import TransactionRefused
 
@@ -70,8 +68,8 @@ class IncomingLink:
         self._route = Route(connection, node)
         self._resumable = answering
         self._answering = answering if notes_all else None
-        may_write = partial(may, connection, Act.SEND)
-        self._begin = partial(IncomingMessage, self._broker, node, connection.now_us, may_write)
+        may_send = self._route.may_send
+        self._begin = partial(IncomingMessage, self._broker, node, connection.now_us, may_send)
         self._receiving: IncomingMessage | None = None
         self._partial: bytes | None = None
         self._whole = WholeMessages(self._broker, answering, self._all_stored)
@@ -350,10 +348,10 @@ class IncomingLink:
         if delivery.is_settled and transaction is not None:
             self._credit.go_on()
             return
-        is_relay = self._route.is_of_relay(refusal)
-        if is_relay:
+        is_named = self._route.names_delivery(refusal)
+        if is_named:
             refusal = refusal._replace(info={"delivery-tag": delivery.tag})
-        is_told = delivery.is_settled and (is_relay or refusal is NOT_KEPT)
+        is_told = delivery.is_settled and (is_named or refusal is NOT_KEPT)
         if is_told or not may_reject(self._link):
             self._end_link(refusal)
             return

@@ -55,7 +55,7 @@ class IncomingMessage:
         broker: Broker,
         node: Node,
         now_us: Callable[[], int],
-        may_write: Callable[[Node], bool] = lambda _node: True,
+        may_send: Callable[[MessageHeader], bool] = lambda _header: True,
     ) -> None:
         """Begin.
 
@@ -63,11 +63,11 @@ class IncomingMessage:
             broker: The virtual host that the message goes to.
             node: What the link is to.
             now_us: Tells the time, UTC µs.
-            may_write: Whether the client may send to what a message names itself. One that it may
-                not send is refused when all of it came, and until then is written nowhere.
+            may_send: Whether the client may send a message with this header. One that it may not
+                is refused when all of it came, and until then is written nowhere.
         """
         self._broker, self._node, self._now_us = broker, node, now_us
-        self._may_write = may_write
+        self._may_send = may_send
         self._most_header_bytes = broker.settings.max_header_bytes
         self._came: bytes | bytearray = b""
         self._has_begun = False  # its body, within the bytes that a header may have
@@ -137,8 +137,7 @@ class IncomingMessage:
         queues = self._broker.queues_for(self._node, header)
         if not queues or not header.durable or not self._broker.all_keep(queues):
             return
-        node = self._broker.destinations.said_by(self._node, header)
-        if node is not self._node and not self._may_write(node):
+        if not self._may_send(header):
             return
         staged = self._broker.calls.puts.stage(header)
         self._large = LargeContent(self._broker, staged, content, prefix[: content.start], on_room)

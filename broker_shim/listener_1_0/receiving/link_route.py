@@ -11,7 +11,7 @@ from typing import NamedTuple
 from broker_shim.broker.address import AnonymousNode, MalformedNode, Node, QueueNode, described
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.listener_1_0.authorization import refusal_of_act
+from broker_shim.listener_1_0.authorization import may, refusal_of_act, refusal_of_user_id
 from broker_shim.listener_1_0.conditions import (
     INVALID_FIELD,
     NOT_FOUND,
@@ -21,6 +21,7 @@ from broker_shim.listener_1_0.conditions import (
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.receiving.incoming_message import LargeContent, Publish
 from broker_shim.security.rules.rights import Act
+from broker_shim.sockets.authorization import is_impersonation
 from broker_shim.store.interface import MessageHeader
 
 _OF_ROUTING = frozenset({NOT_FOUND, UNAUTHORIZED_ACCESS, INVALID_FIELD})
@@ -49,12 +50,25 @@ class Route:
         self._own_route = Routed(set() if self._own is None else {self._own.queue})
         self._is_refusal_told = False
 
-    def is_of_relay(self, refusal: Refusal) -> bool:
-        """Whether a relay refused a message because of where it was to go."""
-        return isinstance(self._node, AnonymousNode) and refusal.condition in _OF_ROUTING
+    def names_delivery(self, refusal: Refusal) -> bool:
+        """Whether a refusal is told with the delivery's tag, and ends the link of a settled one.
+
+        A relay's is, of where the message was to go; on any link that of who it says it is from.
+        """
+        is_of_relay = isinstance(self._node, AnonymousNode) and refusal.condition in _OF_ROUTING
+        return is_of_relay or refusal.condition == UNAUTHORIZED_ACCESS
+
+    def may_send(self, header: MessageHeader) -> bool:
+        """Whether the peer may send such a message; nothing is written down."""
+        node = self._broker.destinations.said_by(self._node, header)
+        is_allowed = node is self._node or may(self._connection, Act.SEND, node)
+        return is_allowed and not is_impersonation(self._connection, header)
 
     def of(self, header: MessageHeader) -> Routed | Refusal:
         """The queues that a message goes to; or why it cannot go."""
+        if header.user_id and is_impersonation(self._connection, header):
+            told, self._is_refusal_told = self._is_refusal_told, True
+            return refusal_of_user_id(self._connection, header.user_id, is_told=told)
         if self._own is not None and self._own.queue in self._broker.queues:
             return self._own_route  # most often
         node = self._broker.destinations.said_by(self._node, header)

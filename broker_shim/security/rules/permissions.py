@@ -156,14 +156,23 @@ def rule_of(item: Any) -> Rule:
         message = f'[security] permissions: address {address!r}: say a pattern, such as "orders.#"'
         raise InvalidRequest(message)
     who, allow = (_texts(item, name) for name in ("who", "allow"))
-    for name in who - {EVERYBODY, ANONYMOUS}:
-        check_name(
-            name.removeprefix(ROLE_PREFIX), "role" if name.startswith(ROLE_PREFIX) else "user"
-        )
+    check_who(who)
     if unknown := allow - {*Permission}:
         message = f"[security] permissions: {min(unknown)!r}: allow some of {', '.join(Permission)}"
         raise InvalidRequest(message)
     return Rule(who, address, frozenset(map(Permission, allow)))
+
+
+def check_who(who: Iterable[str]) -> None:
+    """See that these are names of users or roles, or `*`.
+
+    Raises:
+        InvalidRequest: One is not.
+    """
+    for name in {*who} - {EVERYBODY, ANONYMOUS}:
+        check_name(
+            name.removeprefix(ROLE_PREFIX), "role" if name.startswith(ROLE_PREFIX) else "user"
+        )
 
 
 def _texts(item: Mapping[str, Any], name: str) -> frozenset[str]:
