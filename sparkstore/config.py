@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkstore.errors import InvalidRequest
+from sparkstore.folder_name import check_is_folder_name
 from sparkstore.settings_file import check_kind, check_names, read_section, told_of
 
 _MIB = 1 << 20
@@ -53,6 +54,7 @@ class ChainMemberConfig:
     def __post_init__(self) -> None:
         if bool(self.mirror) is bool(self.audit):
             raise InvalidRequest('[store] chain: say mirror = "FOLDER" or audit = "FILE" of each')
+        check_is_folder_name(self.audit, "[store] chain: audit")
         if self.on_failure not in {"end", "drop"}:
             message = f"[store] chain: on_failure is {self.on_failure!r}: say end or drop"
             raise InvalidRequest(message)
@@ -131,6 +133,8 @@ class StoreConfig:
             if not getattr(self, name) >= bound:  # so that not-a-number is refused, too
                 message = f"{name} is {getattr(self, name)}: it must be at least {bound}"
                 raise InvalidRequest(message)
+        for name in ("wal_dir", "copy_dir"):
+            check_is_folder_name(str(getattr(self, name)), name)
         named = [each.mirror or each.audit for each in self.chain]
         for name in named:
             if named.count(name) > 1:

@@ -224,7 +224,9 @@ def read_settings(path: Path) -> BrokerSettings:
         return BrokerSettings(**values)
 
 
-def _queue(item: Mapping[str, Any]) -> Queue:
+def _queue(item: Mapping[str, Any] | str) -> Queue:
+    """A queue of the list: a table, or its name alone where all else is as usual."""
+    item = {"name": item} if isinstance(item, str) else item
     _check_keys("queues", item, ("name", "durability", "arguments"))
     tier, name = _field(item, "durability", "unsettled-state"), canonical(_field(item, "name"))
     if tier not in _TIERS:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.security.passwords import MOST_PASSWORD_BYTES, secrets_of
+from broker_shim.security.passwords import MOST_PASSWORD_BYTES, secrets_of_new
 from broker_shim.security.rules.users import User, Users, check_name
 from broker_shim.security.users_file import changing_users, read_users
 
@@ -73,16 +73,40 @@ def _run(options: argparse.Namespace) -> None:
     if not options.name:
         raise InvalidRequest("say the user's name: sparkstore passwd USERS-FILE NAME")
     check_name(options.name)
+    _check_order(options.file, options.name)
     if options.delete:
         _delete(options.file, options.name)
+        _say(options, "deleted")
         return
     roles = None if options.roles is None else _roles(options.roles)
     if options.file.exists():
         read_users(options.file)  # what cannot be used is told before a password is asked for
-    secrets = {} if options.no_password else secrets_of(_password(options))
+    secrets = {} if options.no_password else secrets_of_new(_password(options))
     with changing_users(options.file) as users:
+        is_new = options.name not in users
         user = replace(users.get(options.name, User(options.name)), secrets=secrets)
-        users[options.name] = user if roles is None else replace(user, roles=roles)
+        user = user if roles is None else replace(user, roles=roles)
+        users[options.name] = user
+    _say(options, _became(user, is_new=is_new))
+
+
+def _check_order(file: Path, name: str) -> None:
+    """Refuse the two arguments in the other order, which would make a file named as the user."""
+    if not file.exists() and (name.endswith(".json") or Path(name).is_file()):
+        message = f"{name!r} is a file's name, and comes first: sparkstore passwd {name} {file}"
+        raise InvalidRequest(message)
+
+
+def _became(user: User, *, is_new: bool) -> str:
+    """What is true of a user now."""
+    secret = "a password" if user.secrets else "no password"
+    roles = ",".join(sorted(user.roles)) or "no roles"
+    return f"{'added' if is_new else 'changed'}, with {secret} and {roles}"
+
+
+def _say(options: argparse.Namespace, what: str) -> None:
+    """Tell of a change once it is on disk."""
+    print(f"{options.file}: user {options.name!r} {what}")
 
 
 def _delete(file: Path, name: str) -> None:

@@ -25,6 +25,7 @@ from broker_shim.protocol_1_0.sasl.scram import ScramSecret
 from broker_shim.security.rules.users import SECRET_KINDS, Users
 
 ITERATIONS = 10_000
+LEAST_PASSWORD_CHARACTERS = 8
 MOST_PASSWORD_BYTES = 512
 _KIND = "SCRAM-SHA-256"
 _MOST_KNOWN = 10_000
@@ -48,6 +49,21 @@ def secrets_of(password: str, iterations: int = ITERATIONS) -> dict[str, ScramSe
         }
     except ScramException as reason:
         raise InvalidRequest("the password has characters that none may have") from reason
+
+
+def secrets_of_new(password: str) -> dict[str, ScramSecret]:
+    """As `secrets_of`, of a password that somebody chooses now: it must not be guessed soon.
+
+    One that was chosen before is not asked how long it is: its users go on.
+
+    Raises:
+        InvalidRequest: As `secrets_of`; it is too short.
+    """
+    secrets_of_it = secrets_of(password)
+    if len(saslprep(password)) < LEAST_PASSWORD_CHARACTERS:
+        message = f"a password has at least {LEAST_PASSWORD_CHARACTERS} characters"
+        raise InvalidRequest(message)
+    return secrets_of_it
 
 
 class Passwords:

@@ -119,14 +119,14 @@ def log_families(store: MessageStore) -> Iterator[Metric]:
             "Bytes that were acknowledged and that only this machine's disk has, not the bucket.",
             backlog.unshipped_bytes,
         ),
-        ("unshipped_age_s", "How long the oldest of them has waited.", backlog.unshipped_age_s),
+        ("unshipped_age_seconds", "How long the oldest has waited.", backlog.unshipped_age_s),
         ("delta_failing", "1 while Delta commits fail.", bool(store.metrics.delta_error)),
         ("failed", "1 once the store takes nothing any more.", store.failure is not None),
     ):
         yield gauge(f"{LOG}_{name}", text, [({}, float(value))])
     if backlog.witness_left_s is not None:
         text = "How long the lease at the witness runs unless it is renewed; 0: nothing is told."
-        yield gauge(f"{LOG}_witness_left_s", text, [({}, backlog.witness_left_s)])
+        yield gauge(f"{LOG}_witness_left_seconds", text, [({}, backlog.witness_left_s)])
 
 
 def service_families(service: Service, decider: Broker | None) -> list[Metric]:

@@ -22,6 +22,7 @@ from broker_shim.service import options as service_options
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.config import StoreConfig, read_config
 from sparkstore.core.queue_names import canonical
+from sparkstore.folder_name import check_is_folder_name
 from sparkstore.storage.access import use_storage_settings
 
 EXAMPLES = """\
@@ -90,7 +91,7 @@ def _add_options(add: Callable[..., object]) -> None:
     )
     add(
         "--configuration",
-        type=Path,
+        type=_folder,
         metavar="FOLDER",
         help="keep queues, exchanges, bindings and links in JSON files there, but no message",
     )
@@ -109,6 +110,15 @@ def _add_options(add: Callable[..., object]) -> None:
     )
     add("--json", action="store_true", help="print the READY line as JSON")
     add("--verbose", action="store_true", help="log more")
+
+
+def _folder(text: str) -> Path:
+    """The folder of an option; a URI, however it is spelled, is none."""
+    try:
+        check_is_folder_name(text, "")
+    except InvalidRequest as reason:
+        raise argparse.ArgumentTypeError(str(reason)) from reason
+    return Path(text)
 
 
 def _add_membership(add: Callable[..., object]) -> None:

@@ -5,13 +5,16 @@
     export    to a file: changes nothing
 
 Wrong queues are refused before Spark looks for messages, and the root before the JVM starts.
+
+The queue is an argument without a name, as of `browse` and `queue purge`. Earlier versions named it
+`--from`, of `replay` `--queue`: both are still understood of all of them, and shown by none.
 """
 
 from __future__ import annotations
 
 import argparse
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,13 +32,36 @@ _HOW = (
 )
 
 
+_COMMANDS = frozenset({"move", "requeue", "purge", "replay", "export"})
+_FORMER = ("--from", "--queue")
+
+
+def with_queue_as_argument(words: Sequence[str]) -> list[str]:
+    """Return a command line with the queue as an argument, where an option names it.
+
+    The last argument is the queue, wherever an option may stand: so the name goes to the end.
+    """
+    if not words or words[0] not in _COMMANDS:
+        return list(words)
+    kept, names, rest = [], [], iter(words)
+    for word in rest:
+        option, is_joined, value = word.partition("=")
+        if option not in _FORMER:
+            kept.append(word)
+        elif is_joined:
+            names.append(value)
+        else:
+            names += [name for name in (next(rest, None),) if name is not None]
+    return kept + names
+
+
 def add(subparsers: Subparsers) -> None:
     """Add the commands."""
     parser = _bulk(
         subparsers,
         commands.move,
         "move messages to another queue",
-        "example:\n  sparkstore move ROOT --from orders --to late --where"
+        "example:\n  sparkstore move ROOT orders --to late --where"
         ' "enqueued_at < now() - INTERVAL 1 HOUR"',
     )
     parser.add_argument("--to", required=True, metavar="QUEUE", help="where they go")
@@ -44,13 +70,13 @@ def add(subparsers: Subparsers) -> None:
         commands.requeue,
         "put messages at the end of their queue, with delivery count 0",
         "Messages keep their ids and their order among themselves.\n\n"
-        'example:\n  sparkstore requeue ROOT --from orders --where "delivery_count > 3"',
+        'example:\n  sparkstore requeue ROOT orders --where "delivery_count > 3"',
     )
     _bulk(
         subparsers,
         commands.purge,
         "take messages off a queue for good",
-        "example:\n  sparkstore purge ROOT --from orders --dry-run --where"
+        "example:\n  sparkstore purge ROOT orders --dry-run --where"
         " \"properties['carrier'] = 'UA'\"",
     )
     parser = _bulk(
@@ -60,12 +86,11 @@ def add(subparsers: Subparsers) -> None:
         "The view departed_messages has the columns of queue_messages and dequeued_at, outcome,\n"
         "holder, replayed_to. Copies get new ids and the property sparkstore.replayed; a message\n"
         "that has a copy on the target is not put there again.\n\n"
-        'example:\n  sparkstore replay ROOT --queue orders --where "dequeued_at > now() - INTERVAL'
+        'example:\n  sparkstore replay ROOT orders --where "dequeued_at > now() - INTERVAL'
         ' 1 DAY"',
-        queue="--queue",
         view="departed_messages",
     )
-    parser.add_argument("--to", metavar="QUEUE", help="where the copies go (default: --queue)")
+    parser.add_argument("--to", metavar="QUEUE", help="where the copies go (default: QUEUE)")
     _add_export(subparsers)
 
 
@@ -76,11 +101,11 @@ def _add_export(subparsers: Subparsers) -> None:
         "write messages of a queue to a file",
         "Header, properties and body, in the order of the queue; the store is not touched.\n"
         "JSON: one object a line; a body that is not UTF-8 is body_base64.\n\n"
-        "examples:\n  sparkstore export ROOT --from orders --where \"subject = 'eggs'\" "
+        "examples:\n  sparkstore export ROOT orders --where \"subject = 'eggs'\" "
         "| jq .body\n"
-        "  sparkstore export ROOT --from orders --format parquet --output orders.parquet",
+        "  sparkstore export ROOT orders --format parquet --output orders.parquet",
     )
-    _choice(parser, "--from", required=False)
+    _choice(parser, required=False)
     parser.add_argument("--format", choices=("json", "parquet"), default="json")
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="JSON goes to standard output without it"
@@ -93,11 +118,10 @@ def _bulk(
     summary: str,
     more: str,
     *,
-    queue: str = "--from",
     view: str = "queue_messages",
 ) -> argparse.ArgumentParser:
     parser = command(subparsers, run, summary, _HOW.format(view=view) + more)
-    _choice(parser, queue, required=True)
+    _choice(parser, required=True)
     parser.add_argument("--dry-run", action="store_true", help="count and sample, change nothing")
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="settings of the store, if it has its own"
@@ -105,10 +129,8 @@ def _bulk(
     return parser
 
 
-def _choice(parser: argparse.ArgumentParser, queue: str, *, required: bool) -> None:
-    parser.add_argument(
-        queue, dest="queue", required=True, metavar="QUEUE", help="where they are, or were"
-    )
+def _choice(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    parser.add_argument("queue", metavar="QUEUE", help="where they are, or were")
     parser.add_argument(
         "--where", required=required, default="true", metavar="PREDICATE", help="which messages"
     )

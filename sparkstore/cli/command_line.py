@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    words = list(sys.argv[1:] if argv is None else argv)
+    words = bulk.with_queue_as_argument(sys.argv[1:] if argv is None else argv)
     try:
         found = {point.name: point for point in entry_points(group="sparkstore.commands")}
         if words and words[0] in found:

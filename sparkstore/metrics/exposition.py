@@ -24,7 +24,7 @@ Labels = Mapping[str, str]
 def counters(prefix: str, counts: Any) -> Iterator[Metric]:
     """The counters of a dataclass (`metrics.counters`), each `<prefix>_<field>_total`."""
     for each in counters_of(counts):
-        yield CounterMetricFamily(f"{prefix}_{each.name}", each.help, each.value)
+        yield CounterMetricFamily(_name(f"{prefix}_{each.name}"), each.help, each.value)
 
 
 def gauge(name: str, help_text: str, values: Iterable[tuple[Labels, float]]) -> Metric:
@@ -47,10 +47,15 @@ def _labelled(
 ) -> Metric:
     told = [*values]
     names = [*told[0][0]] if told else []
-    made: Metric = family(name, help_text, labels=names)
+    made: Metric = family(_name(name), help_text, labels=names)
     for labels, value in told:
         made.add_metric([_written(labels[each]) for each in names], value)  # type: ignore[attr-defined]
     return made
+
+
+def _name(name: str) -> str:
+    """The name of a metric: a field of seconds ends in `_s` here, and in the unit there."""
+    return f"{name}econds" if name.endswith("_s") else name
 
 
 def _written(label: str) -> str:

@@ -16,7 +16,6 @@ from then on each has one committing engine (ARCHITECTURE: Rule 2).
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,6 +25,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from sparkstore.errors import CorruptData, InvalidRequest, StoreError
+from sparkstore.folder_name import check_is_folder_name
 from sparkstore.storage.durable_files import fsync_with_folders
 from sparkstore.storage.local import LocalStorage
 from sparkstore.tables.schema import ROW, SCHEMA_VERSION, STATE, TABLE_CONFIGURATION
@@ -179,11 +179,8 @@ def _check_is_path(where: object) -> None:
     if not isinstance(where, str | Path) or not str(where):
         kind = type(where).__name__ if where != "" else "empty"
         raise InvalidRequest(f"a root cannot be {kind}: give the path of its folder, or its URI")
-    bucket = re.match(r"(s3|gs|az):/(?!/)(.*)", str(where), re.IGNORECASE)
-    if bucket:
-        uri = f"{bucket[1].lower()}://{bucket[2]}"
-        message = f"{where} is no folder: write a bucket as a text, {uri}"
-        raise InvalidRequest(message)
+    if "://" not in str(where):  # else it is told apart below
+        check_is_folder_name(str(where), "")
 
 
 _MISREAD = {*"%[]\\"}

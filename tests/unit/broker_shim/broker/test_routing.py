@@ -179,6 +179,13 @@ def test_wiring_is_read_from_toml(tmp_path: Path) -> None:
     assert settings.bindings == (ExchangeBindingKey("x", "q", "k.#"),)
 
 
+def test_a_queue_may_be_a_name_alone(tmp_path: Path) -> None:
+    file = tmp_path / "sparkstore.toml"
+    file.write_text('[broker]\nqueues = ["orders", {name = "bills"}, "late::orders"]\n')
+    named = [Queue(name) for name in ("orders", "bills", "late::orders")]
+    assert [*read_settings(file).queues] == named
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -189,6 +196,9 @@ def test_wiring_is_read_from_toml(tmp_path: Path) -> None:
         "queues = [{}]",
         'queues = [{name = "q", durability = "some"}]',
         "queues = [3]",
+        'queues = [""]',
+        'queues = ["temporary"]',
+        'exchanges = ["x"]',
         "not toml",
     ],
 )

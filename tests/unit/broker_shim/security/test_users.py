@@ -322,29 +322,61 @@ def test_a_user_is_added_changed_listed_and_deleted(
 ) -> None:
     file = tmp_path / "users.json"
     add = ("ann", "--stdin", "--roles", "shop,audit")
-    assert run(file, *add, stdin=b"first\n", monkeypatch=monkeypatch) == 0
-    assert is_password(file, "ann", "first")
-    assert run(file, "ann", "--stdin", stdin="zwöte\r\n".encode(), monkeypatch=monkeypatch) == 0
-    assert is_password(file, "ann", "zwöte")
-    assert not is_password(file, "ann", "first")
+    assert run(file, *add, stdin=b"the first\n", monkeypatch=monkeypatch) == 0
+    assert is_password(file, "ann", "the first")
+    assert run(file, "ann", "--stdin", stdin="die zwöte\r\n".encode(), monkeypatch=monkeypatch) == 0
+    assert is_password(file, "ann", "die zwöte")
+    assert not is_password(file, "ann", "the first")
     assert run(file, "host7", "--no-password", monkeypatch=monkeypatch) == 0
     assert run(file, "--list", monkeypatch=monkeypatch) == 0
     assert capsys.readouterr().out.splitlines() == [
+        f"{file}: user 'ann' added, with a password and audit,shop",
+        f"{file}: user 'ann' changed, with a password and audit,shop",
+        f"{file}: user 'host7' added, with no password and no roles",
         "ann\troles=audit,shop\tSCRAM-SHA-256,SCRAM-SHA-512",
         "host7\troles=\tcertificate",
     ]
     assert run(file, "ann", "--delete", monkeypatch=monkeypatch) == 0
+    assert capsys.readouterr().out == f"{file}: user 'ann' deleted\n"
     assert set(read_users(file)) == {"host7"}
 
 
+@pytest.mark.parametrize("name", ["users.json", "there"])
+@pytest.mark.parametrize("how", ["--stdin", "--no-password", "--delete"])
+def test_swapped_arguments_make_no_file(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    how: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "there").write_text("a file")
+    assert run("ann", name, how, stdin=b"long enough\n", monkeypatch=monkeypatch) == 2
+    assert f"sparkstore passwd {name} ann" in capsys.readouterr().err
+    assert [each.name for each in tmp_path.iterdir()] == ["there"]
+
+
+def test_a_user_may_be_called_as_a_file_is(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(file.parent)
+    assert run(file, "users.json", "--no-password", monkeypatch=monkeypatch) == 0
+    assert set(read_users(file)) == {"ann", "users.json"}
+
+
+def test_a_password_from_before_may_be_shorter_than_a_new_one(file: Path) -> None:
+    with changing_users(file) as users:
+        users["bob"] = user("bob", "short")
+    assert is_password(file, "bob", "short")
+
+
 def test_the_prompt_asks_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = iter(["one", "two", "same", "same"])
+    said = iter(["one of them", "another", "the same", "the same"])
     monkeypatch.setattr(getpass, "getpass", lambda _prompt: next(said))
     file = tmp_path / "users.json"
     assert main([str(file), "ann"]) == 2
     assert not file.exists()
     assert main([str(file), "ann"]) == 0
-    assert is_password(file, "ann", "same")
+    assert is_password(file, "ann", "the same")
 
 
 @pytest.mark.parametrize(
@@ -352,6 +384,8 @@ def test_the_prompt_asks_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     [
         (("ann", "--stdin"), b"", "1 to 512 bytes"),
         (("ann", "--stdin"), b"x" * 600, "1 to 512 bytes"),
+        (("ann", "--stdin"), b"7 chars\n", "at least 8 characters"),
+        (("ann", "--stdin"), "7\u00adchars".encode(), "at least 8 characters"),
         (("ann", "--stdin"), b"\xff\n", "not UTF-8"),
         (("anonymous", "--stdin"), b"x\n", "no user can be called"),
         (("ann", "--stdin", "--roles", "a,*"), b"x\n", "no role can be called"),
@@ -377,7 +411,7 @@ def test_a_folder_that_is_not_there_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "none" / "users.json"
-    assert run(file, "ann", "--stdin", stdin=b"x\n", monkeypatch=monkeypatch) == 2
+    assert run(file, "ann", "--stdin", stdin=b"long enough\n", monkeypatch=monkeypatch) == 2
     assert "No such file or directory" in capsys.readouterr().err
 
 

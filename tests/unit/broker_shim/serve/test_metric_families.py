@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -154,3 +154,15 @@ def test_the_log_tells_what_waits_and_whether_it_takes_more(tmp_path: Path) -> N
     assert figures(log_families(store))["log_failed", ""] == 1
     assert trouble_of(store) == "the disk is gone"
     store.close()
+
+
+def test_times_are_in_seconds_and_their_names_say_so(house: House, tmp_path: Path) -> None:
+    """As Prometheus has units: the base unit, written out, at the end of the name."""
+    (tmp_path / "witness").mkdir()
+    config = replace(DELTA_CONFIG, witness=str(tmp_path / "witness"))
+    store = DeltaMessageStore(tmp_path / "witnessed", config)
+    families = [*log_families(store), *broker_families(house.broker, house.store, 2)]
+    store.close()
+    names = {family.name for family in families}
+    assert {"sparkstore_log_witness_left_seconds", "sparkstore_log_unshipped_age_seconds"} <= names
+    assert not [name for name in names if name.rpartition("_")[2] in {"s", "ms", "us", "kb", "mb"}]
