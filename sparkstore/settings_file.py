@@ -71,6 +71,30 @@ def read_section(
     return found
 
 
+class SettingsAtStart:
+    """What a file of settings said when a process began, to tell what has changed in it since."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Read it; None: there is no file, so nothing changes in it."""
+        self._path = path
+        self._values = _values(path)
+
+    def changed(self) -> list[str]:
+        """The settings with another value now, in order, each as `[section] name`."""
+        values = _values(self._path)
+        names = {*values} | {*self._values}
+        return sorted(name for name in names if values.get(name) != self._values.get(name))
+
+
+def _values(path: Path | None) -> dict[str, Any]:
+    content = {} if path is None else tomllib.loads(path.read_text())
+    return {
+        f"[{section}] {name}": value
+        for section, table in content.items()
+        for name, value in table.items()
+    }
+
+
 def audit_file(path: Path) -> Path | None:
     """Where audit lines go by a file of settings that was read before; None: it does not say.
 

@@ -14,7 +14,7 @@ from broker_shim.handlers.add_ons import read_handlers
 from broker_shim.handlers.chain import InsertionPoints
 from broker_shim.security.guard import Guard
 from broker_shim.security.options import security_of
-from broker_shim.security.settings import SecuritySettings, offered_mechanisms
+from broker_shim.security.settings import READ_AGAIN, SecuritySettings, offered_mechanisms
 from broker_shim.security.tls import complaints
 from broker_shim.serve.bind_address import (
     BACKLOG,
@@ -25,6 +25,7 @@ from broker_shim.serve.bind_address import (
     parse_listen,
 )
 from sparkstore.control.audit import AuditEvent, add_audit_file, remove_audit_file
+from sparkstore.settings_file import SettingsAtStart
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +46,7 @@ class Entrance:
         in_force: What guards it, to be told at the start, in a word each.
         option: The option of the command line that gave the address.
         points: What stands before the standard handlers of AMQP 0-10.
+        settings: What the file of settings said at the start.
         second: Where clients of AMQP 0-10 come in, guarded by the same guard; None: nowhere else.
         is_shared: They come in here, too.
     """
@@ -59,6 +61,7 @@ class Entrance:
     second: Entrance | None = None
     is_shared: bool = False
     points: InsertionPoints = field(default_factory=InsertionPoints)
+    settings: SettingsAtStart = field(default_factory=lambda: SettingsAtStart(None))
 
     def take_port(self) -> socket.socket:
         """Take the port, before anything is opened or made that would be for nothing without it.
@@ -96,15 +99,24 @@ class Entrance:
         return self.url
 
     def reload(self, options: argparse.Namespace) -> None:
-        """Take certificates and permissions anew (SIGHUP); a slip in a file changes nothing."""
+        """Take certificates and permissions anew (SIGHUP); a slip in a file changes nothing.
+
+        What changed in the file and is not read is named: who edits it would take it for in force.
+        """
         try:
             self.guard.reload(settings := security_of(options))
         except InvalidRequest as reason:
             text = "SIGHUP: %s; certificates and permissions are as they were"
             _log.error(text, reason)  # the reason is one line
-        else:
-            _log.info("SIGHUP: certificates and permissions were read again")
-            _warn_of_certificates(settings)
+            return
+        _log.info("SIGHUP: certificates and permissions were read again")
+        _warn_of_certificates(settings)
+        said = {name for name in READ_AGAIN if getattr(options, name, None) is not None}
+        read = {f"[security] {name}" for name in READ_AGAIN if name not in said}
+        unread = [name for name in self.settings.changed() if name not in read]
+        if unread:
+            text = "SIGHUP does not read %s: what they say now counts from the next start"
+            _log.warning(text, ", ".join(unread))
 
     def close(self) -> None:
         """No more clients, and no more audit lines to the file."""
@@ -151,6 +163,7 @@ def entrance_of(options: argparse.Namespace) -> Entrance:
     audit = add_audit_file(Path(settings.audit_file)) if settings.audit_file else None
     entrance = Entrance(address, guard, audit, in_force=_in_force(settings, guard, mechanisms))
     entrance.is_shared = is_shared
+    entrance.settings = SettingsAtStart(options.config)
     if options.config is not None:
         entrance.points = read_handlers(options.config)
     if second is not None:

@@ -182,6 +182,9 @@ def _url_of(listening: socket.socket) -> str:
     return f"unix:{name}" if isinstance(name, str) else f"tcp:{name[0]}:{name[1]}"
 
 
+_UNREAD = "SIGHUP: a service without AMQP reads nothing again: settings count from its next start"
+
+
 def serve_alone(
     service: Service,
     report: Callable[[], None],
@@ -209,6 +212,7 @@ def serve_alone(
     signal.signal(signal.SIGINT, stop)
     line = service.members.metrics.line
     signal.signal(signal.SIGUSR1, lambda _number, _frame: _alone.info("%s", line(store.metrics)))
+    signal.signal(signal.SIGHUP, lambda _number, _frame: _alone.warning(_UNREAD))
     announce()
     probes = 0
     while not stopping.wait(_PROBE_S) and failure is None:

@@ -49,11 +49,13 @@ def test_alone_it_listens_in_its_root_and_stops_cleanly_when_told() -> None:
         store = RemoteMessageStore(ready["ready"], retry_s=1)
         done(store.create, Queue("q"))
         done(store.enqueue, store.message(MessageHeader(), b"x"), "q")
+        process.send_signal(signal.SIGHUP)
         process.send_signal(signal.SIGUSR1)
         process.send_signal(signal.SIGTERM)
         _, told = process.communicate(timeout=TIMEOUT_S)
         store.close()
         assert process.returncode == 0, told
+        assert "SIGHUP: a service without AMQP reads nothing again" in told
         assert "requests=2 refused=0" in told
         assert "stopped cleanly" in told
 

@@ -265,3 +265,47 @@ def test_a_reload_that_cannot_be_is_told_in_one_line(
         entrance.reload(said)
     assert "are as they were" in caplog.text
     assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "unread"),
+    [
+        ("[broker]\ncredit = 5\n", "[broker]\ncredit = 6\n", "[broker] credit"),
+        ("", "[store]\nack = 'wal'\n[broker]\nqueues = ['q']\n", "[broker] queues, [store] ack"),
+        ("[security]\nfailed_login_delay_s = 1\n", "", "[security] failed_login_delay_s"),
+        ("[security]\nPERMIT\n", "[security]\nPERMIT_MORE\n", ""),
+        ("[broker]\ncredit = 5\n", "[broker]\ncredit = 5\n", ""),
+    ],
+    ids=["changed", "added", "left out", "permissions", "nothing"],
+)
+def test_a_reload_names_what_it_did_not_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, before: str, after: str, unread: str
+) -> None:
+    more = "permissions = [{who = ['ann'], address = '#', allow = ['read', 'write']}]"
+    rule = more.replace(", 'write'", "")
+    file = tmp_path / "sparkstore.toml"
+    file.write_text(before.replace("PERMIT", rule))
+    entrance = entrance_of(said := options("--config", str(file)))
+    file.write_text(after.replace("PERMIT_MORE", more))
+    for _ in range(2):  # it is not in force after the first one either
+        caplog.clear()
+        entrance.reload(said)
+        told = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+        assert told == (
+            [f"SIGHUP does not read {unread}: what they say now counts from the next start"]
+            if unread
+            else []
+        )
+
+
+def test_what_an_option_says_instead_of_the_file_is_not_read_from_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Authority(tmp_path).issue_server()
+    file = tmp_path / "sparkstore.toml"
+    file.write_text("")
+    pair = ("--tls-cert", str(server.certificate), "--tls-key", str(server.key))
+    entrance = entrance_of(said := options("--config", str(file), *pair))
+    file.write_text("[security]\ntls_cert = 'other.pem'\ntls_key = 'other.key'\n")
+    entrance.reload(said)
+    assert "does not read [security] tls_cert, [security] tls_key:" in caplog.text
