@@ -22,6 +22,7 @@ from broker_shim.links.kept_link import KeptLink, OnLink
 from broker_shim.members.absences import Absences
 from broker_shim.members.consumers import MemberConsumer
 from broker_shim.members.grants import Grants, hold_what_is_acquired, holders_of
+from broker_shim.members.inquiries import Inquiries
 from broker_shim.members.kept_links import take_over
 from broker_shim.members.observer import MemberObserver
 from broker_shim.members.orders import MemberOrders
@@ -90,6 +91,7 @@ class MemberDispatcher:
         broker: The one that decides; None: none does now.
         links: Where the time of links runs that a member left for good; None: nowhere.
         absences: Whom the queues of their consumers wait for.
+        inquiries: What an administrator asks of members that watch.
     """
 
     def __init__(
@@ -126,6 +128,9 @@ class MemberDispatcher:
         self.absences = Absences()
         self._to_tell: set[MemberConsumer] = set()
         self._orders = MemberOrders(self.start)
+        self.inquiries = Inquiries(
+            self._consumers.keys(), lambda delay_s, call: self.start().later(delay_s, call)
+        )
         loop.at_end_of_turn(self._end_turn)
 
     def start(self) -> Broker:
@@ -363,12 +368,10 @@ class MemberDispatcher:
         number, *asked = body
         peer.say(wire.LOOKED, (number, *looked_at(self.start(), *asked)))
 
-    def _order(self, peer: DispatchPeer, body: wire.Body) -> None:
-        self._orders.take(peer, body)
-
     def _left(self, peer: DispatchPeer) -> None:
         self._alone.discard(peer)
         self._orders.left(peer)
+        self.inquiries.left(peer)
         self._stream.left(peer)
         consumers = self._consumers.pop(peer, None)
         if consumers is None:
@@ -395,5 +398,6 @@ class MemberDispatcher:
         wire.REFUSE: _refuse,
         wire.CANCEL: _cancel,
         wire.LOOK: _look,
-        wire.ORDER: _order,
+        wire.ORDER: lambda self, peer, body: self._orders.take(peer, body),
+        wire.TOLD: lambda self, peer, body: self.inquiries.told(peer, *body),
     }

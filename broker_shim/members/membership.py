@@ -92,6 +92,8 @@ class Membership:
 
     Attributes:
         entries: What this member holds.
+        answer_administrator: Called with a question and with who takes the answer, once; both are
+            lines of the control socket.
     """
 
     def __init__(self, store: RemoteMessageStore, inbox: Inbox) -> None:
@@ -108,6 +110,7 @@ class Membership:
         self._run, self._position = "", 0
         self._all: list[Row] = []
         self._link_moved: Callable[[str], None] = _nothing
+        self.answer_administrator: Callable[[str, Callable[[str], None]], None] = _no_answer
 
     def make_queue(self, name: str, *, is_kept: bool, arguments: QueueArguments) -> RemoteQueue:
         """See `MakeQueue`."""
@@ -359,6 +362,10 @@ class Membership:
         else:
             subscription.consumer.queue_deleted()
 
+    def _asked(self, body: wire.Body) -> None:
+        number, text = body
+        self.answer_administrator(text, partial(self._store.say, wire.TOLD, number))
+
     def _caught_up(self, body: wire.Body) -> None:
         number, limit = body
         subscription = self._by_number.get(number)
@@ -373,6 +380,7 @@ class Membership:
         wire.ENDED: _ended,
         wire.CAUGHT_UP: _caught_up,
         wire.LOOKED: _looked,
+        wire.ASKED: _asked,
     }
 
 
@@ -383,3 +391,7 @@ def _entry(shown: tuple[Any, ...], holder: str | None) -> Entry:
 
 def _nothing(_text: str) -> None:
     """No link is kept here."""
+
+
+def _no_answer(_question: str, _answer: Callable[[str], None]) -> None:
+    """Nothing is served yet: the administrator is told that this member is silent."""

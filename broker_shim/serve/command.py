@@ -21,6 +21,7 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, Locked, StoreError
 from broker_shim.listener_1_0.host import Host
 from broker_shim.serve.bind_address import parse_loopback
+from broker_shim.serve.connection_orders import ConnectionOrders
 from broker_shim.serve.control import ControlServer, OneBroker
 from broker_shim.serve.entrance import Entrance, entrance_of
 from broker_shim.serve.headers import all_headers
@@ -35,15 +36,17 @@ from broker_shim.sockets.listener import Listener
 from broker_shim.store.interface import BrokerStore, MessageStore
 from sparkstore.cli.output import one_line
 from sparkstore.config import StoreConfig
+from sparkstore.control.audit import write_audit
 from sparkstore.log.tuning import tune_process
 
 if TYPE_CHECKING:
     from broker_shim.members.membership import Membership
+    from broker_shim.serve.members import ServedBeside
     from broker_shim.service.service import Service
 
 _log = logging.getLogger("sparkstore.serve")
 
-ServeBeside = Callable[[Loop, Inbox, Host], "Service"]
+ServeBeside = Callable[[Loop, Inbox, Host], "ServedBeside"]
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_TRY_LATER = 0, 1, 2, 75
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -132,10 +135,10 @@ def serve(
     entrance.guard.counts = metrics = Metrics()
     try:
         make = partial(_make_broker, settings, metrics, loop, inbox, fatal)
-        host = _take_over(stores, make, inbox, options, is_shared=beside is not None)
+        host, membership = _take_over(stores, make, inbox, options, is_shared=beside is not None)
         url = entrance.open()
         _probe(loop, host.broker.calls)
-        service = beside and beside(loop, inbox, host)
+        served = beside and beside(loop, inbox, host)
     except (InvalidRequest, OSError, StoreError, TimeoutError) as reason:
         loop.close()
         stores.close()
@@ -144,12 +147,14 @@ def serve(
     listen(listener, host, entrance)
     _handle_signals(loop, listener, metrics, partial(_reload, entrance, listener, options))
     show_broker(reporter, loop, listener, host.broker, stores.messages, options)
-    control = _control(stores, loop, host.broker, listener)
-    urls = [url] if service is None else [url, *service.urls]
+    inquiries = None if served is None else served.inquiries
+    connections = ConnectionOrders(listener.connections, write_audit, inquiries)
+    control = _control(stores, loop, host.broker, connections, membership)
+    urls = [url] if served is None else [url, *served.service.urls]
     announce(urls, entrance.in_force | stores.in_force, options, reporter.url)
     listener.run()
     reporter.stopping()
-    _close(control, service, listener)
+    _close(control, served and served.service, listener)
     return end(stores, failures, metrics)
 
 
@@ -181,13 +186,13 @@ def _take_over(
     options: argparse.Namespace,
     *,
     is_shared: bool,
-) -> Host:
+) -> tuple[Host, Membership | None]:
     """A broker with all that its store has; `is_shared`: members may hold some of it."""
     store = stores.messages
     if not is_shared and options.store is None:
         host = Host(make_broker(store, None), stores.registry())
         recover(store, host)
-        return host
+        return host, None
     from broker_shim.serve import members  # noqa: PLC0415
 
     membership = None if is_shared else members.membership_of(store, inbox)
@@ -196,7 +201,7 @@ def _take_over(
         recover(store, host, members.members_of(store))
     else:
         members.join(store, host, membership)
-    return host
+    return host, membership
 
 
 def end(stores: Stores, failures: list[StoreError], metrics: Metrics) -> int:
@@ -216,10 +221,16 @@ def end(stores: Stores, failures: list[StoreError], metrics: Metrics) -> int:
 
 
 def _control(
-    stores: Stores, loop: Loop, broker: Broker, listener: Listener
+    stores: Stores,
+    loop: Loop,
+    broker: Broker,
+    connections: ConnectionOrders,
+    membership: Membership | None,
 ) -> ControlServer | None:
     """Listen for administrators; AMQP is served even if that is not possible."""
     root = stores.root
+    if membership is not None:  # it has no root: the service of its members asks it
+        membership.answer_administrator = connections.answer
     if root is None:
         return None
     try:
@@ -227,7 +238,7 @@ def _control(
         one = OneBroker(broker, getattr(stores.messages, "look", None))
         trouble = partial(trouble_of, stores.messages)
         return ControlServer(
-            loop, one, root.path, root_id, connections=listener.connections, trouble=trouble
+            loop, one, root.path, root_id, connections=connections, trouble=trouble
         )
     except (OSError, StoreError) as reason:
         _log.warning("no control socket, so no administration while this runs: %s", reason)

@@ -15,7 +15,7 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import islice
@@ -25,9 +25,9 @@ from typing import Any, NamedTuple, Protocol
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.serve.connection_orders import ConnectionOrders
 from broker_shim.serve.control_orders import Asker, ControlClient, ControlOrders
 from broker_shim.service.socket import is_our_user
-from broker_shim.sockets.served_connection import ServedConnection
 from sparkstore.control.audit import Audit, AuditEvent, write_audit
 from sparkstore.control.client import SocketAddress
 from sparkstore.core.holders import since_by_holder, since_of
@@ -114,7 +114,7 @@ class ControlServer:
         folder: Path,
         root_id: str,
         audit: Audit = write_audit,
-        connections: Callable[[], Iterable[ServedConnection]] = tuple,
+        connections: ConnectionOrders | None = None,
         trouble: Callable[[], str | None] = lambda: None,
     ) -> None:
         """Bind `<root>/control.sock`; what a killed broker left there is replaced.
@@ -131,7 +131,8 @@ class ControlServer:
         self._requests: deque[tuple[ControlClient, _Asked]] = deque()
         self._under_way: Asker | None = None
         self._audit, self._trouble = audit, trouble
-        self._orders = ControlOrders(audit, connections)
+        self._orders = ControlOrders(audit)
+        self._connections = connections or ConnectionOrders(tuple, audit)
         self._path.unlink(missing_ok=True)
         self._listening = socket.socket(socket.AF_UNIX)
         try:
@@ -227,7 +228,7 @@ class ControlServer:
         if "holders" in content:
             call = partial(self._tell_holders, wire.holders_limit(content))
             return _Asked(call, is_order=False)
-        about_connections = self._orders.of_connections(content)
+        about_connections = self._connections.call(content)
         if about_connections is not None:
             return _Asked(about_connections, is_order=False)
         broker = self._decider.decide()

@@ -1,4 +1,4 @@
-"""What an administrator asks over the control socket: orders, purges, who is connected.
+"""What an administrator orders over the control socket: queues, purges, branches.
 
 Who may connect to the socket may do everything; what changes something is written down.
 """
@@ -6,15 +6,14 @@ Who may connect to the socket may do everything; what changes something is writt
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from broker_shim.broker.operations.observation import EntryObserver
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.errors import StoreError
 from broker_shim.service.socket import process_of
-from broker_shim.sockets.served_connection import ServedConnection
 from sparkstore.control.audit import Audit, AuditEvent, audit_branch, audit_order
 from sparkstore.core.state_machine.values import RecordStep
 from sparkstore.core.xids import xid_of
@@ -22,9 +21,7 @@ from sparkstore.operations import wire
 from sparkstore.operations.administration import Order
 from sparkstore.operations.branches import BranchAct, BranchOrder, branch_order_of
 from sparkstore.operations.bulk import Answer
-from sparkstore.operations.wire import answer_line, error_line, line
-
-_CLOSED_BY = "an administrator ended the connection"
+from sparkstore.operations.wire import answer_line, error_line
 
 
 class Asker(NamedTuple):
@@ -49,8 +46,8 @@ Call = Callable[[Asker], None]
 class ControlOrders:
     """Carries out what an administrator asks by the control socket. On the loop's thread only."""
 
-    def __init__(self, audit: Audit, connections: Callable[[], Iterable[ServedConnection]]) -> None:
-        self._audit, self._connections = audit, connections
+    def __init__(self, audit: Audit) -> None:
+        self._audit = audit
 
     def call(self, content: dict[str, Any], broker: Broker) -> Call | None:
         """What a line asks of a broker's queues; None if it asks something else.
@@ -64,18 +61,6 @@ class ControlOrders:
             return partial(self._purge, wire.text_of(content, "purge"), broker)
         if "branch" in content:
             return partial(self._branch, branch_order_of(content), broker)
-        return None
-
-    def of_connections(self, content: dict[str, Any]) -> Call | None:
-        """What a line asks about connections; None if it asks something else.
-
-        Raises:
-            InvalidRequest: It is not well formed.
-        """
-        if "connections" in content:
-            return self._tell_connections
-        if "close" in content:
-            return partial(self._close, wire.number_of(content, "close"))
         return None
 
     def _order(self, order: Order, broker: Broker, asker: Asker) -> None:
@@ -120,45 +105,6 @@ class ControlOrders:
             asker.answer(answer_line(total) if error is None else error_line(error))
 
         broker.administration.purge(queue, show, purged)
-
-    def _tell_connections(self, asker: Asker) -> None:
-        found = sorted(self._connections(), key=lambda each: each.number)
-        asker.answer(line({"connections": [_told(each) for each in found]}))
-
-    def _close(self, number: int, asker: Asker) -> None:
-        found = next((each for each in self._connections() if each.number == number), None)
-        error = None
-        if found is None:
-            text = f"there is no connection {number}: see sparkstore connections"
-            error = InvalidRequest(text)
-        told = {} if found is None else _told(found)
-        if found is not None:
-            found.close_forced(_CLOSED_BY)
-        self._audit(
-            AuditEvent.ADMINISTRATION,
-            peer=asker.name,
-            act="close-connection",
-            connection=number,
-            user=told.get("user"),
-            remote=told.get("peer"),
-            error=error,
-        )
-        closed = {"act": "close-connection", **told, "changed": True}
-        asker.answer(wire.told_line(closed) if error is None else error_line(error))
-
-
-def _told(connection: ServedConnection) -> dict[str, Any]:
-    remote = connection.access.remote
-    return {
-        "connection": connection.number,
-        "peer": f"{remote.host}:{remote.port}",
-        "user": connection.login.principal.name,
-        "tls": remote.tls,
-        "container": connection.container_id,
-        "links": connection.link_count,
-        "connected_at": connection.began_at_us,
-        "open": connection.is_open and not connection.is_closed,
-    }
 
 
 class ControlClient:

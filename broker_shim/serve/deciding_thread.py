@@ -26,6 +26,7 @@ from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.members.dispatcher import MemberDispatcher
 from broker_shim.members.kept_links import KeptLinks
 from broker_shim.members.wiring_rows import apply, rows_of
+from broker_shim.serve.connection_orders import ConnectionOrders
 from broker_shim.serve.control import ControlServer
 from broker_shim.serve.headers import all_headers
 from broker_shim.serve.recovery import create_wiring
@@ -122,7 +123,10 @@ class DecidingThread:
         try:
             root_id = root.identity.root_id
             trouble = partial(trouble_of, self._store)
-            return ControlServer(self._loop, self, root.path, root_id, audit, trouble=trouble)
+            connections = ConnectionOrders(tuple, audit, self.dispatcher.inquiries)
+            return ControlServer(
+                self._loop, self, root.path, root_id, audit, connections, trouble=trouble
+            )
         except (OSError, StoreError) as reason:
             _log.warning("no control socket, so no administration while this runs: %s", reason)
             return None

@@ -6,12 +6,14 @@ The parts are told in `broker_shim.members`; in a process without AMQP there is 
 from __future__ import annotations
 
 import logging
+from typing import NamedTuple
 
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.listener_1_0.host import Host
 from broker_shim.members.dispatcher import MemberDispatcher
+from broker_shim.members.inquiries import Inquiries
 from broker_shim.members.membership import Membership
 from broker_shim.members.wiring_rows import apply, rows_of
 from broker_shim.serve.bind_address import listening_socket, parse_loopback
@@ -28,6 +30,13 @@ from sparkstore.control.audit import write_audit
 from sparkstore.core.link_records import link_key
 
 _log = logging.getLogger(__name__)
+
+
+class ServedBeside(NamedTuple):
+    """What serves members beside a broker, and what asks them."""
+
+    service: Service
+    inquiries: Inquiries
 
 
 def members_of(store: MessageStore) -> Absent:
@@ -76,7 +85,7 @@ def serve_beside(
     loop: Loop,
     inbox: Inbox,
     host: Host,
-) -> Service:
+) -> ServedBeside:
     """`serve_doors` beside the broker that decides for all members.
 
     Called on the loop's thread, or before it runs, after `recover`.
@@ -86,7 +95,8 @@ def serve_beside(
     )
     dispatcher.start()
     host.links.elsewhere, dispatcher.links = dispatcher, host.links
-    return serve_doors(store, doors, config, dispatcher, host.broker.settings)
+    service = serve_doors(store, doors, config, dispatcher, host.broker.settings)
+    return ServedBeside(service, dispatcher.inquiries)
 
 
 def _delta(store: MessageStore) -> DeltaMessageStore:

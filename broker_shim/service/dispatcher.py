@@ -24,6 +24,7 @@ _BODIES: Mapping[int, tuple[type | tuple[type, ...], ...]] = {
     wire.CANCEL: (int,),
     wire.LOOK: (int, str, tuple, int),
     wire.ORDER: (int, str, str, bool, bool, bool, str, str),
+    wire.TOLD: (int, str),
 }
 MAX_PRIORITY = 9
 MOST_LOOKED = 1_000

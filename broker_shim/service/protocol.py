@@ -70,6 +70,7 @@
                                                       text of an xid that is begun at this member;
                                                       after WATCH say all of them again: the first
                                                       SEEN after it ends those that were not said
+     29 TOLD     [number, text]                       the answer to ASKED, likewise
     service → client
     129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
                   max_waiting_requests, generation, position]
@@ -88,6 +89,8 @@
 
     138 LOOKED   [number, [[message_id, entry], …], [index, …]]
                                                       nothing is acquired; and the place after them
+    139 ASKED    [number, text]                       an administrator asks a member that watches:
+                                                      JSON, as on the control socket
 
     row       [kind, queue, exchange, binding_key, detail], as of a record; for `attached` the link
               is the binding key: it is another member's from now on
@@ -160,9 +163,9 @@ HELLO, DO, OPEN, ADD, END, FLUSH, IDS, LOAD, RECOVER, SIZE, PIECE, ENTRIES, HEAD
     1, 15
 )
 WATCH, SEEN, SUBSCRIBE, CREDIT, REFUSE, CANCEL, LINK = range(15, 22)
-PREPARE, DECIDE, BRANCHES, LOOK, FORGET, EACH, ORDER = range(22, 29)
+PREPARE, DECIDE, BRANCHES, LOOK, FORGET, EACH, ORDER, TOLD = range(22, 30)
 WELCOME, DONE, ANSWER, FAILED, GOODBYE, CHANGES, GRANTS, ENDED, CAUGHT_UP = range(129, 138)
-LOOKED = 138
+LOOKED, ASKED = 138, 139
 
 Body = tuple[Any, ...]
 Frame = tuple[int, Body]

@@ -50,9 +50,13 @@ def add(subparsers: Subparsers) -> None:
         "who is connected to the running broker, and end one connection",
         "A connection that is ended is told amqp:connection:forced; what it held is given back. A\n"
         "client may connect again: to keep it away take its permission (docs/security.md).\n\n"
-        "examples:\n  sparkstore connections ROOT\n  sparkstore connections ROOT --close 7",
+        "Connections of brokers that are members of the store service are shown, too; end one of\n"
+        "them with --member.\n\n"
+        "examples:\n  sparkstore connections ROOT\n  sparkstore connections ROOT --close 7\n"
+        "  sparkstore connections ROOT --close 7 --member host:5672",
     )
     parser.add_argument("--close", type=int, metavar="N", help="end this connection")
+    parser.add_argument("--member", metavar="NAME", help="of this member of the store service")
     _add_transactions(subparsers)
 
 

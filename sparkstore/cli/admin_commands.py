@@ -27,7 +27,17 @@ if TYPE_CHECKING:
 _NAMES = {"alternate_exchange", "dead_letter_queue", "last_value_key"}
 """Arguments whose value is a text, whatever it looks like."""
 _BRANCH_COLUMNS = ("xid", "state", "since", "holder", "operations")
-_COLUMNS = ("connection", "peer", "user", "tls", "container", "links", "connected_at", "open")
+_COLUMNS = (
+    "member",
+    "connection",
+    "peer",
+    "user",
+    "tls",
+    "container",
+    "links",
+    "connected_at",
+    "open",
+)
 
 
 def create_queue(arguments: Namespace) -> int:
@@ -104,10 +114,14 @@ def connections(arguments: Namespace) -> int:
     """Who is connected; or end one connection."""
     with _broker(arguments) as broker:
         if arguments.close is not None:
-            _show(arguments, broker.close_connection(arguments.close))
+            _show(arguments, broker.close_connection(arguments.close, arguments.member))
             return 0
-        found = broker.connections()
+        found, silent = broker.connections()
+    for member in silent:
+        print(f"sparkstore connections: member {member} did not answer", file=sys.stderr)
     rows = [{name: each.get(name) for name in _COLUMNS} for each in found]
+    if arguments.member is not None:
+        rows = [row for row in rows if row["member"] == arguments.member]
     for row in rows:
         row["connected_at"] = time_of(row["connected_at"])
     _print(json_lines(rows) if arguments.json else table(rows, _COLUMNS))

@@ -257,24 +257,24 @@ class SocketControl:
             said = self._exchange(b"")
         return wire.answer_of(said)
 
-    def connections(self) -> list[dict[str, Any]]:
-        """Who is connected now.
+    def connections(self) -> tuple[list[dict[str, Any]], list[str]]:
+        """Who is connected now, also to brokers that are members; and members that did not answer.
 
         Raises:
             Unavailable: The broker went away.
         """
         said = self._read(wire.line({"connections": True}))
         found: list[dict[str, Any]] = wire.object_of(said, "connections")
-        return found
+        return found, said.get("silent", [])
 
-    def close_connection(self, number: int) -> dict[str, Any]:
-        """End a connection; what it was.
+    def close_connection(self, number: int, member: str | None = None) -> dict[str, Any]:
+        """End a connection, here or at a member; what it was.
 
         Raises:
             InvalidRequest: There is none of this number.
             Unavailable: The broker went away.
         """
-        said = self._exchange(wire.line({"close": number}))
+        said = self._exchange(wire.line({"close": number, "member": member}))
         told: dict[str, Any] = wire.object_of(said, "told")
         return told
 

@@ -67,7 +67,7 @@ class ServiceListener(Protocol):
         """A frame of `PUSHED` came."""
 
 
-PUSHED = frozenset({wire.CHANGES, wire.GRANTS, wire.ENDED, wire.CAUGHT_UP, wire.LOOKED})
+PUSHED = frozenset({wire.CHANGES, wire.GRANTS, wire.ENDED, wire.CAUGHT_UP, wire.LOOKED, wire.ASKED})
 
 
 class RemoteConnection:

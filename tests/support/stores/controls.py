@@ -19,6 +19,7 @@ from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.messages.headers import HEADERS
+from broker_shim.serve.connection_orders import ConnectionOrders
 from broker_shim.serve.control import ControlServer, OneBroker
 from broker_shim.serve.deciding_thread import DecidingThread, release_lost
 from broker_shim.serve.recovery import recover
@@ -72,13 +73,17 @@ class ServedRoot:
         self.port = listening.getsockname()[1]
         self._listener.listen(port_of(host), listening)
         root_id = open_root(path).identity.root_id
+
+        def audit(event: str, **details: Any) -> None:
+            self.audited.append((event, details))
+
         self.control = ControlServer(
             loop,
             OneBroker(self.broker, self.store.look),
             path,
             root_id,
-            audit=lambda event, **details: self.audited.append((event, details)),
-            connections=self._listener.connections,
+            audit=audit,
+            connections=ConnectionOrders(self._listener.connections, audit),
             trouble=partial(trouble_of, self.store),
         )
         self._thread = threading.Thread(target=self._listener.run)

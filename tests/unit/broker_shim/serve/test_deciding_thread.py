@@ -159,7 +159,7 @@ def test_beside_a_broker_j_host_nothing_is_changed_and_all_can_be_looked_at(
             with pytest.raises(InvalidRequest, match=r"Broker-J host is attached.*stop it first"):
                 ask()
         assert control.not_durable() == {}
-        assert control.connections() == []
+        assert control.connections() == ([], [])
         assert len(control.holders(None).shown) == 1
     until(lambda: is_made(control, "new"))
 

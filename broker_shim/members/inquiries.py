@@ -1,0 +1,118 @@
+"""What an administrator asks of brokers that are members, through the service that they share.
+
+Members have no control socket, as they have no root. So the service sends the question on to those
+that are connected, as ASKED, and each answers by TOLD. The question and the answer are lines of the
+control socket (`sparkstore.operations.wire`), so a member answers as a broker alone does.
+
+A member that does not answer in `ANSWER_S` is named as silent: an administrator learns that
+something was not seen, and waits for nobody.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection
+from itertools import count
+from typing import Any, NamedTuple
+
+from broker_shim.service import protocol as wire
+from broker_shim.service.dispatcher import DispatchPeer
+
+_log = logging.getLogger(__name__)
+
+ANSWER_S = 2.0
+
+
+class MemberAnswers(NamedTuple):
+    """What members answered.
+
+    Attributes:
+        by_member: The answer of each, as the object of a line.
+        silent: Members that are connected and did not answer in time.
+    """
+
+    by_member: dict[str, dict[str, Any]]
+    silent: list[str]
+
+
+OnAnswers = Callable[[MemberAnswers], None]
+
+
+class _Inquiry(NamedTuple):
+    waiting: set[DispatchPeer]
+    answers: MemberAnswers
+    on_answers: OnAnswers
+
+
+class Inquiries:
+    """The questions that members have not all answered. On the loop's thread only."""
+
+    def __init__(
+        self,
+        peers: Collection[DispatchPeer],
+        later: Callable[[float, Callable[[], None]], None],
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            peers: Connections of members that watch; a live view.
+            later: Has a call made after so many seconds, on the loop's thread.
+        """
+        self._peers, self._later = peers, later
+        self._numbers = count(1)
+        self._open: dict[int, _Inquiry] = {}
+
+    def ask(
+        self, question: dict[str, Any], on_answers: OnAnswers, member: str | None = None
+    ) -> None:
+        """Ask members; `on_answers` is called once, at the latest after `ANSWER_S`.
+
+        Args:
+            question: The object of a line of the control socket.
+            on_answers: Gets what they answered, perhaps at once.
+            member: Ask this one alone; None: all that are connected.
+        """
+        peers = [each for each in self._peers if member is None or each.member == member]
+        number = next(self._numbers)
+        self._open[number] = _Inquiry({*peers}, MemberAnswers({}, []), on_answers)
+        text = json.dumps(question)
+        for peer in peers:
+            peer.say(wire.ASKED, (number, text))
+        if peers:
+            self._later(ANSWER_S, lambda: self._end(number))
+        else:
+            self._end(number)
+
+    def told(self, peer: DispatchPeer, number: int, text: str) -> None:
+        """Take a member's answer; one that nobody waits for any more is passed over."""
+        inquiry = self._open.get(number)
+        if inquiry is None or peer not in inquiry.waiting:
+            return
+        inquiry.waiting.discard(peer)
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            answer = None
+        if isinstance(answer, dict):
+            inquiry.answers.by_member[peer.member] = answer
+        else:
+            inquiry.answers.silent.append(peer.member)
+            _log.warning("member %r answered an administrator with no object", peer.member)
+        if not inquiry.waiting:
+            self._end(number)
+
+    def left(self, peer: DispatchPeer) -> None:
+        """Wait no more for a connection that ended."""
+        for number, inquiry in [*self._open.items()]:
+            if peer in inquiry.waiting:
+                inquiry.waiting.discard(peer)
+                inquiry.answers.silent.append(peer.member)
+                if not inquiry.waiting:
+                    self._end(number)
+
+    def _end(self, number: int) -> None:
+        inquiry = self._open.pop(number, None)
+        if inquiry is not None:
+            inquiry.answers.silent.extend(peer.member for peer in inquiry.waiting)
+            inquiry.on_answers(inquiry.answers)
