@@ -128,9 +128,7 @@ class MemberDispatcher:
         self.absences = Absences()
         self._to_tell: set[MemberConsumer] = set()
         self._orders = MemberOrders(self.start)
-        self.inquiries = Inquiries(
-            self._consumers.keys(), lambda delay_s, call: self.start().later(delay_s, call)
-        )
+        self.inquiries = Inquiries(self._consumers.keys(), self.start)
         loop.at_end_of_turn(self._end_turn)
 
     def start(self) -> Broker:

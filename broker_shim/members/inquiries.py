@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection
 from itertools import count
 from typing import Any, NamedTuple
 
+from broker_shim.broker.virtual_host import Broker
 from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
 
@@ -48,18 +49,14 @@ class _Inquiry(NamedTuple):
 class Inquiries:
     """The questions that members have not all answered. On the loop's thread only."""
 
-    def __init__(
-        self,
-        peers: Collection[DispatchPeer],
-        later: Callable[[float, Callable[[], None]], None],
-    ) -> None:
+    def __init__(self, peers: Collection[DispatchPeer], broker: Callable[[], Broker]) -> None:
         """Ask nothing yet.
 
         Args:
             peers: Connections of members that watch; a live view.
-            later: Has a call made after so many seconds, on the loop's thread.
+            broker: Gives the broker that decides for them, whose timers are used.
         """
-        self._peers, self._later = peers, later
+        self._peers, self._broker = peers, broker
         self._numbers = count(1)
         self._open: dict[int, _Inquiry] = {}
 
@@ -80,7 +77,7 @@ class Inquiries:
         for peer in peers:
             peer.say(wire.ASKED, (number, text))
         if peers:
-            self._later(ANSWER_S, lambda: self._end(number))
+            self._broker().later(ANSWER_S, lambda: self._end(number))
         else:
             self._end(number)
 
