@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -17,17 +18,42 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy: a build leaves its scratch beside the sources."""
-    copy, built = tmp_path_factory.mktemp("copy"), tmp_path_factory.mktemp("dist")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what a wheel is made of: a build leaves its scratch beside the sources."""
+    copy = tmp_path_factory.mktemp("copy")
     for path in tracked_files():
-        if path.parts[0] in {"sparkstore", "broker_shim", "jobs", "conf"} or len(path.parts) == 1:
+        parts = {"sparkstore", "broker_shim", "jobs", "conf", ".ci"}
+        if path.parts[0] in parts or len(path.parts) == 1:
             (copy / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(TOP / path, copy / path)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def wheel(copy: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that is built of the copy."""
+    built = tmp_path_factory.mktemp("dist")
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--wheel-dir", built, copy], check=True, timeout=300)
     (found,) = built.glob("*.whl")
     return found
+
+
+def test_a_wheel_needs_python_alone_and_no_environment(copy: Path, tmp_path: Path) -> None:
+    """No Java, no compiler and no git are found; setuptools comes by the lock, with its hash."""
+    python = str(Path(sys.base_prefix) / "bin" / "python3")
+    for tool in ("sh", "make", "awk", "rm", "ls", "touch"):
+        (tmp_path / tool).symlink_to(shutil.which(tool) or tool)
+    command = ["make", "-C", copy, "wheel", f"PYTHON={python}"]
+    environment = {**os.environ, "PATH": str(tmp_path)}
+    run = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert run.returncode == 0, run.stderr
+    assert [*(copy / "dist").glob("sparkstore-*.whl")]
+    assert not (copy / ".venv").exists()
+    made = [*(copy / "build" / "wheel-venv").rglob("*")]
+    assert sum(each.stat().st_size for each in made if each.is_file()) < 100 << 20
 
 
 def test_the_wheel_has_every_query_every_setting_every_job_and_every_schedule(
