@@ -28,7 +28,7 @@ from broker_shim.broker.operations.xid_claims import XidClaims
 from broker_shim.broker.queue_deletion import QueueDeletions
 from broker_shim.broker.queue_host import QueueOwner
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.queues.queue_filter import filter_of
+from broker_shim.broker.queues.queue_filter import adopt
 from broker_shim.broker.queues.selective_cursor import Browser, Consumer
 from broker_shim.broker.selector_compiler import SelectorCompiler
 from broker_shim.broker.settings import BrokerSettings
@@ -43,7 +43,6 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.messages.header import CommonHeader, HeaderFactory
 from broker_shim.store.interface import ExchangeBindingKey, MessageHeader, Queue
-from sparkstore.core.link_records import TEMPORARY_OF
 from sparkstore.core.queue_arguments import QueueArguments, terms_of
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.definitions import detail_of
@@ -269,7 +268,7 @@ class Broker:
         dispatch = self._make_queue(queue.name, is_kept=is_kept, arguments=arguments)
         if not self.is_member:
             dispatch.watcher = self.claims.auto_deletion
-        dispatch.only, dispatch.owner = filter_of(queue), queue.arguments.get(TEMPORARY_OF)
+        adopt(dispatch, queue)
         self.queues[queue.name], self.definitions[queue.name] = dispatch, queue
         self.destinations.addresses.add(queue.name)
         return dispatch

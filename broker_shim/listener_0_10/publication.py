@@ -12,6 +12,7 @@ from broker_shim.amqp_0_10.definitions import (
     MessageRejectCode,
 )
 from broker_shim.broker.address import ExchangeNode, Node, described
+from broker_shim.broker.queues.local_messages import Origin, without_local
 from broker_shim.broker.settings import DurableMessages
 from broker_shim.broker.storage.publications import Publication
 from broker_shim.errors import StoreError
@@ -65,6 +66,10 @@ class SessionPublisher:
         if not queues:
             is_dropped = delivery.discard_unroutable
             _unroutable(session, transfer, command_id, node, is_dropped=is_dropped)
+            return
+        queues = without_local(broker, queues, Origin(connection.number))
+        if not queues:
+            session.complete(command_id)
         elif session.transaction is not None:
             session.transaction.publish(stored, body, queues)
             session.complete(command_id)

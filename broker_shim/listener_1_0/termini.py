@@ -1,10 +1,11 @@
 """Source and target as the protocol has them ↔ as the links' side keeps them. Pure.
 
 The filters on a source (AMQP 1.0 section 3.5.8) are a map: a name of the client's choice → a
-described value, whose descriptor tells the type. We know one type,
-`apache.org:selector-filter:string`; Qpid JMS names it `jms-selector`. The answer holds what is
-honoured, as it came: a filter that is missing there does not filter, and the client is to decide
-whether it goes on (section 3.5.3).
+described value, whose descriptor tells the type. We know two,
+`apache.org:selector-filter:string`, which Qpid JMS names `jms-selector`, and
+`apache.org:no-local-filter:list`, which is for subscriptions. The answer holds what is honoured, as
+it came: a filter that is missing there does not filter, and the client is to decide whether it goes
+on (section 3.5.3).
 """
 
 from __future__ import annotations
@@ -207,6 +208,7 @@ def _filter_value(kept: Filter) -> Any:
 
 _SELECTOR_NAME = "apache.org:selector-filter:string"
 _SELECTOR_CODE = 0x0000468C00000004
+_NO_LOCAL = ("apache.org:no-local-filter:list", 0x0000468C00000003)
 _PLAIN_NAMES = frozenset({_SELECTOR_NAME, "jms-selector"})
 """A filter of such a name may be a bare text, as old clients send it."""
 
@@ -217,10 +219,17 @@ class Filters(NamedTuple):
     Attributes:
         selector: What it selects by; None if it takes all.
         answer: The filter set to answer with; None for none.
+        no_local: As of `Said`.
     """
 
     selector: Selector | None = None
     answer: dict[Any, Any] | None = None
+    no_local: dict[Any, Any] | None = None
+
+    @property
+    def of_subscription(self) -> dict[Any, Any] | None:
+        """The filter set to answer a subscription with, which hears no messages of its own."""
+        return {**(self.answer or {}), **(self.no_local or {})} or None
 
 
 class Said(NamedTuple):
@@ -229,10 +238,12 @@ class Said(NamedTuple):
     Attributes:
         text: Of the selector; None if there is none, or an empty one.
         answer: The filter set to answer with; None for none.
+        no_local: What more to answer with where the client's own messages are kept out.
     """
 
     text: str | None = None
     answer: dict[Any, Any] | None = None
+    no_local: dict[Any, Any] | None = None
 
 
 def said_by(filter_set: Mapping[Any, Any] | None) -> Said:
@@ -246,12 +257,13 @@ def said_by(filter_set: Mapping[Any, Any] | None) -> Said:
         for name, value in (filter_set or {}).items()
         if (text := _selector_text(name, value)) is not None
     ]
+    no_local = _no_local(filter_set or {})
     if not texts:
-        return Said()
+        return Said(no_local=no_local)
     if len(texts) > 1:
         raise InvalidSelector("a source takes one selector, not several")
     (name, value, text) = texts[0]
-    return Said(text if text.strip() else None, {name: value})
+    return Said(text if text.strip() else None, {name: value}, no_local)
 
 
 def read_filters(filter_set: Mapping[Any, Any] | None) -> Filters:
@@ -260,8 +272,25 @@ def read_filters(filter_set: Mapping[Any, Any] | None) -> Filters:
     Raises:
         InvalidSelector: The selector is refused, or there are two of them.
     """
-    text, answer = said_by(filter_set)
-    return Filters(None if text is None else parse(text, is_kept=True), answer)
+    text, answer, no_local = said_by(filter_set)
+    return Filters(None if text is None else parse(text, is_kept=True), answer, no_local)
+
+
+def keeps_out_local(source: Source | None) -> bool:
+    """True if a source that was granted is one to which its client's own messages do not go."""
+    return source is not None and any(each.descriptor in _NO_LOCAL for each in source.filters)
+
+
+def _no_local(filter_set: Mapping[Any, Any]) -> dict[Any, Any] | None:
+    """The filter that keeps a client's own messages out, as it came; None: there is none.
+
+    Its value says nothing: clients send a list, or a text; what is kept of another is a list.
+    """
+    for name, value in filter_set.items():
+        if isinstance(value, Described) and value.descriptor in _NO_LOCAL:
+            said = value.value if isinstance(value.value, str) else []
+            return {name: Described(value.descriptor, said)}
+    return None
 
 
 def _selector_text(name: object, value: object) -> str | None:

@@ -40,6 +40,8 @@ SELECTOR = "subscription_selector"
 These are arguments by which every broker on the store knows what is one link's own: whoever
 publishes, or asks to consume, may do so at a broker that the link was never attached at.
 """
+NO_LOCAL = "subscription_no_local"
+"""Argument of such a queue: what connections of this container send is not routed there."""
 TEMPORARY_OF = "temporary_of"
 """Argument of a queue that was made for a client's answers: whose it is, "" without a name."""
 ENDS_WITH_LINK = "ends_with_link"

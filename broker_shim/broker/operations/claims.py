@@ -63,6 +63,11 @@ class Claims:
         """Whether a queue has been this one's alone since it was made: nobody else used it."""
         return queue in self._new and self._owners.get(queue) == user
 
+    def is_of_connection(self, queue: str, connection: int) -> bool:
+        """Whether a queue is a session's alone that is on the connection of this number now."""
+        owner = self._owners.get(queue)
+        return owner is not None and getattr(owner, "connection_number", None) == connection
+
     def claim(self, queue: str, owner: Hashable, *, is_new: bool = False) -> None:
         """Have a queue for oneself until `end`; again changes nothing.
 

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Protocol
 
 from broker_shim.broker.queues.last_values import LastValues
+from broker_shim.broker.queues.local_messages import NoLocal
 from broker_shim.broker.queues.message_groups import Groups
 from broker_shim.broker.queues.queue_index import Cursor, QueueIndex, Survivors, Withdrawn
 from broker_shim.broker.queues.round_robin import RoundRobin
@@ -60,6 +61,7 @@ class QueueDispatch:
         maker: The number of the connection that did; None: nobody, or before a restart.
         watcher: Told when consumers come, and when the last one goes.
         only: What is not so is not routed here (a subscription with a selector).
+        no_local: Whose messages are not routed here either; None: everybody's are.
     """
 
     def __init__(
@@ -87,6 +89,7 @@ class QueueDispatch:
         self._not_durable: set[int] = set()
         self.watcher: UseWatcher | None = None
         self.only: Selector | None = None
+        self.no_local: NoLocal | None = None
         self.owner: str | None = None
         self.maker: int | None = None
         self.redelivered = self.dead_lettered = 0

@@ -1,19 +1,29 @@
 """What a queue's definition says of the messages that may be routed to it.
 
 A subscription's selector is in the definition of its queue: whoever publishes asks it, and with
-members that is a broker which the subscriber never talked to.
+members that is a broker which the subscriber never talked to. So is whose messages it is not to
+have (`local_messages`), if it outlives its link.
 """
 
 from __future__ import annotations
 
 import logging
 
+from broker_shim.broker.queues.local_messages import NoLocal
+from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.selectors import InvalidSelector, Selector, parse
-from sparkstore.core.link_records import SELECTOR
+from sparkstore.core.link_records import NO_LOCAL, SELECTOR, TEMPORARY_OF
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.values import Queue
 
 _log = logging.getLogger(__name__)
+
+
+def adopt(dispatch: QueueDispatch, queue: Queue) -> None:
+    """Take over what a queue's definition says of who may send to it, and whose it is."""
+    dispatch.only, dispatch.owner = filter_of(queue), queue.arguments.get(TEMPORARY_OF)
+    container = queue.arguments.get(NO_LOCAL)
+    dispatch.no_local = None if container is None else NoLocal(container=str(container))
 
 
 def is_filtered(queue: Queue) -> bool:

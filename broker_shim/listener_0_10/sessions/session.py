@@ -69,6 +69,7 @@ class SessionConnection(Hashable, Protocol):
     access: Access
     login: Login
     context: HandlerContext
+    number: int
     max_frame_bytes: int
     waiting_bytes: int
 
@@ -157,6 +158,11 @@ class Amqp010Session:
     def key(self) -> tuple[str, bytes]:
         """Tells it apart from all others: the names of one user are its own."""
         return self.connection.login.principal.name, self.name
+
+    @property
+    def connection_number(self) -> int:
+        """Of the connection that it is on, or was."""
+        return self.connection.number
 
     @property
     def holder(self) -> str:

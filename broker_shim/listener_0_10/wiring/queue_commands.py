@@ -15,6 +15,7 @@ from broker_shim.broker.address import (
     QueueNode,
     refusal_to_create,
 )
+from broker_shim.broker.queues.local_messages import NoLocal
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.framing.errors import RemoteCommandError
@@ -35,6 +36,8 @@ from sparkstore.operations.queue_alteration import QueueUsage
 
 _OTHER_NAMES = {"qpid.last_value_queue_key": "last_value_key"}
 """Arguments of queue.declare as other brokers call them, and as queues here do."""
+_NO_LOCAL = "no-local"
+"""Argument of an exclusive queue: it gets nothing of the connection whose session has it alone."""
 
 
 def declare(session: Any, command: QueueDeclare, command_id: int) -> None:
@@ -67,7 +70,7 @@ def declare(session: Any, command: QueueDeclare, command_id: int) -> None:
 
 
 def _arguments(command: QueueDeclare) -> dict[str, Any]:
-    """What a new queue is asked for; other arguments are a client's own business (no-local)."""
+    """What a new queue is asked for; others are no affair of the store."""
     said = plain_arguments(command.arguments)
     named = {_OTHER_NAMES.get(name, name): value for name, value in said.items()}
     arguments = {name: named[name] for name in QueueArguments._fields if name in named}
@@ -103,6 +106,9 @@ def _claim(session: Any, command: QueueDeclare, name: str, *, is_new: bool = Fal
             session.broker.claims.claim(name, session, is_new=is_new)
         except InvalidRequest as reason:
             raise locked(str(reason)) from reason
+        if command.arguments and _NO_LOCAL in command.arguments:
+            is_asked = bool(command.arguments[_NO_LOCAL])
+            session.broker.queues[name].no_local = NoLocal(of_claim=True) if is_asked else None
 
 
 def _check_new(session: Any, command: QueueDeclare, name: str) -> None:

@@ -43,6 +43,7 @@ from broker_shim.addressing.fqqn import name_of
 from broker_shim.addressing.topics import too_wild
 from broker_shim.amqp_1_0.composites import Source
 from broker_shim.broker.address import AddressNode, ExchangeNode
+from broker_shim.broker.queues.local_messages import NoLocal
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
@@ -57,13 +58,14 @@ from broker_shim.listener_1_0.links import Links, key_of
 from broker_shim.listener_1_0.termini import (
     filter_set_of,
     granted_source,
+    keeps_out_local,
     peers_target,
     said_by,
 )
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.sockets.authorization import SUBSCRIPTION_PREFIX
 from broker_shim.store.interface import Queue
-from sparkstore.core.link_records import ENDS_WITH_LINK, SELECTOR, TEMPORARY_OF
+from sparkstore.core.link_records import ENDS_WITH_LINK, NO_LOCAL, SELECTOR, TEMPORARY_OF
 from sparkstore.core.queue_names import parts_of
 from sparkstore.core.state_machine.arguments import check_name
 
@@ -181,9 +183,19 @@ def subscribe(
         return Refusal(INVALID_FIELD, f"{reason}: name the link, or the routing key, shorter")
     endpoint = links.attach(connection, link)
     steps = _steps(connection, link, node, endpoint, subscription, terms)
+    if keeps_out_local(terms.source) and not terms.own.lives_on:
+        steps.append(partial(_keep_out, broker, terms.queue, NoLocal(connection.number)))
     if known is not None and _differs(known, terms):  # gone before the new one is granted
         steps.insert(0, partial(links.end_own, known))
     return Subscribed(endpoint, terms, terms.queue, steps)
+
+
+def _keep_out(broker: Broker, queue: str, whose: NoLocal, on_done: OnComplete) -> None:
+    """Route nothing of these to a queue; of one that lives on, its definition says it."""
+    there = broker.queues.get(queue)
+    if there is not None:
+        there.no_local = whose
+    on_done(None)
 
 
 def _wild(broker: Broker, node: SubscribedNode) -> str | None:
@@ -361,8 +373,9 @@ def queue_of_terms(broker: Broker, key: LinkKey, terms: LinkTerms) -> Queue:
     """The queue that is a link's own; on an address it is as the address has it.
 
     Its arguments tell every broker on the store what is the link's own in it: what a subscription
-    selects, whose answers a dynamic node is for, and that it is nobody's when this broker is gone.
-    One that several links are on, of whatever brokers, goes with the last of them instead.
+    selects, whose messages it is not to have, whose answers a dynamic node is for, and that it is
+    nobody's when this broker is gone. One that several links are on, of whatever brokers, goes with
+    the last of them instead.
     """
     assert terms.queue is not None
     is_kept = terms.durability > TerminusDurability.NONE
@@ -378,6 +391,8 @@ def queue_of_terms(broker: Broker, key: LinkKey, terms: LinkTerms) -> Queue:
         text = None if terms.source is None else said_by(filter_set_of(terms.source)).text
         if text is not None:
             arguments[SELECTOR] = text
+        if keeps_out_local(terms.source) and terms.own.lives_on:
+            arguments[NO_LOCAL] = key.remote_container_id
     if not is_kept:
         arguments["auto_delete" if is_volatile(key) else ENDS_WITH_LINK] = True
     return replace(queue, arguments={**queue.arguments, **arguments})

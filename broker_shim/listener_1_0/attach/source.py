@@ -113,12 +113,12 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
     if _served_node(connection, link) is None:
         return
     try:
-        text, answer = said_by(remote.filter)
+        text, answer, no_local = said_by(remote.filter)
     except InvalidSelector as reason:
         refuse(connection, link, Refusal(INVALID_FIELD, str(reason)))
         return
     if text is None:
-        _attach_to_node(connection, link, Filters(None, answer))
+        _attach_to_node(connection, link, Filters(None, answer, no_local))
         return
 
     def compiled(found: Selector | InvalidSelector) -> None:
@@ -128,7 +128,7 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
         if isinstance(found, InvalidSelector):
             refuse(connection, link, Refusal(INVALID_FIELD, str(found)))
         else:
-            _attach_to_node(connection, link, Filters(found, answer))
+            _attach_to_node(connection, link, Filters(found, answer, no_local))
 
     is_wanted = put_off(connection, link)
     connection.links.waits(connection, link)
@@ -171,7 +171,9 @@ def _attach_to_node(connection: Connection, link: SenderLink, filters: Filters) 
 def _attach_to_subscription(
     connection: Connection, link: SenderLink, node: AddressNode | ExchangeNode, filters: Filters
 ) -> None:
-    subscribed = subscribe(connection, link, node, filters.answer)
+    is_shared = "shared" in (link.remote.source.capabilities or ())  # many clients have it
+    answer = filters.answer if is_shared else filters.of_subscription
+    subscribed = subscribe(connection, link, node, answer)
     if isinstance(subscribed, Refusal):
         refuse(connection, link, subscribed)
         return

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker_shim.broker.address import AnonymousNode, MalformedNode, Node, QueueNode, described
+from broker_shim.broker.queues.local_messages import Origin, without_local
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.listener_1_0.authorization import may, refusal_of_act, refusal_of_user_id
@@ -32,7 +33,7 @@ class Routed(NamedTuple):
     """Where a message goes: all of these queues, or none.
 
     Attributes:
-        queues: Their names, one at least.
+        queues: Their names; none if it is taken, and all who might have it want none of its sender.
         is_new: There is one, and it is to be made first.
     """
 
@@ -48,6 +49,7 @@ class Route:
         self._node = node
         self._own = node if isinstance(node, QueueNode) else None
         self._own_route = Routed(set() if self._own is None else {self._own.queue})
+        self._origin = Origin(connection.number, connection.container)
         self._is_refusal_told = False
 
     def names_delivery(self, refusal: Refusal) -> bool:
@@ -78,7 +80,7 @@ class Route:
                 return denial
         queues = self._broker.queues_for(self._node, header)
         if queues:
-            return Routed(queues)
+            return Routed(without_local(self._broker, queues, self._origin))
         if isinstance(self._node, AnonymousNode) and isinstance(node, QueueNode):
             return self._created_for(node, header)
         self._broker.metrics.unroutable += 1
