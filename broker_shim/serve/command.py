@@ -27,7 +27,7 @@ from broker_shim.serve.entrance import Entrance, entrance_of
 from broker_shim.serve.headers import all_headers
 from broker_shim.serve.options import parser, settings_of
 from broker_shim.serve.protocols import listen
-from broker_shim.serve.recovery import recover
+from broker_shim.serve.recovery import expire, recover
 from broker_shim.serve.reporting import Reporter, reporter_of, show_broker
 from broker_shim.serve.stores import Stores, open_stores, trouble_of
 from broker_shim.serve.systemd import ALIVE, READY, STOPPING, notify
@@ -138,6 +138,7 @@ def serve(
         host, membership = _take_over(stores, make, inbox, options, is_shared=beside is not None)
         url = entrance.open()
         _probe(loop, host.broker.calls)
+        expire(stores.messages, host.broker)
         served = beside and beside(loop, inbox, host)
     except (InvalidRequest, OSError, StoreError, TimeoutError) as reason:
         loop.close()

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.operations.expiry import Expiry
 from broker_shim.broker.queues.queue_index import Survivors
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
@@ -84,6 +85,7 @@ class DecidingThread:
             self._loop.close()
             raise
         self._control = self._listen(audit)
+        Expiry(store, self._decider, self._loop.later).start()
         self._thread = threading.Thread(target=self._loop.run, name="dispatch", daemon=True)
         self._thread.start()
 
@@ -100,6 +102,13 @@ class DecidingThread:
     def decide(self) -> Broker:
         """See `Decider.decide`."""
         return self.dispatcher.start()
+
+    def _decider(self) -> Broker | None:
+        """The broker, which decides from now on; None while a Broker-J host does, or may."""
+        try:
+            return self.decide()
+        except StoreError:
+            return None
 
     def held(self) -> Iterator[wire.HeldMessage]:
         """See `Decider.held`."""

@@ -8,6 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from broker_shim.broker.operations.expiry import Expiry
 from broker_shim.broker.queues.queue_index import Survivors
 from broker_shim.broker.routing import DEFAULT_EXCHANGES
 from broker_shim.broker.virtual_host import Broker
@@ -18,6 +19,7 @@ from broker_shim.links import LinkKey, link_text
 from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.links import Held, now_ms
 from broker_shim.listener_1_0.resumption import tag_of
+from broker_shim.store.expiry import ExpiringStore
 from broker_shim.store.interface import (
     BrokerStore,
     Entry,
@@ -115,6 +117,15 @@ def recover(
     count = sum(len(queue) for queue in broker.queues.values())
     text = "recovered %d messages on %d queues, %d links"
     _log.info(text, count, len(broker.queues), len(termini))
+
+
+def expire(store: BrokerStore, broker: Broker) -> None:
+    """Have messages leave their queues when their time is over, from now on.
+
+    Of a store in this process: what a member of a service has, that one expires.
+    """
+    if isinstance(store, ExpiringStore):
+        Expiry(store, lambda: broker, broker.later).start()
 
 
 def _leave_host_behind(

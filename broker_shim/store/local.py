@@ -21,6 +21,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, StoreError
 from broker_shim.store.branches import LocalBranches
 from broker_shim.store.content_writer import LocalContentWriter, staged
+from broker_shim.store.expiry import LocalExpiry
 from broker_shim.store.interface import (
     Annotations,
     ContentWriter,
@@ -68,7 +69,7 @@ SHARED_KINDS = frozenset(
 """What all members of a store service are told of, whoever did it."""
 
 
-class LocalMessageStore(LocalBatches, LocalBranches, ReadCalls):
+class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
     """See `BrokerStore`; `max_message_bytes` is inclusive."""
 
     def __init__(
@@ -199,8 +200,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, ReadCalls):
     ) -> None:
         """See `MessageStore.acquire`."""
         if transaction is None:
-            one = (message_id,)
-            self.decide_each(alone(on_complete), one, batches.acquire, queue, holder)
+            self.decide_each(alone(on_complete), (message_id,), batches.acquire, queue, holder)
             return
         decide = self._machine.acquire
         self._decide(on_complete, decide, message_id, queue, holder, transaction=transaction)

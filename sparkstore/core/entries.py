@@ -10,6 +10,10 @@ whose id is above all before it on the queue has its id as key, any other, a *st
 key before it and is found by a dictionary. So one bisection finds the chunk and another the entry;
 only strays (enqueued out of turn, moved here, or one of two members' blocks of ids) cost an item
 of a dictionary each.
+
+How what has expired is found: each chunk, and the young entries together, know a time before which
+nothing of theirs expires. Only those whose time has come are looked through, and their time is
+exact then. So a message costs nothing for its expiry, and one without expiry is never looked at.
 """
 
 from __future__ import annotations
@@ -20,14 +24,28 @@ from itertools import compress, islice
 from operator import lt
 from typing import NamedTuple
 
-from sparkstore.core.entry_chunk import NOBODY, Columns, Entry, EntryChunk
+from sparkstore.core.entry_chunk import NO_EXPIRY, NOBODY, Columns, Entry, EntryChunk
 
-__all__ = ["Columns", "Entries", "Entry", "Stretch", "stretches"]
+__all__ = ["NO_EXPIRY", "Columns", "Entries", "Entry", "Expired", "Stretch", "stretches"]
 
 _YOUNG = 8_192
 """So many entries at most are objects."""
 _CHUNK = 1_024
 _CHUNK_BITS = 10
+_CHUNKS_A_LOOK = 16
+"""Chunks that one look for what has expired goes through: 2 ms."""
+
+
+class Expired(NamedTuple):
+    """What waits on a queue and has expired.
+
+    Attributes:
+        message_ids: Some of it.
+        is_all: There is no more of it now.
+    """
+
+    message_ids: list[int]
+    is_all: bool
 
 
 class Stretch(NamedTuple):
@@ -56,6 +74,7 @@ class Entries(Mapping[int, Entry]):
 
     Attributes:
         message_bytes: Of all that is there: headers and bodies.
+        soonest: Nothing that waits expires before, UTC µs; `NO_EXPIRY`: nothing does.
     """
 
     __slots__ = (
@@ -67,7 +86,9 @@ class Entries(Mapping[int, Entry]):
         "_packed",
         "_strays",
         "_young",
+        "_young_soonest",
         "message_bytes",
+        "soonest",
     )
 
     def __init__(self) -> None:
@@ -80,12 +101,15 @@ class Entries(Mapping[int, Entry]):
         self._next = 0
         self._packed = 0
         self.message_bytes = 0
+        self.soonest = self._young_soonest = NO_EXPIRY
 
     def add(self, message_id: int, entry: Entry) -> None:
         """Put an entry at the end; it is not there yet."""
         young = self._young
         young[message_id] = entry
         self.message_bytes += entry.message_bytes
+        if entry.expires_at is not None:
+            self._expires(entry.expires_at)
         if len(young) > _YOUNG:
             self._pack_older_half()
 
@@ -94,6 +118,7 @@ class Entries(Mapping[int, Entry]):
         self.message_bytes += sum(columns[4])
         if not self._chunks and len(self._young) + len(message_ids) <= _YOUNG:
             self._young.update(zip(message_ids, map(Entry, *columns), strict=True))
+            self._expires(min((at for at in columns[3] if at is not None), default=NO_EXPIRY))
             return
         self._pack_all()
         for start in range(0, len(message_ids), _CHUNK):
@@ -134,11 +159,49 @@ class Entries(Mapping[int, Entry]):
             entry.acquired_by, entry.delivery_count = None, delivery_count
             if detail is not None:
                 entry.detail = detail
+            if entry.expires_at is not None:
+                self._expires(entry.expires_at)
         else:
             chunk, index = self._place(message_id)
             before = chunk.held.get(index, NOBODY)[2]
             kept = before if detail is None else detail
             chunk.set_held(index, (None, delivery_count, kept))
+            self.soonest = min(self.soonest, chunk.soonest)
+
+    def expired(self, now_us: int, count: int) -> Expired:
+        """What waits and has expired, `count` at most, and how far `_CHUNKS_A_LOOK` reach.
+
+        Who asks again after that has gone, and for what is not all, gets the rest.
+        """
+        found: list[int] = []
+        looks = 0
+        for chunk in self._chunks:
+            if chunk.soonest <= now_us:
+                if looks == _CHUNKS_A_LOOK or len(found) >= count:
+                    return Expired(found[:count], is_all=False)
+                found += chunk.expired(now_us)
+                looks += 1
+        if self._young_soonest <= now_us:
+            if len(found) >= count:
+                return Expired(found[:count], is_all=False)
+            found += self._expired_young(now_us)
+        packed = min((chunk.soonest for chunk in self._chunks), default=NO_EXPIRY)
+        self.soonest = min(packed, self._young_soonest)
+        return Expired(found[:count], is_all=len(found) <= count)
+
+    def _expired_young(self, now_us: int) -> list[int]:
+        ends = {
+            message_id: entry.expires_at
+            for message_id, entry in self._young.items()
+            if entry.expires_at is not None and entry.acquired_by is None
+        }
+        self._young_soonest = min(ends.values(), default=NO_EXPIRY)
+        return [message_id for message_id, end in ends.items() if end <= now_us]
+
+    def _expires(self, at_us: int) -> None:
+        if at_us < self._young_soonest:
+            self._young_soonest = at_us
+            self.soonest = min(self.soonest, at_us)
 
     def __getitem__(self, message_id: int) -> Entry:
         """The entry as it is now."""
@@ -275,7 +338,8 @@ class Entries(Mapping[int, Entry]):
         if first <= highest or not all(map(lt, message_ids, islice(message_ids, 1, None))):
             keys, first = self._keys_with_strays(number, message_ids)
         self._highest = max(highest, keys[-1])
-        self._chunks.append(EntryChunk(number, keys, message_ids, columns))
+        self._chunks.append(chunk := EntryChunk(number, keys, message_ids, columns))
+        self.soonest = min(self.soonest, chunk.soonest)
         self._firsts.append(first)
         self._packed += len(message_ids)
 

@@ -10,6 +10,8 @@ from sparkstore.core.packed_integers import Column, Keys, pack, pack_keys, value
 
 _NEVER = -(1 << 63)
 """Stands for no expiry."""
+NO_EXPIRY = (1 << 63) - 1
+"""The soonest expiry of entries of which none expires."""
 
 
 @dataclass(slots=True, eq=True)
@@ -66,9 +68,20 @@ class EntryChunk:
         run: Its ids, if each is one more than the one before; else nothing.
         is_there: 1 for each entry, 0 once it was removed.
         held: What is not `NOBODY`, by index.
+        soonest: Nothing that waits here expires before, UTC µs; `NO_EXPIRY`: nothing does.
     """
 
-    __slots__ = ("_columns", "_gone", "held", "ids", "is_there", "keys", "number", "run")
+    __slots__ = (
+        "_columns",
+        "_gone",
+        "held",
+        "ids",
+        "is_there",
+        "keys",
+        "number",
+        "run",
+        "soonest",
+    )
 
     def __init__(
         self, number: int, keys: Sequence[int], message_ids: Sequence[int], columns: Columns
@@ -95,6 +108,7 @@ class EntryChunk:
                 if each != NOBODY
             }
         self._gone = 0
+        self.soonest = min((end for end in expires_at if end is not None), default=NO_EXPIRY)
 
     @property
     def is_wasteful(self) -> bool:
@@ -128,8 +142,29 @@ class EntryChunk:
         """Header and body of an entry."""
         return self._columns[4][index]
 
+    def expired(self, now_us: int) -> list[int]:
+        """Ids of what waits and has expired; `soonest` is exact then."""
+        waits = bytearray(self.is_there)
+        for index, held in self.held.items():
+            if held[0] is not None:
+                waits[index] = 0
+        ends = self._columns[3].values()
+        there = [end for end in compress(ends, waits) if end != _NEVER]
+        self.soonest = min(there, default=NO_EXPIRY)
+        if self.soonest > now_us:
+            return []
+        expired = [_NEVER < end <= now_us for end in ends]
+        return [self.ids[at] for at in compress(range(len(waits)), waits) if expired[at]]
+
+    def expires_at(self, index: int) -> int:
+        """When an entry expires; `NO_EXPIRY`: it does not."""
+        end = self._columns[3][index]
+        return NO_EXPIRY if end == _NEVER else end
+
     def set_held(self, index: int, held: Held) -> None:
         """Who holds it, how often it came back, and what it adds to its message."""
+        if held[0] is None:
+            self.soonest = min(self.soonest, self.expires_at(index))
         if held == NOBODY:
             self.held.pop(index, None)
         else:

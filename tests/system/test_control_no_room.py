@@ -83,7 +83,7 @@ def test_without_room_reads_are_answered_and_orders_told_why_they_cannot_be_done
         with pytest.raises(Unavailable, match="nothing was done"):
             control.run(Request(Action.PURGE, "q", (1,)))
         for asking in (control, other):
-            assert asking.connections() == []
+            assert not any(asking.connections())
             assert asking.not_durable() == {}
             assert asking.holders(10).shown == []
         storage.is_down = False

@@ -8,6 +8,7 @@
     branches                        two-phase transactions: prepared, and decided, also after a
                                     restart
     xid_claims                      each branch is begun once, at whichever broker
+    expiry                          messages whose time is over leave their queues by a timer
     release, reject, accept         `Settlement`, `dead_letters.Rejection`
 
 They know no protocol and no permission: a listener asks whether its client may, before it calls. A

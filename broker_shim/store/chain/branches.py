@@ -33,12 +33,13 @@ from broker_shim.store.branches import (
     Xid,
 )
 from broker_shim.store.chain.calls import PREPARE, StoreCall
+from broker_shim.store.expiry import ExpiringStore
 from broker_shim.store.interface import BrokerStore, TransactionContext
 from sparkstore.core.state_machine.arguments import check_completion
 from sparkstore.core.state_machine.values import RecordStep
 
 
-class FirstStore(BrokerStore, BranchStore, Protocol):
+class FirstStore(BrokerStore, BranchStore, ExpiringStore, Protocol):
     """A store that can be the first of a chain: it decides in this process."""
 
 

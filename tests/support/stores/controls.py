@@ -22,7 +22,7 @@ from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.serve.connection_orders import ConnectionOrders
 from broker_shim.serve.control import ControlServer, OneBroker
 from broker_shim.serve.deciding_thread import DecidingThread, release_lost
-from broker_shim.serve.recovery import recover
+from broker_shim.serve.recovery import expire, recover
 from broker_shim.serve.stores import trouble_of
 from broker_shim.service.service import Service
 from broker_shim.service.socket import Door, listen_on_path
@@ -64,6 +64,7 @@ class ServedRoot:
         self.broker = Broker(calls, BrokerSettings(), Metrics(), loop.later, HEADERS)
         host = Host(self.broker)
         recover(self.store, host)
+        expire(self.store, self.broker)
         for queue, message_id in held:
             done(self.store.acquire, message_id, queue, "live")
             self.broker.queues[queue].withdraw([message_id])

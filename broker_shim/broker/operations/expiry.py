@@ -1,0 +1,116 @@
+"""Takes expired messages off queues that nobody consumes from, by a timer.
+
+Whether a message may stay is decided where it is for one that is handed out: by `reason_to_end`,
+in the bulk operation `dead-letter`. So nothing goes twice, or goes that a consumer has.
+
+What it costs: each second a look at the soonest expiry of each queue. A turn takes `TURN_IDS`
+messages, in one transaction, and leaves the loop to others for as long as it took: expiry has
+half of the broker's time at most. While the store takes nothing it waits for `_TROUBLE_S`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from broker_shim.broker.bulk_operations import BulkOperations
+from broker_shim.broker.queue_host import QueueHost
+from broker_shim.broker.storage.loop import Later
+from broker_shim.errors import StoreError, Unavailable
+from broker_shim.store.expiry import ExpiringStore
+from sparkstore.core.queue_names import shown
+from sparkstore.operations.bulk import TURN_IDS, Action, Answer, Request
+
+_log = logging.getLogger(__name__)
+
+_IDLE_S = 1.0
+_TROUBLE_S = 5.0
+_LEAST_PAUSE_S = 0.01
+
+
+class ExpiringHost(QueueHost, Protocol):
+    """The virtual host, as far as expiry goes.
+
+    Attributes:
+        bulk: Carries out what is decided of many messages.
+        is_stopping: True from when a clean end was asked for.
+    """
+
+    bulk: BulkOperations
+    is_stopping: bool
+
+
+class Expiry:
+    """Has the broker that decides for a store expire its messages. On the loop's thread only."""
+
+    def __init__(
+        self,
+        store: ExpiringStore,
+        decider: Callable[[], ExpiringHost | None],
+        later: Later,
+        now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+    ) -> None:
+        """Do nothing before `start`.
+
+        Args:
+            store: Knows what has expired.
+            decider: Gives the broker that decides now, asked when something has expired; None:
+                nobody does, as while a Broker-J host has the queues in its memory.
+            later: Makes a call on the loop's thread after a while.
+            now_us: The time, UTC µs.
+        """
+        self._store, self._decider, self._later = store, decider, later
+        self._now_us = now_us
+        self._last = ""
+
+    def start(self) -> None:
+        """Look now, and from now on."""
+        self._later(0.0, self._turn)
+
+    def _turn(self) -> None:
+        began_us = self._now_us()
+        try:
+            found = self._store.expired(began_us, TURN_IDS, self._last)
+        except StoreError:  # it is closed, or has ended: so does the broker
+            return
+        if found is None:
+            self._later(_IDLE_S, self._turn)
+            return
+        self._last = found.queue
+        host = self._decider()
+        if host is None or host.is_stopping or found.queue not in host.queues:
+            self._later(_IDLE_S, self._turn)
+            return
+        request = Request(Action.DEAD_LETTER, found.queue, tuple(found.message_ids))
+        host.bulk.run(request, partial(self._ended, host, request, began_us))
+
+    def _ended(
+        self,
+        host: ExpiringHost,
+        request: Request,
+        began_us: int,
+        error: StoreError | None,
+        answer: Answer,
+    ) -> None:
+        took_s = (self._now_us() - began_us) / 1e6
+        if error is not None:
+            pause_s = _TROUBLE_S
+            _log.warning("expired messages of %s stay for now: %s", shown(request.queue), error)
+            if not isinstance(error, Unavailable):
+                self._end_each(host, request)
+        elif answer.done or not request.message_ids:
+            pause_s = max(_LEAST_PAUSE_S, took_s)
+        else:  # all of them are on their way to somebody, or not dispatched yet
+            pause_s = _IDLE_S
+        self._later(pause_s, self._turn)
+
+    @staticmethod
+    def _end_each(host: ExpiringHost, request: Request) -> None:
+        """One that the store refuses, as it is in a transaction, must not keep the others."""
+        for message_id in request.message_ids:
+            queue = host.queues.get(request.queue)
+            if queue is not None and queue.waits(message_id):
+                host.bulk.end_if_due(queue, message_id)
