@@ -154,6 +154,7 @@ class Administration:
 
     Attributes:
         decider: Who deletes and purges queues, if another broker decides for this one.
+        facts: What there is now.
     """
 
     decider: QueueDecider | None = None
@@ -167,7 +168,7 @@ class Administration:
     ) -> None:
         self._host, self._bulk, self._later = host, bulk, later
         self._last_value_queues = last_value_queues
-        self._facts = BrokerFacts(host, last_value_queues)
+        self.facts = BrokerFacts(host, last_value_queues)
         self._acts: dict[AdminAction, Callable[[OrderDecision, OnComplete], None]] = {
             AdminAction.CREATE_QUEUE: self._create_queue,
             AdminAction.ALTER_QUEUE: self._alter_queue,
@@ -184,7 +185,7 @@ class Administration:
             self.decider.delete(order, on_told)
             return
         try:
-            decided = decide(order, self._facts)
+            decided = decide(order, self.facts)
         except InvalidRequest as refusal:
             on_told(refusal, {})
             return
@@ -215,7 +216,7 @@ class Administration:
             last_position: What came after it stays, and what is not durable; None: all is taken.
         """
         try:
-            queue = existing(said, self._facts)
+            queue = existing(said, self.facts)
         except InvalidRequest as refusal:
             on_purged(refusal, Answer())
             return

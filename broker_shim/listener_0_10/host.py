@@ -84,12 +84,12 @@ class Amqp010Host:
         self.broker.later(session.timeout_s, late)
         return True
 
-    def leave(self, session: Amqp010Session) -> None:
+    def leave(self, session: Amqp010Session, *, is_lost: bool) -> None:
         """A session ended: a queue that it had to itself is anybody's, or goes with it."""
         if self._sessions.get(session.key) is session:
             del self._sessions[session.key]
             self._not_kept(session)
-        self.branches.session_ended(session)
+        self.branches.session_ended(session, is_lost=is_lost)
         self.broker.claims.end(session)
 
     def _not_kept(self, session: Amqp010Session) -> None:

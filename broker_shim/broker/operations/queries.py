@@ -66,8 +66,10 @@ class BoundAnswer(NamedTuple):
         exchange_not_found: There is no such exchange.
         queue_not_found: There is no such queue.
         queue_not_matched: The queue is not bound to the exchange.
-        key_not_matched: Nothing is bound there by this key (of the queue, if one is named).
-        arguments_not_matched: Nothing is bound there with these arguments.
+        key_not_matched: Nothing is bound there by this key; of a queue that is bound there, if one
+            is named.
+        arguments_not_matched: Nothing is bound there with these arguments; of what is bound by the
+            queue and the key, as far as these are.
     """
 
     exchange_not_found: bool = False
@@ -93,7 +95,8 @@ class Queries:
     def usage(self, name: str, on_usage: OnUsage) -> None:
         """Tell how many messages a queue has, and consumers (browsers are none), of all brokers.
 
-        What consumers hold is counted, too. At a member the service knows that, and is asked.
+        What consumers hold is counted, and told apart. At a member the service knows that, and is
+        asked.
 
         Args:
             name: Its whole name.
@@ -104,7 +107,10 @@ class Queries:
             decider.usage(name, on_usage)
             return
         there = self._host.queues.get(name)
-        on_usage(None, None if there is None else QueueUsage(len(there), there.consumer_count))
+        if there is None:
+            on_usage(None, None)
+        else:
+            on_usage(None, QueueUsage(len(there), there.consumer_count, there.held_count))
 
     def exchange(self, name: str) -> ExchangeAnswer | None:
         """What an exchange is; None: there is none."""
@@ -114,6 +120,10 @@ class Queries:
             return None
         count = sum(key.exchange == name for key in router.bindings())
         return ExchangeAnswer(name, kind, router.alternate_of(name), count)
+
+    def users_of_alternate(self, exchange: str) -> list[str]:
+        """Whose alternate exchange it is, for a person; such an exchange cannot be deleted."""
+        return self._host.administration.facts.users_of_alternate(exchange)
 
     def bound(
         self,
@@ -136,12 +146,13 @@ class Queries:
             return BoundAnswer(exchange_not_found=True, queue_not_found=no_queue)
         keys = [each for each in router.bindings() if each.exchange == exchange]
         of_queue = [each for each in keys if queue in {None, each.queue}]
-        by_key = [each for each in of_queue if key in {None, each.binding_key}]
+        by_key = [each for each in of_queue or keys if key in {None, each.binding_key}]
+        like_these = by_key or of_queue or keys
         return BoundAnswer(
             queue_not_found=no_queue,
             queue_not_matched=queue is not None and not no_queue and not of_queue,
             key_not_matched=key is not None and not by_key,
-            arguments_not_matched=arguments is not None and not self._has(by_key, arguments),
+            arguments_not_matched=arguments is not None and not self._has(like_these, arguments),
         )
 
     def _has(self, keys: list[ExchangeBindingKey], arguments: Mapping[str, Any]) -> bool:

@@ -69,9 +69,11 @@ def _there(session: Any, command: c.DtxStart, xid: Xid) -> OpenBranch | None:
     """The open branch that a session is to join or resume; None: it begins one."""
     if command.join and command.resume:
         raise not_allowed("dtx.start: join and resume at once")
-    if command.join:
-        return _of_user(session, xid)
     branch = _opened(session).find(xid)
+    if command.join:
+        if branch is None or branch.user != session.key[0]:
+            raise not_allowed(f"there is no branch {xid_text(xid)} to join")
+        return branch
     if command.resume and (branch is None or session not in branch.suspended):
         raise illegal_state(f"branch {xid_text(xid)} is not suspended in this session")
     return branch if command.resume else None
@@ -209,7 +211,8 @@ def _forget(session: Any, command: c.DtxForget, command_id: int) -> None:
 
 def _get_timeout(session: Any, command: c.DtxGetTimeout, command_id: int) -> None:
     branch = _of_user(session, _xid(command.xid))
-    session.result(command_id, DtxGetTimeoutResult(branch.timeout_s))
+    timeout_s = branch.timeout_s or int(_opened(session).most_s)
+    session.result(command_id, DtxGetTimeoutResult(timeout_s))
 
 
 def _set_timeout(session: Any, command: c.DtxSetTimeout, command_id: int) -> None:

@@ -24,7 +24,7 @@ class OpenBranch:
         xid: The name that its coordinator gave it.
         user: Whose it is.
         transaction: What was sent and accepted in it.
-        sessions: Those that have worked in it.
+        sessions: Those that are there and have worked in it.
         active: Those that work in it now.
         suspended: Those that have interrupted their work.
         has_failed: It can be rolled back only.
@@ -54,7 +54,11 @@ class OpenBranch:
 
 
 class OpenBranches:
-    """All of a broker's clients. On the loop's thread only."""
+    """All of a broker's clients. On the loop's thread only.
+
+    Attributes:
+        most_s: A branch fails so long after its begin, in seconds: the default of its timeout.
+    """
 
     def __init__(
         self,
@@ -71,7 +75,7 @@ class OpenBranches:
             claims: Knows what was begun at other brokers.
             clock: Only rises, in seconds.
         """
-        self._later, self._most_s, self._clock = later, most_s, clock
+        self._later, self.most_s, self._clock = later, most_s, clock
         self._claims = claims
         claims.on_lost = self._lost
         self._beginning: set[Xid] = set()
@@ -109,16 +113,17 @@ class OpenBranches:
 
     def _look_later(self) -> None:
         """One timer for all: that of the oldest branch that may still fail, the first one here."""
-        waiting = (each for each in self._branches.values() if not each.has_failed)
+        every = self._branches.values()
+        waiting = (each for each in every if not each.has_failed or not each.sessions)
         oldest = next(waiting, None)
         if oldest is not None and not self._is_looked_at_later:
             self._is_looked_at_later = True
-            due_s = oldest.began_at_s + self._most_s - self._clock()
+            due_s = oldest.began_at_s + self.most_s - self._clock()
             self._later(max(due_s, _LEAST_S), self._look)
 
     def _look(self) -> None:
         self._is_looked_at_later = False
-        due_s = self._clock() - self._most_s
+        due_s = self._clock() - self.most_s
         for branch in [*self._branches.values()]:
             if branch.began_at_s > due_s:
                 break
@@ -126,15 +131,25 @@ class OpenBranches:
         self._look_later()
 
     def _late(self, branch: OpenBranch) -> None:
-        if not branch.is_deciding and not branch.has_failed:
+        if branch.is_deciding:
+            return
+        if not branch.has_failed:
             branch.is_late = True
-            branch.fail()
+            self._fail(branch)
+        elif not branch.sessions:
+            self.forget(branch)
+
+    def _fail(self, branch: OpenBranch) -> None:
+        """It can be rolled back only, while a session is there that knows of it."""
+        branch.fail()
+        if not branch.sessions:
+            self.forget(branch)
 
     def _lost(self, xid: Xid) -> None:
         """Another broker has begun it, when its service did not know of this one."""
         branch = self._branches.get(xid)
         if branch is not None and not branch.is_deciding and not branch.has_failed:
-            branch.fail()
+            self._fail(branch)
 
     def work(self, session: Hashable, branch: OpenBranch) -> None:
         """A session works in a branch."""
@@ -175,9 +190,26 @@ class OpenBranches:
         if timeout_s:
             self._later(timeout_s, late)
 
-    def session_ended(self, session: Hashable) -> None:
-        """What a session worked in is undone, but for what the store is asked about."""
+    def session_ended(self, session: Hashable, *, is_lost: bool) -> None:
+        """Fail the branches that a session works in; those that it ended live on without it.
+
+        XA lets any thread decide an idle branch, so it waits for its coordinator until its timeout
+        or the broker's. Who is lost is no coordinator any more: its branches are rolled back. What
+        the store is asked about is left to the answer.
+
+        Args:
+            session: The session that ended.
+            is_lost: Its connection was lost, and nobody resumed it.
+        """
         for branch in self._of_session.pop(session, ()):
-            if not branch.is_deciding:
+            branch.sessions.discard(session)
+            is_associated = session in branch.active | branch.suspended
+            branch.active.discard(session)
+            branch.suspended.discard(session)
+            if branch.is_deciding:
+                continue
+            if is_lost:
                 self.forget(branch)
                 branch.fail()
+            elif is_associated:
+                branch.fail()  # it stays: who decides it is told that it was rolled back

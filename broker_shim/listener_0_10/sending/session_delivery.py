@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from broker_shim.errors import StoreError
@@ -18,6 +19,8 @@ class SessionDelivery:
         message_id: The id of the message.
         message: The one object of it.
         byte_count: What it costs of credit in bytes.
+        expires_at: On its queue, UTC µs: a queue may limit what the message asks for.
+        credit_turn: Which of its consumer's credits it was taken by; see `SessionConsumer`.
         loaded: Header and content once they are here, or why they never come.
         is_ours: False if somebody else acquired it.
         entry: What the service told of it, if it was only shown, at a member.
@@ -27,10 +30,17 @@ class SessionDelivery:
     def __init__(self, message: Message, byte_count: int, holder: str, entry: Entry | None) -> None:
         self.message_id, self.message, self.byte_count = message.message_id, message, byte_count
         self.entry = entry
+        self.expires_at: int | None = None
+        self.credit_turn = 0
         self.loaded: LoadedMessage | StoreError | None = None
         self.is_ours = True
         self.interest: Interest | None = None
         self._reference = message.reference(holder)
+
+    @property
+    def has_expired(self) -> bool:
+        """True if nobody is to get it any more."""
+        return self.expires_at is not None and self.expires_at <= time.time_ns() // 1000
 
     def release(self) -> None:
         """It was sent, or is not."""

@@ -102,7 +102,7 @@ class SessionConsumer:
         self._is_settled = command.accept_mode == MessageAcceptMode.NONE and not self._is_browser
         self._transfer = c.MessageTransfer(self.name, command.accept_mode, command.acquire_mode)
         self._is_window = True
-        self._credit = ConsumerCredit()
+        self._credit, self._credit_turn = ConsumerCredit(), 0
         self._line: deque[SessionDelivery] = deque()
         self._under_way = self._bytes_under_way = 0
         self._granted: deque[int] = deque()
@@ -162,9 +162,12 @@ class SessionConsumer:
 
     def _bytes_of(self, message_id: int) -> int:
         """Header and body of a message, as the store has them."""
-        entry = self._look.entries.get(message_id)
-        entry = entry or self._broker.calls.entry(self.queue.name, message_id)
+        entry = self._entry_of(message_id)
         return 0 if entry is None else entry.message_bytes
+
+    def _entry_of(self, message_id: int) -> Entry | None:
+        entry = self._look.entries.get(message_id)
+        return entry or self._broker.calls.entry(self.queue.name, message_id)
 
     @property
     def is_draining(self) -> bool:
@@ -188,6 +191,7 @@ class SessionConsumer:
 
     def _take_back(self) -> None:
         self._credit.stop()
+        self._credit_turn += 1
         self._give_back_granted()
         self._owner.close_window(self)
 
@@ -293,13 +297,16 @@ class SessionConsumer:
             self._settle_line()
 
     def _take_up(self, message_id: int) -> SessionDelivery:
-        byte_count = self._bytes_of(message_id)
+        there = self._entry_of(message_id)
+        byte_count = 0 if there is None else there.message_bytes
         self._credit.spend(byte_count)
         self._under_way += 1
         self._bytes_under_way += byte_count
         message = self._broker.calls.messages.get(message_id)
         entry = self._look.entries.pop(message_id, None)
         taken = SessionDelivery(message, byte_count, self.holder, entry)
+        taken.expires_at = None if there is None else there.expires_at
+        taken.credit_turn = self._credit_turn
         self._line.append(taken)
         return taken
 
@@ -335,6 +342,10 @@ class SessionConsumer:
             if not isinstance(loaded, LoadedMessage) or self._has_ended or self._broker.is_stopping:
                 self._over(taken)
                 self._put_back(taken)
+            elif taken.has_expired:
+                self._over(taken)
+                self._end_expired(taken)
+                has_sent = True
             elif self._is_settled:
                 leaving.append((taken, loaded))
             else:
@@ -372,14 +383,21 @@ class SessionConsumer:
         self._bytes_under_way -= taken.byte_count
         taken.release()
 
+    def _end_expired(self, taken: SessionDelivery) -> None:
+        """It is not sent; from the queue it goes as the queue says."""
+        self._broker.metrics.expired += 1
+        self._put_back(taken)
+
     def _put_back(self, taken: SessionDelivery) -> None:
+        """It was not sent: its credit is there for another, unless that was taken back."""
+        if taken.credit_turn == self._credit_turn and not self._has_ended:
+            self._credit.restore(taken.byte_count)
         if self._is_browser:
             return
         if not taken.is_ours and not isinstance(taken.loaded, Unavailable):
             self.queue.removed((taken.message_id,))  # another member of the store has it
         elif self._is_settled and not self.queue.is_acquired(taken.message_id):
-            self.queue.released(taken.message_id, delivery_failed=False)
-            self._broker.wanted(self.queue.name)
+            self._broker.settlement.released(taken.message_id, self.queue, failed=False)
         else:
             delay_s = self._broker.settings.probe_interval_s if not self._has_ended else 0.0
             self.holdings.give_back(taken.message_id, failed=False, delay_s=delay_s)
@@ -387,7 +405,8 @@ class SessionConsumer:
     def _send(self, taken: SessionDelivery, loaded: LoadedMessage) -> None:
         failures = self.queue.delivery_count(taken.message_id)
         header = written_header(loaded.header, is_redelivered=failures > 0)
-        body = BodySegment(loaded.body) if loaded.body else None
+        # An empty body is a segment, too: clients tell it from none.
+        body = BodySegment(loaded.body)
         number = self._session.command(self._transfer, header, body)
         sent = None
         if not self._is_settled:

@@ -257,8 +257,8 @@ class Subscriptions:
         most: int = self._session.broker.settings.max_unsettled
         return most - len(self._sent) - len(self._in_window)
 
-    def end(self, *, failed: bool) -> None:
-        """The session is over: what it held is given back."""
+    def end(self) -> None:
+        """Give back what the session held when it ended, as redelivered: it may have been seen."""
         for subscription in [*self._by_name.values()]:
             subscription.gone()
         self._by_name.clear()
@@ -266,7 +266,7 @@ class Subscriptions:
         self._in_window.clear()
         for each in sent.values():
             if each.is_acquired and not each.in_transaction:
-                each.subscription.holdings.give_back(each.message_id, failed=failed)
+                each.subscription.holdings.give_back(each.message_id, failed=True)
 
     def queue_deleted(self, subscription: SessionConsumer) -> None:
         """The queue of a consumer is deleted."""

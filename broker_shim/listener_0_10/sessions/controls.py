@@ -50,7 +50,7 @@ class ControlledSession(Protocol):
         """Tell the client what is complete."""
 
     def part(self) -> None:
-        """The client parts in good order: what it held, it gave back."""
+        """The client parts in good order."""
 
     def end(self, code: SessionDetachCode) -> None:
         """End it from our side; what it held is given back."""

@@ -56,8 +56,8 @@ class SessionHost(Protocol):
     def keeps(self, session: Amqp010Session) -> bool:
         """Whether a session that lost its connection is kept, until its timeout."""
 
-    def leave(self, session: Amqp010Session) -> None:
-        """A session ended."""
+    def leave(self, session: Amqp010Session, *, is_lost: bool) -> None:
+        """A session ended; its client is gone, too, if it is lost."""
 
 
 class SessionConnection(Hashable, Protocol):
@@ -358,33 +358,33 @@ class Amqp010Session:
         """End it from our side; what it held is given back."""
         if not self.is_over:
             self.say(SessionDetached(self.name, code))
-            self._over(failed=True)
+            self._over(is_lost=False)
 
     def part(self) -> None:
-        """The client parts in good order: what it held, it gave back."""
-        self._leave(failed=False)
+        """The client parts in good order."""
+        self._leave(is_lost=False)
 
     def lost(self) -> None:
-        """The connection is gone: the client may have seen what it held."""
-        self._leave(failed=True)
+        """The connection is gone, and perhaps the client with it."""
+        self._leave(is_lost=True)
 
     def displaced(self) -> None:
         """Its client attaches it elsewhere."""
         self.say(SessionDetached(self.name, SessionDetachCode.SESSION_BUSY))
-        self._leave(failed=True)
+        self._leave(is_lost=True)
 
     def expired(self) -> None:
         """Its client did not come back in time."""
         _log.info("a session of AMQP 0-10 ended: nobody resumed it in %d s", self.timeout_s)
-        self._over(failed=True)
+        self._over(is_lost=True)
 
-    def _leave(self, *, failed: bool) -> None:
+    def _leave(self, *, is_lost: bool) -> None:
         """It has no connection any more; its client may come back."""
         if self.is_over or not self.is_attached:
             return
         self.publisher.hand_over()
         if not self.timeout_s or not self.connection.host.keeps(self):
-            self._over(failed=failed)
+            self._over(is_lost=is_lost)
             return
         self.is_attached = False
         self.connection.waiting_bytes -= self._held_bytes
@@ -393,7 +393,7 @@ class Amqp010Session:
             self.incoming.withdraw()
         self.connection.detach(self)
 
-    def _over(self, *, failed: bool) -> None:
+    def _over(self, *, is_lost: bool) -> None:
         if self.is_over:
             return
         self.publisher.hand_over()
@@ -404,9 +404,9 @@ class Amqp010Session:
         self._held.clear()
         if self.transaction is not None:
             self.transaction.undo()
-        self.subscriptions.end(failed=failed)
+        self.subscriptions.end()
         self.connection.detach(self)
-        self.connection.host.leave(self)
+        self.connection.host.leave(self, is_lost=is_lost)
 
 
 def _shown(name: bytes) -> str:

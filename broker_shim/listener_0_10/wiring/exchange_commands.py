@@ -97,6 +97,12 @@ def delete(session: Any, command: ExchangeDelete, command_id: int) -> None:
     if name in DEFAULT_EXCHANGES:
         text = f"exchange {shown(name)} is the broker's"
         raise not_allowed(text)
+    users = session.broker.queries.users_of_alternate(name)
+    if users:
+        text = (
+            f"exchange {shown(name)} is the alternate of {', '.join(users[:5])}: delete that first"
+        )
+        raise not_allowed(text)
     order = Order(
         AdminAction.DELETE_EXCHANGE, exchange=name, force=True, if_unused=command.if_unused
     )
@@ -168,9 +174,9 @@ def bound(session: Any, command: ExchangeBound, command_id: int) -> None:
 
 def _bound_by_name(broker: Any, queue: str | None, key: str | None) -> ExchangeBoundResult:
     """To the exchange without a name each queue is bound by its own."""
-    wanted = key if queue is None else queue
     told = ExchangeBoundResult(queue_not_found=queue is not None and queue not in broker.queues)
-    told.key_not_matched = key is not None and (wanted != key or key not in broker.queues)
+    bound = broker.queues if queue not in broker.queues else {queue}
+    told.key_not_matched = key is not None and key not in bound
     return told
 
 

@@ -179,7 +179,7 @@ def destroyed(session: Any, said: str, act: Act) -> str:
 
 
 def query(session: Any, command: QueueQuery, command_id: int) -> None:
-    """What a queue is; nothing is said of one that is not there."""
+    """What a queue is, and how many messages wait; nothing is said of one that is not there."""
     name = canonical_or_empty(command.queue)
     check_something(session, command.queue, QueueNode(name))
     there = session.broker.queries.queue(name)
@@ -203,7 +203,8 @@ def query(session: Any, command: QueueQuery, command_id: int) -> None:
         elif usage is None:  # it was deleted meanwhile
             session.result(command_id, nothing)
         else:
-            told.message_count = min(usage.depth, 0xFFFFFFFF)
+            available = max(0, usage.depth - usage.held_count)
+            told.message_count = min(available, 0xFFFFFFFF)
             told.subscriber_count = usage.consumer_count
             session.result(command_id, told)
 

@@ -111,6 +111,7 @@ class Client010:
     Attributes:
         told: All methods that it was told, in order.
         received: Messages: the transfer, its number, header and body.
+        had_bodies: Of each of these, whether it had a body segment.
         completed: What session.completed named.
     """
 
@@ -123,6 +124,7 @@ class Client010:
         self._header = b""
         self.told: list[Any] = []
         self.received: list[tuple[Transfer, int, HeaderSegment, bytes]] = []
+        self.had_bodies: list[bool] = []
         self.completed: Ranges = ()
         self._their_next = 0
         self.next_id = 0
@@ -169,6 +171,7 @@ class Client010:
             header = taken.header or HeaderSegment.of()
             body = b"" if taken.body is None else taken.body.payload
             self.received.append((taken.method, taken.command_id, header, body))
+            self.had_bodies.append(taken.body is not None)
 
     def _hear(self, assembly: Assembly) -> None:
         method = assembly.method

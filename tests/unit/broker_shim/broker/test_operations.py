@@ -49,7 +49,7 @@ def test_a_queue_is_told_as_it_was_defined_with_what_is_on_it(house: House) -> N
     answers: list[Any] = []
     for name in ("q", "none"):
         house.broker.queries.usage(name, lambda *answer: answers.append(answer))
-    assert answers == [(None, QueueUsage(2, 1)), (None, None)]
+    assert answers == [(None, QueueUsage(2, 1, held_count=1)), (None, None)]
 
 
 def test_what_is_bound_is_told_by_what_is_not_so(house: House) -> None:
@@ -67,11 +67,20 @@ def test_what_is_bound_is_told_by_what_is_not_so(house: House) -> None:
     assert bound("amq.topic", key="a.#") == BoundAnswer()
     assert bound("no", "q") == BoundAnswer(exchange_not_found=True)
     assert bound("no", "no") == BoundAnswer(exchange_not_found=True, queue_not_found=True)
-    assert bound("amq.topic", "no", "a.#") == BoundAnswer(
-        queue_not_found=True, key_not_matched=True
-    )
+    assert bound("amq.topic", "no", "a.#") == BoundAnswer(queue_not_found=True)
+    assert bound("amq.topic", "no", "b") == BoundAnswer(queue_not_found=True, key_not_matched=True)
     assert bound("amq.topic", "other") == BoundAnswer(queue_not_matched=True)
-    assert bound("amq.topic", "q", "b") == BoundAnswer(key_not_matched=True)
+    assert bound("amq.topic", "other", "a.#") == BoundAnswer(queue_not_matched=True)
+    assert bound("amq.topic", "other", "b") == BoundAnswer(
+        queue_not_matched=True, key_not_matched=True
+    )
+    ask(house, Order(orders, "other", "amq.topic", "b"))
+    assert bound("amq.topic", "other", "a.#") == BoundAnswer(key_not_matched=True)
+    assert bound("amq.match", "other", arguments={"a": 1}) == BoundAnswer(queue_not_matched=True)
+    assert bound("amq.match", "other", "x", {"a": 2}) == BoundAnswer(
+        queue_not_matched=True, key_not_matched=True, arguments_not_matched=True
+    )
+    assert bound("amq.topic", "q", "none") == BoundAnswer(key_not_matched=True)
     assert bound("amq.match", "q", "k", {"a": 2}) == BoundAnswer(arguments_not_matched=True)
 
 

@@ -97,7 +97,15 @@ def test_what_an_exchange_routes_nowhere_goes_to_its_alternate(
 def test_an_alternate_that_is_in_use_is_not_deleted(client: Client010) -> None:
     client.do(QueueDeclare("in", alternate_exchange="aside"))
     client.do(ExchangeDelete("aside"))
-    assert code_of(client) == 406
+    assert code_of(client) == 530
+    assert "queue 'in'" in client.of(ExecutionException)[-1].description
+
+
+def test_an_alternate_of_another_exchange_is_not_deleted(client: Client010) -> None:
+    client.do(ExchangeDeclare("first", "direct", alternate_exchange="aside"))
+    client.do(ExchangeDelete("aside"))
+    assert code_of(client) == 530
+    assert "exchange 'first'" in client.of(ExecutionException)[-1].description
 
 
 @pytest.mark.parametrize(

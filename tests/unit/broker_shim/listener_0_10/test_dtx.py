@@ -253,7 +253,7 @@ def test_a_large_message_is_prepared(bench: Bench010, client: Client010) -> None
         ([DtxStart(XID), DtxStart(OTHER)], 409),
         ([DtxStart(XID), DtxEnd(XID), DtxStart(XID)], 530),
         ([DtxStart(XID, join=True, resume=True)], 530),
-        ([DtxStart(XID, join=True)], 404),
+        ([DtxStart(XID, join=True)], 530),
         ([DtxStart(XID, resume=True)], 409),
         ([DtxEnd(XID)], 409),
         ([DtxStart(XID), DtxEnd(XID, fail=True, suspend=True)], 530),
