@@ -7,7 +7,7 @@ alternates end there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from broker_shim.addressing.topics import TopicBindings
@@ -15,7 +15,7 @@ from broker_shim.broker.exchanges.headers_exchange import Get, HeadersBindings
 from broker_shim.errors import InvalidRequest
 from sparkstore.core.records import ExchangeBindingKey
 from sparkstore.core.state_machine.values import Exchange
-from sparkstore.core.wiring_arguments import HEADERS, alternate_of
+from sparkstore.core.wiring_arguments import HEADERS, alternate_of, deletes_itself
 
 DEFAULT_EXCHANGES = {
     "amq.direct": "direct",
@@ -92,10 +92,19 @@ def _no_header(_name: str) -> None:
     return None
 
 
+def _no_deletion(_exchange: str) -> None:
+    """Nobody deletes exchanges."""
+
+
 class Router:
-    """The exchanges of a broker and what is bound to them."""
+    """The exchanges of a broker and what is bound to them.
+
+    Attributes:
+        on_unused: Called with an exchange that deletes itself, when its last binding is gone.
+    """
 
     def __init__(self) -> None:
+        self.on_unused: Callable[[str], None] = _no_deletion
         self._exchanges: dict[str, Bindings | HeadersBindings] = {}
         self._definitions: dict[str, Exchange] = {}
         self._alternates: dict[str, str] = {}  # of those that have one, for each message
@@ -198,14 +207,28 @@ class Router:
         if exchange not in self._exchanges:
             return
         self._exchanges[exchange].unbind(binding_key, queue)
-        self._keys.get(queue, set()).discard((exchange, binding_key))
+        keys = self._keys.get(queue, set())
+        was_bound = (exchange, binding_key) in keys
+        keys.discard((exchange, binding_key))
         self._arguments.pop(ExchangeBindingKey(exchange, queue, binding_key), None)
+        if was_bound:
+            self._unbound(exchange)
 
     def unbind_queue(self, queue: str) -> None:
         """Take all bindings of a queue away."""
-        for exchange, key in self._keys.pop(queue, set()):
+        keys = self._keys.pop(queue, set())
+        for exchange, key in keys:
             self._exchanges[exchange].unbind(key, queue)
             self._arguments.pop(ExchangeBindingKey(exchange, queue, key), None)
+        for exchange in {exchange for exchange, _key in keys}:
+            self._unbound(exchange)
+
+    def _unbound(self, exchange: str) -> None:
+        """Tell of an exchange that deletes itself, if this was its last binding."""
+        if deletes_itself(self._definitions[exchange].arguments) and not any(
+            exchange == other for keys in self._keys.values() for other, _key in keys
+        ):
+            self.on_unused(exchange)
 
     def route(self, exchange: str, routing_key: str, get: Get = _no_header) -> set[str]:
         """Names of the queues for a message; none if there is no such exchange.

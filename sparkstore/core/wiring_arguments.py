@@ -2,6 +2,7 @@
 
 of an exchange
 alternate_exchange  another exchange, which gets the messages that go to no queue of this one
+auto_delete         true: it is deleted when its last binding goes
 
 of a binding to an exchange of the type `headers`
 x-match             "all", as where this is not said: each of the other arguments has to fit;
@@ -24,7 +25,8 @@ from sparkstore.settings_file import check_names
 HEADERS = "headers"
 """The type of exchange whose bindings have arguments."""
 ALTERNATE_EXCHANGE = "alternate_exchange"
-EXCHANGE_ARGUMENTS = (ALTERNATE_EXCHANGE,)
+AUTO_DELETE = "auto_delete"
+EXCHANGE_ARGUMENTS = (ALTERNATE_EXCHANGE, AUTO_DELETE)
 X_MATCH = "x-match"
 _ALL, _ANY = "all", "any"
 _OURS = "x-"
@@ -57,6 +59,11 @@ def alternate_of(arguments: Mapping[str, Any]) -> str | None:
     return alternate if is_name(alternate) else None
 
 
+def deletes_itself(arguments: Mapping[str, Any]) -> bool:
+    """Whether an exchange with these arguments goes with its last binding."""
+    return arguments.get(AUTO_DELETE) is True
+
+
 def _can_be(value: object) -> bool:
     """True if a header can have this value, and equal it."""
     is_number = not isinstance(value, float) or not math.isnan(value)
@@ -67,13 +74,17 @@ def check_exchange_arguments(exchange: str, arguments: Mapping[str, Any]) -> Non
     """Refuse arguments that no exchange has.
 
     Raises:
-        InvalidRequest: One is unknown, or the alternate exchange is no other exchange's name.
+        InvalidRequest: One is unknown, the alternate exchange is no other exchange's name, or
+            `auto_delete` is neither true nor false.
     """
     check_names(arguments, EXCHANGE_ARGUMENTS, "argument", f"of exchange {shown(exchange)}")
     alternate = arguments.get(ALTERNATE_EXCHANGE)
     if alternate is not None and (not is_name(alternate) or alternate == exchange):
         message = f"exchange {shown(exchange)}: {ALTERNATE_EXCHANGE} is {alternate!r:.200}: say"
         raise InvalidRequest(f"{message} another exchange's name")
+    if not isinstance(arguments.get(AUTO_DELETE, False), bool):
+        message = f"exchange {shown(exchange)}: {AUTO_DELETE} is {arguments[AUTO_DELETE]!r:.200}"
+        raise InvalidRequest(f"{message}: say true or false")
 
 
 def check_binding_arguments(exchange: str, kind: str, arguments: Mapping[str, Any]) -> None:

@@ -25,10 +25,12 @@ from sparkstore.core.state_machine.definitions import as_json
 from sparkstore.core.state_machine.values import Exchange
 from sparkstore.core.wiring_arguments import (
     ALTERNATE_EXCHANGE,
+    AUTO_DELETE,
     HEADERS,
     alternate_of,
     check_binding_arguments,
     check_exchange_arguments,
+    deletes_itself,
 )
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.queue_alteration import (
@@ -260,6 +262,8 @@ def _create_exchange(order: Order, facts: AdministrationFacts) -> OrderDecision:
     told: dict[str, Any] = {"exchange": name, "type": order.type}
     if wanted is not None:
         told[ALTERNATE_EXCHANGE] = wanted
+    if deletes_itself(arguments):
+        told[AUTO_DELETE] = True
     detail = definition(arguments, order.durability)
     return OrderDecision(order, told, there is None, detail)
 

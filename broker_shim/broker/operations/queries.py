@@ -49,12 +49,14 @@ class ExchangeAnswer(NamedTuple):
         type: `direct`, `fanout`, `topic` or `headers`.
         alternate: The exchange that gets what goes to no queue of it; None: nobody does.
         binding_count: How many bindings it has.
+        durability: What of it survives a restart.
     """
 
     name: str
     type: str
     alternate: str | None
     binding_count: int
+    durability: TerminusDurability = TerminusDurability.UNSETTLED_STATE
 
 
 class BoundAnswer(NamedTuple):
@@ -115,11 +117,12 @@ class Queries:
     def exchange(self, name: str) -> ExchangeAnswer | None:
         """What an exchange is; None: there is none."""
         router = self._host.destinations.router
-        kind = router.type_of(name)
-        if kind is None:
+        there = router.definitions.get(name)
+        if there is None:
             return None
         count = sum(key.exchange == name for key in router.bindings())
-        return ExchangeAnswer(name, kind, router.alternate_of(name), count)
+        alternate = router.alternate_of(name)
+        return ExchangeAnswer(name, there.type, alternate, count, there.durability)
 
     def users_of_alternate(self, exchange: str) -> list[str]:
         """Whose alternate exchange it is, for a person; such an exchange cannot be deleted."""

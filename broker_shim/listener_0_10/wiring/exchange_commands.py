@@ -17,6 +17,7 @@ from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.amqp_0_10.structs import ExchangeBoundResult, ExchangeQueryResult
 from broker_shim.broker.address import ExchangeNode, Node, QueueNode
 from broker_shim.broker.routing import DEFAULT_EXCHANGES, EXCHANGE_TYPES
+from broker_shim.durability import TerminusDurability
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.listener_0_10.authorization import check, check_something
 from broker_shim.listener_0_10.refusals import not_allowed, not_found
@@ -31,7 +32,7 @@ from broker_shim.listener_0_10.wiring.queue_commands import (
 from broker_shim.security.rules.rights import Act
 from broker_shim.store.interface import ExchangeBindingKey
 from sparkstore.core.queue_names import shown
-from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE, HEADERS
+from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE, AUTO_DELETE, HEADERS
 from sparkstore.operations.administration import AdminAction, Order
 
 
@@ -54,9 +55,16 @@ def declare(session: Any, command: ExchangeDeclare, command_id: int) -> None:
     if alternate:  # what this one routes nowhere goes there
         check(session, Act.DIVERT, ExchangeNode(alternate), alternate)
     _check_new(session, command)
-    arguments = {ALTERNATE_EXCHANGE: alternate} if alternate else {}
+    arguments: dict[str, Any] = {ALTERNATE_EXCHANGE: alternate} if alternate else {}
+    if command.auto_delete:
+        arguments[AUTO_DELETE] = True
+    kept = TerminusDurability.UNSETTLED_STATE if command.durable else TerminusDurability.NONE
     order = Order(
-        AdminAction.CREATE_EXCHANGE, exchange=name, type=command.type, arguments=arguments
+        AdminAction.CREATE_EXCHANGE,
+        exchange=name,
+        type=command.type,
+        arguments=arguments,
+        durability=int(kept),
     )
     carry_out(session, order, command_id)
 
@@ -119,8 +127,9 @@ def query(session: Any, command: ExchangeQuery, command_id: int) -> None:
         session.result(command_id, ExchangeQueryResult(not_found=True))
         return
     told = ExchangeQueryResult("direct" if there is None else there.type, durable=True)
-    if there is not None and there.alternate is not None:
-        told.arguments = {ALTERNATE_EXCHANGE: there.alternate}
+    if there is not None:
+        told.durable = there.durability is TerminusDurability.UNSETTLED_STATE
+        told.arguments = {ALTERNATE_EXCHANGE: there.alternate} if there.alternate else None
     session.result(command_id, told)
 
 

@@ -90,7 +90,7 @@ def test_what_an_exchange_routes_nowhere_goes_to_its_alternate(
     assert client.sync()
     assert depth(bench, "out") == 1
     client.do(ExchangeQuery("narrow"))
-    told = ExchangeQueryResult("direct", durable=True, arguments={"alternate_exchange": "aside"})
+    told = ExchangeQueryResult("direct", durable=False, arguments={"alternate_exchange": "aside"})
     assert client.of(ExecutionResult)[-1].value == told
 
 
