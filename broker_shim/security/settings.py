@@ -70,7 +70,7 @@ class SecuritySettings:
         return TlsFiles(Path(self.tls_cert), Path(self.tls_key), client_ca)
 
 
-READ_AGAIN = ("tls_cert", "tls_key", "tls_client_ca", "permissions")
+READ_AGAIN = ("tls_cert", "tls_key", "tls_client_ca", "permissions", "impersonators")
 """What a running broker takes anew (`Guard.reload`); all else counts from its next start."""
 
 

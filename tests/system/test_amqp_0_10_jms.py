@@ -105,6 +105,7 @@ def test_old_and_new_clients_share_queues_values_and_types(
         "selected": "red",
         "rest": "blue",
         "topic": "topical",
+        "no local": "own null",
         "burl": "by BURL",
         "durably": "while away",
         "qualified": "by full name",

@@ -63,3 +63,14 @@ def test_durable_subscriptions_survive_kill_9_with_all_that_came_for_them(
     broker = restarted(broker)
     broker.terminate()
     assert "recovered 0 messages on 0 queues, 0 links" in broker.log
+
+
+def test_a_subscriber_that_says_no_local_hears_others_and_not_itself(
+    start_broker: StartBroker,
+) -> None:
+    brokerj.build()
+    assert jms(start_broker("--multicast=news", "--memory"), "no-local") == {
+        "all": ["own", "another's"],
+        "without its own": ["another's"],
+        "durably": ["another's"],
+    }

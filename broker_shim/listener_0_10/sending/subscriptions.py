@@ -16,6 +16,7 @@ from broker_shim.amqp_0_10.definitions import (
 )
 from broker_shim.amqp_0_10.structs import MessageAcquired
 from broker_shim.broker.address import QueueNode
+from broker_shim.broker.queues.local_messages import NoLocal
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import StoreError
 from broker_shim.framing.errors import RemoteCommandError
@@ -36,6 +37,8 @@ from broker_shim.sockets.authorization import is_reserved_for_another
 from sparkstore.core.queue_names import shown
 
 _SELECTOR = "x-filter-jms-selector"
+_NO_LOCAL = "x-qpid-no-local"
+"""So JMS clients ask it of a topic's subscriber, whose queue their session has alone."""
 
 
 class Subscriptions:
@@ -73,6 +76,9 @@ class Subscriptions:
         if is_reserved_for_another(session.connection, QueueNode(queue)):
             text = f"queue {shown(queue)} is consumed by the connection that had it made alone"
             raise locked(text)
+        is_deaf = bool((command.arguments or {}).get(_NO_LOCAL))
+        if is_deaf and broker.claims.is_of_connection(queue, session.connection.number):
+            dispatch.no_local = NoLocal(of_claim=True)
         holder = f"{session.holder}/{next(self._numbers)}"
         selector = _selector(command)
         subscription = SessionConsumer(self, session, holder, dispatch, command, selector)

@@ -59,6 +59,26 @@ def test_without_the_argument_one_gets_what_one_says(
     assert mine.bodies == [b"my own"]
 
 
+def test_a_topic_s_subscriber_asks_for_it_when_it_subscribes(bench: Bench010) -> None:
+    """As JMS clients do: the queue is declared without it, and is the session's alone."""
+    mine = bench.opened()
+    mine.do(c.QueueDeclare("sub", exclusive=True, arguments={"no-local": False}))
+    mine.do(c.ExchangeBind("sub", "amq.topic", "news"))
+    mine.subscribe("sub", arguments={"x-qpid-no-local": True})
+    mine.send("news", b"my own", exchange="amq.topic")
+    publisher(bench).send("news", b"another's", exchange="amq.topic")
+    assert mine.bodies == [b"another's"]
+
+
+def test_of_a_queue_of_many_a_subscriber_does_not_keep_out_what_others_wait_for(
+    bench: Bench010,
+) -> None:
+    mine = bench.opened()
+    mine.subscribe("q", arguments={"x-qpid-no-local": True})
+    mine.send("q", b"my own")
+    assert mine.bodies == [b"my own"]
+
+
 def test_a_queue_that_nobody_has_alone_keeps_out_nobody(bench: Bench010) -> None:
     mine = subscriber(bench, exclusive=False)
     mine.send("news", b"my own", exchange="amq.topic")

@@ -25,7 +25,7 @@ from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.rules.permissions import rule_of
-from broker_shim.security.settings import SecuritySettings, read_security
+from broker_shim.security.settings import READ_AGAIN, SecuritySettings, read_security
 from broker_shim.sockets.access import Access
 from broker_shim.store.interface import Queue
 from sparkstore.control.audit import AuditEvent
@@ -288,6 +288,7 @@ def test_gateways_are_read_from_the_settings_and_again_while_the_broker_runs(
     door.guard.reload(read_security(file))
     assert single(door, "carol", "alice")
     assert not single(door, "gate", "alice")
+    assert "impersonators" in READ_AGAIN
 
 
 @pytest.mark.parametrize("said", ['["role:"]', "[1]", '"carol"'])

@@ -43,6 +43,7 @@ public final class JmsLinks {
                 case "hold" -> hold(named, topic, found);
                 case "receive" -> receive(session, global, topic, found);
                 case "change" -> change(session, topic, found);
+                case "no-local" -> noLocal(session, global, topic, found);
                 case "unsubscribe" -> unsubscribe(session, global, topic, found);
                 default -> throw new IllegalArgumentException(arguments[1]);
             }
@@ -123,6 +124,21 @@ public final class JmsLinks {
         MessageConsumer other = session.createDurableConsumer(topic, "choosy", "region = 'US'", false);
         publish(session, topic);
         found.put("choosy", texts(other, new ArrayList<>()));
+    }
+
+    /** Both say something; what a subscriber without its own messages hears of it. */
+    private static void noLocal(Session session, Session global, Topic topic, Map<String, Object> found)
+            throws JMSException {
+        MessageConsumer deaf = session.createConsumer(topic, null, true);
+        MessageConsumer all = session.createConsumer(topic);
+        session.createDurableConsumer(topic, "quiet", null, true).close();
+        session.createProducer(topic).send(session.createTextMessage("own"));
+        global.createProducer(topic).send(global.createTextMessage("another's"));
+        MessageConsumer durable = session.createDurableConsumer(topic, "quiet", null, true);
+        found.put("all", texts(all, new ArrayList<>()));
+        found.put("without its own", texts(deaf, new ArrayList<>()));
+        found.put("durably", texts(durable, new ArrayList<>()));
+        session.unsubscribe("quiet");
     }
 
     private static void unsubscribe(Session session, Session global, Topic topic, Map<String, Object> found)

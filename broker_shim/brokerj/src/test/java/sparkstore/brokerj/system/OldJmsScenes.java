@@ -119,6 +119,12 @@ public final class OldJmsScenes {
         session.createProducer(topic).send(session.createTextMessage("topical"));
         SAW.put("topic", text(subscriber, WAIT_MS));
         subscriber.close();
+        MessageConsumer deaf = session.createConsumer(topic, null, true);
+        MessageConsumer other = session.createConsumer(topic);
+        session.createProducer(topic).send(session.createTextMessage("own"));
+        SAW.put("no local", String.valueOf(text(other, WAIT_MS)) + " " + text(deaf, QUIET_MS));
+        deaf.close();
+        other.close();
         Destination bound = session.createQueue("BURL:direct://amq.direct//bound");
         MessageConsumer consumer = session.createConsumer(bound);
         session.createProducer(bound).send(session.createTextMessage("by BURL"));
