@@ -42,7 +42,7 @@ class SessionPublisher:
         self._allowed: tuple[str, str, Node] | None = None
 
     def add(self, assembly: Assembly) -> None:
-        """A message, for the queues that it is routed to; complete when the store has it.
+        """Take a message for the queues that it is routed to; complete when the store has it.
 
         Raises:
             RemoteCommandError: It goes nowhere, or may not.
@@ -50,10 +50,25 @@ class SessionPublisher:
         transfer, command_id = assembly.method, assembly.command_id
         assert isinstance(transfer, MessageTransfer)
         assert command_id is not None
-        session = self._session
-        broker, connection = session.broker, session.connection
+        metrics = self._session.broker.metrics
+        metrics.received += 1
         header = assembly.header or HeaderSegment.of()
         body = b"" if assembly.body is None else assembly.body.payload
+        try:
+            unrouted = self._add(transfer, command_id, header, body)
+        except RemoteCommandError:
+            metrics.refused += 1
+            raise
+        if unrouted is not None:
+            is_dropped = header.delivery.discard_unroutable
+            _unroutable(self._session, transfer, command_id, unrouted, is_dropped=is_dropped)
+
+    def _add(
+        self, transfer: MessageTransfer, command_id: int, header: HeaderSegment, body: bytes
+    ) -> Node | None:
+        """As `add`; returns where a message was to go that no queue gets."""
+        session = self._session
+        broker, connection = session.broker, session.connection
         exchange = transfer.destination or ""
         delivery = header.delivery
         node = self._place(exchange, delivery.routing_key or "")
@@ -64,9 +79,7 @@ class SessionPublisher:
             raise RemoteCommandError(ExecutionErrorCode.PRECONDITION_FAILED, text)
         queues = broker.queues_for(node, stored)
         if not queues:
-            is_dropped = delivery.discard_unroutable
-            _unroutable(session, transfer, command_id, node, is_dropped=is_dropped)
-            return
+            return node
         queues = without_local(broker, queues, Origin(connection.number))
         if not queues:
             session.complete(command_id)
@@ -80,6 +93,7 @@ class SessionPublisher:
             self._numbers.append(command_id)
             self._messages.append(Publication(stored, body, queues))
             self._sizes.append(waiting)
+        return None
 
     def _place(self, exchange: str, routing_key: str) -> Node:
         """Where a message is sent, if its sender may; asked once for all that go together."""
@@ -115,6 +129,7 @@ class SessionPublisher:
         """The first that is refused ends the session: of those after it nobody is told."""
         session = self._session
         refused = next((at for at, each in enumerate(outcomes) if each is not None), len(outcomes))
+        session.broker.metrics.refused += sum(each is not None for each in outcomes)
         session.complete_each(numbers[:refused])
         if refused < len(outcomes):
             session.done(numbers[refused])(outcomes[refused])

@@ -111,6 +111,7 @@ class SessionTransaction:
         if not sent and not accepted:
             on_done(None)
             return
+        on_done = self._counting(on_done)
         values = [*dict.fromkeys(value for each in sent for value in each.values)]
 
         def prepared(error: StoreError | None) -> None:
@@ -218,10 +219,24 @@ class SessionTransaction:
             self._broker.metrics.accepted += 1
             delivery.on_committed()
 
+    def _counting(self, on_done: OnComplete) -> OnComplete:
+        """Count a transaction when it is decided, unless it is a branch of a larger one."""
+        if self.gives_back:
+            return on_done
+
+        def decided(error: StoreError | None) -> None:
+            self._broker.metrics.transactions_committed += error is None
+            self._broker.metrics.transactions_rolled_back += error is not None
+            on_done(error)
+
+        return decided
+
     def rollback(self) -> None:
         """Forget what it sent; what it accepted the client decides about again."""
-        _, accepted = self._begin_anew()
+        sent, accepted = self._begin_anew()
         self._undone(accepted)
+        is_local = not self.gives_back and (sent or accepted)
+        self._broker.metrics.transactions_rolled_back += bool(is_local)
 
     undo = rollback
 

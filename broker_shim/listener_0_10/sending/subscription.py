@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 from broker_shim.amqp_0_10 import commands as c
@@ -13,22 +12,23 @@ from broker_shim.amqp_0_10.definitions import (
     MessageAcceptMode,
     MessageAcquireMode,
 )
+from broker_shim.broker.delivery.consumer_delivery import ConsumerDelivery
+from broker_shim.broker.delivery.copy_delivery import CopyDelivery
+from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage
 from broker_shim.broker.queues.consumer_credit import ConsumerCredit
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.errors import StoreError, Unavailable
-from broker_shim.framing.segments import BodySegment
+from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.listener_0_10.messages import written_header
 from broker_shim.listener_0_10.sending.holdings import ConsumerHoldings
 from broker_shim.listener_0_10.sending.look import BrowserLook
-from broker_shim.listener_0_10.sending.session_delivery import SessionDelivery, load
 from broker_shim.listener_0_10.sending.subscribing_session import SubscribingSession
 from broker_shim.messages.residency import LoadedMessage
 from broker_shim.selectors import Selector
-from broker_shim.store.interface import Entry
+from broker_shim.store.interface import Entry, MessageHeader
 
 INFINITE = 0xFFFFFFFF
-_UNDER_WAY, _MOST_BYTES = 1_000, 4 << 20
-"""Messages that are brought at once, and their bytes: one message more at most."""
+_UNDER_WAY = 1_000
+"""Messages that are brought at once, at most."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,7 +45,7 @@ class SentMessage:
 
     subscription: SessionConsumer
     message_id: int
-    is_acquired: bool
+    is_acquired: bool = True
     entry: Entry | None = None
     in_transaction: bool = False
 
@@ -102,13 +102,16 @@ class SessionConsumer:
         self._is_settled = command.accept_mode == MessageAcceptMode.NONE and not self._is_browser
         self._transfer = c.MessageTransfer(self.name, command.accept_mode, command.acquire_mode)
         self._is_window = True
-        self._credit, self._credit_turn = ConsumerCredit(), 0
-        self._line: deque[SessionDelivery] = deque()
-        self._under_way = self._bytes_under_way = 0
+        self._credit = ConsumerCredit()
+        self._charged: set[TakenMessage] = set()
         self._granted: deque[int] = deque()
         self._on_flushed: list[Any] = []
         self._on_stopped: list[Any] = []
         self._has_ended = False
+        self._delivery = ConsumerDelivery(
+            self._broker, queue, self, self, is_settled=self._is_settled
+        )
+        self._copies = CopyDelivery(self._broker, queue, holder, self, is_whole=True)
 
     def start(self) -> None:
         """Take a place at the queue."""
@@ -128,9 +131,8 @@ class SessionConsumer:
         else:
             self.queue.discard(self)
         self._give_back_granted()
-        for each in list(self._line):
-            each.loaded = each.loaded or Unavailable("the subscriber is gone")
-        self._send_line()
+        self._copies.gone()
+        self._delivery.gone()
 
     def queue_deleted(self) -> None:
         """See `Consumer`."""
@@ -141,10 +143,19 @@ class SessionConsumer:
         self._owner.turned_away(self, reason)
 
     @property
+    def is_gone(self) -> bool:
+        """See `Outlet`."""
+        return self._has_ended
+
+    @property
+    def _under_way(self) -> int:
+        return self._delivery.count + self._copies.count
+
+    @property
     def credit(self) -> int:
         """See `Consumer`."""
-        is_full = self._bytes_under_way > _MOST_BYTES
-        if self._has_ended or is_full or self._granted or not self._session.may_send:
+        is_full = self._delivery.is_full or self._granted
+        if self._has_ended or is_full or not self._session.may_send:
             return 0
         # What a service hands out it does not measure: one at a time, which may have to wait here.
         most = 1 if self.measures and self._broker.is_member else _UNDER_WAY
@@ -162,12 +173,9 @@ class SessionConsumer:
 
     def _bytes_of(self, message_id: int) -> int:
         """Header and body of a message, as the store has them."""
-        entry = self._entry_of(message_id)
-        return 0 if entry is None else entry.message_bytes
-
-    def _entry_of(self, message_id: int) -> Entry | None:
         entry = self._look.entries.get(message_id)
-        return entry or self._broker.calls.entry(self.queue.name, message_id)
+        entry = entry or self._broker.calls.entry(self.queue.name, message_id)
+        return 0 if entry is None else entry.message_bytes
 
     @property
     def is_draining(self) -> bool:
@@ -191,7 +199,7 @@ class SessionConsumer:
 
     def _take_back(self) -> None:
         self._credit.stop()
-        self._credit_turn += 1
+        self._charged.clear()
         self._give_back_granted()
         self._owner.close_window(self)
 
@@ -251,31 +259,16 @@ class SessionConsumer:
 
     def assign(self, message_ids: Sequence[int]) -> int:
         """See `Consumer`."""
-        if self.queue.is_acquired(message_ids[0]):
-            self._granted += message_ids
-            self._take_granted()
-            return len(message_ids)
-        taken: list[SessionDelivery] = []
-        for message_id in message_ids:
-            taken.append(self._take_up(message_id))
-            if self._bytes_under_way > _MOST_BYTES:
-                break
-        self._load(taken)
-        if self._is_settled:
-            self._bring(taken, [None] * len(taken))
-        else:
-            ids, acquired = message_ids[: len(taken)], partial(self._bring, taken)
-            self._broker.calls.acquire_each(ids, self.queue.name, self.holder, acquired)
-        return len(taken)
+        if not self.queue.is_acquired(message_ids[0]):
+            return self._delivery.take(message_ids)
+        self._granted += message_ids
+        self._take_granted()
+        return len(message_ids)
 
     def _take_granted(self) -> None:
-        """What a service acquired for this consumer, as far as there is credit in bytes."""
-        taken: list[SessionDelivery] = []
-        while self._granted and self.takes(self._granted[0]):
-            taken.append(self._take_up(self._granted.popleft()))
-        if taken:
-            self._load(taken)
-            self._bring(taken, [None] * len(taken))
+        """Take what a service acquired for this consumer, as far as there is credit in bytes."""
+        while self._granted and not self._delivery.is_full and self.takes(self._granted[0]):
+            self._delivery.take((self._granted.popleft(),))
 
     def _give_back_granted(self) -> None:
         while self._granted:
@@ -290,127 +283,74 @@ class SessionConsumer:
             if found and not self.takes(found[0]):
                 break
             if found:
-                taken = self._take_up(found.popleft())
-                self._load((taken,))
-                self._bring((taken,), (None,))
+                self._copies.show(found[0], self._look.entries.get(found.popleft()))
         if not self._look.is_reading:
             self._settle_line()
 
-    def _take_up(self, message_id: int) -> SessionDelivery:
-        there = self._entry_of(message_id)
-        byte_count = 0 if there is None else there.message_bytes
-        self._credit.spend(byte_count)
-        self._under_way += 1
-        self._bytes_under_way += byte_count
-        message = self._broker.calls.messages.get(message_id)
-        entry = self._look.entries.pop(message_id, None)
-        taken = SessionDelivery(message, byte_count, self.holder, entry)
-        taken.expires_at = None if there is None else there.expires_at
-        taken.credit_turn = self._credit_turn
-        self._line.append(taken)
-        return taken
+    def took(self, batch: Sequence[TakenMessage]) -> None:
+        """See `Outlet`: more must not be handed out than is covered, so credit is spent now."""
+        for taken in batch:
+            self._credit.spend(taken.held_bytes)
+        self._charged.update(batch)
 
-    def _load(self, batch: Sequence[SessionDelivery]) -> None:
-        load(self._broker.calls.messages, batch, self.holder)
+    def unsent(self, taken: TakenMessage) -> None:
+        """See `Outlet`; not if the credit was taken back meanwhile, and began anew."""
+        self._look.entries.pop(taken.message_id, None)
+        if taken in self._charged:
+            self._charged.discard(taken)
+            self._credit.restore(taken.held_bytes)
 
-    def _bring(
-        self, batch: Sequence[SessionDelivery], outcomes: Sequence[StoreError | None]
-    ) -> None:
-        """They are ours, or were refused: have their content in memory."""
-        ids = [taken.message_id for taken in batch if not self._has_ended]
-        here = self._broker.calls.messages.residency.wanted_here(ids)
-        for taken, error in zip(batch, outcomes, strict=True):
-            if error is not None:
-                taken.loaded, taken.is_ours = error, False
-            elif self._has_ended:
-                taken.loaded = taken.loaded or Unavailable("the subscriber is gone")
-            else:
-                taken.loaded = here.get(taken.message_id)
-                if taken.loaded is None:
-                    taken.message.when_here(partial(self._is_here, taken))
-        self._send_line()
+    def may_send(self) -> bool:
+        """See `Outlet`: its credit is spent already."""
+        return True
 
-    def _is_here(self, taken: SessionDelivery, loaded: LoadedMessage | StoreError) -> None:
-        taken.loaded = loaded
-        self._send_line()
+    def may_send_all(self, arrived: Sequence[Arrived]) -> bool:  # noqa: ARG002
+        """See `Outlet`."""
+        return True
 
-    def _send_line(self) -> None:
-        leaving: list[tuple[SessionDelivery, LoadedMessage]] = []
-        has_sent = False
-        while self._line and (loaded := self._line[0].loaded) is not None:
-            taken = self._line.popleft()
-            if not isinstance(loaded, LoadedMessage) or self._has_ended or self._broker.is_stopping:
-                self._over(taken)
-                self._put_back(taken)
-            elif taken.has_expired:
-                self._over(taken)
-                self._end_expired(taken)
-                has_sent = True
-            elif self._is_settled:
-                leaving.append((taken, loaded))
-            else:
-                self._over(taken)
-                self._send(taken, loaded)
-                has_sent = True
-        if leaving:
-            ids = [taken.message_id for taken, _loaded in leaving]
-            left = partial(self._dequeued, leaving)
-            self._broker.calls.dequeue_each(ids, self.queue.name, self.holder, left)
-        if has_sent:
-            self._wanted()
-        if not self._line and (self._on_flushed or self._on_stopped):
-            self._broker.later(0.0, self._settle_line)
+    def fits(self, taken: TakenMessage, header: MessageHeader) -> bool:  # noqa: ARG002
+        """See `Outlet`: a message may be of any size."""
+        return True
 
-    def _dequeued(
+    def send(self, arrived: Sequence[Arrived], failures: Sequence[int]) -> None:
+        """See `Outlet.send`."""
+        written = [
+            (taken, written_header(content.header, is_redelivered=count > 0), content.body)
+            for (taken, content), count in zip(arrived, failures, strict=True)
+        ]
+        for taken, header, body in written:
+            self._charged.discard(taken)
+            taken.release()
+            sent = None if self._is_settled else SentMessage(self, taken.message_id)
+            self._write(header, body, sent, taken.held_bytes)
+
+    def copy(
         self,
-        leaving: Sequence[tuple[SessionDelivery, LoadedMessage]],
-        outcomes: Sequence[StoreError | None],
+        taken: TakenMessage,
+        header: MessageHeader,
+        content: LoadedMessage | None,
+        failures: int,
+    ) -> bool:
+        """See `CopyOutlet.copy`."""
+        assert content is not None
+        self._charged.discard(taken)
+        message_id = taken.message_id
+        entry = self._look.entries.pop(message_id, None)
+        written = written_header(header, is_redelivered=failures > 0)
+        sent = SentMessage(self, message_id, is_acquired=False, entry=entry)
+        self._write(written, content.body, sent, taken.held_bytes)
+        return True
+
+    def _write(
+        self, header: HeaderSegment, body: bytes, sent: SentMessage | None, byte_count: int
     ) -> None:
-        """They are off their queue: now they are sent, or nobody gets them."""
-        for (taken, loaded), error in zip(leaving, outcomes, strict=True):
-            self._over(taken)
-            if error is not None:
-                self._put_back(taken)
-                continue
-            self.queue.removed((taken.message_id,))
-            if not self._has_ended:
-                self._send(taken, loaded)
-        self._wanted()
-        self._settle_line()
-
-    def _over(self, taken: SessionDelivery) -> None:
-        self._under_way -= 1
-        self._bytes_under_way -= taken.byte_count
-        taken.release()
-
-    def _end_expired(self, taken: SessionDelivery) -> None:
-        """It is not sent; from the queue it goes as the queue says."""
-        self._broker.metrics.expired += 1
-        self._put_back(taken)
-
-    def _put_back(self, taken: SessionDelivery) -> None:
-        """It was not sent: its credit is there for another, unless that was taken back."""
-        if taken.credit_turn == self._credit_turn and not self._has_ended:
-            self._credit.restore(taken.byte_count)
-        if self._is_browser:
-            return
-        if not taken.is_ours and not isinstance(taken.loaded, Unavailable):
-            self.queue.removed((taken.message_id,))  # another member of the store has it
-        elif self._is_settled and not self.queue.is_acquired(taken.message_id):
-            self._broker.settlement.released(taken.message_id, self.queue, failed=False)
-        else:
-            delay_s = self._broker.settings.probe_interval_s if not self._has_ended else 0.0
-            self.holdings.give_back(taken.message_id, failed=False, delay_s=delay_s)
-
-    def _send(self, taken: SessionDelivery, loaded: LoadedMessage) -> None:
-        failures = self.queue.delivery_count(taken.message_id)
-        header = written_header(loaded.header, is_redelivered=failures > 0)
         # An empty body is a segment, too: clients tell it from none.
-        body = BodySegment(loaded.body)
-        number = self._session.command(self._transfer, header, body)
-        sent = None
-        if not self._is_settled:
-            is_acquired = not self._is_browser
-            sent = SentMessage(self, taken.message_id, is_acquired, taken.entry)
-        self._owner.sent(number, sent, (self, taken.byte_count) if self._is_window else None)
-        self._broker.metrics.delivered += 1
+        number = self._session.command(self._transfer, header, BodySegment(body))
+        self._owner.sent(number, sent, (self, byte_count) if self._is_window else None)
+
+    def went(self) -> None:
+        """See `Outlet`."""
+        self._take_granted()
+        self._wanted()
+        if not self._under_way and (self._on_flushed or self._on_stopped):
+            self._broker.later(0.0, self._settle_line)

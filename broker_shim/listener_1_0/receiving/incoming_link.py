@@ -28,7 +28,7 @@ from broker_shim.listener_1_0.receiving.incoming_message import (
     Publish,
 )
 from broker_shim.listener_1_0.receiving.link_credit import LinkCredit
-from broker_shim.listener_1_0.receiving.link_route import Route, Routed
+from broker_shim.listener_1_0.receiving.link_route import Route, Routed, Unroutable
 from broker_shim.listener_1_0.receiving.received_deliveries import STORED, ReceivedDeliveries
 from broker_shim.listener_1_0.receiving.whole_messages import WholeMessages
 from broker_shim.listener_1_0.transactions.local_transaction import LocalTransaction, within
@@ -342,7 +342,7 @@ class IncomingLink:
         if transaction is not None:
             transaction.spoil(f"a message was refused: {refusal.description}")
         self._window.refused()
-        self._broker.metrics.refused += 1
+        self._broker.metrics.refused += not isinstance(refusal, Unroutable)
         if self.is_gone:
             return
         if delivery.is_settled and transaction is not None:

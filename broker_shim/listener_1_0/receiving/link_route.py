@@ -29,6 +29,12 @@ _OF_ROUTING = frozenset({NOT_FOUND, UNAUTHORIZED_ACCESS, INVALID_FIELD})
 """What an attach to a message's `to` would be refused by."""
 
 
+class Unroutable(Refusal):
+    """Why a message is refused that no queue gets: it is counted by itself."""
+
+    __slots__ = ()
+
+
 class Routed(NamedTuple):
     """Where a message goes: all of these queues, or none.
 
@@ -85,7 +91,7 @@ class Route:
             return self._created_for(node, header)
         self._broker.metrics.unroutable += 1
         condition = INVALID_FIELD if isinstance(node, MalformedNode) else NOT_FOUND
-        return Refusal(condition, f"no queue for this message: {described(node)}")
+        return Unroutable(condition, f"no queue for this message: {described(node)}")
 
     def _created_for(self, node: QueueNode, header: MessageHeader) -> Routed | Refusal:
         """The queue that an attach to the message's `to` would create; or what it is refused by.
@@ -99,7 +105,7 @@ class Route:
             self._broker.destinations.on_demand(node.queue)
         except InvalidRequest as reason:
             self._broker.metrics.unroutable += 1
-            return Refusal(NOT_FOUND, str(reason))
+            return Unroutable(NOT_FOUND, str(reason))
         return Routed({node.queue}, is_new=True)
 
     def put(

@@ -9,19 +9,16 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 
+from broker_shim.broker.delivery.copy_delivery import CopyDelivery
+from broker_shim.broker.delivery.taken_message import TakenMessage
 from broker_shim.broker.header_scan import BatchSize, headers_of
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.storage.header_reader import Found
-from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.conditions import queue_deleted
 from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.sending.outgoing_message import (
-    Arrived,
-    ContentLine,
-    OutgoingMessage,
-    Wire,
-    load,
-)
+from broker_shim.listener_1_0.sending.wire import Wire
+from broker_shim.messages.residency import LoadedMessage
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.selectors import Selector
@@ -57,7 +54,7 @@ class BrowsingLink:
         self._to_send: deque[int] = deque()
         self._size = BatchSize()
         self._holder = f"browser {connection.container}/{link.name}"
-        self._line = ContentLine(self._broker.calls, self._are_here, self._is_here)
+        self._copies = CopyDelivery(self._broker, queue, self._holder, self, is_whole=False)
         self._wire = Wire(link)
         self._tags = count(1)
         self._is_waiting = self._is_looking = False
@@ -77,11 +74,10 @@ class BrowsingLink:
         """The link ended; it held nothing."""
         self._has_ended = True
         self._queue.browsers.remove(self)
+        self._copies.gone()
         if self._wire.large is not None:
-            self._wire.large.release()
+            self._copies.large_ended(self._wire.large)
             self._wire.drop()
-        for taken in self._line.clear():
-            taken.release()
 
     def queue_deleted(self) -> None:
         """End the link."""
@@ -103,8 +99,7 @@ class BrowsingLink:
             taken = self._wire.large
             assert taken is not None
             self._wire.break_off()
-            taken.release()
-            self._line.go()
+            self._copies.large_ended(taken)
         elif delivery.remote_state is not None:
             delivery.dispose(None)
 
@@ -116,12 +111,12 @@ class BrowsingLink:
             if not self._to_send and not self._find():
                 return
             if self._to_send:
-                self._take(self._to_send.popleft())
+                message_id = self._to_send.popleft()
+                self._copies.show(message_id, self._queue.entry_of_browsed(message_id))
 
     def _may_take(self) -> bool:
         """True if there is credit for one more, and not too much under way."""
-        under_way = len(self._line) + (self._wire.large is not None)
-        return under_way < min(self._link.credit, _UNDER_WAY)
+        return self._copies.count < min(self._link.credit, _UNDER_WAY)
 
     def _is_full(self) -> bool:
         """True if what is to be written has to be written first."""
@@ -136,7 +131,7 @@ class BrowsingLink:
             self._is_looking = True
             return False
         if self._queue.has_browsed(self._cursor):
-            if not self._line and self._wire.large is None:
+            if not self._copies.count:
                 self._end_drain()
             return False
         batch = self._queue.browse(self._cursor, self._size.count)
@@ -178,69 +173,31 @@ class BrowsingLink:
                 self._to_send.append(message_id)
         self._size.took(time.monotonic() - began_s, len(message_ids))
 
-    def _take(self, message_id: int) -> None:
-        """Have its content brought; it is sent in its turn."""
-        entry = self._queue.entry_of_browsed(message_id)
-        entry = entry or self._broker.calls.entry(self._queue.name, message_id)
-        if entry is not None:
-            message = self._broker.calls.messages.get(message_id)
-            taken = OutgoingMessage(message, self._holder, entry, whole=False)
-            load(self._broker.calls.messages, (taken,), self._holder)
-            self._line.add((taken,))
+    def took(self, batch: Sequence[TakenMessage]) -> None:
+        """See `CopyOutlet`: the credit of a link is spent by its transfers."""
 
-    def _are_here(self, arrived: Sequence[Arrived]) -> None:
-        for taken, content in arrived:
-            self._is_here(taken, content.header, None)
+    def unsent(self, taken: TakenMessage) -> None:
+        """See `CopyOutlet`: its credit was not spent."""
 
-    def _is_here(
-        self, taken: OutgoingMessage, header: MessageHeader | None, error: StoreError | None
-    ) -> None:
-        """Send a copy, or not: now, or never."""
-        if self.is_gone:
-            taken.release()
-        elif header is not None:
-            self._copy(taken, header)
-        elif isinstance(error, Unavailable):
-            self._line.hold()
-            self._wait(self._broker.settings.probe_interval_s, partial(self._again, taken))
-        else:
-            if not isinstance(error, InvalidRequest):
-                text = "message %d of %r cannot be read: %s"
-                _log.error(text, taken.message_id, self._queue.name, error)
-            taken.release()
-        if not self.is_gone and not len(self._line):
-            self._broker.wanted(self._queue.name)  # on with the look, when the loop comes round
-
-    def _again(self, taken: OutgoingMessage) -> None:
-        self._line.again(taken)
-        self._line.go()
-        self.look()
-
-    def _copy(self, taken: OutgoingMessage, header: MessageHeader) -> None:
+    def copy(
+        self,
+        taken: TakenMessage,
+        header: MessageHeader,
+        content: LoadedMessage | None,
+        failures: int,
+    ) -> bool:
+        """See `CopyOutlet.copy`."""
         if not self._wire.takes(taken, header):
-            text = "message %d of %r is larger than a browser takes: it is not shown there"
-            _log.info(text, taken.message_id, self._queue.name)
-            taken.release()
-            return
-        try:
-            self._wire.begin(
-                next(self._tags).to_bytes(8, "big"),
-                taken,
-                header,
-                failures=self._queue.delivery_count(taken.message_id),
-                now_us=self._connection.now_us(),
-                waits=True,
-            )
-        except Exception as error:  # noqa: BLE001  # one message must not stop the others
-            text = "message %d of %r cannot be read: %s"
-            _log.error(text, taken.message_id, self._queue.name, error)
-            taken.release()
-            return
-        if taken.is_large:
-            self._line.hold()
+            return False
+        tag = next(self._tags).to_bytes(8, "big")
+        now_us = self._connection.now_us()
+        self._wire.begin(tag, taken, header, failures=failures, now_us=now_us, waits=True)
+        if content is None:
             self._broker.later(0.0, self.on_flow)
-        else:
-            taken.release()
+        return True
+
+    def went(self) -> None:
+        """See `CopyOutlet`."""
         self._connection.has_output()
 
     def _write(self) -> None:
@@ -256,8 +213,7 @@ class BrowsingLink:
             self._wire.break_off()
             is_written = True
         if is_written:
-            taken.release()
-            self._line.go()
+            self._copies.large_ended(taken)
         else:
             self._connection.wait_for_room(self)
         self._connection.has_output()

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol
 
+from broker_shim.broker.delivery.consumer_delivery import ConsumerDelivery
 from broker_shim.links import Terminus
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import Held
 from broker_shim.listener_1_0.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
 from broker_shim.listener_1_0.resumption import ResumptionPlan, tag_of
-from broker_shim.listener_1_0.sending.dispatch import Dispatch
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.resumption import ResumptionStep
 from broker_shim.protocol_1_0.links.sender import SenderLink
@@ -92,11 +92,11 @@ class Resumption:
                 self.kept[tag] = held
         self.end_if_worked_off()
 
-    def go_on(self, dispatch: Dispatch, most: int) -> None:
+    def go_on(self, delivery: ConsumerDelivery, most: int) -> None:
         """Send again what there is credit for; `most` messages may be under way."""
-        room = min(self._link.resume_credit, most) - dispatch.count
+        room = min(self._link.resume_credit, most) - delivery.count
         for tag in list(self.to_send)[: max(0, room)]:
-            dispatch.resume(self.to_send.pop(tag).message_id)
+            delivery.take_again(self.to_send.pop(tag).message_id)
 
     def send_later(self, held: Held, delay_s: float) -> None:
         """One that was taken could not be sent: when there is credit, or after a delay."""

@@ -14,6 +14,7 @@ from broker_shim.amqp_1_0.composites import (
     TransactionalState,
 )
 from broker_shim.broker.dead_letters import Rejection
+from broker_shim.broker.delivery.taken_message import TakenMessage
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
@@ -30,9 +31,8 @@ from broker_shim.listener_1_0.outcomes import (
 )
 from broker_shim.listener_1_0.resumption import ResumptionPlan
 from broker_shim.listener_1_0.sending.acceptance import accept, has_failed
-from broker_shim.listener_1_0.sending.dispatch import Dispatch
 from broker_shim.listener_1_0.sending.held_deliveries import Resumption
-from broker_shim.listener_1_0.sending.outgoing_message import OutgoingMessage
+from broker_shim.listener_1_0.sending.link_outlet import LinkOutlet
 from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions, Retirements
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
@@ -56,9 +56,9 @@ class OutgoingLink:
     """Our sending end: a consumer of one queue.
 
     Invariant: a message that was assigned is, until it is given back or removed, in exactly one
-    of: on its way to the wire (`Dispatch`), in `_unsettled`, in a transaction (`Retirements`),
-    under way to be settled; but for one that can never be read, which is left held and said so in
-    the log.
+    of: on its way to the wire (`ConsumerDelivery`), in `_unsettled`, in a transaction
+    (`Retirements`), under way to be settled; but for one that can never be read, which is left held
+    and said so in the log.
 
     Attributes:
         holder: What the store knows it by.
@@ -81,15 +81,15 @@ class OutgoingLink:
     ) -> None:
         self._connection = connection
         self._broker, self._links, self._link = connection.broker, connection.links, link
-        self.queue = queue
-        self.terminus = endpoint.terminus
+        self.queue, self.terminus = queue, endpoint.terminus
         self.holder = link_text(self.terminus.key)
         self._is_settled = is_settled
         self._selector = selector
-        self._unsettled: dict[Delivery, OutgoingMessage] = {}
+        self._unsettled: dict[Delivery, TakenMessage] = {}
         self._acquisitions = Acquisitions(self._give_back_acquired)
         self._retirements = Retirements(self, self._broker, self._links)
-        self._dispatch = Dispatch(self, connection, link, self._acquisitions, is_settled=is_settled)
+        self._outlet = LinkOutlet(self, connection, link, self._acquisitions, is_settled=is_settled)
+        self._delivery = self._outlet.delivery
         self._resumption = None if resumed is None else Resumption(self, connection, link, resumed)
         self.credit = 0
         self.has_ended = False
@@ -117,7 +117,7 @@ class OutgoingLink:
         self.has_ended = True
         self.credit = 0
         self.queue.discard(self)
-        self._dispatch.gone()
+        self._outlet.gone()
         held = {} if self._resumption is None else self._resumption.left()
         for delivery, taken in self._unsettled.items():
             taken.release()
@@ -156,14 +156,14 @@ class OutgoingLink:
             self.credit = 0
             self.wait_for_room()
             return
-        self._dispatch.write()
+        self._outlet.write()
         if self._resumption is not None:
-            self._resumption.go_on(self._dispatch, _BATCH)
+            self._resumption.go_on(self._delivery, _BATCH)
         settled_room = self._settled_room
         if settled_room <= 0:
             self.wait_for_room()
-        may_take = 0 if self._dispatch.is_full else min(self._link.credit, _BATCH, settled_room)
-        self.credit = max(0, may_take - self._dispatch.count)
+        may_take = 0 if self._delivery.is_full else min(self._link.credit, _BATCH, settled_room)
+        self.credit = max(0, may_take - self._delivery.count)
         self._broker.wanted(self.queue.name)
         if self._link.is_draining:
             self._broker.dispatch()
@@ -184,15 +184,15 @@ class OutgoingLink:
 
     def assign(self, message_ids: Sequence[int]) -> int:
         """See `Consumer.assign`."""
-        count = self._dispatch.assign(message_ids)
-        self.credit = 0 if self._dispatch.is_full else self.credit - count
+        count = self._delivery.take(message_ids)
+        self.credit = 0 if self._delivery.is_full else self.credit - count
         return count
 
     def refresh(self) -> None:
         """Take more well before all that is under way has come; a drain may be over."""
         if self._is_refresh_due:
             return  # once, for all that comes in this turn
-        if self._dispatch.count <= _BATCH // 2 or self._link.is_draining:
+        if self._delivery.count <= _BATCH // 2 or self._link.is_draining:
             self._is_refresh_due = True
             self._broker.before_dispatch(self._refresh)
 
@@ -200,7 +200,7 @@ class OutgoingLink:
         self._is_refresh_due = False
         self.on_flow()
 
-    def sent(self, deliveries: Sequence[Delivery], batch: Sequence[OutgoingMessage]) -> None:
+    def sent(self, deliveries: Sequence[Delivery], batch: Sequence[TakenMessage]) -> None:
         """Deliveries are on their way to the peer, or begin to be."""
         if self._is_settled:
             for taken in batch:
@@ -216,8 +216,8 @@ class OutgoingLink:
 
     def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
         """The peer decided, or settled without a decision, which releases."""
-        accepted: dict[Delivery, OutgoingMessage] = {}
-        unsettled, is_sending = self._unsettled, self._dispatch.is_sending
+        accepted: dict[Delivery, TakenMessage] = {}
+        unsettled, is_sending = self._unsettled, self._outlet.is_sending
         for delivery in deliveries:
             taken = unsettled.get(delivery)
             if taken is None:
@@ -234,7 +234,7 @@ class OutgoingLink:
                 del unsettled[delivery]
                 taken.release()
 
-    def _decide(self, delivery: Delivery, taken: OutgoingMessage) -> None:
+    def _decide(self, delivery: Delivery, taken: TakenMessage) -> None:
         if isinstance(delivery.remote_state, TransactionalState):
             self._decided_within(delivery, taken)
             return
@@ -242,7 +242,7 @@ class OutgoingLink:
         if decide is None and delivery.is_settled:
             decide = OutgoingLink._released
         if decide is not None:
-            if self._dispatch.decided(delivery):
+            if self._outlet.decided(delivery):
                 decide = OutgoingLink._broken_off
             self._acquisitions.forget((delivery,))
             decide(self, delivery, taken.message_id)
@@ -304,7 +304,7 @@ class OutgoingLink:
         """Detach, for the peer to attach again."""
         self._connection.leave(self._link)
 
-    def _decided_within(self, delivery: Delivery, taken: OutgoingMessage) -> None:
+    def _decided_within(self, delivery: Delivery, taken: TakenMessage) -> None:
         """It decided in a transaction: that has the delivery from now on."""
         try:
             transaction = self._connection.transactions.named_by(delivery.remote_state)
@@ -315,7 +315,7 @@ class OutgoingLink:
             return
         assert transaction is not None
         del self._unsettled[delivery]  # first: it may come back at once
-        if self._dispatch.decided(delivery):
+        if self._outlet.decided(delivery):
             transaction.spoil("it was decided about a message before all of it was sent")
             self._broken_off(delivery, taken.message_id)
             taken.release()
@@ -324,7 +324,7 @@ class OutgoingLink:
         if self._acquisitions.is_of_another(delivery, transaction):
             transaction.owner.end(rolled_back("it decides about a delivery of another transaction"))
 
-    def unsettle(self, delivery: Delivery, taken: OutgoingMessage) -> None:
+    def unsettle(self, delivery: Delivery, taken: TakenMessage) -> None:
         """A transaction that had decided about a delivery is undone: the peer decides again."""
         self._unsettled[delivery] = taken
 
@@ -340,7 +340,7 @@ class OutgoingLink:
                 self.confirm((delivery,), _FAILED)
             on_done(error)
 
-        self._dispatch.decided(delivery)  # what was not sent whole is broken off
+        self._outlet.decided(delivery)  # what was not sent whole is broken off
         taken.release()
         done = self._links.tracked(self.terminus, given_back)
         self.give_back(taken.message_id, failed=True, on_done=done)
@@ -385,7 +385,7 @@ class OutgoingLink:
     def caught_up(self) -> None:
         """See `Consumer.caught_up`: a drain is over, unless something is under way."""
         has_caught_up = self._settled_room <= 0 or self.queue.has_caught_up(self)
-        is_over = self._dispatch.count == 0 and has_caught_up
+        is_over = self._delivery.count == 0 and has_caught_up
         if is_over and not self.is_gone and self._link.is_draining and self._link.credit > 0:
             self._link.drained()
             self.credit = 0

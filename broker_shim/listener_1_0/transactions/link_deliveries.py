@@ -24,13 +24,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from broker_shim.amqp_1_0.composites import Accepted, Rejected, Released, TransactionalState
+from broker_shim.broker.delivery.taken_message import TakenMessage
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.links import Terminus
 from broker_shim.listener_1_0.links import Held, Links
 from broker_shim.listener_1_0.outcomes import RELEASED
-from broker_shim.listener_1_0.sending.outgoing_message import OutgoingMessage
 from broker_shim.listener_1_0.transactions.local_transaction import (
     OUTCOMES,
     LocalTransaction,
@@ -60,7 +60,7 @@ class TransactionalLink(Protocol):
     def confirm(self, deliveries: Sequence[Delivery], state: object) -> None:
         """Settle deliveries with the outcome that the peer chose, now that it is durable."""
 
-    def unsettle(self, delivery: Delivery, taken: OutgoingMessage) -> None:
+    def unsettle(self, delivery: Delivery, taken: TakenMessage) -> None:
         """A transaction that had decided about a delivery is undone: the peer decides again."""
 
 
@@ -82,7 +82,7 @@ class Retirements:
         return self._owner.holder
 
     def retire(
-        self, transaction: LocalTransaction, delivery: Delivery, taken: OutgoingMessage
+        self, transaction: LocalTransaction, delivery: Delivery, taken: TakenMessage
     ) -> None:
         """Take a delivery from the link, with the outcome that its state in a transaction tells."""
         outcome = delivery.remote_state.outcome

@@ -39,6 +39,7 @@ from broker_shim.amqp_1_0.composites import (
     TransactionalState,
 )
 from broker_shim.broker.dead_letters import Rejection
+from broker_shim.broker.delivery.taken_message import TakenMessage
 from broker_shim.broker.last_value_queues import Replaced, Value
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.storage.store_puts import Operation, Staged
@@ -46,7 +47,6 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.listener_1_0.outcomes import kept_of, rejection
-from broker_shim.listener_1_0.sending.outgoing_message import OutgoingMessage
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.store.interface import (
     MessageHeader,
@@ -113,7 +113,7 @@ class Retirement:
 
     link: RetiringLink
     delivery: Delivery
-    taken: OutgoingMessage
+    taken: TakenMessage
     outcome: Any
     is_settled: bool
     rejection: Rejection | None = None

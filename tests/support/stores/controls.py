@@ -109,8 +109,9 @@ class ServicedRoot:
         path: Path,
         held: Sequence[tuple[str, int]] = (),
         config: StoreConfig = DELTA_CONFIG,
+        store_of: type[DeltaMessageStore] = DeltaMessageStore,
     ) -> None:
-        self.store = DeltaMessageStore(path, config)
+        self.store = store_of(path, config)
         self._folder = tempfile.TemporaryDirectory(prefix="sock-", dir=os.environ.get("TMPDIR"))
         self.path = Path(self._folder.name) / "s"
         self.audited: list[tuple[str, dict[str, Any]]] = []

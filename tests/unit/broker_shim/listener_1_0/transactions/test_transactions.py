@@ -480,7 +480,7 @@ def test_what_cannot_be_routed_rolls_its_transaction_back_and_its_link_goes_on(
     relay.open()
     client.exchange()
     client.post(txn_id, "to nowhere", relay, settled=settled)
-    assert client.broker.metrics.refused == 1
+    assert client.broker.metrics.unroutable == 1
     client.post(txn_id, "a")
     assert not relay.state & Endpoint.REMOTE_CLOSED
     assert relay.credit > 0

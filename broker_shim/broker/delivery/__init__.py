@@ -1,0 +1,13 @@
+"""Messages on their way from a queue to one consumer, whatever protocol it speaks.
+
+`ConsumerDelivery` decides once what becomes of each message: it is acquired, loaded, sent in its
+turn, or given back, lost, damaged or too old. `CopyDelivery` brings copies to who only looks.
+`TakenMessage` is one of them, and `ContentLine` keeps their order. A listener brings an `Outlet`:
+its credit, its frames, and its tags.
+
+    what comes in    ids of messages that a queue holds for a consumer
+    what goes out    batches of messages whose content is in memory, to the outlet; the others go
+                     back to their queue
+
+The queue calls a listener's consumer, which calls this. All of it runs on the loop's thread.
+"""

@@ -1,0 +1,137 @@
+"""Copies of what waits on a queue, brought to one browser in their order. Nothing is acquired.
+
+A copy whose content the store cannot give now holds up the others until it can: a browser sees the
+queue in its order. One that can never be read is passed over, and the log says so; one that left
+the queue meanwhile, or is too old, is passed over in silence.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from functools import partial
+
+from broker_shim.broker.delivery.content_line import ContentLine
+from broker_shim.broker.delivery.outlet import CopyOutlet
+from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage, load, wall_us
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.messages.residency import LoadedMessage
+from broker_shim.store.interface import Entry, MessageHeader
+
+_log = logging.getLogger(__name__)
+
+
+class CopyDelivery:
+    """Brings one browser copies. On the loop's thread only.
+
+    Attributes:
+        count: Copies under way: taken up, and not sent or passed over.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        queue: QueueDispatch,
+        holder: str,
+        outlet: CopyOutlet,
+        *,
+        is_whole: bool,
+    ) -> None:
+        """Bring nothing yet; `is_whole`: a message is never sent in pieces."""
+        self._broker, self._queue, self._holder, self._outlet = broker, queue, holder, outlet
+        self._is_whole = is_whole
+        self._line = ContentLine(broker.calls, self._arrived, self._single, self._went)
+        self.count = 0
+
+    def show(self, message_id: int, entry: Entry | None) -> None:
+        """Bring a copy in its turn; `entry` is what the queue's service told of it, at a member."""
+        calls = self._broker.calls
+        entry = entry or calls.entry(self._queue.name, message_id)
+        if entry is None:
+            return  # it is not on the queue any more
+        message = calls.messages.get(message_id)
+        taken = TakenMessage(message, self._holder, entry, whole=self._is_whole)
+        load(calls.messages, (taken,), self._holder)
+        self.count += 1
+        self._outlet.took((taken,))
+        self._line.add((taken,))
+
+    def gone(self) -> None:
+        """Let go of what waits: the browser is gone."""
+        for taken in self._line.clear():
+            self._pass_over(taken)
+
+    def large_ended(self, taken: TakenMessage) -> None:
+        """The large copy is sent, or broken off."""
+        self._done(taken)
+        self._line.go()
+
+    def _done(self, taken: TakenMessage) -> None:
+        self.count -= 1
+        taken.release()
+
+    def _pass_over(self, taken: TakenMessage) -> None:
+        self._outlet.unsent(taken)
+        self._done(taken)
+
+    def _arrived(self, arrived: Sequence[Arrived]) -> None:
+        for taken, content in arrived:
+            self._show(taken, content.header, content)
+
+    def _single(
+        self, taken: TakenMessage, header: MessageHeader | None, error: StoreError | None
+    ) -> None:
+        """It is the turn of a large one, or of one that cannot be read: now, or never."""
+        if header is not None:
+            self._show(taken, header, None)
+        elif isinstance(error, Unavailable) and not self._outlet.is_gone:
+            self._line.hold()
+            self._broker.later(self._broker.settings.probe_interval_s, partial(self._again, taken))
+        else:
+            if not isinstance(error, InvalidRequest | Unavailable):
+                self._cannot_be_read(taken, error)
+            self._pass_over(taken)
+
+    def _again(self, taken: TakenMessage) -> None:
+        if self._outlet.is_gone:
+            self._pass_over(taken)
+        else:
+            self._line.again(taken)
+            self._line.go()
+
+    def _show(
+        self, taken: TakenMessage, header: MessageHeader, content: LoadedMessage | None
+    ) -> None:
+        has_expired = taken.has_expired(wall_us())
+        if self._outlet.is_gone or has_expired:
+            self._broker.metrics.expired += has_expired
+            self._pass_over(taken)
+            return
+        try:
+            failures = self._queue.delivery_count(taken.message_id)
+            is_taken = self._outlet.copy(taken, header, content, failures)
+        except Exception as error:  # noqa: BLE001  # one message must not stop the others
+            self._cannot_be_read(taken, error)
+            self._pass_over(taken)
+            return
+        if not is_taken:
+            text = "message %d of %r is larger than a browser takes: it is not shown there"
+            _log.info(text, taken.message_id, self._queue.name)
+            self._pass_over(taken)
+            return
+        self._broker.metrics.delivered += 1
+        if content is None:
+            self._line.hold()
+        else:
+            self._done(taken)
+
+    def _cannot_be_read(self, taken: TakenMessage, error: Exception | None) -> None:
+        text = "message %d of %r cannot be read: %s"
+        _log.error(text, taken.message_id, self._queue.name, error)
+
+    def _went(self) -> None:
+        self._outlet.went()
+        if not self.count and not self._outlet.is_gone:
+            self._broker.wanted(self._queue.name)  # on with the look, when the loop comes round

@@ -1,0 +1,199 @@
+"""Where the messages of one sending link go out: its credit, its transfers, its tags.
+
+What becomes of a message that does not go out is decided by `broker.delivery`, for every protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from broker_shim.broker.delivery.consumer_delivery import ConsumerDelivery
+from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.selective_cursor import Consumer
+from broker_shim.errors import StoreError
+from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.sending.wire import Wire
+from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions
+from broker_shim.protocol_1_0.links.link import Delivery
+from broker_shim.protocol_1_0.links.sender import SenderLink
+from broker_shim.store.interface import MessageHeader
+
+
+class SendingLink(Consumer, Protocol):
+    """The link that messages go out on.
+
+    Attributes:
+        queue: What it consumes.
+    """
+
+    queue: QueueDispatch
+
+    @property
+    def is_gone(self) -> bool:
+        """True once nothing can be sent on it any more."""
+
+    def wait_for_room(self) -> None:
+        """Have `on_flow` called when there is room to write again."""
+
+    def refresh(self) -> None:
+        """Take more, as less is under way; a drain may be over."""
+
+    def sent(self, deliveries: Sequence[Delivery], batch: Sequence[TakenMessage]) -> None:
+        """Take note of deliveries that are on their way to the peer, or begin to be."""
+
+    def drop(self, delivery: Delivery) -> None:
+        """Forget a delivery that was broken off: nothing is to be decided about it any more."""
+
+    def send_later(self, message_id: int, delay_s: float) -> None:
+        """Keep a message that the link holds from before: it could not be sent again now."""
+
+
+class LinkOutlet:
+    """The outlet of one link; a `ResumingOutlet`. On the loop's thread only.
+
+    Attributes:
+        delivery: What brings it its messages.
+    """
+
+    def __init__(
+        self,
+        owner: SendingLink,
+        connection: Connection,
+        link: SenderLink,
+        acquisitions: Acquisitions,
+        *,
+        is_settled: bool,
+    ) -> None:
+        """Send nothing yet.
+
+        Args:
+            owner: The link's endpoint.
+            connection: The connection that the link is on.
+            link: Of the protocol.
+            acquisitions: What the link acquires in transactions.
+            is_settled: The peer asked for settled deliveries.
+        """
+        self._owner, self._connection, self._link = owner, connection, link
+        self._broker, self._acquisitions = connection.broker, acquisitions
+        self._is_settled = is_settled
+        self._wire = Wire(link)
+        self.delivery = ConsumerDelivery(
+            connection.broker,
+            owner.queue,
+            owner,
+            self,
+            is_settled=is_settled,
+            resuming=self,
+            now_us=lambda: connection.now_us(),  # noqa: PLW0108  # tests change it
+        )
+
+    @property
+    def is_gone(self) -> bool:
+        """See `Outlet`."""
+        return self._owner.is_gone
+
+    def took(self, batch: Sequence[TakenMessage]) -> None:
+        """See `Outlet`: the credit of a link is spent by its transfers."""
+
+    def may_send(self) -> bool:
+        """See `Outlet`."""
+        return self._link.credit > 0
+
+    def may_send_again(self) -> bool:
+        """See `Outlet`."""
+        return self._link.resume_credit > 0
+
+    def may_send_all(self, arrived: Sequence[Arrived]) -> bool:
+        """See `Outlet`; what is acquired in a transaction goes singly, as its state says so."""
+        if self._link.credit < len(arrived) or self._acquisitions.state is not None:
+            return False
+        return not self._link.remote.max_message_size or all(
+            self._wire.takes(taken, content.header) for taken, content in arrived
+        )
+
+    def fits(self, taken: TakenMessage, header: MessageHeader) -> bool:
+        """See `Outlet`."""
+        return self._wire.takes(taken, header)
+
+    def send(self, arrived: Sequence[Arrived], failures: Sequence[int]) -> None:
+        """See `Outlet.send`."""
+        if len(arrived) == 1:
+            [(taken, content)], [count] = arrived, failures
+            self._begin(taken, content.header, count)
+            return
+        batch = [taken for taken, _content in arrived]
+        deliveries = self._wire.begin_all(arrived, failures, self._connection.now_us())
+        interests = [taken.interest for taken in batch if taken.interest is not None]
+        self._broker.calls.messages.release(interests)
+        self._owner.sent(deliveries, batch)
+
+    def begin(self, taken: TakenMessage, header: MessageHeader, failures: int) -> None:
+        """See `Outlet.begin`."""
+        self._begin(taken, header, failures)
+        self._broker.later(0.0, self.write)
+
+    def _begin(self, taken: TakenMessage, header: MessageHeader, failures: int) -> None:
+        delivery = self._wire.begin(
+            taken.message_id.to_bytes(8, "big"),
+            taken,
+            header,
+            failures=failures,
+            now_us=self._connection.now_us(),
+            is_first=taken.detail is None,
+            # What is off its queue already cannot be given back: it waits for credit.
+            waits=self._is_settled,
+            state=self._acquisitions.state,
+        )
+        self._owner.sent((delivery,), (taken,))
+
+    def unsent(self, taken: TakenMessage) -> None:
+        """See `Outlet`: its credit was not spent."""
+
+    def keep(self, message_id: int, delay_s: float) -> None:
+        """See `Outlet`."""
+        self._owner.send_later(message_id, delay_s)
+
+    def went(self) -> None:
+        """See `Outlet`."""
+        self._connection.has_output()
+        self._owner.refresh()
+
+    def gone(self) -> None:
+        """End it: what is under way goes back, and what is being sent in pieces is forgotten."""
+        self.delivery.gone()
+        if self._wire.large is not None:
+            self.delivery.large_ended(self._wire.large, is_sent=False)
+            self._wire.drop()
+
+    def write(self) -> None:
+        """Go on with the large message that is being sent, if any: there is room again."""
+        taken = self._wire.large
+        if taken is None or self._owner.is_gone:
+            return
+        try:
+            is_written = self._wire.go_on(self._connection.room_bytes(self._link))
+        except StoreError as error:
+            self._owner.drop(self._wire.break_off())
+            self.delivery.large_failed(taken, error)
+            return
+        if is_written:
+            self.delivery.large_ended(taken, is_sent=True)
+        else:
+            self._owner.wait_for_room()
+        self._connection.has_output()
+
+    @property
+    def is_sending(self) -> bool:
+        """True while a delivery is begun and not sent whole."""
+        return self._wire.large is not None
+
+    def decided(self, delivery: Delivery) -> bool:
+        """The peer decided about a delivery; True if it was not sent whole, and is broken off."""
+        if not self._wire.is_sending(delivery):
+            return False
+        assert self._wire.large is not None
+        self.delivery.large_ended(self._wire.large, is_sent=False)
+        self._wire.break_off()
+        return True

@@ -1,0 +1,519 @@
+"""The rules of delivery hold for every protocol, at a broker alone and at a member of a service.
+
+Each test is a rule. It runs in each cell of {AMQP 1.0, AMQP 0-10} × {alone, at a member}, in the
+words of `Driver`. A queue argument or a counter without a rule fails here, and so does a rule that
+a protocol's driver does not answer, as no such driver can be made.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.settings import BrokerSettings, DurableMessages
+from broker_shim.security.metrics import SecurityCounts
+from sparkstore.core.queue_arguments import QueueArguments
+from tests.support.delivery.amqp_0_10 import Driver010
+from tests.support.delivery.amqp_1_0 import Driver10
+from tests.support.delivery.driver import Driver
+from tests.support.delivery.places import HOMES, DeliveryPlace, Home
+
+DRIVERS: dict[str, type[Driver]] = {each.name: each for each in (Driver10, Driver010)}
+PROBES = 20
+_numbers = count(1)
+
+
+class Cell:
+    """One protocol at one place, with queues of its own.
+
+    Attributes:
+        place: The broker.
+        queue: Its queue.
+        dead: The queue for its dead letters.
+        other: A queue that is neither.
+    """
+
+    def __init__(self, home: Home, driver: type[Driver], settings: BrokerSettings) -> None:
+        self._home, self._driver = home, driver
+        self.place: DeliveryPlace = home.place(settings)
+        number = next(_numbers)
+        self.queue, self.dead, self.other = (f"{each}{number}" for each in ("q", "dead", "other"))
+
+    def anew(self, settings: BrokerSettings) -> Cell:
+        """Another one, of a broker with other settings."""
+        return Cell(self._home, self._driver, settings)
+
+    def client(self) -> Driver:
+        """A client of the protocol."""
+        return self._driver(self.place)
+
+    def with_queue(self, **arguments: object) -> Driver:
+        """A client, the queue as made with arguments, and one for its dead letters."""
+        client = self.client()
+        self.place.create(self.dead)
+        client.declare(self.queue, **arguments)
+        return client
+
+    def counts(self, *names: str) -> list[int]:
+        """Some of the broker's counters."""
+        return [self.place.count(each) for each in names]
+
+    def await_counts(self, before: list[int], **wanted: int) -> None:
+        """Wait until counters have risen by so much, in the order of `before`."""
+        after = [there + more for there, more in zip(before, wanted.values(), strict=True)]
+        self.place.until(lambda: self.counts(*wanted) == after, f"{wanted} of {[*wanted]}")
+
+
+@pytest.fixture(scope="module", params=HOMES)
+def home(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Home]:
+    there = Home(request.param, tmp_path_factory.mktemp("home"))
+    yield there
+    there.close()
+
+
+@pytest.fixture(params=DRIVERS)
+def driver(request: pytest.FixtureRequest) -> type[Driver]:
+    return DRIVERS[request.param]
+
+
+@pytest.fixture
+def cell(home: Home, driver: type[Driver]) -> Iterator[Cell]:
+    yield Cell(home, driver, BrokerSettings())
+    home.end_places()
+
+
+# -- what a queue asks of its messages ----------------------------------------------------------
+
+
+def test_what_is_too_old_is_not_delivered_and_goes_to_the_dead_letters(cell: Cell) -> None:
+    client = cell.with_queue(message_ttl_ms=0, dead_letter_queue=cell.dead)
+    before = cell.counts("dead_lettered", "died_expired", "delivered")
+    assert client.send(cell.queue, "a", "b") == [True, True]
+    client.consume(cell.queue)
+    cell.place.await_depth(cell.dead, 2)
+    client.drain()
+    assert client.bodies() == []
+    assert cell.place.held(cell.dead) == [None, None]
+    cell.await_counts(before, dead_lettered=2, died_expired=2, delivered=0)
+
+
+def test_what_is_too_old_when_it_would_be_sent_is_counted(cell: Cell) -> None:
+    """A timer may be faster: then there is another."""
+    client = cell.with_queue(message_ttl_ms=0)
+    client.consume(cell.queue)
+    (before,) = cell.counts("expired")
+
+    def is_counted() -> bool:
+        client.send(cell.queue, "late")
+        return cell.counts("expired") > [before]
+
+    cell.place.until(is_counted, "an expired message was counted")
+    assert client.bodies() == []
+
+
+def test_what_is_too_old_is_not_delivered_to_a_consumer_that_settles_at_once(cell: Cell) -> None:
+    client = cell.with_queue(message_ttl_ms=0, dead_letter_queue=cell.dead)
+    assert client.send(cell.queue, "a") == [True]
+    client.consume(cell.queue, settled=True)
+    cell.place.await_depth(cell.dead, 1)
+    client.drain()
+    assert client.bodies() == []
+
+
+def test_what_is_not_delivered_costs_no_credit(cell: Cell) -> None:
+    client = cell.with_queue(dead_letter_queue=cell.dead)
+    client.send(cell.queue, "late", "late too", ttl_ms=1)
+    client.send(cell.queue, "in time")
+    cell.place.await_expiry(cell.queue)
+    client.consume(cell.queue, credit=1)
+    client.receive(1)
+    assert client.bodies() == ["in time"]
+    cell.place.await_depth(cell.dead, 2)
+
+
+def test_a_message_that_says_how_long_it_lives_is_not_delivered_after_that(cell: Cell) -> None:
+    client = cell.with_queue(dead_letter_queue=cell.dead)
+    assert client.send(cell.queue, "late", ttl_ms=1) == [True]
+    assert client.send(cell.queue, "in time", ttl_ms=3_600_000) == [True]
+    cell.place.await_expiry(cell.queue)
+    client.consume(cell.queue)
+    cell.place.await_depth(cell.dead, 1)
+    client.drain()
+    assert client.bodies() == ["in time"]
+
+
+def test_what_failed_too_often_goes_to_the_dead_letters(cell: Cell) -> None:
+    client = cell.with_queue(max_delivery_count=1, dead_letter_queue=cell.dead)
+    before = cell.counts("died_over_delivered")
+    client.send(cell.queue, "poison")
+    client.consume(cell.queue)
+    (first,) = client.receive(1)
+    client.release(first, failed=True)
+    _, second = client.receive(2)
+    assert [first.is_redelivered, second.is_redelivered] == [False, True]
+    client.release(second, failed=True)
+    cell.place.await_depth(cell.dead, 1)
+    client.drain()
+    assert len(client.got()) == 2
+    cell.await_counts(before, died_over_delivered=1)
+
+
+def test_what_was_only_given_back_may_come_any_number_of_times(cell: Cell) -> None:
+    client = cell.with_queue(max_delivery_count=0, dead_letter_queue=cell.dead)
+    client.send(cell.queue, "welcome")
+    client.consume(cell.queue)
+    for time in range(1, 4):
+        delivery = client.receive(time)[-1]
+        assert not delivery.is_redelivered
+        client.release(delivery)
+    client.receive(4)
+    assert not cell.place.entries(cell.dead)
+
+
+@pytest.mark.parametrize("on_reject", [None, "dead_letter", "drop"])
+def test_what_is_rejected_goes_to_the_dead_letters_unless_it_is_dropped(
+    cell: Cell, on_reject: str | None
+) -> None:
+    said = {} if on_reject is None else {"on_reject": on_reject}
+    client = cell.with_queue(dead_letter_queue=cell.dead, **said)
+    before = cell.counts("rejected", "died_rejected")
+    client.send(cell.queue, "a")
+    client.consume(cell.queue)
+    client.reject(*client.receive(1))
+    cell.place.await_depth(cell.queue, 0)
+    cell.place.await_depth(cell.dead, int(on_reject != "drop"))
+    cell.await_counts(before, rejected=1, died_rejected=1)
+
+
+def test_what_is_rejected_goes_where_the_alternate_exchange_routes_it(cell: Cell) -> None:
+    cell.place.create(cell.other)
+    cell.place.bind("amq.fanout", cell.other)
+    client = cell.with_queue(alternate_exchange="amq.fanout")
+    client.send(cell.queue, "a")
+    client.consume(cell.queue)
+    client.reject(*client.receive(1))
+    cell.place.await_depth(cell.other, 1)
+    cell.place.await_depth(cell.queue, 0)
+
+
+def test_of_one_key_only_the_newest_message_stays(cell: Cell) -> None:
+    client = cell.with_queue(last_value_key="key")
+    for body, key in (("old", "k"), ("other", "l"), ("new", "k")):
+        assert client.send(cell.queue, body, properties={"key": key}) == [True]
+    cell.place.await_depth(cell.queue, 2)
+    client.consume(cell.queue)
+    client.drain()
+    assert client.bodies() == ["other", "new"]
+
+
+def test_a_queue_of_that_kind_goes_with_its_last_consumer(cell: Cell) -> None:
+    client = cell.with_queue(auto_delete=True)
+    client.consume(cell.queue)
+    client.cancel()
+    cell.place.until(lambda: not cell.place.has(cell.queue), "the queue is gone")
+
+
+def test_an_exclusive_queue_has_one_consumer_at_a_time(cell: Cell) -> None:
+    client = cell.with_queue(exclusive=True)
+    client.send(cell.queue, "a")
+    client.consume(cell.queue)
+    client.receive(1)
+    second = cell.client()
+    second.consume(cell.queue)
+    cell.place.until(lambda: second.is_turned_away, "the second consumer is turned away")
+    assert not client.is_turned_away
+
+
+def test_messages_of_one_group_go_to_one_consumer(cell: Cell) -> None:
+    first = cell.with_queue(message_groups=True)
+    second = cell.client()
+    for each in (first, second):
+        each.consume(cell.queue)
+    for number in range(6):
+        first.send(cell.queue, f"{'ab'[number % 2]}{number}", group="ab"[number % 2])
+    cell.place.until(lambda: len(first.got()) + len(second.got()) == 6, "six messages")
+    groups = [{body[0] for body in each.bodies()} for each in (first, second)]
+    assert not groups[0] & groups[1]
+
+
+ARGUMENTS = {
+    "message_ttl_ms": test_what_is_too_old_is_not_delivered_and_goes_to_the_dead_letters,
+    "max_delivery_count": test_what_failed_too_often_goes_to_the_dead_letters,
+    "dead_letter_queue": test_what_is_rejected_goes_to_the_dead_letters_unless_it_is_dropped,
+    "last_value_key": test_of_one_key_only_the_newest_message_stays,
+    "exclusive": test_an_exclusive_queue_has_one_consumer_at_a_time,
+    "message_groups": test_messages_of_one_group_go_to_one_consumer,
+    "on_reject": test_what_is_rejected_goes_to_the_dead_letters_unless_it_is_dropped,
+    "alternate_exchange": test_what_is_rejected_goes_where_the_alternate_exchange_routes_it,
+    "auto_delete": test_a_queue_of_that_kind_goes_with_its_last_consumer,
+}
+
+
+def test_each_argument_of_a_queue_has_a_rule_here() -> None:
+    assert {*ARGUMENTS} == {*QueueArguments._fields}
+
+
+# -- which messages, and in which order ---------------------------------------------------------
+
+
+def test_higher_priority_comes_first_then_what_came_first(cell: Cell) -> None:
+    client = cell.with_queue()
+    for body, priority in (("low", 1), ("high", 8), ("low too", 1)):
+        client.send(cell.queue, body, priority=priority)
+    client.consume(cell.queue)
+    client.receive(3)
+    assert client.bodies() == ["high", "low", "low too"]
+
+
+def test_a_selector_takes_what_it_selects_and_leaves_the_rest(cell: Cell) -> None:
+    client = cell.with_queue()
+    for body, colour in (("1", "red"), ("2", "blue"), ("3", "red")):
+        client.send(cell.queue, body, properties={"colour": colour})
+    client.consume(cell.queue, selector="colour = 'red'")
+    client.drain()
+    assert client.bodies() == ["1", "3"]
+    assert cell.place.held(cell.queue)[1] is None
+
+
+def test_who_browses_sees_all_that_waits_and_takes_nothing(cell: Cell) -> None:
+    client = cell.with_queue()
+    client.send(cell.queue, "1", "2")
+    before, counted = cell.place.position, cell.counts("delivered")
+    client.consume(cell.queue, browse=True)
+    client.receive(2)
+    assert client.bodies() == ["1", "2"]
+    assert cell.place.held(cell.queue) == [None, None]
+    assert cell.place.position == before
+    cell.await_counts(counted, delivered=2)
+
+
+def test_who_browses_is_not_shown_what_is_too_old(cell: Cell) -> None:
+    client = cell.with_queue()
+    client.send(cell.queue, "late", ttl_ms=1)
+    client.send(cell.queue, "in time")
+    cell.place.await_expiry(cell.queue)
+    client.consume(cell.queue, credit=1, browse=True)
+    client.receive(1)
+    assert client.bodies() == ["in time"]
+
+
+def test_what_is_given_back_is_where_it_was(cell: Cell) -> None:
+    client = cell.with_queue()
+    client.send(cell.queue, "1", "2", "3")
+    client.consume(cell.queue, 2)
+    client.receive(2)
+    client.cancel()
+    cell.place.until(lambda: not any(cell.place.held(cell.queue)), "all of it waits")
+    second = cell.client()
+    second.consume(cell.queue)
+    second.receive(3)
+    assert second.bodies() == ["1", "2", "3"]
+
+
+# -- what goes wrong ----------------------------------------------------------------------------
+
+
+def test_what_cannot_be_read_is_left_held_once_and_logged(
+    cell: Cell, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = cell.with_queue()
+    client.send(cell.queue, "damaged", "whole")
+    damaged, _whole = cell.place.entries(cell.queue)
+    cell.place.damage(damaged)
+    with caplog.at_level(logging.ERROR):
+        client.consume(cell.queue)
+        client.receive(1)
+        assert client.bodies() == ["whole"]
+        cell.place.until(lambda: "it is left held" in caplog.text, "a line in the log")
+    before = cell.place.position
+    for _ in range(PROBES):
+        cell.place.pass_s(cell.place.settings.probe_interval_s)
+    assert cell.place.position == before, "nothing more was asked of the store"
+    assert cell.place.held(cell.queue)[0] is not None
+    assert caplog.text.count("it is left held") == 1
+
+
+@pytest.mark.parametrize("settled", [False, True])
+def test_what_another_has_a_claim_on_comes_once_that_is_given_up(cell: Cell, settled: bool) -> None:
+    """The store refuses to have it acquired, and later would not."""
+    client = cell.with_queue()
+    client.send(cell.queue, "claimed")
+    with cell.place.claimed(cell.queue):
+        client.consume(cell.queue, settled=settled)
+        client.drain_what_is_there()
+        assert client.bodies() == []
+    client.receive(1)
+    assert client.bodies() == ["claimed"]
+
+
+def test_what_a_consumer_had_when_it_was_lost_comes_to_another_as_a_failed_delivery(
+    cell: Cell,
+) -> None:
+    client = cell.with_queue()
+    client.send(cell.queue, "1")
+    client.consume(cell.queue)
+    client.receive(1)
+    client.lose()
+    second = cell.client()
+    second.consume(cell.queue)
+    (again,) = second.receive(1)
+    assert (again.body, again.is_redelivered) == ("1", True)
+
+
+def test_what_was_held_when_the_broker_was_killed_comes_again_as_a_failed_delivery(
+    cell: Cell,
+) -> None:
+    client = cell.with_queue()
+    client.send(cell.queue, "1", "2")
+    client.consume(cell.queue, 1)
+    client.receive(1)
+    cell.place.crash()
+    second = cell.client()
+    second.consume(cell.queue)
+    again, new = second.receive(2)
+    assert [(again.body, again.is_redelivered), (new.body, new.is_redelivered)] == [
+        ("1", True),
+        ("2", False),
+    ]
+
+
+# -- transactions -------------------------------------------------------------------------------
+
+
+def test_what_is_sent_and_accepted_in_a_transaction_happens_with_its_commit(cell: Cell) -> None:
+    client = cell.with_queue()
+    cell.place.create(cell.other)
+    client.send(cell.queue, "in")
+    client.consume(cell.queue)
+    (taken,) = client.receive(1)
+    client.begin()
+    client.send(cell.other, "out")
+    client.accept(taken)
+    assert [len(cell.place.entries(each)) for each in (cell.queue, cell.other)] == [1, 0]
+    assert client.commit()
+    cell.place.await_depth(cell.queue, 0)
+    cell.place.await_depth(cell.other, 1)
+
+
+def test_what_is_rolled_back_was_not_sent_and_comes_again(cell: Cell) -> None:
+    client = cell.with_queue()
+    cell.place.create(cell.other)
+    client.send(cell.queue, "in")
+    client.consume(cell.queue)
+    (taken,) = client.receive(1)
+    client.begin()
+    client.send(cell.other, "out")
+    client.accept(taken)
+    client.rollback()
+    client.cancel()
+    second = cell.client()
+    second.consume(cell.queue)
+    second.receive(1)
+    assert second.bodies() == ["in"]
+    assert not cell.place.entries(cell.other)
+
+
+def test_a_transaction_of_a_connection_that_is_lost_is_rolled_back(cell: Cell) -> None:
+    client = cell.with_queue()
+    cell.place.create(cell.other)
+    client.send(cell.queue, "in")
+    client.consume(cell.queue)
+    (taken,) = client.receive(1)
+    client.begin()
+    client.send(cell.other, "out")
+    client.accept(taken)
+    client.lose()
+    second = cell.client()
+    second.consume(cell.queue)
+    second.receive(1)
+    assert not cell.place.entries(cell.other)
+
+
+def test_what_a_queue_asks_holds_for_what_a_transaction_sends(cell: Cell) -> None:
+    client = cell.with_queue(last_value_key="key", message_ttl_ms=0, dead_letter_queue=cell.dead)
+    client.begin()
+    for body in ("old", "new"):
+        client.send(cell.queue, body, properties={"key": "k"})
+    assert client.commit()
+    reader = cell.client()
+    reader.consume(cell.queue)
+    cell.place.await_depth(cell.queue, 0)
+    assert reader.bodies() == []
+    assert len(cell.place.entries(cell.dead)) in {1, 2}, "the older one is replaced, or too old"
+
+
+# -- counters -----------------------------------------------------------------------------------
+
+
+def test_what_comes_in_and_goes_out_is_counted(cell: Cell) -> None:
+    client = cell.with_queue()
+    counted = ("received", "enqueued", "delivered", "accepted", "released")
+    before = cell.counts(*counted)
+    client.send(cell.queue, "1", "2")
+    client.consume(cell.queue)
+    first, second = client.receive(2)
+    client.accept(first)
+    client.cancel()
+    cell.place.until(lambda: cell.place.held(cell.queue) == [None], "one waits")
+    assert second.body == "2"
+    cell.await_counts(before, received=2, enqueued=2, delivered=2, accepted=1, released=1)
+
+
+def test_what_is_refused_is_counted(cell: Cell) -> None:
+    strict = cell.anew(BrokerSettings(durable_messages=DurableMessages.REJECTED))
+    client = strict.with_queue()
+    before = strict.counts("received", "refused", "unroutable", "enqueued")
+    assert client.send(strict.queue, "durable") == [False]
+    strict.await_counts(before, received=1, refused=1, unroutable=0, enqueued=0)
+
+
+def test_what_no_queue_gets_is_counted_as_that(cell: Cell) -> None:
+    client = cell.client()
+    before = cell.counts("received", "refused", "unroutable", "enqueued")
+    assert client.send("amq.direct/nowhere", "lost") == [False]
+    cell.await_counts(before, received=1, refused=0, unroutable=1, enqueued=0)
+
+
+def test_transactions_are_counted_as_they_end(cell: Cell) -> None:
+    client = cell.with_queue()
+    names = ("transactions_committed", "transactions_rolled_back")
+    before = cell.counts(*names)
+    for end in (client.commit, client.rollback, client.commit):
+        client.begin()
+        client.send(cell.queue, "x")
+        end()
+    client.begin()
+    client.rollback()  # nothing was done in it
+    client.begin()
+    client.send(cell.queue, "x")
+    client.lose()
+    cell.await_counts(before, transactions_committed=2, transactions_rolled_back=2)
+
+
+def test_what_is_not_durable_and_what_is_replaced_is_counted(cell: Cell) -> None:
+    client = cell.with_queue(last_value_key="key")
+    before = cell.counts("not_durable", "replaced")
+    for body in ("old", "new"):
+        client.send(cell.queue, body, properties={"key": "k"}, durable=False)
+    cell.await_counts(before, not_durable=2, replaced=1)
+
+
+COUNTED = {
+    *("received", "enqueued", "delivered", "accepted", "released", "rejected", "expired"),
+    *("refused", "unroutable", "not_durable", "replaced"),
+    *("dead_lettered", "died_expired", "died_rejected", "died_over_delivered"),
+    *("transactions_committed", "transactions_rolled_back"),
+}
+_OF_NO_DELIVERY = {"connections", "protocol_errors", "moved"}
+"""Counted of connections, of what a peer wrote, and of what an administrator ordered."""
+
+
+def test_each_counter_of_deliveries_has_a_rule_here() -> None:
+    there = {*Metrics.__dataclass_fields__} - {*SecurityCounts.__dataclass_fields__}
+    assert there - _OF_NO_DELIVERY == COUNTED

@@ -1,0 +1,122 @@
+"""What a client of any protocol does with messages, as far as the rules of delivery need it.
+
+A protocol's driver answers each of these. A row of the suite that needs more adds it here, and then
+no driver can be made that does not answer it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from tests.support.delivery.places import DeliveryPlace
+
+
+class Got(NamedTuple):
+    """A message that came.
+
+    Attributes:
+        body: Its content.
+        number: What the protocol calls the delivery.
+        is_redelivered: It says that it was delivered before.
+    """
+
+    body: str
+    number: int
+    is_redelivered: bool
+
+
+class Driver(ABC):
+    """One client: a connection with one consumer at most.
+
+    Attributes:
+        name: Of the protocol.
+        place: Where the client is.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, place: DeliveryPlace) -> None:
+        self.place = place
+
+    @abstractmethod
+    def send(self, queue: str, *bodies: str, **said: Any) -> list[bool]:
+        """Send messages, durable unless `said`; whether each was taken, once that is told.
+
+        `said` is of their headers: `durable`, `ttl_ms`, `priority`, `group`, `properties`.
+        """
+
+    @abstractmethod
+    def declare(self, queue: str, **arguments: Any) -> None:
+        """Have a queue with arguments, as a client of this protocol makes one, if it can."""
+
+    @abstractmethod
+    def consume(
+        self,
+        queue: str,
+        credit: int = 100,
+        *,
+        selector: str | None = None,
+        settled: bool = False,
+        browse: bool = False,
+    ) -> None:
+        """Begin to consume; the answer is awaited."""
+
+    @property
+    @abstractmethod
+    def is_turned_away(self) -> bool:
+        """True if the consumer, or what it is of, was ended by the broker."""
+
+    @abstractmethod
+    def got(self) -> list[Got]:
+        """All that came to the consumer so far, in order."""
+
+    @abstractmethod
+    def drain(self) -> None:
+        """Take what there is now; return when the broker has said that nothing is left."""
+
+    def drain_what_is_there(self) -> None:
+        """Move the broker as far as it goes by itself; what is under way may not have ended."""
+        self.place.run()
+
+    @abstractmethod
+    def accept(self, *deliveries: Got) -> None:
+        """Accept deliveries, within the transaction if one has begun."""
+
+    @abstractmethod
+    def release(self, *deliveries: Got, failed: bool = False) -> None:
+        """Give deliveries back."""
+
+    @abstractmethod
+    def reject(self, *deliveries: Got) -> None:
+        """Reject deliveries, outside of any transaction."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Begin a transaction."""
+
+    @abstractmethod
+    def commit(self) -> bool:
+        """Commit it; False if that was refused."""
+
+    @abstractmethod
+    def rollback(self) -> None:
+        """Roll it back."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """End the consumer in good order; what it was sent and did not decide waits again."""
+
+    @abstractmethod
+    def lose(self) -> None:
+        """Lose the connection."""
+
+    def bodies(self) -> list[str]:
+        """The bodies of what came."""
+        return [each.body for each in self.got()]
+
+    def receive(self, count: int) -> Sequence[Got]:
+        """Wait until so many messages have come in all; the newest of them."""
+        self.place.until(lambda: len(self.got()) >= count, f"{count} messages of {self.name}")
+        return self.got()[:count]
