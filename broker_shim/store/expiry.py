@@ -14,7 +14,7 @@ class Due(NamedTuple):
     """Messages of one queue that wait there and have expired.
 
     Attributes:
-        queue: Its name.
+        queue: Name of the queue that they wait on.
         message_ids: Some of them; none: ask again, since not all were looked at.
     """
 
