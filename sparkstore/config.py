@@ -29,6 +29,9 @@ _LEAST: dict[str, float] = {
     "fence_check_s": 0.01,
     "witness_lease_s": 0.1,
     "member_grace_s": 0,
+    "min_free_bytes": 0,
+    "min_free_percent": 0,
+    "reserve_bytes": 0,
 }
 
 
@@ -98,6 +101,11 @@ class StoreConfig:
             a promotion.
         fsync: False only to measure what fsync costs; never in service.
         member_grace_s: A member of the store's service that is gone so long loses what it acquired.
+        min_free_bytes: With less free on the disk of the root, or of `wal_dir`, new messages get
+            `Unavailable`; of a disk of less than ten times as much, with less than a tenth.
+        min_free_percent: The same as a part of the disk; the larger of both counts.
+        reserve_bytes: Size of a file beside them that is given up when a disk is full up; of a
+            small disk a twentieth at most.
         chain: Stores that a broker chains with its own, which is the first.
     """
 
@@ -121,6 +129,9 @@ class StoreConfig:
     witness_lease_s: float = 10.0
     fsync: bool = True
     member_grace_s: float = 30.0
+    min_free_bytes: int = 128 * _MIB
+    min_free_percent: float = 0.0
+    reserve_bytes: int = 16 * _MIB
     chain: tuple[ChainMemberConfig, ...] = ()
 
     def __post_init__(self) -> None:

@@ -138,7 +138,6 @@ def serve(
         host, membership = _take_over(stores, make, inbox, options, is_shared=beside is not None)
         url = entrance.open()
         _probe(loop, host.broker.calls)
-        expire(stores.messages, host.broker)
         served = beside and beside(loop, inbox, host)
     except (InvalidRequest, OSError, StoreError, TimeoutError) as reason:
         loop.close()
@@ -193,6 +192,7 @@ def _take_over(
     if not is_shared and options.store is None:
         host = Host(make_broker(store, None), stores.registry())
         recover(store, host)
+        expire(store, host.broker)
         return host, None
     from broker_shim.serve import members  # noqa: PLC0415
 
@@ -200,6 +200,7 @@ def _take_over(
     host = Host(make_broker(store, membership), stores.registry())
     if membership is None:
         recover(store, host, members.members_of(store))
+        expire(store, host.broker)
     else:
         members.join(store, host, membership)
     return host, membership

@@ -27,6 +27,7 @@ from sparkstore import __version__
 from sparkstore.core.entries import Entries
 from sparkstore.core.queue_names import TEMPORARY
 from sparkstore.metrics.exposition import counter, counters, gauge, info
+from sparkstore.storage.disk_room import DiskRoom
 
 BROKER, SERVICE, LOG = "sparkstore_broker", "sparkstore_service", "sparkstore_log"
 CHAIN = "sparkstore_chain_member"
@@ -124,9 +125,17 @@ def log_families(store: MessageStore) -> Iterator[Metric]:
         ("failed", "1 once the store takes nothing any more.", store.failure is not None),
     ):
         yield gauge(f"{LOG}_{name}", text, [({}, float(value))])
+    yield from _room_families(store.room)
     if backlog.witness_left_s is not None:
         text = "How long the lease at the witness runs unless it is renewed; 0: nothing is told."
         yield gauge(f"{LOG}_witness_left_seconds", text, [({}, backlog.witness_left_s)])
+
+
+def _room_families(room: DiskRoom) -> Iterator[Metric]:
+    free = [({"folder": str(disk.folder)}, float(disk.free_bytes)) for disk in room.disks]
+    yield gauge(f"{LOG}_free_bytes", "Bytes free on the disks of the root and its log.", free)
+    text = "1 while new messages wait, as too little is free on a disk."
+    yield gauge(f"{LOG}_held_back", text, [({}, float(bool(room.held_back)))])
 
 
 def service_families(service: Service, decider: Broker | None) -> list[Metric]:

@@ -196,6 +196,8 @@ def _mirror(folder: str, first: DeltaMessageStore, config: StoreConfig) -> Mirro
         raise InvalidRequest(message)
     # These say where and how the first one is kept.
     own = replace(config, ack="", wal_dir="", copy_dir="", lost_wal="", witness="", chain=())
+    # What the first one has accepted a mirror must take.
+    own = replace(own, min_free_bytes=0, min_free_percent=0.0)
     from broker_shim.store.chain.first_store import place_of  # noqa: PLC0415
 
     return Mirror(folder, DeltaMessageStore(folder, own), first, place_of(first))

@@ -264,7 +264,8 @@ class MemberRequests:
     def _forget(self, batch: Batch, body: Body) -> list[RecordStep]:
         return branches.forget_heuristic(batch.machine, xid_from(body[1]))
 
-    def _piece(self, _batch: Batch, body: Body) -> list[RecordStep]:
+    def _piece(self, batch: Batch, body: Body) -> list[RecordStep]:
+        batch.machine.check_room()
         return self._decisions.staged.piece(body[1])
 
     def _opened(self, number: int) -> Open:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from broker_shim.completion import Completion, OnComplete
@@ -19,6 +20,7 @@ from sparkstore.core.state_machine.values import RecordStep, Transaction
 from sparkstore.log.metrics import LogBacklog, LogMetrics
 from sparkstore.log.start import open_log
 from sparkstore.log.writer import Log
+from sparkstore.storage.disk_room import DiskRoom
 from sparkstore.tables.root import Root
 
 
@@ -121,6 +123,8 @@ class DeltaMessageStore(LocalMessageStore):
         self._log = opened.log
         machine = StoreStateMachine(opened.state, TerminusDurability.UNSETTLED_STATE, clock)
         machine.next_id = max(machine.next_id, opened.log.root.identity.first_message_id)
+        self._log.room.on_change = partial(setattr, machine, "held_back")
+        machine.held_back = self._log.room.held_back
         super().__init__(machine, opened.log, config.max_message_bytes)
         self.opened_position = opened.log.next_position - 1
 
@@ -203,6 +207,11 @@ class DeltaMessageStore(LocalMessageStore):
         except StoreError as refusal:
             return refusal
         return None
+
+    @property
+    def room(self) -> DiskRoom:
+        """What is free on its disks, and whether senders are held back."""
+        return self._log.room
 
     @property
     def backlog(self) -> LogBacklog:

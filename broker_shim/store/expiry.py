@@ -10,7 +10,7 @@ from sparkstore.core.fold import QueueState
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 
 
-class Due(NamedTuple):
+class DueMessages(NamedTuple):
     """Messages of one queue that wait there and have expired.
 
     Attributes:
@@ -26,7 +26,7 @@ class Due(NamedTuple):
 class ExpiringStore(Protocol):
     """A store that decides in this process, and so knows of every message when it expires."""
 
-    def expired(self, now_us: int, count: int, after: str) -> Due | None:
+    def expired(self, now_us: int, count: int, after: str) -> DueMessages | None:
         """What has expired on one queue; None: nothing has, anywhere.
 
         The cost is that of the number of queues, and of what has expired.
@@ -47,18 +47,20 @@ class LocalExpiry:
     _machine: StoreStateMachine
     _holding: Callable[[], AbstractContextManager[None]]
 
-    def expired(self, now_us: int, count: int, after: str) -> Due | None:
+    def expired(self, now_us: int, count: int, after: str) -> DueMessages | None:
         """See `ExpiringStore.expired`."""
         with self._holding():
             return due(self._machine.state.queues, now_us, count, after)
 
 
-def due(queues: Mapping[str, QueueState], now_us: int, count: int, after: str) -> Due | None:
+def due(
+    queues: Mapping[str, QueueState], now_us: int, count: int, after: str
+) -> DueMessages | None:
     """See `ExpiringStore.expired`; under the lock that changes of the queues are made under."""
     names = [name for name, queue in queues.items() if queue.entries.soonest <= now_us]
     turn = names.index(after) + 1 if after in names else 0
     for name in names[turn:] + names[:turn]:
         found = queues[name].entries.expired(now_us, count)
         if found.message_ids or not found.is_all:
-            return Due(name, found.message_ids)
+            return DueMessages(name, found.message_ids)
     return None

@@ -311,8 +311,8 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         own = transactions.own(self._machine, transaction)
         try:
             return decide(*args, transaction=own)
-        except StoreError:
-            own.is_refused = True
+        except StoreError as refusal:
+            own.refusal = own.refusal or refusal
             raise
 
     def _take(self, steps: list[RecordStep], on_complete: OnComplete) -> None:
@@ -349,9 +349,9 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         self, message: StoredMessage, body_offset: int, piece: bytes, on_complete: OnComplete
     ) -> None:
         with self._holding():
-            record = records.content_staged(
-                self._machine.now_us(), message.message_id, body_offset, piece
-            )
+            self._machine.check_room()
+            now_us = self._machine.now_us()
+            record = records.content_staged(now_us, message.message_id, body_offset, piece)
             self._take([RecordStep(record, is_kept=True)], on_complete)
 
     def _end_content(self, message: StoredMessage, on_complete: OnComplete) -> None:

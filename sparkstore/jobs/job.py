@@ -33,6 +33,7 @@ from sparkstore.jobs.job_runs import JobRun, first_line
 from sparkstore.jobs.priority import lower_priority
 from sparkstore.jobs.progress import progress
 from sparkstore.jobs.report import JobReport
+from sparkstore.storage.disk_room import make_room
 from sparkstore.tables.lease import check_free
 from sparkstore.tables.root import open_root, path_of
 
@@ -85,6 +86,7 @@ def run(
     """
     path = path_of(where)
     check_free(path)
+    make_room(path)
     shown = sys.stderr.isatty() if settings.progress is None else settings.progress
     began_at, began = datetime.now(UTC), time.monotonic()
 

@@ -16,6 +16,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from sparkstore.config import StoreConfig
 from sparkstore.core.records import Record
@@ -32,6 +33,7 @@ from sparkstore.log.journal import Commit, Journal
 from sparkstore.log.metrics import LogMetrics
 from sparkstore.log.trim import Trimmer
 from sparkstore.log.wal import Wal
+from sparkstore.storage.disk_room import DiskRoom
 from sparkstore.storage.durable_files import SyncFailed
 from sparkstore.tables import rows
 from sparkstore.tables.marks import mark_durable
@@ -45,6 +47,13 @@ _MARK_EVERY_COMMITS = 25
 _IDLE_MARK_MS = 1_000
 
 
+class CommitterEvents(NamedTuple):
+    """Who is told of records that a Delta commit has, and of why no more are committed."""
+
+    on_committed: Callable[[Sequence[Record]], None]
+    on_failure: Callable[[StoreError], None]
+
+
 class Committer:
     """Runs one thread; see the module for what may be concluded from what it fires."""
 
@@ -56,8 +65,8 @@ class Committer:
         config: StoreConfig,
         first_segment: int,
         metrics: LogMetrics,
-        on_committed: Callable[[Sequence[Record]], None],
-        on_failure: Callable[[StoreError], None],
+        told: CommitterEvents,
+        room: DiskRoom,
     ) -> None:
         self._root, self._journal, self._wal, self._config = root, journal, wal, config
         limits = CommitLimits(config.commit_interval_ms, config.max_commit_bytes)
@@ -67,8 +76,8 @@ class Committer:
             SegmentLimits(config.segment_records, config.segment_commits, age_ms), first_segment
         )
         self._trimmer = Trimmer(root, journal, config)
-        self._metrics = metrics
-        self._on_committed, self._on_failure = on_committed, on_failure
+        self._metrics, self._room = metrics, room
+        self._on_committed, self._on_failure = told
         self._publisher = journal.publisher
         self._changed = threading.Condition()
         self._is_stopping = False
@@ -207,6 +216,7 @@ class Committer:
                 act()
             except Unavailable as reason:
                 self._metrics.commit_failed(str(reason))
+                self._room.failed()
                 _log.warning("%s; trying again in %.1f s", reason, wait_s)
                 if is_last:
                     raise
@@ -219,6 +229,7 @@ class Committer:
 
     def _maintain(self) -> None:
         """Whatever is due; a failure costs nothing but a line in the log."""
+        self._room.look()
         try:
             if self._is_mark_due():
                 self._mark()

@@ -35,8 +35,9 @@ from sparkstore.log.journal import Commit, Journal
 from sparkstore.log.wal import Wal, plain_write, sync_write
 from sparkstore.log.wal_format import WalGroup
 from sparkstore.log.wal_replay import Replay, UnfitRecords, read_wal, set_aside
-from sparkstore.log.writer import Log
+from sparkstore.log.writer import Log, LogGuards
 from sparkstore.recovery.recovery import Tail, journal_tail, recover
+from sparkstore.storage.disk_room import DiskRoom, RoomLimits, make_room
 from sparkstore.storage.objects import ObjectStorage, is_object_uri
 from sparkstore.tables import rows
 from sparkstore.tables.fencing import FenceWatch, change_identity, check_may_serve
@@ -85,6 +86,7 @@ def open_log(where: str | Path, config: StoreConfig) -> OpenedLog:
         check_may_serve(path)
     private_folder(path)
     wal_folder = Path(config.wal_dir).absolute() if config.wal_dir else path / "wal"
+    make_room(path, wal_folder)
     locks = ExitStack()
     try:
         if not _is_remote(where):
@@ -213,10 +215,11 @@ def _open(
     _make_durable(root, journal, config)
     if ack == "wal" and publisher is None:
         root = _with_wal_folder(root, wal_folder)
-    wal = _new_wal(root, wal_folder, journal.epoch, config) if ack == "wal" else None
+    room = _room(root, wal_folder if ack == "wal" else root.path, config)
+    wal = _new_wal(root, wal_folder, journal.epoch, config, room) if ack == "wal" else None
     state = recover(root).state
     ends = {"next_position": last_position + 1 + len(first), "first_segment": segment}
-    log = Log(root, journal, wal, locks, config, **ends, witness=witness)
+    log = Log(root, journal, wal, locks, config, **ends, guards=LogGuards(room, witness))
     if witness is not None:
         witness.start(log.fail)
     if publisher is not None:
@@ -320,7 +323,13 @@ def _tell_if_cut(folder: Path, end: int | None, tail: Tail) -> None:
         )
 
 
-def _new_wal(root: Root, folder: Path, epoch: int, config: StoreConfig) -> Wal:
+def _room(root: Root, wal_folder: Path, config: StoreConfig) -> DiskRoom:
+    wal_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    least = RoomLimits(config.min_free_bytes, config.min_free_percent, config.reserve_bytes)
+    return DiskRoom([root.path, wal_folder], least)
+
+
+def _new_wal(root: Root, folder: Path, epoch: int, config: StoreConfig, room: DiskRoom) -> Wal:
     wal = Wal(
         folder,
         bytes.fromhex(root.identity.root_id),
@@ -328,6 +337,7 @@ def _new_wal(root: Root, folder: Path, epoch: int, config: StoreConfig) -> Wal:
         file_bytes=config.wal_file_bytes,
         max_files=config.max_wal_files,
         write=sync_write if config.fsync else plain_write,
+        is_tight=room.is_tight,
     )
     wal.prepare_spare()
     return wal

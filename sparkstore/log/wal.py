@@ -32,6 +32,7 @@ from sparkstore.storage.durable_files import SyncFailed, fsync_path
 
 _PADDING = [bytes(n) for n in range(BLOCK_BYTES)]
 _CHUNK = bytes(1 << 20)
+_LEAST_FILE_BYTES = 1 << 20
 
 
 class NoRoom(Exception):
@@ -71,13 +72,17 @@ class Wal:
         file_bytes: int,
         max_files: int,
         write: SyncWrite = sync_write,
+        is_tight: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Take over a folder whose groups have all been replayed: every file in it is free."""
+        """Take over a folder whose groups have all been replayed: every file in it is free.
+
+        While `is_tight`, and where there is no room for more, a new file has `_LEAST_FILE_BYTES`.
+        """
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
         self._root_id, self._epoch = root_id, epoch
         self._file_bytes, self._max_files = file_bytes, max_files
-        self._write = write
+        self._write, self._is_tight = write, is_tight
         self._seed = seed(root_id, epoch)
         self._guard = threading.Lock()
         self._free = deque(_adopt(path) for path in sorted(folder.glob("*.wal")))
@@ -131,7 +136,7 @@ class Wal:
             OSError: No room on the disk, most likely.
         """
         if not self._free and self.file_count < self._max_files:
-            spare = self._create(self._file_bytes)
+            spare = self._create_some()
             with self._guard:
                 self._free.append(spare)
 
@@ -188,11 +193,23 @@ class Wal:
 
     def _create_or_no_room(self) -> _File:
         try:
-            return self._create(self._file_bytes)
+            return self._create_some()
         except SyncFailed:
             raise
         except OSError as reason:
             raise NoRoom(f"no new file in {self._folder}: {reason.strerror}") from reason
+
+    def _create_some(self) -> _File:
+        small = min(self._file_bytes, _LEAST_FILE_BYTES)
+        if self._file_bytes > small and not self._is_tight():
+            try:
+                return self._create(self._file_bytes)
+            except SyncFailed:
+                raise
+            except OSError as reason:
+                if reason.errno != errno.ENOSPC:
+                    raise
+        return self._create(small)
 
     def _create(self, size: int) -> _File:
         with self._guard:

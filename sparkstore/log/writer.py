@@ -27,13 +27,14 @@ from sparkstore.core import codec
 from sparkstore.core.records import MessageHeader, Record
 from sparkstore.errors import Closed, Ended, InvalidRequest, StoreError, Unavailable
 from sparkstore.log.batcher import Fire, RecordGroup
-from sparkstore.log.committer import Committer
+from sparkstore.log.committer import Committer, CommitterEvents
 from sparkstore.log.completions import bound, fire_once, ignore
 from sparkstore.log.journal import Journal
 from sparkstore.log.logged_content import LoggedContent
 from sparkstore.log.metrics import LogBacklog, LogMetrics
 from sparkstore.log.recent_content import RecentContent
 from sparkstore.log.wal import NoRoom, Wal
+from sparkstore.storage.disk_room import DiskRoom
 from sparkstore.tables.root import Root
 
 _log = logging.getLogger(__name__)
@@ -53,8 +54,25 @@ class _Item(NamedTuple):
     is_flush: bool = False
 
 
+class LogGuards(NamedTuple):
+    """What a log may not go on without: room on its disks, and the lease of a root with a witness.
+
+    Attributes:
+        room: What is free on the disks.
+        witness: The lease; None: the root has no witness.
+    """
+
+    room: DiskRoom
+    witness: Witness | None = None
+
+
 class Log:
-    """An open log; made by `start.open_log`. `failure` is what it stopped with, if it has."""
+    """An open log; made by `start.open_log`.
+
+    Attributes:
+        failure: What it stopped with; None while it has not.
+        room: What is free on its disks.
+    """
 
     def __init__(
         self,
@@ -66,11 +84,11 @@ class Log:
         *,
         next_position: int,
         first_segment: int,
-        witness: Witness | None = None,
+        guards: LogGuards,
     ) -> None:
         self.root, self.config, self.metrics = root, config, LogMetrics()
         self._wal, self._locks, self._publisher = wal, locks, journal.publisher
-        self._witness = witness
+        self.room, self._witness = guards
         self._pack = codec.packer()
         self.next_position = self._synced_below = next_position
         self._was_there = next_position - 1  # replayed: it survives without the write-ahead log
@@ -90,8 +108,8 @@ class Log:
             config,
             first_segment,
             self.metrics,
-            self._recent.committed,
-            self.fail,
+            CommitterEvents(self._recent.committed, self.fail),
+            self.room,
         )
         self._thread = threading.Thread(target=self._run, name="log", daemon=True)
         self._thread.start()
@@ -286,6 +304,7 @@ class Log:
                 if self._ending.is_set() and self.metrics.delta_error:
                     return Unavailable(f"closed while {reason}")
                 self._stall(f"no room in the write-ahead log: {reason}")
+                self.room.failed()
                 time.sleep(_ROOM_RETRY_S)
             except Exception as reason:  # noqa: BLE001 - whatever it is, callers must be told
                 what = reason if isinstance(reason, OSError) else repr(reason)

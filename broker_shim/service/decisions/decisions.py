@@ -171,8 +171,8 @@ class Decisions:
                 message_ = f"a record of kind {record.kind.column} cannot be in a transaction"
                 raise InvalidRequest(message_)
             _IN_TRANSACTIONS[record.kind](self, record, opened.transaction)
-        except StoreError:
-            opened.transaction.is_refused = True
+        except StoreError as refusal:
+            opened.transaction.refusal = opened.transaction.refusal or refusal
             raise
 
     def end(

@@ -27,7 +27,7 @@ from broker_shim.store.chain.branches import ChainBranches, FirstStore
 from broker_shim.store.chain.calls import ChainMember, StoreCall
 from broker_shim.store.chain.difference import CATEGORY
 from broker_shim.store.chain.place import MemberPlace, MemberStatus, Tolerance
-from broker_shim.store.expiry import Due
+from broker_shim.store.expiry import DueMessages
 from broker_shim.store.interface import (
     Annotations,
     ContentWriter,
@@ -83,7 +83,7 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         """The store that decides."""
         return self._first
 
-    def expired(self, now_us: int, count: int, after: str) -> Due | None:
+    def expired(self, now_us: int, count: int, after: str) -> DueMessages | None:
         """See `ExpiringStore.expired`."""
         return self._first.expired(now_us, count, after)
 

@@ -128,6 +128,19 @@ def check_message(message: object) -> None:
     check_switch("is_staged of a message", message.is_staged)
 
 
+def check_new(message: StoredMessage) -> None:
+    """Refuse a new message that brings something else than its header says.
+
+    Raises:
+        InvalidRequest: Its content is longer or shorter, or its header names no protocol.
+    """
+    header, body = message.header, message.body
+    body_bytes = header.body_bytes if message.is_staged else len(body)
+    if header.protocol is None or header.body_bytes != body_bytes:
+        refusal = f"message {message.message_id} is not as `message` made it: make a new one"
+        raise InvalidRequest(refusal)
+
+
 def check_header(header: object) -> None:
     """A header of the store's own type, every field of it.
 

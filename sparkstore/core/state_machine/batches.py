@@ -131,6 +131,8 @@ def _made(machine: StoreStateMachine, asked: NewEntry, most_bytes: int) -> Store
         raise InvalidRequest("a new message names the protocol of its header: this one has None")
     if queue not in machine.terms:
         machine.queue(queue)  # which says that there is none
+    if machine.held_back and header.durable and machine.terms[queue].keeps_messages:
+        machine.check_room()
     header_bytes = 0 if header.header is None else len(header.header)
     if header.body_bytes != size or header.header_bytes != header_bytes:
         header = header._replace(header_bytes=header_bytes, body_bytes=size)
@@ -157,7 +159,8 @@ def plain_enqueue(
     if type(message) is not StoredMessage or type(queue) is not str:
         return None
     message_id, header, body, is_staged = message
-    terms = None if machine.in_doubt or machine.promised else machine.terms.get(queue)
+    is_plain = not (machine.in_doubt or machine.promised or machine.held_back)
+    terms = machine.terms.get(queue) if is_plain else None
     if (
         terms is None
         or is_staged is not False
@@ -201,7 +204,7 @@ def enqueue_given(
         asked: Who asked; the records of `decide` say it themselves.
     """
     steps: list[RecordStep] = []
-    terms = None if machine.in_doubt else machine.terms.get(queue)
+    terms = None if machine.in_doubt or machine.held_back else machine.terms.get(queue)
     there, staged, next_id = machine.state.messages, machine.state.staged, machine.next_id
     now_us = machine.now_us()
     for index, (message_id, header, body) in enumerate(messages):

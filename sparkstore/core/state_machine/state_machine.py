@@ -24,10 +24,12 @@ from sparkstore.core.state_machine.arguments import (
     check_entry,
     check_header,
     check_message,
+    check_new,
     check_switch,
     check_taken,
 )
 from sparkstore.core.state_machine.doubt import DoubtStateMachine
+from sparkstore.core.state_machine.room import RoomStateMachine
 from sparkstore.core.state_machine.values import (
     RecordStep,
     StoredMessage,
@@ -44,7 +46,7 @@ _KEPT_MESSAGES = TerminusDurability.UNSETTLED_STATE
 _new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
 
 
-class StoreStateMachine(DoubtStateMachine):
+class StoreStateMachine(DoubtStateMachine, RoomStateMachine):
     """State of one store, and the rules of its calls. Methods that return steps change nothing.
 
     A call that is given an open transaction has no steps yet: it claims its entry, and waits in the
@@ -204,9 +206,11 @@ class StoreStateMachine(DoubtStateMachine):
                 raise InvalidRequest(refusal)
             is_logged = message_id in self.state.messages
         if message_id in self._fresh:
-            _check_new(message)
+            check_new(message)
         is_kept, arguments = self.terms[queue]
         is_kept = is_kept and header.durable
+        # What is staged is on the disk, as are the messages of a branch that was promised.
+        self.check_room(is_new=is_kept and not is_logged and message_id not in self.state.staged)
         if message.is_staged and not is_kept and not is_logged:
             refusal = f"queue {queue!r} is transient: stage the message with durable=False"
             raise InvalidRequest(refusal)
@@ -389,15 +393,6 @@ class StoreStateMachine(DoubtStateMachine):
         Kind.DEQUEUED: _after_dequeued,
         Kind.DETACHED: DoubtStateMachine.after_detached,
     }
-
-
-def _check_new(message: StoredMessage) -> None:
-    """Raises InvalidRequest if what a message brings is not what its header says."""
-    header, body = message.header, message.body
-    body_bytes = header.body_bytes if message.is_staged else len(body)
-    if header.protocol is None or header.body_bytes != body_bytes:
-        refusal = f"message {message.message_id} is not as `message` made it: make a new one"
-        raise InvalidRequest(refusal)
 
 
 def _held(queue: str, message_id: int, holder: str) -> NotAcquired:

@@ -19,7 +19,7 @@ from sparkstore.core.state_machine.values import (
     Transaction,
     TransactionContext,
 )
-from sparkstore.errors import InvalidRequest
+from sparkstore.errors import InvalidRequest, Unavailable
 
 
 def own(machine: StoreStateMachine, transaction: TransactionContext) -> Transaction:
@@ -75,6 +75,7 @@ def commit(machine: StoreStateMachine, context: TransactionContext) -> list[Reco
     Raises:
         InvalidRequest: A queue or message that it uses is gone, or an operation in it was refused;
             then nothing of it may be applied.
+        Unavailable: An operation in it was refused for want of room; likewise.
     """
     transaction = own(machine, context)
     abort(machine, transaction)
@@ -113,8 +114,11 @@ def decided_steps(machine: StoreStateMachine, transaction: Transaction) -> list[
 
 def _check_whole(machine: StoreStateMachine, transaction: Transaction) -> None:
     number = transaction.transaction
-    if transaction.is_refused:
+    if transaction.refusal is not None:
         message = f"transaction {number} is aborted: an operation in it was refused"
+        if isinstance(transaction.refusal, Unavailable):  # it may be made anew, and be taken then
+            message += f": {transaction.refusal}"
+            raise Unavailable(message)
         raise InvalidRequest(message)
     for name, queue in transaction.queues.items():
         if machine.state.queues.get(name) is not queue:

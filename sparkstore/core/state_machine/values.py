@@ -14,7 +14,7 @@ from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.fold import Entry, QueueState
 from sparkstore.core.link_records import LinkKey
 from sparkstore.core.records import ExchangeBindingKey, MessageHeader, Record
-from sparkstore.errors import InvalidRequest
+from sparkstore.errors import InvalidRequest, StoreError
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Transaction:
         given_back: Delivery count and `detail` of the claimed entries that it released.
         queues: Those it uses, as they were: one that was destroyed and created anew is another.
         is_open: False after commit or abort.
-        is_refused: An operation in it was refused, so it cannot be committed.
+        refusal: Of the first operation in it that was refused; then it cannot be committed.
     """
 
     transaction: int
@@ -150,7 +150,7 @@ class Transaction:
     given_back: dict[tuple[str, int], tuple[int, str | None]] = field(default_factory=dict)
     queues: dict[str, QueueState] = field(default_factory=dict)
     is_open: bool = True
-    is_refused: bool = False
+    refusal: StoreError | None = None
 
     def check_open(self) -> None:
         """Raises InvalidRequest if it has ended."""

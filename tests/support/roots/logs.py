@@ -25,7 +25,9 @@ from sparkstore.tables.marks import read_marks
 from sparkstore.tables.root import Root, open_root
 
 TIMEOUT_S = 30.0
-CONFIG = StoreConfig(commit_interval_ms=20, wal_file_bytes=1 << 20, max_wal_files=3)
+CONFIG = StoreConfig(
+    commit_interval_ms=20, wal_file_bytes=1 << 20, max_wal_files=3, reserve_bytes=1 << 20
+)
 """Small files; a Delta commit every 20 ms."""
 BY_HAND = replace(CONFIG, commit_interval_ms=3_600_000)
 """A Delta commit only for a flush or at the end."""

@@ -40,7 +40,10 @@ from tests.support.objects.bucket_home import copy_bucket, open_in_bucket
 MAX_MESSAGE_BYTES = 3 << 20
 """Of every store here: small enough to go over it."""
 DELTA_CONFIG = StoreConfig(
-    max_message_bytes=MAX_MESSAGE_BYTES, wal_file_bytes=8 << 20, commit_interval_ms=50
+    max_message_bytes=MAX_MESSAGE_BYTES,
+    wal_file_bytes=8 << 20,
+    commit_interval_ms=50,
+    reserve_bytes=1 << 20,
 )
 TIMEOUT_S = 30.0
 """No test waits so long unless it fails."""

@@ -1,0 +1,32 @@
+"""Whether the disk has room for new messages; what takes messages away is never asked. Pure."""
+
+from __future__ import annotations
+
+from sparkstore.core import fold
+from sparkstore.core.state_machine.sole_host import sole_host
+from sparkstore.errors import Unavailable
+
+
+class RoomStateMachine:
+    """The part of the state machine that holds senders back.
+
+    Decision: a Broker-J host is not held back. It numbers all its requests in one line and takes a
+    refused enqueue for the end of its store, so its consumers would not go on, either; it has
+    limits of its own for senders, by the size of its store.
+
+    Attributes:
+        held_back: Why new messages are refused; empty: they are not. Any thread may set it.
+    """
+
+    state: fold.State
+    held_back: str = ""
+
+    def check_room(self, *, is_new: bool = True) -> None:
+        """Refuse a new message that is to be kept, or a piece of one; any other passes.
+
+        Raises:
+            Unavailable: Senders are held back.
+        """
+        why = self.held_back
+        if why and is_new and sole_host(self.state) is None:
+            raise Unavailable(why)
