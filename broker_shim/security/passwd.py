@@ -17,8 +17,7 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.security.passwords import MOST_PASSWORD_BYTES, secrets_of_new
 from broker_shim.security.rules.users import User, Users, check_name
 from broker_shim.security.users_file import changing_users, read_users
-
-EXIT_OK, EXIT_FAILED, EXIT_USAGE = 0, 1, 2
+from sparkstore.exit_codes import ExitCode, exit_code_of
 
 EXAMPLES = """\
 examples:
@@ -40,12 +39,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         _run(options)
     except InvalidRequest as reason:
-        return _complain(str(reason), EXIT_USAGE)
+        return _complain(str(reason), exit_code_of(reason))
     except OSError as reason:
-        return _complain(f"{options.file}: {reason}", EXIT_FAILED)
+        return _complain(f"{options.file}: {reason}", exit_code_of(reason))
     except (KeyboardInterrupt, EOFError):
-        return _complain("no password was given; nothing was changed", EXIT_FAILED)
-    return EXIT_OK
+        return _complain("no password was given; nothing was changed", ExitCode.ERROR)
+    return ExitCode.DONE
 
 
 def _parser() -> argparse.ArgumentParser:

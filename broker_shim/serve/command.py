@@ -18,7 +18,7 @@ from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.errors import InvalidRequest, Locked, StoreError
+from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.listener_1_0.host import Host
 from broker_shim.serve.bind_address import parse_loopback
 from broker_shim.serve.connection_orders import ConnectionOrders
@@ -37,6 +37,7 @@ from broker_shim.store.interface import BrokerStore, MessageStore
 from sparkstore.cli.output import one_line
 from sparkstore.config import StoreConfig
 from sparkstore.control.audit import write_audit
+from sparkstore.exit_codes import ExitCode, exit_code_of
 from sparkstore.log.tuning import tune_process
 
 if TYPE_CHECKING:
@@ -48,8 +49,6 @@ _log = logging.getLogger("sparkstore.serve")
 
 ServeBeside = Callable[[Loop, Inbox, Host], "ServedBeside"]
 
-EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_TRY_LATER = 0, 1, 2, 75
-EXIT_INTERRUPTED = 128 + signal.SIGINT
 _PROBE_S = 1.0
 
 
@@ -69,17 +68,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         entrance = entrance_of(options)
         reporter = reporter_of(options)
     except InvalidRequest as reason:
-        return _complain(str(reason), EXIT_USAGE)
+        return _complain(str(reason), exit_code_of(reason))
     try:
         if not options.no_amqp:
             port = entrance.take_port().getsockname()[1]
             if options.store is not None and options.member is None:
                 options.member = f"{socket.gethostname()}:{port}"
         return _open(options, settings, config, entrance, doors, reporter)
-    except InvalidRequest as reason:  # another process has the port, now
-        return _complain(str(reason), EXIT_FAILED)
+    except InvalidRequest as reason:  # another process has the port
+        return _complain(str(reason), exit_code_of(reason))
     except KeyboardInterrupt:  # while it started: later SIGINT is a clean stop
-        return _complain("interrupted before it served", EXIT_INTERRUPTED)
+        return _complain("interrupted before it served", ExitCode.INTERRUPTED)
     finally:
         reporter.close()
         entrance.close()
@@ -96,12 +95,8 @@ def _open(
     """Open the store and serve it; the exit code."""
     try:
         stores = open_stores(options, config)
-    except InvalidRequest as reason:
-        return _complain(str(reason), EXIT_USAGE)
-    except Locked as reason:
-        return _complain(str(reason), EXIT_TRY_LATER)
     except StoreError as reason:
-        return _complain(str(reason), EXIT_FAILED)
+        return _complain(str(reason), exit_code_of(reason))
     if options.no_amqp:
         assert doors is not None
         return _serve_members(stores.messages, settings, doors, config, options, reporter)
@@ -142,7 +137,7 @@ def serve(
     except (InvalidRequest, OSError, StoreError, TimeoutError) as reason:
         loop.close()
         stores.close()
-        return _complain(str(reason), EXIT_FAILED)
+        return _complain(str(reason), exit_code_of(reason))
     tune_process()
     listen(listener, host, entrance)
     _handle_signals(loop, listener, metrics, partial(_reload, entrance, listener, options))
@@ -217,9 +212,9 @@ def end(stores: Stores, failures: list[StoreError], metrics: Metrics) -> int:
         failures.append(error)
     if failures:
         reason = failures[0]
-        return _complain(f"stopped: {type(reason).__name__}: {reason}", EXIT_FAILED)
+        return _complain(f"stopped: {type(reason).__name__}: {reason}", exit_code_of(reason))
     _log.info("stopped cleanly; %s", metrics.line())
-    return EXIT_OK
+    return ExitCode.DONE
 
 
 def _control(
@@ -316,7 +311,7 @@ def _serve_members(
         if deciding is not None:
             deciding.close()
         store.close()
-        return _complain(str(reason), EXIT_FAILED)
+        return _complain(str(reason), exit_code_of(reason))
     tune_process()
     if reporter.is_asked_for:
         from broker_shim.serve.metric_families import service_families  # noqa: PLC0415
@@ -332,8 +327,8 @@ def _serve_members(
         deciding.close,
     )
     if failure is not None:
-        return _complain(f"stopped: {type(failure).__name__}: {failure}", EXIT_FAILED)
-    return EXIT_OK
+        return _complain(f"stopped: {type(failure).__name__}: {failure}", exit_code_of(failure))
+    return ExitCode.DONE
 
 
 def _complain(line: str, code: int) -> int:

@@ -1,9 +1,6 @@
 """`sparkstore …`: parse arguments, run one command, print, and end with an exit code.
 
-    0   done
-    1   error: what is wrong is one line on standard error
-    2   the command line, or what it asks for, is wrong
-    75  try later: another process has the root or the jobs' lease; storage did not answer
+What is wrong is one line on standard error; `sparkstore.exit_codes` has the codes.
 
 Spark is imported only by the commands that need it. `serve` and whatever else lives above this
 package is found by its entry point in the group `sparkstore.commands`, called as main(argv) -> int.
@@ -22,15 +19,9 @@ import sparkstore
 from sparkstore.cli import admin, bulk, commands, current, jobs, reconcile, replicas
 from sparkstore.cli.output import of_the_system, one_line
 from sparkstore.cli.parsing import at_least_0, command
-from sparkstore.errors import InvalidRequest, Locked, StoreError, Unavailable
+from sparkstore.errors import StoreError
+from sparkstore.exit_codes import ExitCode, exit_code_of
 from sparkstore.storage.access import use_storage_settings
-
-EXIT_ERROR, EXIT_USAGE, EXIT_TRY_LATER, EXIT_INTERRUPTED = 1, 2, 75, 130
-_EXIT_CODES: Mapping[type[StoreError], int] = {
-    InvalidRequest: EXIT_USAGE,
-    Locked: EXIT_TRY_LATER,
-    Unavailable: EXIT_TRY_LATER,
-}
 
 _EXAMPLES = """\
 examples:
@@ -64,20 +55,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = arguments.run(arguments)
         sys.stdout.flush()
     except StoreError as reason:
-        return _failed(str(reason), _exit_code(reason))
+        return _failed(str(reason), exit_code_of(reason))
     except BrokenPipeError:  # `sparkstore browse … | head`: nobody reads on, and that is no error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as reason:
-        return _failed(of_the_system(reason), EXIT_ERROR)
+        return _failed(of_the_system(reason), exit_code_of(reason))
     except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
+        return ExitCode.INTERRUPTED
     return code
-
-
-def _exit_code(reason: StoreError) -> int:
-    codes = (code for kind, code in _EXIT_CODES.items() if isinstance(reason, kind))
-    return next(codes, EXIT_ERROR)
 
 
 def _failed(message: str, code: int) -> int:

@@ -140,7 +140,7 @@ def test_a_fenced_store_ends_the_broker_with_one_line(
         outcomes.append(Pipelined(url, "q", [Message(id=1)]).run())
 
     store = FailingStore([Fenced("epoch 2 owns the root")])
-    assert run(store, client) == 1
+    assert run(store, client) == 3
     assert outcomes[0].accepted == []
     assert outcomes[0].error
     said = capsys.readouterr().err.splitlines()

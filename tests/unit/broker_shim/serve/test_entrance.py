@@ -23,6 +23,7 @@ from broker_shim.serve.reporting import Reporter
 from broker_shim.serve.stores import stores_of
 from broker_shim.service.options import doors_of
 from broker_shim.store.memory import MemoryMessageStore
+from sparkstore.exit_codes import ExitCode
 from tests.support.amqp.certificates import Authority
 
 
@@ -233,7 +234,7 @@ def test_the_first_line_says_what_is_in_force(
 def test_an_empty_name_is_a_wrong_command_line(
     capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
-    assert command.main(["--memory", *words]) == command.EXIT_USAGE
+    assert command.main(["--memory", *words]) == ExitCode.WRONG_CALL
     assert "a name is needed" in capsys.readouterr().err
 
 
@@ -245,7 +246,7 @@ def test_counters_that_cannot_be_written_do_not_spoil_a_clean_stop(
     stores = stores_of(MemoryMessageStore())
     reporter = Reporter(tmp_path / "none" / "metrics", None)
     reporter.write()
-    assert command.end(stores, [], Metrics()) == command.EXIT_OK
+    assert command.end(stores, [], Metrics()) == ExitCode.DONE
     assert ignored == [signal.SIGTERM, signal.SIGINT]  # asked once more it is ending already
 
 

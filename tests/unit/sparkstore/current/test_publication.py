@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkstore.cli.command_line import EXIT_TRY_LATER, main
+from sparkstore.cli.command_line import main
 from sparkstore.core.annotations import annotations_of
 from sparkstore.core.fold import State
 from sparkstore.core.records import (
@@ -36,6 +36,7 @@ from sparkstore.core.records import (
 from sparkstore.current import columns, publication
 from sparkstore.current.publication import BOUNDARIES, publish
 from sparkstore.errors import CorruptData
+from sparkstore.exit_codes import ExitCode
 from sparkstore.tables.delta_files import log_file, newest_version
 from sparkstore.tables.lock import FileLock
 from sparkstore.tables.marks import read_marks
@@ -248,7 +249,7 @@ def test_the_command_prints_one_object_and_the_second_of_two_is_told_to_wait(
     told = json.loads(capsys.readouterr().out)
     assert (told["queues"], told["messages"], told["as_of_position"]) == (2, 2, len(RECORDS))
     lock = FileLock(root.path / "current.lock", "test")
-    assert main(["current", str(root.path)]) == EXIT_TRY_LATER
+    assert main(["current", str(root.path)]) == ExitCode.TRY_LATER
     lock.release()
     (line,) = capsys.readouterr().err.splitlines()
     assert "current is in use by another process" in line

@@ -16,8 +16,9 @@ from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.bucket.job_lease import NAME as LEASE
 from sparkstore.bucket.job_lease import JobLease
-from sparkstore.cli.command_line import EXIT_TRY_LATER, main
+from sparkstore.cli.command_line import main
 from sparkstore.config import StoreConfig
+from sparkstore.exit_codes import ExitCode
 from sparkstore.storage.objects import ObjectStorage
 from tests.support.objects.s3_server import DROP, S3Server, once, served
 from tests.support.stores.stores import done
@@ -127,7 +128,7 @@ def test_what_cannot_be_done_is_said_in_a_line_and_with_what_to_do(
     assert "is not a sparkstore root" in capsys.readouterr().err
     fill(URI, "one")
     lease = JobLease(ObjectStorage(URI), "compact", lease_s=1.0)
-    assert main(["current", URI]) == EXIT_TRY_LATER
+    assert main(["current", URI]) == ExitCode.TRY_LATER
     assert "the job compact of" in capsys.readouterr().err
     lease.give_back()
     table = f"{URI}/current/queues"

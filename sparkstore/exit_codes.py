@@ -1,0 +1,58 @@
+"""How commands end: the one table of exit codes, for people, cron and systemd.
+
+A supervisor that starts a broker again wants to know whether that can help. After `IN_VAIN` it ends
+alike until somebody has done something: `conf/systemd` names these codes, and a test compares them.
+`docs/operating.md` shows the table.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping
+from enum import IntEnum
+
+from sparkstore.errors import CorruptData, Fenced, InvalidRequest, Locked, StoreError, Unavailable
+
+
+class ExitCode(IntEnum):
+    """What the end of a command means; argparse and uncaught errors of Python agree with it."""
+
+    DONE = 0
+    ERROR = 1
+    WRONG_CALL = 2
+    TAKEN_OVER = 3
+    DAMAGED = 4
+    TRY_LATER = 75  # EX_TEMPFAIL of sysexits.h
+    INTERRUPTED = 130  # as a shell has it of SIGINT
+
+
+IN_VAIN = frozenset({ExitCode.WRONG_CALL, ExitCode.TAKEN_OVER, ExitCode.DAMAGED})
+"""What another start with the same words would end with again."""
+
+_OF_STORES: Mapping[type[StoreError], ExitCode] = {
+    InvalidRequest: ExitCode.WRONG_CALL,
+    Fenced: ExitCode.TAKEN_OVER,
+    CorruptData: ExitCode.DAMAGED,
+    Locked: ExitCode.TRY_LATER,
+    Unavailable: ExitCode.TRY_LATER,
+}
+_OF_THE_SYSTEM: Mapping[int | None, ExitCode] = {
+    errno.ENOSPC: ExitCode.TRY_LATER,
+    errno.EDQUOT: ExitCode.TRY_LATER,
+    errno.EADDRINUSE: ExitCode.WRONG_CALL,
+    errno.EADDRNOTAVAIL: ExitCode.WRONG_CALL,
+}
+
+
+def exit_code_of(reason: Exception) -> ExitCode:
+    """Return the code of a command that an error has ended.
+
+    A disk without room is to be tried later, as is what did not answer in time. A disk that failed
+    (`Ended`) is an error: the next start finds out what there is.
+    """
+    if isinstance(reason, TimeoutError):
+        return ExitCode.TRY_LATER
+    if isinstance(reason, OSError):
+        return _OF_THE_SYSTEM.get(reason.errno, ExitCode.ERROR)
+    codes = (code for kind, code in _OF_STORES.items() if isinstance(reason, kind))
+    return next(codes, ExitCode.ERROR)
