@@ -218,7 +218,7 @@ class ConsumerDelivery:
         elif not self._may_go(taken):
             self._take_back(taken)
         else:
-            self._send(taken, header, content)
+            self._send(taken, header, content, self._queue.delivery_count(taken.message_id))
 
     def _has_expired(self, taken: TakenMessage) -> bool:
         """What the client was sent before it gets again: it waits for it."""
@@ -242,18 +242,22 @@ class ConsumerDelivery:
             if error is not None:
                 self._failed(taken, error)
                 continue
+            failures = self._queue.delivery_count(taken.message_id)
             self._queue.removed((taken.message_id,))
             if not self._outlet.is_gone:  # a stop waits for it: nobody else would get it
-                self._send(taken, content.header, content)
+                self._send(taken, content.header, content, failures)
             else:
                 self._done(taken)
         self._outlet.went()
 
     def _send(
-        self, taken: TakenMessage, header: MessageHeader, content: LoadedMessage | None
+        self,
+        taken: TakenMessage,
+        header: MessageHeader,
+        content: LoadedMessage | None,
+        failures: int,
     ) -> None:
         """Send it, or not if it cannot be read: one message must not stop the others."""
-        failures = self._queue.delivery_count(taken.message_id)
         try:
             if content is None:
                 assert self._resuming is not None

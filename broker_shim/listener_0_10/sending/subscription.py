@@ -41,6 +41,7 @@ class SentMessage:
         is_acquired: False of one that was only shown (not-acquired).
         entry: What the service told of one that was only shown, at a member.
         in_transaction: It was accepted in a transaction that is not committed.
+        released: It was released after that, as redelivered or not: a rollback gives it back.
     """
 
     subscription: SessionConsumer
@@ -48,6 +49,7 @@ class SentMessage:
     is_acquired: bool = True
     entry: Entry | None = None
     in_transaction: bool = False
+    released: bool | None = None
 
 
 class SubscriptionOwner(Protocol):

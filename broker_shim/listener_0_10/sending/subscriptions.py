@@ -48,6 +48,8 @@ class Subscriptions:
         self._session = session
         self._by_name: dict[str, SessionConsumer] = {}
         self._sent: dict[int, SentMessage] = {}
+        self._accepting: dict[int, SentMessage] = {}
+        self._deleted: dict[str, None] = {}
         self._in_window: dict[int, tuple[SessionConsumer, int]] = {}
         self._numbers = count(1)
 
@@ -83,11 +85,19 @@ class Subscriptions:
         selector = _selector(command)
         subscription = SessionConsumer(self, session, holder, dispatch, command, selector)
         self._by_name[name] = subscription
+        self._deleted.pop(name, None)
         subscription.start()
         session.complete(command_id)
 
     def cancel(self, command: c.MessageCancel, command_id: int) -> None:
-        """A consumer ends; what it was sent is still the client's to decide about."""
+        """A consumer ends; what it was sent is still the client's to decide about.
+
+        One that ended with its queue is cancelled by clients that did not hear of that.
+        """
+        if command.destination in self._deleted:
+            del self._deleted[command.destination]
+            self._session.complete(command_id)
+            return
         subscription = self._of(command.destination)
         del self._by_name[command.destination]
         subscription.stop(partial(self._session.complete, command_id))
@@ -96,23 +106,31 @@ class Subscriptions:
     def set_flow_mode(self, command: c.MessageSetFlowMode, command_id: int) -> None:
         """Credit begins anew, in this mode."""
         is_window = command.flow_mode == MessageFlowMode.WINDOW
-        self._of(command.destination).set_mode(is_window=is_window)
+        if command.destination not in self._deleted:
+            self._of(command.destination).set_mode(is_window=is_window)
         self._session.complete(command_id)
 
     def flow(self, command: c.MessageFlow, command_id: int) -> None:
         """More credit."""
         value = command.value or 0
         is_bytes = command.unit == MessageCreditUnit.BYTE
-        self._of(command.destination).grant(value, is_bytes=is_bytes)
+        if command.destination not in self._deleted:
+            self._of(command.destination).grant(value, is_bytes=is_bytes)
         self._session.complete(command_id)
 
     def flush(self, command: c.MessageFlush, command_id: int) -> None:
         """Send what there is credit for and take the credit back; complete when that is over."""
-        self._of(command.destination).flush(partial(self._session.complete, command_id))
+        if command.destination in self._deleted:
+            self._session.complete(command_id)
+        else:
+            self._of(command.destination).flush(partial(self._session.complete, command_id))
 
     def stop(self, command: c.MessageStop, command_id: int) -> None:
         """Take the credit back; complete when nothing is on its way any more."""
-        self._of(command.destination).stop(partial(self._session.complete, command_id))
+        if command.destination in self._deleted:
+            self._session.complete(command_id)
+        else:
+            self._of(command.destination).stop(partial(self._session.complete, command_id))
 
     def accept(self, command: c.MessageAccept, command_id: int) -> None:
         """These are the client's now: complete when they are off their queues, durably."""
@@ -143,21 +161,25 @@ class Subscriptions:
         self, transaction: SessionTransaction, number: int, sent: SentMessage
     ) -> None:
         def undone() -> None:
+            self._accepting.pop(number, None)
             if self._session.is_over or transaction.gives_back:
                 sent.subscription.holdings.give_back(sent.message_id, failed=True)
+            elif sent.released is not None:
+                sent.subscription.holdings.give_back(sent.message_id, failed=sent.released)
             else:
                 sent.in_transaction = False
                 self._sent[number] = sent
 
+        def committed() -> None:
+            self._accepting.pop(number, None)
+            sent.subscription.holdings.forget((sent.message_id,))
+
         subscription = sent.subscription
         accepted = AcceptedDelivery(
-            sent.message_id,
-            subscription.queue.name,
-            subscription.holder,
-            partial(subscription.holdings.forget, (sent.message_id,)),
-            undone,
+            sent.message_id, subscription.queue.name, subscription.holder, committed, undone
         )
         sent.in_transaction = True
+        self._accepting[number] = sent
         transaction.accept(accepted)
 
     def reject(self, command: c.MessageReject, command_id: int) -> None:
@@ -169,8 +191,14 @@ class Subscriptions:
             reject(each.message_id, command.text or "", each.subscription, done)
 
     def release(self, command: c.MessageRelease, command_id: int) -> None:
-        """Somebody else may have these; `set-redelivered` counts as a failed delivery."""
+        """Somebody else may have these; `set-redelivered` counts as a failed delivery.
+
+        What was accepted in a transaction is given back if that is rolled back: the Python client
+        releases first, and rolls back then.
+        """
         sent = self._take(command.transfers)
+        for number in chosen(command.transfers, self._accepting):
+            self._accepting[number].released = command.set_redelivered
         done = self._last_of(len(sent), command_id)
         for _number, each in sent:
             failed = command.set_redelivered
@@ -268,6 +296,7 @@ class Subscriptions:
         for subscription in [*self._by_name.values()]:
             subscription.gone()
         self._by_name.clear()
+        self._accepting.clear()
         sent, self._sent = self._sent, {}
         self._in_window.clear()
         for each in sent.values():
@@ -275,8 +304,11 @@ class Subscriptions:
                 each.subscription.holdings.give_back(each.message_id, failed=True)
 
     def queue_deleted(self, subscription: SessionConsumer) -> None:
-        """The queue of a consumer is deleted."""
+        """The queue of a consumer is deleted, and the client may not know."""
         self._by_name.pop(subscription.name, None)
+        while len(self._deleted) >= self._session.broker.settings.max_links:
+            del self._deleted[next(iter(self._deleted))]
+        self._deleted[subscription.name] = None
         subscription.gone()
 
     def turned_away(self, subscription: SessionConsumer, reason: str) -> None:

@@ -23,12 +23,17 @@ from broker_shim.amqp_0_10.commands import (
     MessageAccept,
     MessageCancel,
     MessageFlow,
+    MessageFlush,
+    MessageRelease,
     MessageSetFlowMode,
+    MessageStop,
     MessageSubscribe,
     MessageTransfer,
     QueueDeclare,
+    QueueDelete,
     QueueQuery,
     TxCommit,
+    TxRollback,
     TxSelect,
 )
 from broker_shim.amqp_0_10.controls import ConnectionClose, SessionDetach
@@ -321,3 +326,60 @@ def test_a_branch_without_a_timeout_of_its_own_tells_the_brokers(bench: Bench010
         client.do(DtxGetTimeout(XID))
     told = [each.value.timeout for each in client.of(ExecutionResult)[1:]]
     assert told == [3_600, 60, 3_600]
+
+
+# --------------------------------------------------------- what the Python client does by default
+
+
+@pytest.mark.parametrize("accept_mode", [0, 1])
+@pytest.mark.parametrize("acquire_mode", [0, 1])
+def test_a_message_that_failed_says_so_to_whoever_gets_it(
+    bench: Bench010, accept_mode: int, acquire_mode: int
+) -> None:
+    client = bench.opened()
+    client.send("q")
+    client.subscribe("q")
+    detach(client)
+    other = other_client(bench)
+    other.subscribe("q", accept_mode=accept_mode, acquire_mode=acquire_mode)
+    assert [each[2].delivery.redelivered for each in other.received] == [True]
+
+
+@pytest.mark.parametrize("is_redelivered", [False, True])
+@pytest.mark.parametrize("commits", [False, True])
+def test_what_is_released_in_a_transaction_that_accepted_it_goes_back_with_a_rollback(
+    bench: Bench010, commits: bool, is_redelivered: bool
+) -> None:
+    """The Python client releases all that it had, and rolls back then."""
+    client = bench.opened()
+    client.do(TxSelect())
+    client.send("q")
+    client.do(TxCommit())
+    client.say(MessageSubscribe("q", "d", 0, 0))
+    client.say(MessageFlow("d", 1, INFINITE))
+    client.do(MessageFlow("d", 0, 1))
+    client.do(MessageAccept(((0, 0),)))
+    client.do(MessageRelease(((0, 0),), set_redelivered=is_redelivered))
+    other = other_client(bench)
+    other.subscribe("q")
+    assert other.bodies == []
+    client.do(TxCommit() if commits else TxRollback())
+    told = [each[2].delivery.redelivered for each in other.received]
+    assert told == [is_redelivered][commits:]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [MessageStop("d"), MessageFlow("d", 0, 1), MessageSetFlowMode("d", 0), MessageFlush("d")],
+)
+def test_a_subscriber_whose_queue_was_deleted_is_cancelled_by_its_client_once(
+    bench: Bench010, said: object
+) -> None:
+    client, other = bench.opened(), other_client(bench)
+    client.subscribe("q")
+    other.do(QueueDelete("q"))
+    client.do(said)
+    client.do(MessageCancel("d"))
+    assert client.sync()
+    client.do(MessageCancel("d"))
+    assert [int(each.error_code) for each in client.of(ExecutionException)] == [404]

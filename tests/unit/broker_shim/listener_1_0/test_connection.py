@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import proton
 import pytest
 
 from broker_shim.amqp_1_0.composites import (
@@ -61,6 +62,23 @@ def test_a_browser_is_not_shown_what_is_larger_than_it_takes(bench: Bench) -> No
     client.receiver(5, source=source, max_message_size=1_000)
     assert len(transfers(client.read())) == 1
     assert waiting(bench) == 2
+
+
+@pytest.mark.parametrize("mode", SenderSettleMode)
+def test_a_message_that_failed_says_so_to_whoever_gets_it(
+    bench: Bench, mode: SenderSettleMode
+) -> None:
+    """Also where it is off its queue before it is sent."""
+    bench.publish(1, 10)
+    bench.broker.acquisition.acquire("q", 1, "another", lambda _error: None)
+    bench.run()
+    bench.broker.settlement.give_back(1, "q", "another", failed=True)
+    bench.run()
+    link = bench.receiver(credit=1, snd_settle_mode=int(mode))
+    bench.exchange()
+    message = proton.Message()
+    message.decode(link.recv(link.current.pending))
+    assert (message.delivery_count, message.first_acquirer) == (1, False)
 
 
 @pytest.mark.parametrize("mode", SenderSettleMode)
