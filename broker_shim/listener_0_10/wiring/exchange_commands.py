@@ -19,7 +19,7 @@ from broker_shim.broker.address import ExchangeNode, Node, QueueNode
 from broker_shim.broker.routing import DEFAULT_EXCHANGES, EXCHANGE_TYPES
 from broker_shim.durability import TerminusDurability
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.listener_0_10.authorization import check, check_something
+from broker_shim.listener_0_10.authorization import check, check_something, may
 from broker_shim.listener_0_10.refusals import not_allowed, not_found
 from broker_shim.listener_0_10.wiring.orders import carry_out
 from broker_shim.listener_0_10.wiring.queue_commands import (
@@ -30,6 +30,7 @@ from broker_shim.listener_0_10.wiring.queue_commands import (
     plain_arguments,
 )
 from broker_shim.security.rules.rights import Act
+from broker_shim.sockets.authorization import may_do_something
 from broker_shim.store.interface import ExchangeBindingKey
 from sparkstore.core.queue_names import shown
 from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE, AUTO_DELETE, HEADERS
@@ -107,10 +108,9 @@ def delete(session: Any, command: ExchangeDelete, command_id: int) -> None:
         raise not_allowed(text)
     users = session.broker.queries.users_of_alternate(name)
     if users:
-        text = (
-            f"exchange {shown(name)} is the alternate of {', '.join(users[:5])}: delete that first"
-        )
-        raise not_allowed(text)
+        is_told = may(session, Act.USE_ANOTHERS, ExchangeNode(name))  # else it is not its affair
+        whose = ", ".join(users[:5]) if is_told else f"{len(users)} others"
+        raise not_allowed(f"exchange {shown(name)} is the alternate of {whose}: delete that first")
     order = Order(
         AdminAction.DELETE_EXCHANGE, exchange=name, force=True, if_unused=command.if_unused
     )
@@ -176,6 +176,12 @@ def bound(session: Any, command: ExchangeBound, command_id: int) -> None:
         if command.arguments:
             arguments = _matching(session, exchange, command.arguments)
         found = broker.queries.bound(exchange, queue, command.binding_key, arguments)
+        is_of_others = found.queue_not_matched or found.queue_not_found
+        if is_of_others and not may_do_something(session.connection, ExchangeNode(exchange)):
+            found = found._replace(  # of what is bound for others nothing is told
+                key_not_matched=command.binding_key is not None,
+                arguments_not_matched=arguments is not None,
+            )
         session.result(command_id, ExchangeBoundResult(*found))
     else:
         session.result(command_id, _bound_by_name(broker, queue, command.binding_key))
@@ -199,7 +205,7 @@ def _check_asked(session: Any, command: ExchangeBound, queue: str | None) -> Non
         check_something(session, command.queue or "", QueueNode(queue))
     if exchange and (queue is None or exchange not in DEFAULT_EXCHANGES):
         check_something(session, exchange, ExchangeNode(exchange))
-    if not exchange and queue is None and command.binding_key:
+    if not exchange and command.binding_key:  # which is a queue's name
         node = QueueNode(canonical_or_empty(command.binding_key))
         check_something(session, command.binding_key, node)
 

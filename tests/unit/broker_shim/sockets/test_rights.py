@@ -494,6 +494,34 @@ def test_the_broker_s_own_exchanges_are_known_to_everybody(door: Door) -> None:
     assert client.of(c.ExecutionException)[0].error_code == 403
 
 
+def test_what_others_bound_is_not_told_by_asking_for_a_queue_of_ones_own(door: Door) -> None:
+    door.client({}, "root").do(c.ExchangeBind("there", "amq.direct", "secret"))
+    answers = []
+    for key in ("secret", "nothing"):
+        client = door.client({"hers.#": ADMIN})
+        client.do(c.QueueDeclare("hers"))
+        for queue in ("hers", "hers.none"):
+            client.do(c.ExchangeBound("amq.direct", queue, key))
+        answers.append([each.value for each in client.of(c.ExecutionResult)])
+    assert answers[0] == answers[1]
+    assert all(each.key_not_matched for each in answers[0])
+
+
+def test_a_queue_is_not_told_of_as_the_key_of_another(door: Door) -> None:
+    for key in ("there", "not-there"):
+        client = door.client({"hers.#": ADMIN})
+        client.do(c.ExchangeBound(queue="hers.none", binding_key=key))
+        assert client.of(c.ExecutionException)[0].error_code == 403
+
+
+def test_who_deletes_an_alternate_exchange_learns_nobody_s_names(door: Door) -> None:
+    door.client({}, "root").do(c.QueueDeclare("secret", "spare"))
+    client = door.client({"spare": DELETE})
+    client.do(c.ExchangeDelete("spare"))
+    assert client.of(c.ExecutionException)[0].error_code == 530
+    assert "secret" not in client.of(c.ExecutionException)[0].description
+
+
 def test_a_client_asks_by_one_name_for_a_queue_and_for_an_exchange(door: Door) -> None:
     """So JMS clients of 0-10 find out what an address is; `hers::hers` is a queue's place."""
     client = door.client({"hers::hers": READ})
