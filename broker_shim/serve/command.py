@@ -20,9 +20,9 @@ from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.listener_1_0.host import Host
+from broker_shim.serve.administration.connection_orders import ConnectionOrders
+from broker_shim.serve.administration.control import ControlServer, OneBroker
 from broker_shim.serve.bind_address import parse_loopback
-from broker_shim.serve.connection_orders import ConnectionOrders
-from broker_shim.serve.control import ControlServer, OneBroker
 from broker_shim.serve.entrance import Entrance, entrance_of
 from broker_shim.serve.headers import all_headers
 from broker_shim.serve.options import parser, settings_of

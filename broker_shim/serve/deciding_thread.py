@@ -2,7 +2,7 @@
 
 It has a loop on a thread of its own, and is not made before somebody asks for it: a service for a
 Broker-J host has none. What an administrator orders is carried out as by any broker
-(`control.ControlServer`), so members are told of it as of all else.
+(`administration.control.ControlServer`), so members are told of it as of all else.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.members.dispatcher import MemberDispatcher
 from broker_shim.members.kept_links import KeptLinks
 from broker_shim.members.wiring_rows import apply, rows_of
-from broker_shim.serve.connection_orders import ConnectionOrders
-from broker_shim.serve.control import ControlServer
+from broker_shim.serve.administration.connection_orders import ConnectionOrders
+from broker_shim.serve.administration.control import ControlServer
 from broker_shim.serve.headers import all_headers
 from broker_shim.serve.recovery import create_wiring
 from broker_shim.serve.stores import trouble_of
@@ -54,7 +54,7 @@ _WIRING_S = 600.0
 class DecidingThread:
     """The loop of the broker that decides for members, in a process that serves no AMQP.
 
-    It is a `control.Decider`, too.
+    It is a `administration.control.Decider`, too.
 
     Attributes:
         dispatcher: For the service.

@@ -1,7 +1,7 @@
 """The commands of an administrator: queues, exchanges, bindings, connections, branches.
 
-    queue create|alter|delete|purge     exchange create|delete
-    binding add|remove                  connections [--close N]
+    queue list|show|create|alter|delete|purge     exchange list|create|delete
+    binding list|add|remove                       connections [--close N]
     transactions [--commit XID | --rollback XID | --forget XID]
 
 The running broker carries them out, over its control socket; where none runs, the command itself
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkstore.cli import admin_commands as commands
+from sparkstore.cli import wiring
 from sparkstore.cli.parsing import ROOT, command
 from sparkstore.operations.administration import DURABILITIES, EXCHANGE_TYPES
 
@@ -41,9 +42,15 @@ _HEADERS = (
 
 def add(subparsers: Subparsers) -> None:
     """Add the commands."""
-    _add_queue(_group(subparsers, "queue", "create, alter, delete or purge a queue"))
-    _add_exchange(_group(subparsers, "exchange", "create or delete an exchange"))
-    _add_binding(_group(subparsers, "binding", "add or remove a binding of a queue to an exchange"))
+    queue = _group(subparsers, "queue", "list, show, create, alter, delete or purge queues")
+    wiring.add_queue(queue)
+    _add_queue(queue)
+    exchange = _group(subparsers, "exchange", "list, create or delete exchanges")
+    wiring.add_exchange(exchange)
+    _add_exchange(exchange)
+    binding = _group(subparsers, "binding", "list, add or remove bindings of queues to exchanges")
+    wiring.add_binding(binding)
+    _add_binding(binding)
     parser = command(
         subparsers,
         commands.connections,

@@ -16,7 +16,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 import sparkstore
-from sparkstore.cli import admin, bulk, commands, current, jobs, reconcile, replicas
+from sparkstore.cli import admin, commands, current, jobs, reconcile, replicas
+from sparkstore.cli.messages import browse, bulk
 from sparkstore.cli.output import of_the_system, one_line
 from sparkstore.cli.parsing import at_least_0, command
 from sparkstore.errors import StoreError
@@ -86,7 +87,7 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
         subparsers.add_parser(name, help=_ABOVE.get(name), add_help=False)
     for add in (
         _queues,
-        _browse,
+        browse.add,
         _sql,
         admin.add,
         bulk.add,
@@ -134,24 +135,6 @@ def _queues(subparsers: Subparsers) -> None:
         "--limit", type=at_least_0, metavar="N",
         help="messages of --holders, 0: all (default 10000, with --json all)",
     )  # fmt: skip
-
-
-def _browse(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        commands.browse,
-        "messages of a queue, in order, without taking them",
-        "Needs no Java and changes nothing; as `queues`, it shows what Delta has, and tells if a\n"
-        "stopped store's write-ahead log has more. Control\n"
-        "characters are escaped; a body that is not UTF-8 is shown in hexadecimal.\n\n"
-        "example:\n  sparkstore browse --limit 5 --body ROOT orders",
-    )
-    parser.add_argument("queue", help="name of the queue")
-    parser.add_argument(
-        "--limit", type=at_least_0, metavar="N",
-        help="messages, 0: all (default 20, with --json all)",
-    )  # fmt: skip
-    parser.add_argument("--body", action="store_true", help="headers and content, too")
 
 
 def _sql(subparsers: Subparsers) -> None:

@@ -13,15 +13,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib import metadata
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import sparkstore
 from sparkstore.cli.notes import note, note_unreplayed
 from sparkstore.cli.output import (
     Row,
-    body_as_json,
-    body_text,
     fields,
     json_lines,
     printable,
@@ -31,26 +28,16 @@ from sparkstore.cli.output import (
 from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailable
 
 if TYPE_CHECKING:
-    from sparkstore.core.fold import Entry, QueueState, State
+    from sparkstore.core.fold import QueueState, State
     from sparkstore.tables.root import Root
 
 _ENGINES = ("deltalake", "pyarrow", "pyspark", "delta-spark")
 _QUEUE_COLUMNS = (
     "queue", "depth", "bytes", "acquired", "oldest_age_s", "not_durable", "arguments",
 )  # fmt: skip
-_MESSAGE_COLUMNS = (
-    "position",
-    "message_id",
-    "enqueued_at",
-    "bytes",
-    "acquired_by",
-    "delivery_count",
-    "priority",
-    "expires_at",
-)
 _TRIES = 3
-_SQL_ROWS, _BROWSED, _HELD = 1_000, 20, 10_000
-"""Rows, messages and held messages that people see unless they ask for more."""
+_SQL_ROWS, _HELD = 1_000, 10_000
+"""Rows and held messages that people see unless they ask for more."""
 _SQL_WIDTH = 1_000
 """Characters of a cell: a table is as wide as its longest."""
 
@@ -90,7 +77,7 @@ def _queues(arguments: Namespace, root: Root) -> int:
     now_us = time.time_ns() // 1000
     in_memory = None if is_object_uri(arguments.root) else _not_durable(root)
     rows = [
-        _queue_row(name, state.queues.get(name), now_us, in_memory)
+        queue_row(name, state.queues.get(name), now_us, in_memory)
         for name in sorted({*state.queues, *(in_memory or ())})
     ]
     _show(arguments, rows, _QUEUE_COLUMNS)
@@ -165,9 +152,10 @@ def _held_row(queue: str, message_id: int, holders: list[str], since_us: int | N
     }
 
 
-def _queue_row(
+def queue_row(
     name: str, queue: QueueState | None, now_us: int, in_memory: dict[str, int] | None
 ) -> Row:
+    """What `sparkstore queues` shows of one queue; `in_memory` as the broker that runs told it."""
     from sparkstore.core.queue_arguments import arguments_of
 
     entries = () if queue is None else queue.entries.values()
@@ -181,76 +169,6 @@ def _queue_row(
         "not_durable": None if in_memory is None else in_memory.get(name, 0),
         "arguments": (queue and arguments_of(queue.detail)) or None,
     }
-
-
-def browse(arguments: Namespace) -> int:
-    """Messages of one queue, in order."""
-    with opened_root(arguments.root, whole=arguments.body) as root:
-        return _browse(arguments, root)
-
-
-def _browse(arguments: Namespace, root: Root) -> int:
-    from sparkstore.core.queue_names import find
-
-    state = recovered(root)
-    queue = find(arguments.queue, state.queues)
-    if queue not in state.queues:
-        message = f"{arguments.root} has no queue {arguments.queue!r}: see sparkstore queues"
-        raise InvalidRequest(message)
-    entries = state.queues[queue].entries
-    limit = _limit(arguments, _BROWSED) or len(entries)
-    rows: Iterator[dict[str, Any]] = (
-        _message_row(message_id, entry) for message_id, entry in islice(entries.items(), limit)
-    )
-    if arguments.body:
-        _show_bodies(arguments, root, rows)
-    else:
-        _show(arguments, rows, _MESSAGE_COLUMNS)
-    if limit < len(entries):
-        note(f"the first {limit} of {len(entries)} messages are shown: --limit 0 shows all")
-    tell_unreplayed(arguments, root)
-    return 0
-
-
-def _show_bodies(arguments: Namespace, root: Root, rows: Iterable[dict[str, Any]]) -> None:
-    from sparkstore.content.reader import ContentReader
-
-    reader = ContentReader(root)
-    for row in rows:
-        header, body = reader.read(row["message_id"])
-        row["header"] = {
-            name: value
-            for name, value in header._asdict().items()
-            if name not in {"header", "properties"} and value is not None
-        }
-        row["properties"] = dict(header.properties)
-        if arguments.json:
-            _print(json_lines([row | body_as_json(body)]))
-        else:
-            _print(_message_lines(row, body))
-
-
-def _message_row(message_id: int, entry: Entry) -> dict[str, Any]:
-    return {
-        "position": entry.position,
-        "message_id": message_id,
-        "enqueued_at": time_of(entry.at),
-        "bytes": entry.message_bytes,
-        "acquired_by": entry.acquired_by,
-        "delivery_count": entry.delivery_count,
-        "priority": entry.priority,
-        "expires_at": time_of(entry.expires_at),
-    }
-
-
-def _message_lines(row: Row, body: bytes) -> Iterator[str]:
-    """One message under its number: whole, since it was asked for."""
-    yield f"message {row['message_id']}"
-    told = {name: row[name] for name in _MESSAGE_COLUMNS if name != "message_id"} | row["header"]
-    for name, value in (told | row["properties"]).items():
-        if value is not None:
-            yield f"  {printable(name)}: {printable(str(value))}"
-    yield f"  body: {body_text(body)}"
 
 
 def sql(arguments: Namespace) -> int:

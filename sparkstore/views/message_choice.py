@@ -13,7 +13,7 @@ that call Java are not there (`typed_queries`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from pyspark.errors import ParseException
@@ -126,19 +126,6 @@ def sample(chosen: DataFrame, limit: int) -> list[dict[str, Any]]:
     with translated("the query failed"):
         rows = chosen.select(*columns).limit(limit).collect()
     return [row.asDict(recursive=True) for row in rows]
-
-
-def definitions(spark: SparkSession, root: Root) -> Mapping[str, str]:
-    """Definition (JSON) of each queue by name.
-
-    Raises:
-        Unavailable: The tables cannot be read.
-    """
-    with translated("the queues cannot be read"):
-        rows = spark.sql(
-            text("definitions", _ENTRY_STEPS, table_names(root) | hints(root))
-        ).collect()
-    return {row.queue: row.detail for row in rows}
 
 
 def ended(spark: SparkSession, root: Root) -> Iterator[tuple[str, int]]:

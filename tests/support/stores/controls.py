@@ -19,8 +19,8 @@ from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.messages.headers import HEADERS
-from broker_shim.serve.connection_orders import ConnectionOrders
-from broker_shim.serve.control import ControlServer, OneBroker
+from broker_shim.serve.administration.connection_orders import ConnectionOrders
+from broker_shim.serve.administration.control import ControlServer, OneBroker
 from broker_shim.serve.deciding_thread import DecidingThread, release_lost
 from broker_shim.serve.recovery import expire, recover
 from broker_shim.serve.stores import trouble_of

@@ -15,7 +15,7 @@ from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.messages.headers import HEADERS
-from broker_shim.serve.control import ControlServer, OneBroker
+from broker_shim.serve.administration.control import ControlServer, OneBroker
 from broker_shim.service import socket as listening
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.operations import wire

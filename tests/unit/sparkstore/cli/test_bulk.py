@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkstore.cli import bulk
 from sparkstore.cli.command_line import main
+from sparkstore.cli.messages import bulk
 from sparkstore.tables.root import open_or_create_root
 
 COMMANDS = ("move", "requeue", "purge", "replay", "export")

@@ -168,7 +168,7 @@ def test_browse_tells_people_of_what_it_does_not_show(
 def test_machines_get_all_messages_unless_they_say_otherwise(
     root: Root, captured: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparkstore.cli.commands._BROWSED", 1)
+    monkeypatch.setattr("sparkstore.cli.messages.browse._BROWSED", 1)
     assert main(["browse", "--json", str(root.path), "orders"]) == 0
     assert len(objects_of(captured)) == 3
     assert main(["browse", str(root.path), "orders"]) == 0

@@ -25,8 +25,8 @@ from typing import Any, NamedTuple, Protocol
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
-from broker_shim.serve.connection_orders import ConnectionOrders
-from broker_shim.serve.control_orders import Asker, ControlClient, ControlOrders
+from broker_shim.serve.administration.connection_orders import ConnectionOrders
+from broker_shim.serve.administration.control_orders import Asker, ControlClient, ControlOrders
 from broker_shim.service.socket import is_our_user
 from sparkstore.control.audit import Audit, AuditEvent, write_audit
 from sparkstore.control.client import SocketAddress

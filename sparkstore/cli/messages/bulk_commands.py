@@ -5,22 +5,26 @@ from __future__ import annotations
 import sys
 import time
 from argparse import Namespace
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sparkstore.cli.commands import opened_root
+from sparkstore.cli.commands import opened_root, recovered
 from sparkstore.cli.control import opened_control
 from sparkstore.cli.notes import note_unreplayed
 from sparkstore.cli.output import fields, json_lines, table
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.bulk import Action, Answer, Request
+from sparkstore.operations.choice import Choice, choice_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from sparkstore.control import bulk_run
     from sparkstore.control.client import AdminClient
+    from sparkstore.core.fold import State
     from sparkstore.tables.root import Root
 
 _SAMPLE = 10
@@ -43,20 +47,16 @@ def purge(arguments: Namespace) -> int:
 
 def _act(arguments: Namespace, action: Action, to: str | None) -> int:
     from sparkstore.control import bulk_run
-    from sparkstore.views import message_choice
 
     if to == arguments.queue:
         message = f"messages of {to!r} cannot move to {to!r}: name another queue"
         raise InvalidRequest(message)
 
-    def find(spark: SparkSession, root: Root) -> DataFrame:
-        return message_choice.waiting(spark, root, arguments.queue, arguments.where)
-
     def work(control: AdminClient, _root: Root, ids: Iterable[int], show: bulk_run.Show) -> Answer:
         to = arguments.to if action is Action.MOVE else None
         return bulk_run.run(control, bulk_run.Job(action, arguments.queue, to), ids, show)
 
-    return _run(arguments, action, find, work)
+    return _run(arguments, action, _waiting(arguments), work)
 
 
 def replay(arguments: Namespace) -> int:
@@ -67,10 +67,15 @@ def replay(arguments: Namespace) -> int:
 
     arguments.to = arguments.to or arguments.queue
 
-    def find(spark: SparkSession, root: Root) -> DataFrame:
-        return message_choice.departed(
-            spark, root, arguments.queue, arguments.where, to=arguments.to
-        )
+    @contextmanager
+    def find(root: Root, _state: State) -> Iterator[ChosenMessages]:
+        with _session() as spark:
+            message_choice.condition(spark, arguments.where)
+            yield _by_spark(
+                message_choice.departed(
+                    spark, root, arguments.queue, arguments.where, to=arguments.to
+                )
+            )
 
     def work(control: AdminClient, root: Root, ids: Iterable[int], show: bulk_run.Show) -> Answer:
         return bulk_run.replay(control, ContentReader(root), arguments.to, ids, show)
@@ -78,8 +83,70 @@ def replay(arguments: Namespace) -> int:
     return _run(arguments, None, find, work)
 
 
-Find = Callable[["SparkSession", "Root"], "DataFrame"]
+class ChosenMessages(NamedTuple):
+    """Messages that were chosen, by whoever can: each is called once at most."""
+
+    ids: Callable[[], Iterator[int]]
+    total: Callable[[], int]
+    sample: Callable[[int], list[dict[str, Any]]]
+
+
+Find = Callable[["Root", "State"], AbstractContextManager[ChosenMessages]]
 Work = Callable[["AdminClient", "Root", Iterable[int], Callable[[Answer], None]], Answer]
+
+
+def _waiting(arguments: Namespace) -> Find:
+    """Choose messages that wait on the queue: by Spark with a predicate, without it else.
+
+    Raises:
+        InvalidRequest: Neither is said, or both, or a condition is not well written.
+    """
+    plain = choice_of(arguments.ids, arguments.older_than, arguments.properties, arguments.subject)
+    if arguments.where is None:
+        if plain == Choice():
+            text = "say which messages: --where PREDICATE, --id, --older-than, --property or"
+            raise InvalidRequest(f"{text} --subject; --where true means all of them")
+        return partial(_waiting_by_conditions, arguments, plain)
+    if plain != Choice():
+        text = "--where says all that is wanted: add to it what the other conditions say"
+        raise InvalidRequest(text)
+    return partial(_waiting_by_spark, arguments)
+
+
+@contextmanager
+def _waiting_by_spark(arguments: Namespace, root: Root, _state: State) -> Iterator[ChosenMessages]:
+    from sparkstore.views import message_choice
+
+    with _session() as spark:
+        message_choice.condition(spark, arguments.where)
+        chosen = message_choice.waiting(spark, root, arguments.queue, arguments.where)
+        yield _by_spark(chosen)
+
+
+@contextmanager
+def _waiting_by_conditions(
+    arguments: Namespace, choice: Choice, root: Root, state: State
+) -> Iterator[ChosenMessages]:
+    from sparkstore.cli.messages.plain_choice import chosen, sample
+    from sparkstore.content.reader import ContentReader
+
+    reader = ContentReader(root)
+    find = partial(chosen, state, reader, arguments.queue, choice)
+    yield ChosenMessages(
+        lambda: (message_id for message_id, *_ in find()),
+        lambda: sum(1 for _ in find()),
+        lambda limit: sample([*islice(find(), limit)], reader),
+    )
+
+
+def _by_spark(chosen: DataFrame) -> ChosenMessages:
+    from sparkstore.views import message_choice
+
+    return ChosenMessages(
+        partial(message_choice.ids, chosen),
+        partial(message_choice.count, chosen),
+        partial(message_choice.sample, chosen),
+    )
 
 
 def _run(arguments: Namespace, action: Action | None, find: Find, work: Work) -> int:
@@ -88,7 +155,7 @@ def _run(arguments: Namespace, action: Action | None, find: Find, work: Work) ->
     Args:
         arguments: Of the command.
         action: What is asked of the store; None for a replay.
-        find: Selects the ids of the messages, with Spark, from the root.
+        find: Chooses the messages, with Spark or without.
         work: Does what is asked to these ids, and returns what became of them.
     """
     from sparkstore.config import read_config
@@ -100,30 +167,20 @@ def _run(arguments: Namespace, action: Action | None, find: Find, work: Work) ->
 
 
 def _run_on(root: Root, arguments: Namespace, action: Action | None, find: Find, work: Work) -> int:
-    from sparkstore.views import message_choice
-
-    with _session() as spark:
-        message_choice.condition(spark, arguments.where)
-        queues = message_choice.definitions(spark, root)
-        _name_queues(arguments, queues)
-        told, check = _told(arguments, action), _check(arguments, action)
-        if arguments.dry_run:
-            _check_at_rest(queues, check)
-            chosen = find(spark, root)
-            _show_sample(
-                arguments,
-                told,
-                message_choice.count(chosen),
-                message_choice.sample(chosen, _SAMPLE),
-            )
-            note_unreplayed(root)
-            return 0
-        began = time.monotonic()
-        with opened_control(arguments.root, arguments.config) as control:
-            control.run(check)
-            answer = work(
-                control, root, message_choice.ids(find(spark, root)), _shower(arguments, told)
-            )
+    state = recovered(root)  # a queue that is not there is told before seconds of starting a JVM
+    _name_queues(arguments, state.queues)
+    told, check = _told(arguments, action), _check(arguments, action)
+    if arguments.dry_run:
+        _check_at_rest(state, check)
+        with find(root, state) as found:
+            _show_sample(arguments, told, found.total(), found.sample(_SAMPLE))
+        note_unreplayed(root)
+        return 0
+    began = time.monotonic()
+    with opened_control(arguments.root, arguments.config) as control:
+        control.run(check)
+        with find(root, state) as found:
+            answer = work(control, root, found.ids(), _shower(arguments, told))
     seconds = round(time.monotonic() - began, 3)
     row = told | answer._asdict() | {"seconds": seconds}
     _print(json_lines([row]) if arguments.json else fields(row))
@@ -162,24 +219,26 @@ def export(arguments: Namespace) -> int:
 
 
 def _export(root: Root, arguments: Namespace) -> int:
-    from sparkstore.cli.export import contents
+    from sparkstore.cli.messages.export import contents
     from sparkstore.content.reader import ContentReader
-    from sparkstore.views import message_choice
 
-    with _session() as spark:
-        queues = message_choice.definitions(spark, root)
-        _name_queues(arguments, queues)
-        _check_at_rest(queues, Request(Action.PURGE, arguments.queue, ()))
-        chosen = message_choice.waiting(spark, root, arguments.queue, arguments.where)
+    state = recovered(root)
+    _name_queues(arguments, state.queues)
+    _check_at_rest(state, Request(Action.PURGE, arguments.queue, ()))
+    if arguments.where is None and not (
+        arguments.ids or arguments.older_than or arguments.properties or arguments.subject
+    ):
+        arguments.older_than = "0s"  # all of them, without Java
+    with _waiting(arguments)(root, state) as chosen:
         show = _shower(arguments, {"action": "export"})
-        found = _counted(contents(ContentReader(root), message_choice.ids(chosen)), show)
+        found = _counted(contents(ContentReader(root), chosen.ids()), show)
         _write(arguments, found)
     note_unreplayed(root)
     return 0
 
 
 def _write(arguments: Namespace, found: Iterable[Any]) -> None:
-    from sparkstore.cli.export import as_json, write_parquet
+    from sparkstore.cli.messages.export import as_json, write_parquet
 
     if arguments.format == "parquet":
         write_parquet(found, arguments.output)
@@ -205,12 +264,13 @@ def _counted(found: Iterable[Any], show: Callable[[Answer], None]) -> Iterator[A
         yield each
 
 
-def _check_at_rest(queues: Mapping[str, str], check: Request) -> None:
+def _check_at_rest(state: State, check: Request) -> None:
     """As the store would check a request, by what Delta has: without asking or opening it."""
     from sparkstore.core.queue_arguments import terms_of
     from sparkstore.operations import bulk
 
-    bulk.check(check, lambda name: terms_of(queues[name]) if name in queues else None)
+    queues = state.queues
+    bulk.check(check, lambda name: terms_of(queues[name].detail) if name in queues else None)
 
 
 def _show_sample(

@@ -12,7 +12,7 @@ from typing import Any
 
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.members.inquiries import Inquiries, MemberAnswers
-from broker_shim.serve.control_orders import Asker, Call
+from broker_shim.serve.administration.control_orders import Asker, Call
 from broker_shim.sockets.served_connection import ServedConnection
 from sparkstore.control.audit import Audit, AuditEvent
 from sparkstore.operations import wire

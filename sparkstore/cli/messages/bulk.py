@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparkstore.cli import bulk_commands as commands
+from sparkstore.cli.messages import bulk_commands as commands
 from sparkstore.cli.parsing import command
 
 if TYPE_CHECKING:
@@ -26,9 +26,14 @@ if TYPE_CHECKING:
 
 _HOW = (
     "PREDICATE is what may stand after WHERE in a query of the view {view}, about its columns\n"
-    "only; Spark finds the messages, and the store acts on them in transactions of 250: the\n"
-    "running broker if one serves the root, else this command under the writer's lock. Messages\n"
-    "that a consumer has acquired are left alone. Cut off, it can be run again.\n\n"
+    "only; Spark finds the messages. {plain}The store acts on\n"
+    "them in transactions of 250: the running broker if one serves the root, else this command\n"
+    "under the writer's lock. Messages that a consumer has acquired are left alone. Cut off, it\n"
+    "can be run again.\n\n"
+)
+_PLAIN = (
+    "--id, --older-than, --property and --subject need no Java;\n"
+    "a message is meant if all of them hold. "
 )
 
 
@@ -61,7 +66,8 @@ def add(subparsers: Subparsers) -> None:
         subparsers,
         commands.move,
         "move messages to another queue",
-        "example:\n  sparkstore move ROOT orders --to late --where"
+        "examples:\n  sparkstore move ROOT orders --to late --older-than 1h --property land=eu\n"
+        "  sparkstore move ROOT orders --to late --where"
         ' "enqueued_at < now() - INTERVAL 1 HOUR"',
     )
     parser.add_argument("--to", required=True, metavar="QUEUE", help="where they go")
@@ -105,7 +111,7 @@ def _add_export(subparsers: Subparsers) -> None:
         "| jq .body\n"
         "  sparkstore export ROOT orders --format parquet --output orders.parquet",
     )
-    _choice(parser, required=False)
+    _choice(parser, is_plain=True)
     parser.add_argument("--format", choices=("json", "parquet"), default="json")
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="JSON goes to standard output without it"
@@ -120,8 +126,10 @@ def _bulk(
     *,
     view: str = "queue_messages",
 ) -> argparse.ArgumentParser:
-    parser = command(subparsers, run, summary, _HOW.format(view=view) + more)
-    _choice(parser, required=True)
+    is_plain = view == "queue_messages"
+    how = _HOW.format(view=view, plain=_PLAIN if is_plain else "")
+    parser = command(subparsers, run, summary, how + more)
+    _choice(parser, is_plain=is_plain)
     parser.add_argument("--dry-run", action="store_true", help="count and sample, change nothing")
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="settings of the store, if it has its own"
@@ -129,11 +137,27 @@ def _bulk(
     return parser
 
 
-def _choice(parser: argparse.ArgumentParser, *, required: bool) -> None:
+def _choice(parser: argparse.ArgumentParser, *, is_plain: bool) -> None:
+    """Say which messages are meant: by a predicate, or by conditions that need no Java."""
     parser.add_argument("queue", metavar="QUEUE", help="where they are, or were")
     parser.add_argument(
-        "--where", required=required, default="true", metavar="PREDICATE", help="which messages"
+        "--where", required=not is_plain, metavar="PREDICATE", help="which messages, in SQL"
     )
+    if is_plain:
+        parser.add_argument(
+            "--id", type=int, action="append", default=[], metavar="N", dest="ids",
+            help="this message; may be given again",
+        )  # fmt: skip
+        parser.add_argument(
+            "--older-than",
+            metavar="AGE",
+            help="on the queue for at least so long: 90s, 15m, 2h, 7d",
+        )
+        parser.add_argument(
+            "--property", action="append", default=[], metavar="NAME=VALUE", dest="properties",
+            help="with this application property; may be given again",
+        )  # fmt: skip
+        parser.add_argument("--subject", metavar="TEXT", help="with this subject")
     parser.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,

@@ -1,0 +1,145 @@
+"""The commands that show wiring without Java: queues, exchanges and bindings as Delta has them."""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from sparkstore.cli.commands import opened_root, queue_row, recovered, tell_unreplayed
+from sparkstore.cli.output import Row, fields, json_lines, table
+from sparkstore.cli.parsing import ROOT, command
+from sparkstore.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from sparkstore.cli.parsing import Subparsers
+    from sparkstore.core.fold import State
+
+_QUEUES = ("queue", "depth", "durability", "arguments")
+_EXCHANGES = ("exchange", "type", "durability", "arguments")
+_BINDINGS = ("exchange", "binding_key", "queue", "arguments")
+_HOW = (
+    "Needs no Java and changes nothing; it shows what Delta has, as `sparkstore queues` does.\n\n"
+)
+
+
+def add_queue(queue: Subparsers) -> None:
+    """Add `queue list` and `queue show`."""
+    _add(queue, list_queues, "list", "queues and their arguments", "queue list ROOT")
+    parser = _add(queue, show_queue, "show", "one queue: all about it", "queue show ROOT orders")
+    parser.add_argument("queue", help="name of the queue")
+
+
+def add_exchange(exchange: Subparsers) -> None:
+    """Add `exchange list`."""
+    _add(exchange, list_exchanges, "list", "exchanges that were made", "exchange list ROOT")
+
+
+def add_binding(binding: Subparsers) -> None:
+    """Add `binding list`."""
+    parser = _add(
+        binding, list_bindings, "list", "bindings of queues", "binding list ROOT --queue orders"
+    )
+    parser.add_argument("--queue", help="of this queue alone")
+    parser.add_argument("--exchange", help="of this exchange alone")
+
+
+def list_queues(arguments: Namespace) -> int:
+    """Show each queue with its definition."""
+
+    def rows(state: State) -> Iterator[Row]:
+        for name in sorted(state.queues):
+            there = state.queues[name]
+            yield {"queue": name, "depth": len(there.entries), **_defined(there.detail)}
+
+    return _show(arguments, rows, _QUEUES)
+
+
+def show_queue(arguments: Namespace) -> int:
+    """Show what there is to know of one queue."""
+    from sparkstore.core.queue_names import find
+
+    with opened_root(arguments.root) as root:
+        state = recovered(root)
+        name = find(arguments.queue, state.queues)
+        if name not in state.queues:
+            message = f"{arguments.root} has no queue {arguments.queue!r}: see sparkstore queues"
+            raise InvalidRequest(message)
+        row = queue_row(name, state.queues[name], time.time_ns() // 1000, None)
+        row = {**row, **_defined(state.queues[name].detail)}
+        row.pop("not_durable")
+        row["bindings"] = [
+            {"exchange": key.exchange, "binding_key": key.binding_key}
+            for key in sorted(state.bindings)
+            if key.queue == name
+        ]
+        _print(json_lines([row]) if arguments.json else fields(_flat(row)))
+        tell_unreplayed(arguments, root)
+    return 0
+
+
+def list_exchanges(arguments: Namespace) -> int:
+    """Show each exchange that was made; amq.direct and the like are every broker's."""
+
+    def rows(state: State) -> Iterator[Row]:
+        for name in sorted(state.exchanges):
+            yield {"exchange": name, **_defined(state.exchanges[name])}
+
+    return _show(arguments, rows, _EXCHANGES)
+
+
+def list_bindings(arguments: Namespace) -> int:
+    """Show each binding of a queue to an exchange."""
+
+    def rows(state: State) -> Iterator[Row]:
+        for key in sorted(state.bindings):
+            is_wanted = arguments.queue in {None, key.queue}
+            if is_wanted and arguments.exchange in {None, key.exchange}:
+                given = json.loads(state.bindings[key] or "{}")
+                yield {**key._asdict(), "arguments": given or None}
+
+    return _show(arguments, rows, _BINDINGS)
+
+
+def _defined(detail: str) -> dict[str, Any]:
+    """A definition, with None for an argument list that is empty."""
+    defined: dict[str, Any] = json.loads(detail)
+    return {**defined, "arguments": defined.get("arguments") or None}
+
+
+def _flat(row: Row) -> dict[str, Any]:
+    """The row for people: the arguments by name, and a line for each binding."""
+    told = {name: value for name, value in row.items() if name not in {"arguments", "bindings"}}
+    told |= row["arguments"] or {}
+    for number, binding in enumerate(row["bindings"], 1):
+        told[f"binding {number}"] = f"{binding['exchange']} {binding['binding_key']}".strip()
+    return told
+
+
+def _show(
+    arguments: Namespace, rows: Callable[[State], Iterator[Row]], columns: tuple[str, ...]
+) -> int:
+    with opened_root(arguments.root) as root:
+        found = [*rows(recovered(root))]
+        shown = ({name: row.get(name) for name in columns} for row in found)
+        _print(json_lines(found) if arguments.json else table([*shown], columns))
+        tell_unreplayed(arguments, root)
+    return 0
+
+
+def _add(
+    subparsers: Subparsers,
+    run: Callable[[Namespace], int],
+    name: str,
+    summary: str,
+    example: str,
+) -> Any:
+    more = f"{_HOW}example:\n  sparkstore {example}"
+    return command(subparsers, run, summary, more, positional=(ROOT,), name=name)
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line)

@@ -1,0 +1,94 @@
+"""Choose messages of a queue by what needs no query engine: id, age and properties. Pure.
+
+A predicate of SQL says more, and costs the start of a JVM. These conditions are what people ask for
+most; a message is chosen if all of them hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sparkstore.core.entries import Entry
+from sparkstore.core.records import MessageHeader
+from sparkstore.errors import InvalidRequest
+
+_UNITS_US = {
+    "ms": 1_000,
+    "s": 1_000_000,
+    "m": 60_000_000,
+    "h": 3_600_000_000,
+    "d": 86_400_000_000,
+}
+_AGE = re.compile(r"(\d{1,12})(ms|[smhd])")
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Conditions that all hold for a chosen message; no condition chooses every message.
+
+    Attributes:
+        message_ids: The messages by id; empty: whatever their ids are.
+        older_than_us: Microseconds since the message came to its queue, at least; None: any.
+        properties: Application properties that it has, each with its value as text.
+        subject: Its subject; None: any.
+    """
+
+    message_ids: frozenset[int] = frozenset()
+    older_than_us: int | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+    subject: str | None = None
+
+    @property
+    def needs_header(self) -> bool:
+        """Whether a message's header must be read before it can be chosen."""
+        return bool(self.properties) or self.subject is not None
+
+    def takes_entry(self, message_id: int, entry: Entry, now_us: int) -> bool:
+        """Whether a place on a queue meets the conditions about ids and age."""
+        if self.message_ids and message_id not in self.message_ids:
+            return False
+        return self.older_than_us is None or entry.at <= now_us - self.older_than_us
+
+    def takes_header(self, header: MessageHeader) -> bool:
+        """Whether a header meets the conditions about subject and properties."""
+        if self.subject is not None and header.subject != self.subject:
+            return False
+        return {*self.properties} <= {*header.properties}
+
+
+def choice_of(
+    message_ids: Sequence[int],
+    older_than: str | None,
+    properties: Sequence[str],
+    subject: str | None,
+) -> Choice:
+    """The conditions as a command line says them.
+
+    Args:
+        message_ids: Ids of messages.
+        older_than: A number and a unit: `90s`, `15m`, `2h`, `7d`.
+        properties: `NAME=VALUE` each.
+        subject: The subject, whole.
+
+    Raises:
+        InvalidRequest: An age or a property is not written so.
+    """
+    pairs = []
+    for told in properties:
+        name, is_pair, value = told.partition("=")
+        if not name or not is_pair:
+            message = f"--property {told!r}: write it as NAME=VALUE"
+            raise InvalidRequest(message)
+        pairs.append((name, value))
+    age_us = None if older_than is None else _age_us(older_than)
+    return Choice(frozenset(message_ids), age_us, tuple(pairs), subject)
+
+
+def _age_us(told: str) -> int:
+    found = _AGE.fullmatch(told)
+    if found is None:
+        message = f"--older-than {told!r}: write a number and ms, s, m, h or d, such as 90s or 7d"
+        raise InvalidRequest(message)
+    return int(found[1]) * _UNITS_US[found[2]]

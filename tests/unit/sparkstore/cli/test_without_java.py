@@ -1,0 +1,137 @@
+"""What an administrator sees and does without Java: wiring, dead letters, simple choices."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.interface import Exchange, ExchangeBindingKey, MessageHeader, Queue
+from sparkstore.cli.command_line import main
+from sparkstore.core.annotations import Death, with_death
+from tests.support.stores.stores import DELTA_CONFIG, done
+
+
+@pytest.fixture(autouse=True)
+def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A JVM that starts would be a child process."""
+
+    def refuse(*arguments: Any, **_: Any) -> None:
+        message = f"a process was started: {arguments}"
+        raise AssertionError(message)
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    """Queue `orders` with five messages, `dead` with one that was rejected, and an exchange."""
+    store = DeltaMessageStore(tmp_path / "root", DELTA_CONFIG)
+    done(store.create, Queue("orders", arguments={"dead_letter_queue": "dead"}))
+    done(store.create, Queue("dead"))
+    done(store.create, Exchange("news", "topic"))
+    done(store.bind, ExchangeBindingKey("news", "orders", "land.#"), {})
+    for number in range(5):
+        properties = (("land", "eu" if number % 2 else "us"),)
+        header = MessageHeader(subject=f"s{number}", properties=properties)
+        done(store.enqueue, store.message(header, b"body"), "orders")
+    told = with_death(None, Death("orders", "rejected", 3, 0, "app:bad", "no price"))
+    lost = store.message(MessageHeader(subject="lost"), b"body")
+    done(store.enqueue, lost, "dead", annotations=told)
+    store.close()
+    return str(tmp_path / "root")
+
+
+def rows(captured: pytest.CaptureFixture[str], *argv: str) -> list[dict[str, Any]]:
+    assert main([*argv, "--json"]) == 0
+    return [json.loads(line) for line in captured.readouterr().out.splitlines()]
+
+
+def test_browse_tells_why_a_message_is_dead(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["browse", root, "dead"]) == 0
+    assert "rejected on orders: app:bad, no price" in capsys.readouterr().out
+    (row,) = rows(capsys, "browse", root, "dead")
+    assert row["subject"] == "lost"
+    assert row["annotations"]["x-opt-death-queue"] == "orders"
+    assert row["annotations"]["x-opt-death-attempts"] == "3"
+    assert main(["browse", root, "dead", "--body"]) == 0
+    assert "x-opt-death-reason: rejected" in capsys.readouterr().out
+
+
+def test_browse_shows_subject_and_properties(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = rows(capsys, "browse", root, "orders")
+    assert [row["subject"] for row in found] == [f"s{number}" for number in range(5)]
+    assert found[1]["properties"] == {"land": "eu"}
+    assert main(["browse", root, "orders"]) == 0
+    assert "land=eu" in capsys.readouterr().out
+
+
+def test_wiring_is_listed(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = {row["queue"]: row for row in rows(capsys, "queue", "list", root)}
+    assert found["orders"]["arguments"] == {"dead_letter_queue": "dead"}
+    assert found["dead"] == {"queue": "dead", "depth": 1, "durability": 2, "arguments": None}
+    assert [row["exchange"] for row in rows(capsys, "exchange", "list", root)] == ["news"]
+    (binding,) = rows(capsys, "binding", "list", root, "--queue", "orders")
+    assert (binding["exchange"], binding["binding_key"]) == ("news", "land.#")
+    assert rows(capsys, "binding", "list", root, "--queue", "dead") == []
+    for command in (("queue", "list"), ("exchange", "list"), ("binding", "list")):
+        assert main([*command, root]) == 0
+    assert "land.#" in capsys.readouterr().out
+
+
+def test_a_queue_is_shown_with_its_bindings(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = rows(capsys, "queue", "show", root, "orders")
+    assert (row["depth"], row["bindings"]) == (5, [{"exchange": "news", "binding_key": "land.#"}])
+    assert main(["queue", "show", root, "orders"]) == 0
+    assert "news land.#" in capsys.readouterr().out
+    assert main(["queue", "show", root, "ordres"]) == 2
+    assert "no queue 'ordres'" in capsys.readouterr().err
+
+
+def test_messages_are_moved_by_simple_conditions(
+    root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (dry,) = rows(
+        capsys, "move", root, "orders", "--to", "dead", "--property", "land=eu", "--dry-run"
+    )
+    assert dry["count"] == 2
+    assert [each["subject"] for each in dry["sample"]] == ["s1", "s3"]
+    (told,) = rows(capsys, "move", root, "orders", "--to", "dead", "--property", "land=eu")
+    assert (told["done"], told["left"]) == (2, 0)
+    left = rows(capsys, "browse", root, "orders")
+    assert [row["subject"] for row in left] == ["s0", "s2", "s4"]
+    (told,) = rows(capsys, "purge", root, "orders", "--id", str(left[1]["message_id"]))
+    assert told["done"] == 1
+    (told,) = rows(capsys, "requeue", root, "orders", "--subject", "s0", "--older-than", "0s")
+    assert told["done"] == 1
+    left = rows(capsys, "browse", root, "orders")
+    assert [row["subject"] for row in left] == ["s4", "s0"]
+    assert rows(capsys, "purge", root, "orders", "--older-than", "1h")[0]["done"] == 0
+
+
+def test_all_messages_are_exported(root: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(rows(capsys, "export", root, "orders")) == 5
+    assert len(rows(capsys, "export", root, "orders", "--subject", "s2")) == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["move", "orders", "--to", "dead"], "say which messages"),
+        (["purge", "orders", "--where", "true", "--id", "1"], "--where says all"),
+        (["purge", "orders", "--older-than", "soon"], "such as 90s or 7d"),
+        (["purge", "orders", "--property", "land"], "NAME=VALUE"),
+        (["purge", "ordres", "--where", "true"], "unknown queue 'ordres'"),
+        (["move", "orders", "--to", "daed", "--where", "true"], "'daed'"),
+        (["export", "ordres", "--where", "true"], "unknown queue 'ordres'"),
+    ],
+)
+def test_a_slip_is_told_at_once(
+    root: str, capsys: pytest.CaptureFixture[str], argv: list[str], hint: str
+) -> None:
+    assert main([argv[0], root, *argv[1:]]) == 2
+    assert hint in capsys.readouterr().err
