@@ -205,8 +205,9 @@ class Amqp010Connection:
         self._delayed.go_on()
         in_turn, self._in_turn = self._in_turn, {}  # of 65,535 sessions only those that were used
         for session in in_turn:
-            session.publisher.hand_over()
-            session.tell()
+            if not session.is_over:
+                session.publisher.hand_over()
+                session.tell()
 
     def _contain(self, step: Callable[[], None]) -> None:
         """A fault of the peer, or of ours, ends this connection only."""
@@ -263,6 +264,10 @@ class Amqp010Connection:
             session.lost()
         self._output.forget_waiters()
         self.login.gone(self._sasl.given_up)
+
+    def let_go(self) -> None:
+        """See `ServedConnection`: handlers hold the connection, which holds none of them."""
+        del self._incoming, self._standard
 
     def close_forced(self, reason: str) -> None:
         """See `ServedConnection`."""

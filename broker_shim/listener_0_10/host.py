@@ -10,7 +10,7 @@ from broker_shim.handlers.chain import InsertionPoints
 from broker_shim.listener_0_10.connection import Amqp010Connection
 from broker_shim.listener_0_10.dtx.open_branches import OpenBranches
 from broker_shim.listener_0_10.open_transactions import OpenTransactions
-from broker_shim.listener_0_10.sessions.session import Amqp010Session
+from broker_shim.listener_0_10.sessions.session import Amqp010Session, session_key
 from broker_shim.sockets.access import LOOPBACK, Access
 
 _MOST_KEPT = 100
@@ -50,13 +50,13 @@ class Amqp010Host:
         Returns:
             False if that one is attached already, and is not to be detached by force.
         """
-        session = Amqp010Session(connection, channel, name)
-        there = self._sessions.get(session.key)
+        there = self._sessions.get(session_key(connection, name))
         if there is not None and there.is_attached:
             if not force:
                 return False
             there.displaced()
         if there is None or there.is_over:
+            session = Amqp010Session(connection, channel, name)
             self._sessions[session.key] = session
             session.begin()
         else:

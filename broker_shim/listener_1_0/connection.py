@@ -95,14 +95,14 @@ class Connection:
         self.number = next_number()
         self.began_at_us = self.now_us()
         self.access = access
-        self.login = Login(access, broker.later, self.has_output)
+        self.login = Login(access, broker.later, has_output)
         self._happened: deque[events.Event] = deque()
         self.turn = Turn()
         self._unsent_bytes = 0
         self.peer_parts = False
         self._has_output = has_output
         self.transactions = Transactions(broker)
-        self._served = ConnectionLinks(self, links, self.has_output)
+        self._served = ConnectionLinks(self, links, has_output)
         self._waiting_for_room: dict[ServedEndpoint, None] = {}  # in the order in which they came
         self._hangs_up = False
         self._machine = protocol.ServerConnection(
@@ -272,10 +272,15 @@ class Connection:
 
     def lost(self) -> None:
         """All links are gone, as far as the broker goes; the peer may still be told."""
-        self._served.lost()
+        self._served.lost(self)
         self._waiting_for_room.clear()
         self._containers.leave(self)
         self.login.gone(self._machine.given_up)
+
+    def let_go(self) -> None:
+        """See `ServedConnection`."""
+        self._happened.clear()
+        self._served.let_go()
 
     def close(self, refusal: Refusal | None = None) -> None:
         """End it from our side: politely, or where that cannot be said any more by hanging up."""
@@ -357,12 +362,12 @@ class Connection:
 
     def _session_ended(self, event: events.SessionEnded) -> None:
         with self._parting(is_answer=event.session.is_over):
-            self._served.end_session(event.session)
+            self._served.end_session(self, event.session)
         if not event.session.is_over and not self._machine.is_closed:
             event.session.end()
 
     def _session_failed(self, event: events.SessionFailed) -> None:
-        self._served.end_session(event.session)
+        self._served.end_session(self, event.session)
 
     def _closed(self, _event: events.ConnectionClosed) -> None:
         with self._parting(is_answer=self._machine.is_over):

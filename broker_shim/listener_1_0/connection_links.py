@@ -77,9 +77,12 @@ class ConnectionLinks:
     def __init__(
         self, connection: AuditedCarrier, links: Links, has_output: Callable[[], None]
     ) -> None:
-        self._connection, self._links = connection, links
+        """Begin; of a connection, which it does not hold: it is held by it."""
+        self._number, self._links = connection.number, links
+        self._access, self._login = connection.access, connection.login
         self._has_output = has_output
         self._endpoints: dict[Link, ServedEndpoint] = {}
+        self._over: list[Link] = []
 
     def __len__(self) -> int:
         """Links that are served, or will be."""
@@ -110,7 +113,7 @@ class ConnectionLinks:
             return left.refusal
         if left.over is not None:
             if closed:
-                _write_down(self._connection, left.over)
+                _write_down(self._access, self._login, left.over)
             self._links.finish(left.over, then)
         elif then is not None:
             then(None)
@@ -139,6 +142,7 @@ class ConnectionLinks:
             self._answer(event, None if error is None else refusal_of(error))
 
         refused = self.end(link, answer, closed=event.is_closed and not link.is_over)
+        link.unsettled.clear()
         if refused is not None:
             self._answer(event, refused)
 
@@ -148,16 +152,28 @@ class ConnectionLinks:
             event.link.detach(closed=event.is_closed, error=error)
             self._has_output()
 
-    def end_session(self, session: Session) -> None:
-        """A session ended, its links with it."""
+    def end_session(self, connection: LinkCarrier, session: Session) -> None:
+        """A session of a connection ended, its links with it."""
         ended = list(session.links)
-        over = self._links.session_ended(self._connection, session.channel, ended)
+        over = self._links.session_ended(connection, session.channel, ended)
         self._end_all(ended, over)
+        for link in ended:
+            link.unsettled.clear()
 
-    def lost(self) -> None:
-        """All links are gone; the peer may still be told."""
+    def lost(self, connection: LinkCarrier) -> None:
+        """All links of a connection are gone; the peer may still be told."""
         ended = list(self._endpoints)
-        self._end_all(ended, self._links.connection_lost(self._connection, ended))
+        self._over += ended
+        self._end_all(ended, self._links.connection_lost(connection, ended))
+
+    def let_go(self) -> None:
+        """Nobody resumes links of a connection that is over: they and their deliveries part.
+
+        Until then the protocol has them; then each would be a cycle with each of its deliveries.
+        """
+        for link in self._over:
+            link.unsettled.clear()
+        self._over.clear()
 
     def _end_all(self, links: Iterable[Link], over: Iterable[Terminus]) -> None:
         self._let_go(links)
@@ -173,17 +189,17 @@ class ConnectionLinks:
                     endpoint.gone()
                 self._links.ended(link)
             except Exception:  # noqa: BLE001  # one link must not keep what the others held
-                _log.exception("connection %d: a link could not be ended", self._connection.number)
+                _log.exception("connection %d: a link could not be ended", self._number)
 
 
-def _write_down(connection: AuditedCarrier, over: Terminus) -> None:
+def _write_down(access: Access, login: Login, over: Terminus) -> None:
     """Write down who ended a durable subscription, with what waited there."""
     terms = over.terms
     if terms is not None and terms.queue is not None and terms.own.lives_on:
-        connection.access.guard.audit(
+        access.guard.audit(
             AuditEvent.ADMINISTRATION,
-            peer=connection.access.remote,
-            user=connection.login.principal.name,
+            peer=access.remote,
+            user=login.principal.name,
             act="unsubscribe",
             queue=terms.queue,
         )

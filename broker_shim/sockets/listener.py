@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from functools import partial
@@ -15,6 +16,7 @@ from broker_shim.security.refusals import INTERVAL_S
 from broker_shim.security.rules.limits import Newcomer
 from broker_shim.sockets.access import LOOPBACK, Access, identified
 from broker_shim.sockets.served_connection import ConnectionHost, ServedConnection
+from broker_shim.sockets.tls_transport import TlsTransport
 from broker_shim.sockets.transport import Peer
 from broker_shim.sockets.turns import Turns
 from sparkstore.core.queue_names import shown
@@ -38,7 +40,7 @@ class Listener:
         self._loop = loop
         self._peers: set[Peer] = set()
         self._to_write: set[Peer] = set()
-        self._greeted: set[asyncio.Task[None]] = set()
+        self._arriving: dict[Newcomer, Callable[[], object]] = {}
         self._listening: dict[socket.socket, ConnectionHost] = {}
         self._host: ConnectionHost
         self._guard = LOOPBACK.guard
@@ -113,8 +115,8 @@ class Listener:
     def close(self) -> None:
         """Let go of every socket, and of the loop."""
         self._stop_listening()
-        for task in self._greeted:
-            task.cancel()
+        for end in list(self._arriving.values()):
+            end()
         for peer in list(self._peers):
             peer.close()
         self._loop.close()
@@ -139,7 +141,7 @@ class Listener:
         """True if there are too many already."""
         reason = self._guard.half_open.refusal_of_newcomer(
             remote.host,
-            len(self._peers) + len(self._greeted),
+            len(self._peers) + len(self._arriving),
             most=self._host.broker.settings.max_connections,
             most_half_open=self._host.broker.settings.max_half_open,
             now_s=time.monotonic(),
@@ -157,37 +159,44 @@ class Listener:
             self._loop.on_readable(listening, partial(self._accept, listening))
 
     def _greet(self, accepted: socket.socket, remote: Remote, host: ConnectionHost) -> None:
-        """Make a transport of a socket: at once, or after the handshake of TLS."""
+        """Make a transport of a socket, and a peer: at once, or after the handshake of TLS."""
         accepted.setblocking(False)  # noqa: FBT003
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         newcomer = self._guard.half_open.enter(remote.host)
-        task = self._loop.asyncio.create_task(self._serve(accepted, remote, newcomer, host))
-        self._greeted.add(task)
-        task.add_done_callback(partial(self._greeted_one, accepted))
-        newcomer.on_give_way = partial(self._give_way, remote, task.cancel)
+        peer, context = self._peer(remote, newcomer, host), self._guard.context
+        protocol = peer if context is None else self._tls(peer, context, remote, newcomer)
+        task = self._loop.asyncio.create_task(self._serve(accepted, protocol, newcomer))
+        self._arriving[newcomer] = task.cancel
+        newcomer.on_give_way = partial(self._give_way, remote, partial(self._turn_away, newcomer))
+        task.add_done_callback(partial(self._greeted_one, accepted, newcomer))
 
     async def _serve(
-        self, accepted: socket.socket, remote: Remote, newcomer: Newcomer, host: ConnectionHost
+        self, accepted: socket.socket, protocol: Peer | TlsTransport, newcomer: Newcomer
     ) -> None:
-        tls, peer = self._guard.context, None
-        timeout_s = None if tls is None else self._host.broker.settings.handshake_timeout_s
         try:
-            _, peer = await self._loop.asyncio.connect_accepted_socket(
-                partial(self._peer, remote, newcomer, host),
-                accepted,
-                ssl=tls,
-                ssl_handshake_timeout=timeout_s,
-                ssl_shutdown_timeout=None if tls is None else _FAREWELL_S,
-            )
-        except OSError as reason:  # ssl.SSLError is one
-            self._guard.handshake_failed(remote, str(reason))
-            accepted.close()
+            await self._loop.asyncio.connect_accepted_socket(lambda: protocol, accepted)
         except Exception:  # noqa: BLE001  # one connection must not end the others
             _log.exception("a connection could not be served")
             accepted.close()
-        finally:
-            if peer not in self._peers:  # else its end tells
-                newcomer.leave()
+        if newcomer not in self._arriving:
+            return
+        if isinstance(protocol, TlsTransport) and not protocol.is_closing():  # it shakes hands
+            self._arriving[newcomer] = protocol.abort
+        else:
+            self._gone(newcomer)
+
+    def _tls(
+        self, peer: Peer, context: ssl.SSLContext, remote: Remote, newcomer: Newcomer
+    ) -> TlsTransport:
+        """What has a socket before its peer: that begins when both have shaken hands."""
+
+        def over(reason: str | None) -> None:
+            self._gone(newcomer)
+            if reason is not None:
+                self._guard.handshake_failed(remote, reason)
+
+        timeout_s = self._host.broker.settings.handshake_timeout_s
+        return TlsTransport(peer, context, self._buffer, timeout_s, over)
 
     def _peer(self, remote: Remote, newcomer: Newcomer, host: ConnectionHost) -> Peer:
         def connect(
@@ -206,11 +215,22 @@ class Listener:
             on_end=self._ended,
         )
 
-    def _greeted_one(self, accepted: socket.socket, task: asyncio.Task[None]) -> None:
-        """One more is a peer by now, or gone; who was cancelled may not have had its first turn."""
-        self._greeted.discard(task)
+    def _greeted_one(
+        self, accepted: socket.socket, newcomer: Newcomer, task: asyncio.Task[None]
+    ) -> None:
+        """It has a transport by now; one that was cancelled may not have had its first turn."""
         if task.cancelled():
             accepted.close()
+            self._gone(newcomer)
+
+    def _gone(self, newcomer: Newcomer) -> None:
+        """There is no connection of it, or none any more; may be called twice."""
+        self._arriving.pop(newcomer, None)
+        newcomer.leave()
+
+    def _turn_away(self, newcomer: Newcomer) -> None:
+        """Hang up on one that has no connection yet."""
+        self._arriving[newcomer]()
 
     def _give_way(self, remote: Remote, end: Callable[[], object], reason: str) -> None:
         """A half-open connection ends, as the oldest one, for another that comes."""
@@ -220,6 +240,7 @@ class Listener:
     def _began(self, peer: Peer) -> None:
         self._peers.add(peer)
         access = peer.connection.access
+        self._arriving.pop(access.newcomer, None)
         access.newcomer.on_give_way = partial(self._give_way, access.remote, peer.close)
         self._host.broker.metrics.connections += 1
 

@@ -87,6 +87,12 @@ class ServedConnection(Protocol):
     def lost(self) -> None:
         """The peer is gone, as far as the broker goes. May be called twice."""
 
+    def let_go(self) -> None:
+        """The socket is gone, after `lost`: no cycle may be left, and nothing is asked any more.
+
+        Answers that the store still owes may come after it.
+        """
+
     def close_forced(self, reason: str) -> None:
         """End it because the broker stops."""
 

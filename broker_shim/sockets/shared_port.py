@@ -74,7 +74,7 @@ class UndecidedConnection:
         self.number = next_number()
         self.began_at_us = time.time_ns() // 1000
         self.is_over = False
-        self.on_decided: Callable[[ServedConnection], None] = lambda _connection: None
+        self.on_decided: Callable[[ServedConnection], None] = _stays
         self._host_of, self._has_output = host_of, has_output
         self._came = b""
         self._until_s = time.monotonic() + broker.settings.handshake_timeout_s
@@ -94,6 +94,7 @@ class UndecidedConnection:
         if host is not None:
             connection = host.connect(self._has_output, self.access)
             self.on_decided(connection)
+            self.let_go()  # this one is over
             connection.receive(self._came, most_work)
 
     def go_on(self, most_work: int) -> None:
@@ -115,6 +116,10 @@ class UndecidedConnection:
     def lost(self) -> None:
         """See `ServedConnection`: it has nothing."""
 
+    def let_go(self) -> None:
+        """See `ServedConnection`."""
+        self.on_decided = _stays
+
     def close_forced(self, reason: str) -> None:
         """See `ServedConnection`; there is nothing yet by which the reason could be told."""
         _log.debug("connection %d ended: %s", self.number, reason)
@@ -122,3 +127,7 @@ class UndecidedConnection:
         self._has_output()
 
     close_unauthorized = close_forced
+
+
+def _stays(_connection: ServedConnection) -> None:
+    """Nobody serves this connection, so nobody serves another one instead."""

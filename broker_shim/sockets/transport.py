@@ -12,12 +12,42 @@ from typing import cast
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.sockets.served_connection import ServedConnection
 from broker_shim.sockets.shared_port import UndecidedConnection
+from broker_shim.sockets.transport_end import let_go
 from broker_shim.sockets.turns import Taken, Turns
 
 _log = logging.getLogger(__name__)
 
 _FAREWELL_S = 2.0
 """For a peer that is told that it is over, to take that and to hang up."""
+
+
+Connect = Callable[[Callable[[], None], asyncio.Transport], ServedConnection]
+"""connect(has_output, transport): the connection of a peer that came in."""
+
+
+class _Output:
+    """Tells that a peer has output; once its socket is gone, nobody.
+
+    A connection has this, and not its peer, and outlives the socket while the store owes it
+    answers: so the two are no cycle when it is over.
+    """
+
+    __slots__ = ("_tell",)
+
+    def __init__(self) -> None:
+        self._tell: Callable[[], None] | None = None
+
+    def __call__(self) -> None:
+        if self._tell is not None:
+            self._tell()
+
+    def begin(self, tell: Callable[[], None]) -> None:
+        """The socket is there."""
+        self._tell = tell
+
+    def end(self) -> None:
+        """The socket is gone."""
+        self._tell = None
 
 
 class Peer(asyncio.BufferedProtocol):
@@ -32,12 +62,15 @@ class Peer(asyncio.BufferedProtocol):
 
     Turns. What came is acted on as far as the peer's turn goes; the rest waits for its next turn,
     after all others had theirs, and nothing is read meanwhile.
+
+    The end. Whoever hangs up leaves nothing behind that only Python's collector finds: it comes
+    seldom (`sparkstore.log.tuning`), and who only comes and goes would fill the memory.
     """
 
     def __init__(
         self,
         loop: Loop,
-        connect: Callable[[Callable[[], None], asyncio.Transport], ServedConnection],
+        connect: Connect,
         buffer: memoryview,
         turns: Turns,
         *,
@@ -59,11 +92,13 @@ class Peer(asyncio.BufferedProtocol):
         """
         self._loop, self._buffer, self._turns = loop, buffer, turns
         self._on_begin, self._on_end = on_begin, on_end
-        self._connect = partial(connect, lambda: on_output(self))
+        self._connect: Connect | None = connect
+        self._on_output, self._output = on_output, _Output()
         self.connection: ServedConnection
         self._buffered_bytes = 0
         self._transport: asyncio.Transport
         self._timer: asyncio.TimerHandle | None = None
+        self._farewell: asyncio.TimerHandle | None = None
         self._is_begun = False
         self._is_leaving = False
         self._is_open = False
@@ -75,8 +110,11 @@ class Peer(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It is connected, after TLS if there is any."""
         self._transport = cast("asyncio.Transport", transport)
+        connect, self._connect = self._connect, None
+        assert connect is not None, "a transport is made once"
+        self._output.begin(partial(self._on_output, self))
         try:
-            self._is_decided(self._connect(self._transport))
+            self._is_decided(connect(self._output, self._transport))
         except Exception:  # noqa: BLE001  # one connection must not end the others
             _log.exception("a connection could not be served")
             self._transport.abort()
@@ -159,14 +197,19 @@ class Peer(asyncio.BufferedProtocol):
 
     def connection_lost(self, _reason: Exception | None) -> None:
         """The socket is gone."""
+        let_go(self._transport)
         if not self._is_begun:
+            self._output.end()
             return
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in filter(None, (self._timer, self._farewell)):
+            timer.cancel()
+        self._timer = self._farewell = None
         self._be_busy(is_busy=False)
         self._turns.gone(self._taken)
         self._contain(self.connection.lost)
         self._on_end(self)
+        self._output.end()
+        self._contain(self.connection.let_go)
         self._loop.wake()
 
     def write(self) -> None:
@@ -176,7 +219,7 @@ class Peer(asyncio.BufferedProtocol):
             return
         if self.connection.is_closed and not self._is_leaving:
             self._is_leaving = True
-            self._loop.later(_FAREWELL_S, self._transport.abort)
+            self._farewell = self._loop.asyncio.call_later(_FAREWELL_S, self._transport.abort)
         if self.connection.is_over:
             self._transport.close()  # once it has written all
 

@@ -78,10 +78,11 @@ class ConsumerDelivery:
         self._consumer, self._holder = consumer, consumer.holder
         self._resuming, self._now_us = resuming, now_us
         self._is_settled, self._is_whole = is_settled, is_settled or resuming is None
-        self._line = ContentLine(broker.calls, self._arrived, self._single, outlet.went)
+        self._line = ContentLine(broker.calls, self._arrived, self._single, self._went)
         self._kept: set[int] = set()
         self._returning = 0
         self.count = self.byte_count = 0
+        self._is_gone = self._is_let_go = False
 
     @property
     def is_full(self) -> bool:
@@ -135,6 +136,24 @@ class ConsumerDelivery:
         """Give back what waits for its content; the rest comes back by the store's answer."""
         for taken in self._line.clear():
             self._put_back(taken)
+        self._is_gone = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Once nothing is under way after the end: the outlet holds this, which holds it no more.
+
+        Else each consumer that ends would be a cycle, which only Python's collector finds.
+        """
+        if self._is_gone and not (self.count or self._is_let_go):
+            self._is_let_go = True
+            self._line.let_go()
+            del self._outlet, self._consumer, self._resuming
+
+    def _went(self) -> None:
+        """Something was sent, or went back."""
+        if not self._is_let_go:
+            self._outlet.went()
+            self._let_go()
 
     def _acquired(
         self, batch: Sequence[TakenMessage], outcomes: Sequence[StoreError | None]
@@ -149,7 +168,7 @@ class ConsumerDelivery:
                 self._put_back(taken)
             else:
                 self._line.add((taken,))
-        self._outlet.went()
+        self._went()
 
     @property
     def _is_over(self) -> bool:
@@ -248,7 +267,7 @@ class ConsumerDelivery:
                 self._send(taken, content.header, content, failures)
             else:
                 self._done(taken)
-        self._outlet.went()
+        self._went()
 
     def _send(
         self,
@@ -285,11 +304,13 @@ class ConsumerDelivery:
             self._line.go()
         else:
             self._broker.later(0.0, self._line.go)
+            self._let_go()
 
     def large_failed(self, taken: TakenMessage, error: StoreError) -> None:
         """The rest of the large message cannot be read; the outlet has broken it off."""
         self._broker.later(0.0, self._line.go)
         self._failed(taken, error)
+        self._let_go()
 
     def _is_through(self, taken: TakenMessage) -> None:
         """It is not under way any more."""
@@ -331,7 +352,7 @@ class ConsumerDelivery:
         def is_back(_error: StoreError | None) -> None:
             self._returning -= 1
             self._is_through(taken)
-            self._outlet.went()
+            self._went()
 
         give_back, name = self._broker.settlement.give_back, self._queue.name
         give_back(taken.message_id, name, self._holder, failed=False, on_done=is_back)

@@ -83,6 +83,13 @@ class ContentLine:
         self._came.clear()
         return line
 
+    def let_go(self) -> None:
+        """Nothing is added any more: whoever was called holds this line, which holds him no more.
+
+        Content that comes later is of nobody in line.
+        """
+        del self._on_arrived, self._then, self._after
+
     def _ask(self, batch: Sequence[TakenMessage]) -> None:
         small = [*filterfalse(is_large, batch)]
         here = self._calls.messages.residency.wanted_here(map(_id_of, small))

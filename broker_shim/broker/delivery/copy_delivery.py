@@ -44,6 +44,7 @@ class CopyDelivery:
         self._is_whole = is_whole
         self._line = ContentLine(broker.calls, self._arrived, self._single, self._went)
         self.count = 0
+        self._is_gone = self._is_let_go = False
 
     def show(self, message_id: int, entry: Entry | None) -> None:
         """Bring a copy in its turn; `entry` is what the queue's service told of it, at a member."""
@@ -62,6 +63,18 @@ class CopyDelivery:
         """Let go of what waits: the browser is gone."""
         for taken in self._line.clear():
             self._pass_over(taken)
+        self._is_gone = True
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Once nothing is under way after the end: the outlet holds this, which holds it no more.
+
+        Else each browser that ends would be a cycle, which only Python's collector finds.
+        """
+        if self._is_gone and not (self.count or self._is_let_go):
+            self._is_let_go = True
+            self._line.let_go()
+            del self._outlet
 
     def large_ended(self, taken: TakenMessage) -> None:
         """The large copy is sent, or broken off."""
@@ -71,6 +84,7 @@ class CopyDelivery:
     def _done(self, taken: TakenMessage) -> None:
         self.count -= 1
         taken.release()
+        self._let_go()
 
     def _pass_over(self, taken: TakenMessage) -> None:
         self._outlet.unsent(taken)
@@ -132,6 +146,8 @@ class CopyDelivery:
         _log.error(text, taken.message_id, self._queue.name, error)
 
     def _went(self) -> None:
+        if self._is_let_go:
+            return
         self._outlet.went()
         if not self.count and not self._outlet.is_gone:
             self._broker.wanted(self._queue.name)  # on with the look, when the loop comes round

@@ -45,6 +45,10 @@ class BrowserLook:
         is_through = not self.found and not self.is_reading
         return is_through and self._queue.has_browsed(self._cursor)
 
+    def let_go(self) -> None:
+        """The browser is gone: what is read from now on is shown to nobody."""
+        self._on_found = _nothing
+
     def go_on(self) -> bool:
         """Look at the next ones; False if there is nothing new, or nothing new yet."""
         if self.is_reading:
@@ -85,3 +89,7 @@ class BrowserLook:
     def _is_known(self) -> None:
         self.is_reading = False
         self._on_found()
+
+
+def _nothing() -> None:
+    """Nobody looks any more."""

@@ -127,6 +127,7 @@ class SessionConsumer:
         if self._has_ended:
             return
         self._has_ended = True
+        self._look.let_go()
         self._credit.stop()
         if self._is_browser:
             self.queue.browsers.remove(self)

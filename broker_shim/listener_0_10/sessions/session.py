@@ -30,6 +30,7 @@ from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.framing.sequences import after
 from broker_shim.handlers.chain import HandlerContext, InsertionPoints
 from broker_shim.handlers.command_handler import CommandHandler
+from broker_shim.handlers.handler import AssemblyHandler
 from broker_shim.handlers.session_incoming import SessionIncoming
 from broker_shim.handlers.session_outgoing import SessionOutgoing
 from broker_shim.listener_0_10.commands import WIRING, CommandTarget, invoke
@@ -132,10 +133,8 @@ class Amqp010Session:
 
     def _begin_on(self, connection: SessionConnection, channel: int) -> None:
         self.connection, self.channel = connection, channel
-        self._standard = SessionOutgoing(connection.write)
-        self._standard.max_frame_bytes = connection.max_frame_bytes
         points, context = connection.points, connection.context
-        self._outgoing = points.before_output(self._standard, context)
+        self._outgoing = outgoing_of(connection)
         self._commands = CommandHandler(self)
         self.first = points.before_session(SessionIncoming(self, self._commands), context)
         self._announced: int | None = None
@@ -157,7 +156,7 @@ class Amqp010Session:
     @property
     def key(self) -> tuple[str, bytes]:
         """Tells it apart from all others: the names of one user are its own."""
-        return self.connection.login.principal.name, self.name
+        return session_key(self.connection, self.name)
 
     @property
     def connection_number(self) -> int:
@@ -245,8 +244,9 @@ class Amqp010Session:
             self.fail(error)
         finally:
             self._is_going_on = False
-        self.publisher.hand_over()
-        self.tell()
+        if not self.is_over:
+            self.publisher.hand_over()
+            self.tell()
 
     def complete(self, command_id: int) -> None:
         """A command is done, durably; the client is told when it wants to know."""
@@ -407,6 +407,20 @@ class Amqp010Session:
         self.subscriptions.end()
         self.connection.detach(self)
         self.connection.host.leave(self, is_lost=is_lost)
+        # They hold the session, and answers of the store that are due may hold them: no cycle.
+        del self.first, self._commands, self.publisher, self.subscriptions
+
+
+def session_key(connection: SessionConnection, name: bytes) -> tuple[str, bytes]:
+    """What tells a session apart from all others, by the connection that asks for it."""
+    return connection.login.principal.name, name
+
+
+def outgoing_of(connection: SessionConnection) -> AssemblyHandler:
+    """The first handler of what goes out on a channel of a connection."""
+    standard = SessionOutgoing(connection.write)
+    standard.max_frame_bytes = connection.max_frame_bytes
+    return connection.points.before_output(standard, connection.context)
 
 
 def _shown(name: bytes) -> str:

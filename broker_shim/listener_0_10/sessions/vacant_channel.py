@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from broker_shim.amqp_0_10.controls import SessionAttach, SessionDetach, SessionDetached
+import logging
+
+from broker_shim.amqp_0_10.controls import Control, SessionAttach, SessionDetach, SessionDetached
 from broker_shim.amqp_0_10.definitions import SessionDetachCode
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.frames import Frame
-from broker_shim.listener_0_10.sessions.session import Amqp010Session, SessionConnection
+from broker_shim.listener_0_10.sessions.session import SessionConnection, outgoing_of
+
+_log = logging.getLogger(__name__)
 
 
 class VacantChannel:
@@ -21,12 +25,18 @@ class VacantChannel:
         if isinstance(method, SessionAttach):
             host, channel = self._connection.host, self._channel
             if not host.attach(self._connection, channel, method.name, force=method.force):
-                session = Amqp010Session(self._connection, channel, method.name)
-                session.say(SessionDetached(method.name, SessionDetachCode.SESSION_BUSY))
+                self._say(SessionDetached(method.name, SessionDetachCode.SESSION_BUSY))
         elif assembly.is_control and not isinstance(method, SessionDetached):
             name = method.name if isinstance(method, SessionDetach) else b""
-            session = Amqp010Session(self._connection, self._channel, name)
-            session.say(SessionDetached(name, SessionDetachCode.NOT_ATTACHED))
+            self._say(SessionDetached(name, SessionDetachCode.NOT_ATTACHED))
+
+    def _say(self, control: Control) -> None:
+        """Answer without a session: one for each answer would be a cycle that is left behind."""
+        try:
+            outgoing_of(self._connection).handle_assembly(Assembly(self._channel, control))
+        except Exception:  # noqa: BLE001  # one connection must not end the others
+            _log.exception("a handler of what goes out failed on %s", control.NAME)
+            self._connection.fault()
 
     def handle_frame(self, frame: Frame) -> None:
         """See `AssemblyHandler`."""

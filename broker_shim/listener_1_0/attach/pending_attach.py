@@ -68,21 +68,33 @@ def go_through(
 
     The first one that fails has the link refused.
     """
-    is_wanted, left = put_off(connection, link), list(steps)
+    _StepByStep(connection, link, steps, ready)(None)
 
-    def on_done(error: StoreError | None) -> None:
-        if not is_wanted():
+
+class _StepByStep:
+    """A completion that is that of each step: no closure, which would hold itself for ever."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        link: AnyLink,
+        steps: Sequence[Step],
+        ready: Callable[[], None],
+    ) -> None:
+        self._connection, self._link, self._ready = connection, link, ready
+        self._is_wanted, self._left = put_off(connection, link), list(steps)
+
+    def __call__(self, error: StoreError | None) -> None:
+        if not self._is_wanted():
             return
         if isinstance(error, InvalidRequest):
-            refuse(connection, link, Refusal(NOT_FOUND, str(error)))
+            refuse(self._connection, self._link, Refusal(NOT_FOUND, str(error)))
         elif error is not None:
-            refuse(connection, link, refusal_of(error))
-        elif left:
-            left.pop(0)(on_done)
+            refuse(self._connection, self._link, refusal_of(error))
+        elif self._left:
+            self._left.pop(0)(self)
         else:
-            ready()
-
-    on_done(None)
+            self._ready()
 
 
 def grant(

@@ -72,7 +72,7 @@ class IncomingLink:
         self._begin = partial(IncomingMessage, self._broker, node, connection.now_us, may_send)
         self._receiving: IncomingMessage | None = None
         self._partial: bytes | None = None
-        self._whole = WholeMessages(self._broker, answering, self._all_stored)
+        self._whole = WholeMessages(self._broker, answering)
         self._most = self._broker.settings.max_header_bytes
         self._most_whole_bytes = min(STAGED_BYTES, self._most)
         self._window = CreditWindow(self._broker.settings.credit)
@@ -81,8 +81,7 @@ class IncomingLink:
         self._holds_back = False
         self._held_bytes = 0
         self.is_gone = False
-        takes_none = lambda: self._is_refused or self.is_gone  # noqa: E731
-        self._credit = LinkCredit(connection, link, self._window, self._answering, takes_none)
+        self._credit = LinkCredit(connection, link, self._window, self._answering)
 
     def start(self) -> None:
         """Give the first credit."""
@@ -90,7 +89,7 @@ class IncomingLink:
 
     def gone(self) -> None:
         """The link, its session or its connection ended."""
-        self.is_gone = True
+        self.is_gone = self._credit.takes_none = True
         if self._partial is not None:
             self._resumable.remember(self._partial, None)
         self._end_receiving()
@@ -134,7 +133,7 @@ class IncomingLink:
                 self._on_piece(piece)
             if not turn.goes_on():
                 break
-        self._whole.hand_over()
+        self._whole.hand_over(self._all_stored)
         return count
 
     def _on_piece(self, piece: TransferPiece) -> None:
@@ -192,7 +191,7 @@ class IncomingLink:
 
     def _end_link(self, refusal: Refusal) -> None:
         """A message that cannot be taken is not read to its end to tell so."""
-        self._is_refused = True
+        self._is_refused = self._credit.takes_none = True
         self._end_receiving()
         self._connection.detach(self._link, refusal)
 
@@ -245,7 +244,7 @@ class IncomingLink:
         if isinstance(content, bytes) and not is_alone:
             self._whole.add(delivery, header, content, routed.queues)
             return
-        self._whole.hand_over()  # what came before goes before
+        self._whole.hand_over(self._all_stored)  # what came before goes before
         put = partial(self._route.put, header, content, routed)
         if transaction is None:
             self._store(delivery, put)

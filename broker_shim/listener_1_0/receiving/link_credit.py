@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.receiving.credit import CreditWindow
 from broker_shim.listener_1_0.receiving.received_deliveries import ReceivedDeliveries
@@ -11,7 +9,11 @@ from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 
 
 class LinkCredit:
-    """See above. On the loop's thread only."""
+    """See above. On the loop's thread only.
+
+    Attributes:
+        takes_none: True once nothing more is taken.
+    """
 
     def __init__(
         self,
@@ -19,7 +21,6 @@ class LinkCredit:
         link: ReceiverLink,
         window: CreditWindow,
         answering: ReceivedDeliveries | None,
-        takes_none: Callable[[], bool],
     ) -> None:
         """Begin.
 
@@ -28,11 +29,10 @@ class LinkCredit:
             link: Of the protocol.
             window: Says how much.
             answering: Told before more is given, if the link answers in two steps.
-            takes_none: True once nothing more is taken.
         """
         self._connection, self._broker, self._link = connection, connection.broker, link
-        self._window, self._answering, self._takes_none = window, answering, takes_none
-        self._is_due = False
+        self._window, self._answering = window, answering
+        self._is_due = self.takes_none = False
 
     def go_on(self) -> None:
         """Give credit when all that came in this turn was taken in, and is counted."""
@@ -50,7 +50,7 @@ class LinkCredit:
     def give(self) -> None:
         """Give what the peer may have now."""
         self._is_due = False
-        if self._takes_none() or self._broker.is_stopping or self._link.is_gone:
+        if self.takes_none or self._broker.is_stopping or self._link.is_gone:
             return
         credit = self._link.credit
         more = self._window.to_give(credit)
@@ -61,5 +61,5 @@ class LinkCredit:
 
     def _probe(self) -> None:
         self._window.probe()
-        if not self._takes_none():
+        if not self.takes_none:
             self.go_on()

@@ -19,14 +19,8 @@ Outcomes = Sequence[StoreError | None]
 class WholeMessages:
     """See above. On the loop's thread only."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        answering: ReceivedDeliveries,
-        on_stored: Callable[[Sequence[Delivery], Outcomes], None],
-    ) -> None:
-        """Begin; `on_stored` gets deliveries, and what came of the message of each."""
-        self._broker, self._answering, self._on_stored = broker, answering, on_stored
+    def __init__(self, broker: Broker, answering: ReceivedDeliveries) -> None:
+        self._broker, self._answering = broker, answering
         self._deliveries: list[Delivery] = []
         self._messages: list[Publication] = []
 
@@ -37,8 +31,13 @@ class WholeMessages:
         self._deliveries.append(delivery)
         self._messages.append(_new(Publication, (header, content, queues)))
 
-    def hand_over(self) -> None:
-        """Give them to the store; the next attach of the link waits for what it says."""
+    def hand_over(self, on_stored: Callable[[Sequence[Delivery], Outcomes], None]) -> None:
+        """Give them to the store; the next attach of the link waits for what it says.
+
+        Args:
+            on_stored: Gets deliveries, and what came of the message of each. It is not kept
+                longer than the store needs it: the link holds this, and would be a cycle.
+        """
         if not self._messages:
             return
         deliveries, messages = self._deliveries, self._messages
@@ -49,7 +48,7 @@ class WholeMessages:
             nonlocal left
             left -= len(outcomes)
             try:
-                self._on_stored(deliveries[first : first + len(outcomes)], outcomes)
+                on_stored(deliveries[first : first + len(outcomes)], outcomes)
             finally:
                 if not left:
                     all_told(None)

@@ -37,7 +37,6 @@ from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions, 
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.selectors import Selector
-from broker_shim.store.interface import Annotations
 from broker_shim.transactions.refusals import TransactionRefused, rolled_back
 
 _BATCH = 100
@@ -92,7 +91,7 @@ class OutgoingLink:
         self._delivery = self._outlet.delivery
         self._resumption = None if resumed is None else Resumption(self, connection, link, resumed)
         self.credit = 0
-        self.has_ended = False
+        self.has_ended = self._is_let_go = False
         self._is_refresh_due = False
 
     @property
@@ -126,6 +125,17 @@ class OutgoingLink:
         self._unsettled = {}
         self._acquisitions.gone()
         self._links.end_holding(self.terminus, held, is_closed=self._link.is_closed_here)
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Once it has ended and nothing is under way: its parts hold it, and it holds none of them.
+
+        Else each link that ends would be a cycle, which only Python's collector finds. Answers of
+        the store and transactions that end later have the parts themselves, if they need them.
+        """
+        if not (self._is_let_go or self._delivery.count):
+            self._is_let_go = True
+            del self._outlet, self._acquisitions, self._retirements, self._resumption
 
     def queue_deleted(self) -> None:
         """End the link: what it held is given back, and goes with its queue."""
@@ -190,6 +200,9 @@ class OutgoingLink:
 
     def refresh(self) -> None:
         """Take more well before all that is under way has come; a drain may be over."""
+        if self.has_ended:
+            self._let_go()
+            return
         if self._is_refresh_due:
             return  # once, for all that comes in this turn
         if self._delivery.count <= _BATCH // 2 or self._link.is_draining:
@@ -345,25 +358,9 @@ class OutgoingLink:
         done = self._links.tracked(self.terminus, given_back)
         self.give_back(taken.message_id, failed=True, on_done=done)
 
-    def give_back(
-        self,
-        message_id: int,
-        *,
-        failed: bool,
-        delay_s: float = 0.0,
-        on_done: OnComplete | None = None,
-        annotations: Annotations | None = None,
-    ) -> None:
-        """Make a message that this link holds available again; see `Settlement.give_back`."""
-        self._broker.settlement.give_back(
-            message_id,
-            self.queue.name,
-            self.holder,
-            failed=failed,
-            delay_s=delay_s,
-            on_done=on_done,
-            annotations=annotations,
-        )
+    def give_back(self, message_id: int, **how: Any) -> None:
+        """Make a message that this link holds available again; `how`: see `Settlement`."""
+        self._broker.settlement.give_back(message_id, self.queue.name, self.holder, **how)
 
     def refuse(self, message_id: int) -> None:
         """Never get this message again."""
@@ -384,9 +381,11 @@ class OutgoingLink:
 
     def caught_up(self) -> None:
         """See `Consumer.caught_up`: a drain is over, unless something is under way."""
+        if self.is_gone:
+            return
         has_caught_up = self._settled_room <= 0 or self.queue.has_caught_up(self)
         is_over = self._delivery.count == 0 and has_caught_up
-        if is_over and not self.is_gone and self._link.is_draining and self._link.credit > 0:
+        if is_over and self._link.is_draining and self._link.credit > 0:
             self._link.drained()
             self.credit = 0
             self._connection.has_output()

@@ -104,8 +104,9 @@ class HalfOpen:
         """Have the oldest one give way, of a network if one is named; False if there is none."""
         for newcomer in self._oldest_first:
             if network in {None, newcomer.network}:
+                give_way = newcomer.on_give_way
                 newcomer.leave()
-                newcomer.on_give_way(reason)
+                give_way(reason)
                 return True
         return False
 
@@ -141,6 +142,7 @@ class Newcomer:
 
     def leave(self) -> None:
         """It has opened, or is gone; may be called twice."""
+        self.on_give_way = _stay  # what ends it holds all of it
         if self._half_open is not None:
             self._half_open.leave(self, self._until_s)
             self._half_open = None

@@ -146,6 +146,11 @@ class ControlServer:
         self._listening.setblocking(False)  # noqa: FBT003  # the library's signature
         loop.on_readable(self._listening, self._accept)
 
+    @property
+    def client_count(self) -> int:
+        """Clients that are connected."""
+        return len(self._clients)
+
     def close(self) -> None:
         """Stop listening, before the writer's lock is let go of: whoever finds nobody takes it."""
         self._path.unlink(missing_ok=True)

@@ -36,8 +36,8 @@ class RawMember:
     def __init__(self, path: Path, member: str = "raw", incarnation: str = "") -> None:
         self.member, self.incarnation = member, incarnation or str(uuid4())
         self.peer = socket.socket(socket.AF_UNIX)
+        self.peer.connect(str(path))  # waits where many come at once, as it has no timeout yet
         self.peer.settimeout(TIMEOUT_S)
-        self.peer.connect(str(path))
         self._pack = wire.frame_packer()
         self._decoder = wire.Decoder(1 << 24)
         self._frames: list[wire.Frame] = []

@@ -1,0 +1,129 @@
+"""Who comes and goes at the other doors leaves nothing that only Python's collector would find.
+
+As `tests.unit.broker_shim.sockets.test_hang_ups` shows of AMQP: a monitor, an administrator and a
+member come and go as long as a process runs.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_shim.serve.bind_address import parse_listen
+from broker_shim.serve.control import ControlServer, OneBroker
+from broker_shim.serve.monitor import Monitor, Subject
+from sparkstore.operations import wire
+from tests.support.amqp.left_behind import objects_left, told
+from tests.support.amqp.served_listener import TIMEOUT_S, Served
+from tests.support.stores.controls import ServicedRoot
+from tests.support.stores.raw_member import RawMember
+from tests.support.stores.services import short_folder
+
+pytestmark = pytest.mark.slow
+
+TIMES = 1_000
+MOST = 0.5
+ROOT_ID = "a root"
+
+
+@pytest.fixture
+def monitor() -> Iterator[Monitor]:
+    it = Monitor(parse_listen("127.0.0.1:0"), Subject())
+    yield it
+    it.close()
+
+
+def test_a_monitor_that_was_answered_leaves_nothing_for_the_collector(monitor: Monitor) -> None:
+    host, port = monitor.socket.getsockname()[:2]
+
+    def ask() -> None:
+        connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().read() == b"ok\n"
+        connection.close()
+
+    assert objects_left(ask, TIMES, lambda: _await_places(monitor)) < MOST, told()
+
+
+def test_a_monitor_that_says_nothing_leaves_nothing_for_the_collector(monitor: Monitor) -> None:
+    address = monitor.socket.getsockname()
+
+    def hang_up() -> None:
+        socket.create_connection(address, TIMEOUT_S).close()
+
+    assert objects_left(hang_up, TIMES, lambda: _await_places(monitor)) < MOST, told()
+
+
+def _await_places(monitor: Monitor) -> None:
+    """Until nobody is being answered."""
+    host, port = monitor.socket.getsockname()[:2]
+    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
+    connection.request("GET", "/healthz")  # came last, so all others were accepted
+    connection.getresponse().read()
+    connection.close()
+    for thread in threading.enumerate():
+        if "process_request_thread" in thread.name:
+            thread.join(TIMEOUT_S)
+
+
+@pytest.mark.parametrize("greets", [True, False])
+def test_an_administrator_that_is_gone_leaves_nothing_for_the_collector(*, greets: bool) -> None:
+    served = Served()
+    found: list[float] = []
+    with short_folder() as folder:
+        server = ControlServer(served.loop, OneBroker(served.broker), Path(folder), ROOT_ID)
+
+        def come(*, greets: bool = greets) -> None:
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(folder / wire.SOCKET_NAME))
+                client.settimeout(TIMEOUT_S)
+                if greets:
+                    client.sendall(wire.line(wire.hello(ROOT_ID)))
+                    assert ROOT_ID.encode() in client.recv(1000)
+
+        def settle() -> None:
+            come(greets=True)  # it came last
+            is_over = False
+            while not is_over:
+                looked = threading.Event()
+
+                def look(looked: threading.Event = looked) -> None:
+                    nonlocal is_over
+                    is_over = not server.client_count
+                    looked.set()
+
+                served.loop.post(look)
+                assert looked.wait(TIMEOUT_S)
+
+        served.run_while(lambda: found.append(objects_left(come, TIMES, settle)))
+        server.close()
+    served.close()
+    assert found[0] < MOST, told()
+
+
+@pytest.mark.parametrize("greets", [True, False])
+def test_a_member_that_is_gone_leaves_nothing_for_the_collector(
+    tmp_path: Path, *, greets: bool
+) -> None:
+    place = ServicedRoot(tmp_path / "root")
+
+    def come(*, greets: bool = greets) -> None:
+        member = RawMember(place.path, incarnation="one")
+        if greets:
+            member.hello()
+        member.peer.close()
+
+    def settle() -> None:
+        come(greets=True)
+        for thread in threading.enumerate():
+            if thread.name in {"member", "reads"}:
+                thread.join(TIMEOUT_S)
+
+    left = objects_left(come, TIMES, settle)
+    place.stop()
+    assert left < MOST, told()
