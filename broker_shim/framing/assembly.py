@@ -59,9 +59,14 @@ class Assembly:
 
 
 class MethodReader:
-    """Puts the methods in a stream of frames together; other frames go on as they are."""
+    """Puts the methods in a stream of frames together; other frames go on as they are.
+
+    Attributes:
+        held_bytes: Of methods that have not come whole.
+    """
 
     def __init__(self, limits: FramingLimits) -> None:
+        self.held_bytes = 0
         self._limits = limits
         self._orders: dict[int, FrameOrder] = {}
         self._segments: dict[int, MethodSegment] = {}
@@ -121,17 +126,25 @@ class MethodReader:
             segment = MethodSegment(kind, payload)  # as nearly all are
         else:
             segment = self._segments.setdefault(key, MethodSegment(kind))
+            self.held_bytes -= segment.held_bytes
             segment.add(frame)
             if not segment.is_complete:
+                self.held_bytes += segment.held_bytes
                 return None
             del self._segments[key]
         method, sync = segment.read()
         return Assembly(channel, method, sync, is_whole=order.is_between)
 
+    def limit(self, limits: FramingLimits) -> None:
+        """So much is taken from now on; nothing is under way."""
+        self._limits = limits
+        self._orders.clear()
+
     def drop(self, channel: int) -> None:
         """Nobody wants what began on a channel any more: the rest of it leads to nothing."""
         for key in (channel << 1, channel << 1 | 1):
-            self._segments.pop(key, None)
+            segment = self._segments.pop(key, None)
+            self.held_bytes -= 0 if segment is None else segment.held_bytes
             order = self._orders.get(key)
             if order is not None:
                 order.is_dropped = not order.is_between

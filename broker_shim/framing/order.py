@@ -39,12 +39,14 @@ class FramingLimits:
         max_header_bytes: Of a header segment.
         max_assembly_bytes: Of an assembly, with the headers of its frames: so frames without a
             payload count, too.
+        only_controls: Commands end the connection.
     """
 
     max_frame_bytes: int = MOST_FRAME_BYTES
     max_method_bytes: int = 1 << 20
     max_header_bytes: int = 1 << 20
     max_assembly_bytes: int = 1 << 28
+    only_controls: bool = False
 
 
 class FrameOrder:
@@ -64,6 +66,7 @@ class FrameOrder:
             limits.max_assembly_bytes,
         )
         self._most_together = limits.max_assembly_bytes
+        self._only_controls = limits.only_controls
         self._most = 0
         self.is_between = True
         self.is_dropped = False
@@ -114,6 +117,8 @@ class FrameOrder:
         if self.is_between:
             if not flags & FIRST_SEGMENT or kind > _COMMAND:
                 raise RemoteFramingError("an assembly that does not begin with a method")
+            if kind == _COMMAND and self._only_controls:
+                raise RemoteFramingError("a command before the connection is open")
             if kind == _CONTROL and not flags & LAST_SEGMENT:
                 raise RemoteFramingError("a control with more than one segment")
             self._assembly_bytes = 0

@@ -20,6 +20,8 @@ from broker_shim.framing.methods import (
 from broker_shim.framing.values import UnknownStruct
 
 _CONTROL = int(SegmentType.CONTROL)
+_PIECE_BYTES = 48
+"""What an object of bytes takes beside these, and its place in a list."""
 
 
 class Segment:
@@ -51,6 +53,11 @@ class Segment:
             self._payloads.append(frame.payload)
             self.byte_count += len(frame.payload)
         self.is_complete = frame.is_last_of_segment
+
+    @property
+    def held_bytes(self) -> int:
+        """What it takes in memory: a frame of one byte takes more than its byte."""
+        return self.byte_count + _PIECE_BYTES * len(self._payloads)
 
     @property
     def payload(self) -> bytes:

@@ -8,7 +8,7 @@ from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.frames import Frame
 from broker_shim.handlers.content import ContentCollector
 
-_SMALL_BYTES = 1 << 16
+_SMALL_BYTES = 1 << 12
 
 
 class Commands(Protocol):

@@ -32,6 +32,9 @@ class ConnectionControls(Protocol):
             RemoteFramingError: The channel is none that may be used.
         """
 
+    def holds(self, byte_count: int) -> None:
+        """So much waits in memory of methods that have not come whole, on all channels."""
+
     def session_failed(self, channel: int, error: RemoteCommandError) -> None:
         """What came on a channel was no good command: its session has to end."""
 
@@ -42,6 +45,7 @@ class ConnectionIncoming:
     def __init__(self, controls: ConnectionControls, limits: FramingLimits) -> None:
         self._controls = controls
         self._methods = MethodReader(limits)
+        self._counted_bytes = 0
 
     def handle_next(self, frames: deque[Frame]) -> int:
         """The first of some frames, and those after it that complete its command, if they do.
@@ -87,7 +91,18 @@ class ConnectionIncoming:
             self._methods.drop(channel)
             if session is not None:
                 self._controls.session_failed(channel, error)
+        self._count()
+
+    def limit(self, limits: FramingLimits) -> None:
+        """See `MethodReader`."""
+        self._methods.limit(limits)
+
+    def _count(self) -> None:
+        if self._methods.held_bytes != self._counted_bytes:
+            self._counted_bytes = self._methods.held_bytes
+            self._controls.holds(self._counted_bytes)
 
     def drop(self, channel: int) -> None:
         """A session ended: of what began on its channel nothing more is wanted."""
         self._methods.drop(channel)
+        self._count()

@@ -32,7 +32,7 @@ class ContentCollector:
     def held_bytes(self) -> int:
         """What waits here of an assembly that has not come whole."""
         parts = (self._header, self._body)
-        return sum(each.byte_count for each in parts if each is not None)
+        return sum(each.held_bytes for each in parts if each is not None)
 
     def begin(self, assembly: Assembly) -> bool:
         """A command comes; True if it has all that is wanted, False if frames of that follow.

@@ -33,7 +33,6 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.framing.assembly import Assembly, frames_of
 from broker_shim.framing.errors import RemoteCommandError, RemoteFramingError
 from broker_shim.framing.frames import MOST_FRAME_BYTES, PROTOCOL_HEADER, Frame, FrameReader
-from broker_shim.framing.order import FramingLimits
 from broker_shim.handlers.chain import HandlerContext, InsertionPoints
 from broker_shim.handlers.connection_incoming import ConnectionIncoming
 from broker_shim.handlers.handler import AssemblyHandler
@@ -41,6 +40,7 @@ from broker_shim.listener_0_10.connection_clock import ConnectionClock
 from broker_shim.listener_0_10.connection_output import ConnectionOutput
 from broker_shim.listener_0_10.connection_phase import Phase
 from broker_shim.listener_0_10.delayed_handlers import DelayedHandlers
+from broker_shim.listener_0_10.frame_limits import NEWCOMERS_LIMITS, limits_of
 from broker_shim.listener_0_10.login import SaslExchange
 from broker_shim.listener_0_10.refusals import short_text
 from broker_shim.listener_0_10.sessions.session import Amqp010Session, SessionHost
@@ -86,34 +86,24 @@ class Amqp010Connection:
     ) -> None:
         self.broker, self.host, self.points, self.access = broker, host, points, access
         self.login = Login(access, broker.later, has_output)
-        self.number = next_number()
-        self.began_at_us = time.time_ns() // 1000
-        self.container_id = ""
+        self.number, self.turn = next_number(), Turn()
+        self.began_at_us, self.container_id = time.time_ns() // 1000, ""
         self._has_output = has_output
         self._output = ConnectionOutput(broker.settings.buffered_bytes, has_output)
-        self.write = self._output.write
-        self.wait_for_room = self._output.wait_for_room
-        self.max_frame_bytes = MOST_FRAME_BYTES
-        self.waiting_bytes = 0
+        self.write, self.wait_for_room = self._output.write, self._output.wait_for_room
+        self.max_frame_bytes, self.waiting_bytes = MOST_FRAME_BYTES, 0
         self._phase, self._header = Phase.HEADER, b""
         settings = broker.settings
         self._channel_max = min(settings.max_sessions, 65_535) - 1
-        limits = FramingLimits(
-            max_method_bytes=settings.max_header_bytes,
-            max_header_bytes=settings.max_header_bytes,
-            max_assembly_bytes=settings.max_message_bytes + settings.max_header_bytes,
-        )
-        self._reader = FrameReader()
+        self._reader, self._delayed = FrameReader(MIN_MAX_FRAME_SIZE), DelayedHandlers()
         self._frames: deque[Frame] = deque()
-        self._delayed = DelayedHandlers()
         self.context = HandlerContext(str(access.remote), time.monotonic, self._delayed.add)
-        self._standard = ConnectionIncoming(self, limits)
+        self._standard = ConnectionIncoming(self, NEWCOMERS_LIMITS)
         self._incoming = points.before_connection(self._standard, self.context)
         self._is_bare = not (points.connection_incoming or points.session_incoming)
         self._sessions: dict[int, Amqp010Session] = {}
         self._in_turn: dict[Amqp010Session, None] = {}
         self._sasl = SaslExchange(access.mechanisms, self.login)
-        self.turn = Turn()
         self._clock = ConnectionClock(settings.handshake_timeout_s, time.monotonic())
         self._is_lost = self._hangs_up = False
 
@@ -217,12 +207,10 @@ class Amqp010Connection:
             self.broker.metrics.protocol_errors += 1
             text = ascii(error.description[:200])
             _log.info("connection %d ended: %s", self.number, text)
-            self._end(error.code, error.description)
-            self._phase = Phase.OVER
+            self._end(error.code, error.description, Phase.OVER)
         except Exception:  # noqa: BLE001  # one connection must not end the others
             _log.exception("connection %d: a frame failed", self.number)
-            self._end(ConnectionCloseCode.CONNECTION_FORCED, _FAILED)
-            self._phase = Phase.OVER
+            self._end(ConnectionCloseCode.CONNECTION_FORCED, _FAILED, Phase.OVER)
 
     def _say(self, control: Control) -> None:
         for frame in frames_of(Assembly(0, control), self.max_frame_bytes):
@@ -262,6 +250,7 @@ class Amqp010Connection:
         self._delayed.forget()
         for session in list(self._sessions.values()):
             session.lost()
+        self.broker.unfinished.hold(self, self, 0)
         self._output.forget_waiters()
         self.login.gone(self._sasl.given_up)
 
@@ -286,10 +275,10 @@ class Amqp010Connection:
             self._say(ConnectionClose(ConnectionCloseCode.CONNECTION_FORCED, _FAILED))
             self.broker.later(0.0, self.lost)
 
-    def _end(self, code: ConnectionCloseCode, text: str) -> None:
+    def _end(self, code: ConnectionCloseCode, text: str, phase: Phase = Phase.CLOSING) -> None:
         if self._phase not in {Phase.HEADER, Phase.CLOSING, Phase.OVER}:
             self._say(ConnectionClose(code, short_text(text)))
-        self._phase = Phase.CLOSING
+        self._phase = phase
         self.lost()
 
     def connection_control(self, control: Control) -> None:
@@ -315,9 +304,9 @@ class Amqp010Connection:
 
     def session_on(self, channel: int) -> AssemblyHandler | None:
         """See `ConnectionControls`."""
-        if channel > self._channel_max:
-            text = f"channel {channel}: {self._channel_max} is the last that may be used"
-            raise RemoteFramingError(text)
+        last = 0 if self._phase in _BEFORE_OPEN else self._channel_max
+        if channel > last:
+            raise RemoteFramingError(f"channel {channel}: {last} is the last that may be used")
         if self._phase is not Phase.OPENED:
             return None
         session = self._sessions.get(channel)
@@ -325,6 +314,16 @@ class Amqp010Connection:
             return VacantChannel(self, channel)
         self._in_turn[session] = None
         return session.first
+
+    def holds(self, byte_count: int) -> None:
+        """See `ConnectionControls`."""
+        if not self._is_lost:  # else it would be counted for ever
+            self.broker.unfinished.limit(self, self, byte_count, self.broker.settings)
+
+    def give_up_unfinished(self, reason: str) -> None:
+        """End: of what has not come whole there is too much."""
+        self._end(ConnectionCloseCode.CONNECTION_FORCED, f"commands {reason}", Phase.OVER)
+        self._has_output()
 
     def session_failed(self, channel: int, error: RemoteCommandError) -> None:
         """See `ConnectionControls`."""
@@ -359,18 +358,18 @@ class Amqp010Connection:
             self._phase = Phase.TUNE_OK
             self._say(ConnectionTune(self._channel_max, MOST_FRAME_BYTES, 0, _HEARTBEAT_S))
         else:
-            self._end(ConnectionCloseCode.CONNECTION_FORCED, "authentication failed")
-            self._phase = Phase.OVER
+            failed = "authentication failed"
+            self._end(ConnectionCloseCode.CONNECTION_FORCED, failed, Phase.OVER)
 
     def _tuned(self, control: ConnectionTuneOk) -> None:
         most = control.max_frame_size or MOST_FRAME_BYTES
         if most < MIN_MAX_FRAME_SIZE:
-            text = f"tune-ok with frames of {most} bytes: {MIN_MAX_FRAME_SIZE} is the least"
-            raise RemoteFramingError(text)
+            least = f"{MIN_MAX_FRAME_SIZE} is the least"
+            raise RemoteFramingError(f"tune-ok with frames of {most} bytes: {least}")
         if control.channel_max > self._channel_max:
             text = f"tune-ok with channel {control.channel_max}: {self._channel_max} is the last"
             raise RemoteFramingError(text)
-        self.max_frame_bytes = self._reader.max_frame_bytes = most
+        self.max_frame_bytes = most
         self._clock.heartbeat_s = min(control.heartbeat or 0, _HEARTBEAT_S)
         # Absent or 0 is no limit of the client's own: many clients never say one.
         self._channel_max = control.channel_max or self._channel_max
@@ -382,9 +381,11 @@ class Amqp010Connection:
             self._end(ConnectionCloseCode.CONNECTION_FORCED, refusal)
             return
         self._say(ConnectionOpenOk())
-        self._phase = Phase.OPENED
+        self._phase, self._reader.max_frame_bytes = Phase.OPENED, self.max_frame_bytes
+        self._standard.limit(limits_of(self.broker.settings))
 
 
+_BEFORE_OPEN = {Phase.START_OK, Phase.SECURE_OK, Phase.TUNE_OK, Phase.OPEN}
 _STEPS: Mapping[tuple[Phase, type], Callable[[Amqp010Connection, Any], None]] = {
     (Phase.START_OK, ConnectionStartOk): Amqp010Connection._authenticate,  # noqa: SLF001  # a table
     (Phase.SECURE_OK, ConnectionSecureOk): Amqp010Connection._authenticate,  # noqa: SLF001

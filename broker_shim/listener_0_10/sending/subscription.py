@@ -107,8 +107,7 @@ class SessionConsumer:
         self._credit = ConsumerCredit()
         self._charged: set[TakenMessage] = set()
         self._granted: deque[int] = deque()
-        self._on_flushed: list[Any] = []
-        self._on_stopped: list[Any] = []
+        self._on_flushed, self._on_stopped = list[Any](), list[Any]()
         self._has_ended = False
         self._delivery = ConsumerDelivery(
             self._broker, queue, self, self, is_settled=self._is_settled

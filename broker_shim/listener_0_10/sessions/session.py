@@ -203,15 +203,7 @@ class Amqp010Session:
 
     def holds(self, byte_count: int) -> None:
         """See `Commands`: a client may not begin any number of messages that it never ends."""
-        unfinished, settings = self.broker.unfinished, self.broker.settings
-        of_connection = unfinished.hold(self.connection, self, byte_count)
-        most = max(settings.max_unfinished_bytes, settings.max_message_bytes)
-        most_in_all = max(settings.max_unfinished_bytes_in_all, settings.max_message_bytes)
-        if of_connection > most:
-            self.give_up_unfinished(f"of this connection that are not whole: {most} bytes is most")
-        elif unfinished.total_bytes > most_in_all:
-            text = f"of all connections that are not whole: {most_in_all} bytes is most"
-            unfinished.largest().give_up_unfinished(text)
+        self.broker.unfinished.limit(self.connection, self, byte_count, self.broker.settings)
 
     def give_up_unfinished(self, reason: str) -> None:
         """End: of what has not come whole there is too much."""

@@ -327,3 +327,88 @@ def test_65_535_sessions_of_one_connection_harm_nobody_and_end_with_it() -> None
     assert len(bench.host._sessions) == 101, "100 of them wait for their client"
     assert other.sync()
     bench.close()
+
+
+BEFORE_OPEN = [
+    Frame(COMMAND, FIRST_SEGMENT | 4 | FIRST_FRAME, 0, b"x"),
+    Frame(CONTROL, FIRST_SEGMENT | 4 | FIRST_FRAME, 1, b"x"),
+    Frame(BODY, 4 | FIRST_FRAME, 5, b"x"),
+]
+
+
+@pytest.mark.parametrize("frame", BEFORE_OPEN)
+def test_before_open_only_controls_of_channel_0_may_come(bench: Bench010, frame: Frame) -> None:
+    client = bench.client()
+    client.write(PROTOCOL_HEADER + frame.encoded)
+    bench.run()
+    assert [each.reply_code for each in client.of(ConnectionClose)] == [FRAMING]
+    assert client.connection.is_over
+
+
+def test_before_open_a_control_has_4_kib_at_most(bench: Bench010) -> None:
+    client = bench.client()
+    client.write(PROTOCOL_HEADER)
+    for number in range(3):
+        flags = FIRST_SEGMENT | 4 | (0 if number else FIRST_FRAME)
+        client.write(Frame(CONTROL, flags, 0, bytes(2_000)).encoded)
+    bench.run()
+    assert [each.reply_code for each in client.of(ConnectionClose)] == [FRAMING]
+
+
+def test_before_open_a_frame_that_is_announced_larger_is_not_waited_for(bench: Bench010) -> None:
+    client = bench.client()
+    client.write(PROTOCOL_HEADER + Frame(CONTROL, 15, 0, bytes(5_000)).encoded[:100])
+    bench.run()
+    assert [each.reply_code for each in client.of(ConnectionClose)] == [FRAMING]
+
+
+def endless_commands(client: Client010, channels: range, pieces: int) -> None:
+    """Begin a command on each channel, in pieces, and never end it."""
+    for number in range(pieces):
+        flags = FIRST_SEGMENT | 4 | (0 if number else FIRST_FRAME)
+        for channel in channels:
+            client.write(Frame(COMMAND, flags, channel, bytes(4_000)).encoded)
+
+
+def test_commands_that_are_begun_on_many_channels_and_never_ended_are_given_up() -> None:
+    settings = BrokerSettings(max_unfinished_bytes=400_000, max_message_bytes=300_000)
+    bench = Bench010(settings=settings)
+    client, bystander = bench.client(), bench.opened()
+    client.open()
+    endless_commands(client, range(1, 5), 20)
+    bench.run()
+    assert 320_000 < bench.broker.unfinished.total_bytes <= 400_000
+    endless_commands(client, range(5, 9), 20)
+    bench.run()
+    assert "commands of this connection" in client.of(ConnectionClose)[0].reply_text
+    assert bench.broker.unfinished.total_bytes == 0
+    assert bystander.sync()
+    bench.close()
+
+
+def test_of_commands_of_all_connections_that_never_end_the_largest_goes() -> None:
+    settings = BrokerSettings(max_unfinished_bytes_in_all=400_000, max_message_bytes=300_000)
+    bench = Bench010(settings=settings)
+    large, small = bench.client(), bench.client()
+    for client, channels in ((large, range(1, 4)), (small, range(1, 3))):
+        client.open()
+        endless_commands(client, channels, 25)
+        bench.run()
+    assert [bool(each.of(ConnectionClose)) for each in (large, small)] == [True, False]
+    small.lose()
+    assert bench.broker.unfinished.total_bytes == 0
+    bench.close()
+
+
+def test_headers_that_are_begun_and_never_ended_count(bench: Bench010) -> None:
+    client = bad_client(bench)
+    transfer = Assembly(1, MessageTransfer("", 1, 0), is_whole=False)
+    for frame in frames_of(transfer, 4_096):
+        client.write(frame.encoded)
+    for number in range(1_000):
+        flags = 0 if number else FIRST_FRAME
+        client.write(Frame(COMMAND + 1, flags, 1, b"x").encoded)
+    bench.run()
+    assert bench.broker.unfinished.total_bytes > 20_000  # each piece is an object of its own
+    client.lose()
+    assert bench.broker.unfinished.total_bytes == 0

@@ -46,9 +46,12 @@ TYPICAL = {
 SAID = ("absent", "zero", "limit")
 NO_LOGIN = "authentication failed"
 LATE = "connection.secure-ok where anything was expected"
+LARGE = "too large: a segment of more than 4096 bytes"
 CLOSES: dict[tuple[Any, str, str], str] = {
     **{(k.ConnectionStartOk, "mechanism", said): NO_LOGIN for said in SAID},
     **{(k.ConnectionSecureOk, "response", said): LATE for said in SAID},
+    (k.ConnectionStartOk, "client-properties", "limit"): LARGE,
+    (k.ConnectionStartOk, "response", "limit"): LARGE,
     (k.ConnectionTuneOk, "channel-max", "limit"): "tune-ok with channel 65535: 200 is the last",
 }
 """What closes the connection, and by which words; nothing else does."""
