@@ -40,7 +40,6 @@ from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.storage.store_puts import Operation, Staged
 from broker_shim.broker.unfinished_messages import Unfinished
 from broker_shim.completion import OnComplete
-from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.messages.header import CommonHeader, HeaderFactory
 from broker_shim.store.interface import ExchangeBindingKey, MessageHeader, Queue
@@ -265,9 +264,8 @@ class Broker:
 
     def serve(self, queue: Queue) -> QueueDispatch:
         """Use a queue that the store has."""
-        is_kept = queue.durability is TerminusDurability.UNSETTLED_STATE
-        arguments = terms_of(detail_of(queue)).arguments
-        dispatch = self._make_queue(queue.name, is_kept=is_kept, arguments=arguments)
+        kept, arguments = terms_of(detail_of(queue))
+        dispatch = self._make_queue(queue.name, is_kept=kept, arguments=arguments)
         if not self.is_member:
             dispatch.watcher = self.claims.auto_deletion
         adopt(dispatch, queue)
