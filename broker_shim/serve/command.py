@@ -142,8 +142,7 @@ def serve(
     listen(listener, host, entrance)
     _handle_signals(loop, listener, metrics, partial(_reload, entrance, listener, options))
     show_broker(reporter, loop, listener, host.broker, stores.messages, options)
-    inquiries = None if served is None else served.inquiries
-    connections = ConnectionOrders(listener.connections, write_audit, inquiries)
+    connections = ConnectionOrders(listener.connections, write_audit, served and served.inquiries)
     control = _control(stores, loop, host.broker, connections, membership)
     urls = [url] if served is None else [url, *served.service.urls]
     announce(urls, entrance.in_force | stores.in_force, options, reporter.url)
