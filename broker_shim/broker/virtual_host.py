@@ -16,7 +16,6 @@ from broker_shim.broker.administration import Administration
 from broker_shim.broker.bulk_operations import BulkOperations
 from broker_shim.broker.dead_letters import Deaths
 from broker_shim.broker.destinations import Destinations
-from broker_shim.broker.exchanges.auto_delete import ExchangeDeletion
 from broker_shim.broker.exchanges.evacuation import evacuation_of
 from broker_shim.broker.exchanges.headers_exchange import properties_of
 from broker_shim.broker.header_scan import HeaderScan
@@ -129,7 +128,6 @@ class Broker:
         self.claims, self.xid_claims = Claims(self), XidClaims()
         self.queries, self.acquisition = Queries(self), Acquisition(self)
         self.administration = Administration(self, self.bulk, self.last_value_queues, later)
-        ExchangeDeletion(self)
 
     @property
     def open_count(self) -> int:

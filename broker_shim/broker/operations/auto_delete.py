@@ -20,6 +20,8 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Protocol
 
 from broker_shim.broker.administration import Administration
+from broker_shim.broker.destinations import Destinations
+from broker_shim.broker.exchanges.auto_delete import ExchangeDeletion
 from broker_shim.broker.queue_host import QueueHost, QueueOwner
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.storage.loop import Later
@@ -39,11 +41,13 @@ class AutoDeletingHost(QueueHost, Protocol):
     Attributes:
         queue_owners: The listeners whose links have queues of their own.
         is_stopping: True from when a clean end was asked for: what ends then is ended by a start.
+        destinations: The exchanges, and what is bound to them.
         administration: Knows whether another broker decides, which alone knows all consumers.
     """
 
     queue_owners: list[QueueOwner]
     is_stopping: bool
+    destinations: Destinations
     administration: Administration
 
     def destroy_queue(self, name: str, on_done: OnComplete) -> None:
@@ -51,7 +55,11 @@ class AutoDeletingHost(QueueHost, Protocol):
 
 
 class AutoDeletion:
-    """Deletes queues that nobody uses any more. On the loop's thread only."""
+    """Deletes queues that nobody uses any more. On the loop's thread only.
+
+    Attributes:
+        exchanges: Deletes the exchanges that have lost their last binding, by a queue's end or not.
+    """
 
     def __init__(
         self, host: AutoDeletingHost, later: Later, is_claimed: Callable[[str], bool]
@@ -64,6 +72,7 @@ class AutoDeletion:
             is_claimed: Whether somebody has a queue to itself, so that it stays.
         """
         self._host, self._later, self._is_claimed = host, later, is_claimed
+        self.exchanges = ExchangeDeletion(host)
         self._used: set[str] = set()
         self._awaited: dict[Hashable, set[str]] = {}
 
