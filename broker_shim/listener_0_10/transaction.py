@@ -1,37 +1,27 @@
 """One session's transaction: what it sends and accepts since the last commit, all of it or nothing.
 
-Its work waits here until tx.commit, and goes to the store then as one transaction: one group of the
-log, one Delta commit. What is accepted in it stays held by the session until then; what is rolled
-back is the client's to accept or release again.
+Its work waits in a unit (`broker.transactions`) until tx.commit. What is accepted in it stays held
+by the session until then; what is rolled back is the client's to accept or release again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
-from broker_shim.broker.last_value_queues import Replaced, Value
 from broker_shim.broker.storage.store_puts import Operation
+from broker_shim.broker.transactions.unit_of_work import Promise, UnitOfWork, nobody
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
-from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.errors import StoreError
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.store.interface import (
-    MessageHeader,
-    MessageStore,
-    StoredMessage,
-    TransactionContext,
-)
-
-Promise = Callable[[list[Operation], list[tuple[str, int]], OnComplete], None]
-"""promise(operations, what they take by queue and message id, on_done)"""
+from broker_shim.store.interface import MessageHeader, MessageStore, TransactionContext
 
 
 @dataclass(slots=True, eq=False)
 class AcceptedDelivery:
-    """A message that the client accepted in the transaction.
+    """A message that the client accepted in the transaction; a `SettledWork`.
 
     Attributes:
         message_id: The id of the message.
@@ -47,18 +37,39 @@ class AcceptedDelivery:
     on_committed: Callable[[], None]
     on_undone: Callable[[], None]
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """See `SettledWork`."""
+        return self.queue, self.message_id
 
-@dataclass(slots=True)
-class _Sent:
-    header: MessageHeader
-    body: bytes
-    queues: tuple[str, ...]
-    values: list[Value]
-    message: StoredMessage | None = None
+    def operations(self, broker: Broker) -> list[Operation]:  # noqa: ARG002
+        """See `SettledWork`."""
+
+        def dequeue(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
+            store.dequeue(self.message_id, self.queue, self.holder, note, transaction)
+
+        return [dequeue]
+
+    def committed(self, broker: Broker) -> None:
+        """See `SettledWork`."""
+        dispatch = broker.queues.get(self.queue)
+        if dispatch is not None:
+            dispatch.removed((self.message_id,))
+        broker.metrics.accepted += 1
+        self.on_committed()
+
+    def promised(self) -> None:
+        """See `SettledWork`."""
+        self.on_committed()
+
+    def undone(self, on_done: OnComplete) -> None:
+        """See `SettledWork`."""
+        self.on_undone()
+        on_done(None)
 
 
 class SessionTransaction:
-    """See above. On the loop's thread only; a session has one after the other, in this object.
+    """One after the other of a session, in this object. On the loop's thread only.
 
     Attributes:
         gives_back: What was accepted in it is available again if it is rolled back, to anybody;
@@ -71,33 +82,35 @@ class SessionTransaction:
         self._broker, self.gives_back = broker, gives_back
         self.on_begun: Callable[[], None] = _nothing
         self.on_ended: Callable[[], None] = _nothing
-        self._sent: list[_Sent] = []
-        self._accepted: list[AcceptedDelivery] = []
+        self._work = UnitOfWork(broker)
         self._bytes = 0
 
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to do."""
+        return self._work.is_empty
+
     def publish(self, header: MessageHeader, body: bytes, queues: Iterable[str]) -> None:
-        """A message that is sent at the commit.
+        """Send a message at the commit.
 
         Raises:
             RemoteCommandError: There is too much in it.
         """
-        names = self._broker.selecting(queues, header)
         self._take(len(body) + header.header_bytes)
-        if names:
-            values = self._broker.last_value_queues.values(header, names)
-            self._sent.append(_Sent(header, body, names, values))
+        posting = self._work.post()
+        posting.publish(header, body, queues, posting.ended)
 
     def accept(self, accepted: AcceptedDelivery) -> None:
-        """A delivery that is accepted at the commit. Raises as `publish`."""
+        """Accept a delivery at the commit. Raises as `publish`."""
         self._take(0)
-        self._accepted.append(accepted)
+        self._work.settle(accepted)
 
     def _take(self, byte_count: int) -> None:
         settings = self._broker.settings
         if self.is_empty and not self._bytes:
             self.on_begun()
         self._bytes += byte_count
-        count = len(self._sent) + len(self._accepted) + 1
+        count = self._work.operation_count + 1
         if (
             count > settings.max_transaction_operations
             or self._bytes > settings.max_transaction_bytes
@@ -107,117 +120,24 @@ class SessionTransaction:
 
     def commit(self, on_done: OnComplete) -> None:
         """Do all of it; `on_done` when that is durable and visible, or nothing was done."""
-        sent, accepted = self._begin_anew()
-        if not sent and not accepted:
+        work = self._begin_anew()
+        if work.is_empty:
             on_done(None)
-            return
-        on_done = self._counting(on_done)
-        values = [*dict.fromkeys(value for each in sent for value in each.values)]
-
-        def prepared(error: StoreError | None) -> None:
-            if error is None:
-                begin = self._broker.last_value_queues.begin
-                begin(values, partial(self._hand_over, sent, accepted, values, on_done))
-            else:
-                self._undone(accepted)
-                on_done(error)
-
-        self._prepare(sent, prepared)
-
-    @property
-    def is_empty(self) -> bool:
-        """True if there is nothing to do."""
-        return not self._sent and not self._accepted
+        else:
+            work.commit(self._counting(on_done))
 
     def prepare(self, promise: Promise, on_done: OnComplete) -> None:
         """Promise all of it, as a branch that is decided by its xid alone; else it is undone."""
-        sent, accepted = self._begin_anew()
+        self._begin_anew().prepare(promise, on_done)
 
-        def done(error: StoreError | None) -> None:
-            if error is None:
-                for delivery in accepted:
-                    delivery.on_committed()
-            else:
-                self._undone(accepted)
-            on_done(error)
+    def rollback(self) -> None:
+        """Forget what it sent; what it accepted the client decides about again."""
+        work = self._begin_anew()
+        is_counted = not (self.gives_back or work.is_empty)
+        self._broker.metrics.transactions_rolled_back += is_counted
+        work.undo(nobody)
 
-        def ready(error: StoreError | None) -> None:
-            if error is None:
-                operations = [_enqueue(each, name) for each in sent for name in each.queues]
-                operations += [_dequeue(each) for each in accepted]
-                taken = [(delivery.queue, delivery.message_id) for delivery in accepted]
-                promise(operations, taken, done)
-            else:
-                done(error)
-
-        self._prepare(sent, ready)
-
-    def _prepare(self, sent: list[_Sent], on_prepared: OnComplete) -> None:
-        """Have the content of each with the store, where it is too large to go along."""
-        left = len(sent)
-        refusals: list[StoreError] = []
-
-        def ready(each: _Sent, error: StoreError | None, message: StoredMessage | None) -> None:
-            nonlocal left
-            left -= 1
-            each.message = message
-            if error is not None:
-                refusals.append(error)
-            if not left:
-                on_prepared(refusals[0] if refusals else None)
-
-        if not sent:
-            on_prepared(None)
-        for each in sent:
-            may_stage = self._broker.all_keep(each.queues)
-            done = partial(ready, each)
-            self._broker.calls.puts.prepare(each.header, each.body, done, may_stage=may_stage)
-
-    def _hand_over(
-        self,
-        sent: list[_Sent],
-        accepted: list[AcceptedDelivery],
-        values: list[Value],
-        on_done: OnComplete,
-        replaced: Replaced,
-    ) -> None:
-        newest = {value: _id(each) for each in sent for value in each.values}
-
-        def done(error: StoreError | None) -> None:
-            came = [(number, value) for value, number in newest.items()]
-            self._broker.last_value_queues.end(values, replaced, came, error)
-            if error is None:
-                self._committed(sent, accepted)
-            else:
-                self._undone(accepted)
-            on_done(error)
-
-        gone = [name for each in sent for name in each.queues if name not in self._broker.queues]
-        if gone:
-            done(InvalidRequest(f"queue {gone[0]!r} was destroyed: nothing was committed"))
-            return
-        operations = [_enqueue(each, name) for each in sent for name in each.queues]
-        operations += [_dequeue(each) for each in accepted]
-        for older, name in replaced:
-            last_values = self._broker.queues[name].last_values
-            value = None if last_values is None else last_values.value(older)
-            if value is not None:
-                operations.append(_replace(older, name, newest[name, value]))
-        self._broker.calls.transact(operations, done)
-
-    def _committed(self, sent: list[_Sent], accepted: list[AcceptedDelivery]) -> None:
-        for each in sent:
-            self._broker.metrics.enqueued += len(each.queues)
-            header = each.header
-            for name in each.queues:
-                durable = header.durable
-                self._broker.arrived(name, _id(each), header.priority, durable=durable)
-        for delivery in accepted:
-            dispatch = self._broker.queues.get(delivery.queue)
-            if dispatch is not None:
-                dispatch.removed((delivery.message_id,))
-            self._broker.metrics.accepted += 1
-            delivery.on_committed()
+    undo = rollback
 
     def _counting(self, on_done: OnComplete) -> OnComplete:
         """Count a transaction when it is decided, unless it is a branch of a larger one."""
@@ -231,54 +151,12 @@ class SessionTransaction:
 
         return decided
 
-    def rollback(self) -> None:
-        """Forget what it sent; what it accepted the client decides about again."""
-        sent, accepted = self._begin_anew()
-        self._undone(accepted)
-        is_local = not self.gives_back and (sent or accepted)
-        self._broker.metrics.transactions_rolled_back += bool(is_local)
-
-    undo = rollback
-
-    def _begin_anew(self) -> tuple[list[_Sent], list[AcceptedDelivery]]:
-        sent, self._sent = self._sent, []
-        accepted, self._accepted = self._accepted, []
+    def _begin_anew(self) -> UnitOfWork:
+        work, self._work = self._work, UnitOfWork(self._broker)
         self._bytes = 0
         self.on_ended()
-        return sent, accepted
-
-    def _undone(self, accepted: list[AcceptedDelivery]) -> None:
-        for delivery in accepted:
-            delivery.on_undone()
+        return work
 
 
 def _nothing() -> None:
-    """Nobody counts its time."""
-
-
-def _id(sent: _Sent) -> int:
-    assert sent.message is not None
-    return sent.message.message_id
-
-
-def _enqueue(sent: _Sent, queue: str) -> Operation:
-    def enqueue(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-        assert sent.message is not None
-        store.enqueue(sent.message, queue, note, transaction)
-
-    return enqueue
-
-
-def _dequeue(accepted: AcceptedDelivery) -> Operation:
-    def dequeue(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-        store.dequeue(accepted.message_id, accepted.queue, accepted.holder, note, transaction)
-
-    return dequeue
-
-
-def _replace(older: int, queue: str, newer: int) -> Operation:
-    def replace(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-        outcome = {"outcome": "replaced", "by": newer}
-        store.dequeue(older, queue, None, note, transaction, outcome)
-
-    return replace
+    """Do nothing: nobody counts its time."""

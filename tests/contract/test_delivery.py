@@ -435,6 +435,29 @@ def test_a_transaction_of_a_connection_that_is_lost_is_rolled_back(cell: Cell) -
     assert not cell.place.entries(cell.other)
 
 
+def test_what_a_transaction_sends_goes_to_those_of_its_queues_that_are_left(cell: Cell) -> None:
+    client = cell.with_queue()
+    cell.place.create(cell.other)
+    for name in (cell.queue, cell.other):
+        cell.place.bind("amq.topic", name, cell.queue)
+    client.begin()
+    client.send(f"amq.topic/{cell.queue}", "news")
+    cell.place.destroy(cell.other)
+    assert client.commit()
+    cell.place.await_depth(cell.queue, 1)
+
+
+def test_what_a_transaction_sends_is_undone_if_none_of_its_queues_is_left(cell: Cell) -> None:
+    client = cell.with_queue()
+    cell.place.create(cell.other)
+    client.begin()
+    client.send(cell.queue, "kept out")
+    client.send(cell.other, "lost")
+    cell.place.destroy(cell.other)
+    assert not client.commit()
+    assert not cell.place.entries(cell.queue)
+
+
 def test_what_a_queue_asks_holds_for_what_a_transaction_sends(cell: Cell) -> None:
     client = cell.with_queue(last_value_key="key", message_ttl_ms=0, dead_letter_queue=cell.dead)
     client.begin()

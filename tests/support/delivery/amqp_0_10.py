@@ -41,6 +41,7 @@ class Driver010(Driver):
         """See `Driver.send`."""
         mode = 2 if said.get("durable", True) else 1
         parts: dict[str, Any] = {"delivery_mode": mode, "priority": said.get("priority", 4)}
+        exchange, key = queue.split("/") if "/" in queue else ("", queue)
         headers = {**(said.get("properties") or {})}
         if "group" in said:
             headers["JMSXGroupID"] = said["group"]
@@ -49,7 +50,7 @@ class Driver010(Driver):
         if "ttl_ms" in said:
             parts["ttl"] = said["ttl_ms"]
         numbers = [
-            self._say(c.MessageTransfer("", 0, 0), **content(queue, body.encode(), **parts))
+            self._say(c.MessageTransfer(exchange, 0, 0), **content(key, body.encode(), **parts))
             for body in bodies
         ]
         self._client.do(c.ExecutionSync(), sync=True)

@@ -34,6 +34,7 @@ from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.store import RemoteMessageStore
 from sparkstore.core.fold import Entry, State
+from sparkstore.operations.administration import AdminAction, Order
 from tests.support.amqp.timers import Clock
 from tests.support.delivery.damage import DamagedDeltaStore, DamagedRecordedStore
 from tests.support.stores.controls import ServicedRoot
@@ -174,11 +175,19 @@ class DeliveryPlace(ABC):
         self._wait(lambda done: self.broker.create_queue(Queue(name, arguments=arguments), done))
         self.until(lambda: name in self.broker.queues, f"queue {name} is there")
 
-    def bind(self, exchange: str, queue: str) -> None:
+    def bind(self, exchange: str, queue: str, key: str = "") -> None:
         """Bind a queue to an exchange of the broker."""
-        key = ExchangeBindingKey(exchange, queue, "")
-        self._wait(lambda done: self.calls.bind(key, done))
-        self.broker.router.bind(exchange, "", queue)
+        bound = ExchangeBindingKey(exchange, queue, key)
+        self._wait(lambda done: self.calls.bind(bound, done))
+        self.broker.router.bind(exchange, key, queue)
+
+    def destroy(self, queue: str) -> None:
+        """Delete a queue, as an administrator does."""
+        order = Order(AdminAction.DELETE_QUEUE, queue, force=True)
+        self._wait(
+            lambda done: self.broker.administration.order(order, lambda error, _told: done(error))
+        )
+        self.until(lambda: queue not in self.broker.queues, f"{queue} is gone")
 
     def _wait(self, call: Callable[[Callable[[StoreError | None], None]], object]) -> None:
         answers: list[StoreError | None] = []

@@ -1,0 +1,104 @@
+"""A message that a client sends within a unit of work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from broker_shim.broker.last_value_queues import Value
+from broker_shim.broker.storage.store_puts import Operation, Staged
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.completion import OnComplete
+from broker_shim.errors import StoreError
+from broker_shim.store.interface import (
+    MessageHeader,
+    MessageStore,
+    StoredMessage,
+    TransactionContext,
+)
+from broker_shim.transactions.refusals import rolled_back
+
+
+class Posting:
+    """A message that is sent with the others of its unit; end it once, by `ended`.
+
+    It has its place among the others from the end of its transfer, as its content may come to the
+    store after that of messages that were sent later.
+
+    Attributes:
+        queues: Names of those that it goes to; none if no subscription selects it.
+        values: For each last-value queue among them.
+        message: None until all its content is with the store, where that is needed.
+        is_under_way: True until `ended`.
+        error: Why it cannot be sent; then the unit cannot be committed.
+    """
+
+    def __init__(self, broker: Broker, on_ended: Callable[[], None]) -> None:
+        self._broker, self._on_ended = broker, on_ended
+        self.queues: tuple[str, ...] = ()
+        self.values: list[Value] = []
+        self.message: StoredMessage | None = None
+        self.is_under_way = True
+        self.error: StoreError | None = None
+
+    def publish(
+        self,
+        header: MessageHeader,
+        content: bytes | Staged,
+        queues: Iterable[str],
+        on_done: OnComplete,
+    ) -> None:
+        """Take the message in as `Broker.publish` would, but for the commit; then `on_done`."""
+        names = self._broker.selecting(queues, header)
+        if not names:
+            on_done(None)
+            return
+        self.queues, self.values = names, self._broker.last_value_queues.values(header, names)
+
+        def ready(error: StoreError | None, message: StoredMessage | None) -> None:
+            self.message = message
+            on_done(error)
+
+        may_stage = self._broker.all_keep(names)
+        self._broker.calls.puts.prepare(header, content, ready, may_stage=may_stage)
+
+    def ended(self, error: StoreError | None) -> None:
+        """It is taken in, or was refused."""
+        self.is_under_way, self.error = False, error
+        self._on_ended()
+
+    def operations(self) -> list[Operation]:
+        """Make the calls of the store that put it on its queues, as far as these are still there.
+
+        Raises:
+            TransactionRefused: None of them is.
+        """
+        if self.message is None:
+            return []
+        there = tuple(name for name in self.queues if name in self._broker.queues)
+        if not there:
+            text = f"queue {self.queues[0]!r} was destroyed: nothing was committed"
+            raise rolled_back(text)
+        self.queues = there
+        return [_enqueue(self.message, name) for name in there]
+
+    def arrived(self) -> None:
+        """It is on its queues, durably."""
+        if self.message is None:
+            return
+        self._broker.metrics.enqueued += len(self.queues)
+        message_id, header = self.message.message_id, self.message.header
+        for name in self.queues:
+            self._broker.arrived(name, message_id, header.priority, durable=header.durable)
+
+    def came(self) -> list[tuple[int, Value]]:
+        """The message with its values, as `LastValueQueues.end` takes it."""
+        if self.message is None:
+            return []
+        return [(self.message.message_id, value) for value in self.values]
+
+
+def _enqueue(message: StoredMessage, queue: str) -> Operation:
+    def call(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
+        store.enqueue(message, queue, note, transaction)
+
+    return call

@@ -1,0 +1,237 @@
+"""What a client sends and decides in one transaction: all of it happens, or nothing.
+
+Decision: the work waits here until it is committed, and goes to the store then, as one transaction
+of the store. Were it given to the store as it comes, a queue that is destroyed while the client
+thinks (a subscriber leaves) would undo the whole of it, and content would wait in the store as it
+waits here. Large content does go to the store as it comes, and is forgotten if it is not enqueued.
+
+Why it is all or nothing: the commit of the store is one group of the log and one Delta commit.
+A crash before that group is on disk leaves nothing of it: what was sent is nowhere, and what was
+settled is on its queue, acquired by a consumer that is gone, as if nothing had been said about it.
+A crash after it leaves all.
+
+When it is visible: what was sent may be dispatched when the commit has completed, and SQL sees it
+from that Delta commit on. The client is told after that, so whoever it tells finds the messages.
+
+Why nobody else gets what is settled in it: the message stays held by the consumer for the queue,
+and acquired by it for the store, until the unit ends: a purge, a move or another consumer take what
+waits only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Protocol
+
+from broker_shim.broker.last_value_queues import Replaced, Value
+from broker_shim.broker.storage.store_puts import Operation
+from broker_shim.broker.transactions.posting import Posting
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.completion import OnComplete
+from broker_shim.errors import StoreError, Unavailable
+from broker_shim.store.interface import MessageStore, TransactionContext
+from broker_shim.transactions.refusals import TransactionRefused, rolled_back
+
+Promise = Callable[[list[Operation], list[tuple[str, int]], OnComplete], None]
+"""promise(operations, what they take by queue and message id, on_done)"""
+
+
+class SettledWork(Protocol):
+    """What a client decided about one delivery; until its unit ends nobody else decides about it.
+
+    Attributes:
+        place: Name of the queue, and the id of the message on it.
+    """
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Where the message is that it is about: queue and message id."""
+
+    def operations(self, broker: Broker) -> list[Operation]:
+        """Make the calls of the store that do it, decided on what is true now."""
+
+    def committed(self, broker: Broker) -> None:
+        """It is done, durably."""
+
+    def promised(self) -> None:
+        """It is promised, durably: a branch has it, and its consumer has it no longer."""
+
+    def undone(self, on_done: OnComplete) -> None:
+        """It was not done; `on_done` when the message is somebody's again, or available."""
+
+
+class UnitOfWork:
+    """One unit, from its first operation to its end. On the loop's thread only.
+
+    Attributes:
+        settled: What was decided about deliveries, in its order.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._postings: list[Posting] = []
+        self.settled: list[SettledWork] = []
+        self._on_ready: Callable[[StoreError | None], None] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there is nothing to do."""
+        sends = any(each.queues or each.is_under_way for each in self._postings)
+        return not sends and not self.settled
+
+    @property
+    def operation_count(self) -> int:
+        """How many messages were sent and decided about in it."""
+        return len(self._postings) + len(self.settled)
+
+    def post(self) -> Posting:
+        """Give a message its place: it came whole, and is taken in by what this returns."""
+        self._postings.append(posting := Posting(self._broker, self._go_on))
+        return posting
+
+    def settle(self, work: SettledWork) -> None:
+        """Take in what the client decided about a delivery."""
+        self.settled.append(work)
+
+    def commit(self, on_done: OnComplete) -> None:
+        """Do all of it; `on_done` when that is durable and visible, or all is undone.
+
+        Completes with:
+            Unavailable: It is not known whether it was done.
+            StoreError: It is undone.
+        """
+
+        def ready(error: StoreError | None) -> None:
+            if error is None:
+                values = [*dict.fromkeys(each for one in self._postings for each in one.values)]
+                begin = self._broker.last_value_queues.begin
+                begin(values, partial(self._hand_over, values, on_done))
+            else:
+                self._refused(error, on_done)
+
+        self._when_ready(ready)
+
+    def prepare(self, promise: Promise, on_done: OnComplete) -> None:
+        """Promise all of it, as a branch that is decided by its xid alone; else it is undone."""
+
+        def promised(error: StoreError | None) -> None:
+            if error is not None:
+                self._refused(error, on_done)
+                return
+            for work in self.settled:
+                work.promised()
+            self._forget()
+            on_done(None)
+
+        def ready(error: StoreError | None) -> None:
+            if error is not None:
+                self._refused(error, on_done)
+                return
+            try:
+                operations = self._operations()
+            except TransactionRefused as refusal:
+                self._refused(refusal, on_done)
+            else:
+                promise(operations, [work.place for work in self.settled], promised)
+
+        self._when_ready(ready)
+
+    def undo(self, on_done: OnComplete) -> None:
+        """Forget what was sent, give back what was settled; `on_done` when that is over."""
+        settled = self.settled
+        self._forget()
+        left = 1  # this call
+
+        def given_back(_error: StoreError | None) -> None:
+            nonlocal left
+            left -= 1
+            if not left:
+                on_done(None)
+
+        for work in settled:
+            left += 1
+            work.undone(given_back)
+        given_back(None)
+
+    def _forget(self) -> None:
+        self._on_ready = None
+        self._postings, self.settled = [], []
+
+    def _when_ready(self, call: Callable[[StoreError | None], None]) -> None:
+        """Call once all messages are taken in, also those that come in pieces."""
+        self._on_ready = call
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._on_ready is None or any(each.is_under_way for each in self._postings):
+            return
+        on_ready, self._on_ready = self._on_ready, None
+        refused = next((each.error for each in self._postings if each.error is not None), None)
+        on_ready(None if refused is None else rolled_back(str(refused)))
+
+    def _operations(self) -> list[Operation]:
+        """Make all calls of the store. Raises TransactionRefused."""
+        operations = [each for posting in self._postings for each in posting.operations()]
+        for work in self.settled:
+            operations += work.operations(self._broker)
+        return operations
+
+    def _hand_over(self, values: Sequence[Value], on_done: OnComplete, replaced: Replaced) -> None:
+        """Nothing else is under way with these values: hand everything to the store."""
+
+        def decided(error: StoreError | None) -> None:
+            came = [each for posting in self._postings for each in posting.came()]
+            self._broker.last_value_queues.end(values, replaced, came, error)
+            if error is None:
+                self._committed(on_done)
+            else:
+                self._refused(error, on_done)
+
+        try:
+            operations = [*self._operations(), *self._replace(replaced)]
+        except TransactionRefused as refusal:
+            decided(refusal)
+            return
+        if operations:
+            self._broker.calls.transact(operations, decided)
+        else:
+            decided(None)
+
+    def _replace(self, replaced: Replaced) -> Iterator[Operation]:
+        newest = {value: number for each in self._postings for number, value in each.came()}
+        for older, name in replaced:
+            last_values = self._broker.queues[name].last_values
+            value = None if last_values is None else last_values.value(older)
+            if value is not None:
+                yield _take_place(older, name, newest[name, value])
+
+    def _committed(self, on_done: OnComplete) -> None:
+        postings, settled = self._postings, self.settled
+        self._forget()
+        for posting in postings:
+            posting.arrived()
+        for work in settled:
+            work.committed(self._broker)
+        on_done(None)
+
+    def _refused(self, error: StoreError, on_done: OnComplete) -> None:
+        """The store refused, or did not answer: then nobody waits for what goes back."""
+        if isinstance(error, Unavailable):
+            self.undo(nobody)
+            on_done(error)
+        else:
+            self.undo(lambda _error: on_done(error))
+
+
+def _take_place(older: int, queue: str, newer: int) -> Operation:
+    outcome = {"outcome": "replaced", "by": newer}
+
+    def call(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
+        store.dequeue(older, queue, None, note, transaction, outcome)
+
+    return call
+
+
+def nobody(_error: StoreError | None) -> None:
+    """Do nothing: nobody waits."""
