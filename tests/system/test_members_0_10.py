@@ -81,6 +81,22 @@ def test_a_flood_of_questions_at_a_member_is_answered_and_ends_nothing(
     assert "sent us away" not in pair.second.log
 
 
+@pytest.mark.parametrize("at_member", [True, False])
+def test_an_exchange_goes_with_its_last_binding_at_all_brokers(pair: Pair, at_member: bool) -> None:
+    """The one that decides deletes it, whoever takes the binding away."""
+    here, there = (
+        (pair.second.url, pair.first.url) if at_member else (pair.first.url, pair.second.url)
+    )
+    with OldClient(here, b"binds") as client, OldClient(there, b"looks") as other:
+        client.do(c.QueueDeclare("bound", durable=True))
+        client.do(c.ExchangeDeclare("brief", "direct", durable=True, auto_delete=True))
+        client.do(c.ExchangeBind("bound", "brief", "k"))
+        until(lambda: not other.do(c.ExchangeBound("brief", "bound", "k")).queue_not_matched)
+        client.do(c.ExchangeUnbind("bound", "brief", "k"))
+        for each in (client, other):
+            until(lambda each=each: each.do(c.ExchangeQuery("brief")).not_found)
+
+
 def begun(url: str) -> ExecutionException | None:
     """Begin the branch with another session; why that is refused, if it is."""
     with OldClient(url, uuid4().bytes) as second:
