@@ -44,12 +44,19 @@ _OF_THE_SYSTEM: Mapping[int | None, ExitCode] = {
 }
 
 
-def exit_code_of(reason: Exception) -> ExitCode:
+def exit_code_of(reason: Exception, *, is_member: bool = False) -> ExitCode:
     """Return the code of a command that an error has ended.
 
     A disk without room is to be tried later, as is what did not answer in time. A disk that failed
-    (`Ended`) is an error: the next start finds out what there is.
+    (`Ended`) is an error: the next start finds out what there is. So it is with a fenced member of
+    a store service, which reads anew at its start what the root has; a fenced store stays fenced.
+
+    Args:
+        reason: The error.
+        is_member: The command is a broker on the store of a service.
     """
+    if is_member and isinstance(reason, Fenced):
+        return ExitCode.ERROR
     if isinstance(reason, TimeoutError):
         return ExitCode.TRY_LATER
     if isinstance(reason, OSError):

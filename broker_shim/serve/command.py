@@ -96,7 +96,7 @@ def _open(
     try:
         stores = open_stores(options, config)
     except StoreError as reason:
-        return _complain(str(reason), exit_code_of(reason))
+        return _complain(str(reason), _code_of(reason, options))
     if options.no_amqp:
         assert doors is not None
         return _serve_members(stores.messages, settings, doors, config, options, reporter)
@@ -137,7 +137,7 @@ def serve(
     except (InvalidRequest, OSError, StoreError, TimeoutError) as reason:
         loop.close()
         stores.close()
-        return _complain(str(reason), exit_code_of(reason))
+        return _complain(str(reason), _code_of(reason, options))
     tune_process()
     listen(listener, host, entrance)
     _handle_signals(loop, listener, metrics, partial(_reload, entrance, listener, options))
@@ -149,7 +149,7 @@ def serve(
     listener.run()
     reporter.stopping()
     _close(control, served and served.service, listener)
-    return end(stores, failures, metrics)
+    return end(stores, failures, metrics, is_member=options.store is not None)
 
 
 def _close(*served: ControlServer | Service | Listener | None) -> None:
@@ -200,7 +200,9 @@ def _take_over(
     return host, membership
 
 
-def end(stores: Stores, failures: list[StoreError], metrics: Metrics) -> int:
+def end(
+    stores: Stores, failures: list[StoreError], metrics: Metrics, *, is_member: bool = False
+) -> int:
     """Close what was served, and tell how it ended; the exit code."""
     notify(STOPPING)
     for number in (signal.SIGTERM, signal.SIGINT):  # asked once more: it is ending
@@ -211,7 +213,8 @@ def end(stores: Stores, failures: list[StoreError], metrics: Metrics) -> int:
         failures.append(error)
     if failures:
         reason = failures[0]
-        return _complain(f"stopped: {type(reason).__name__}: {reason}", exit_code_of(reason))
+        code = exit_code_of(reason, is_member=is_member)
+        return _complain(f"stopped: {type(reason).__name__}: {reason}", code)
     _log.info("stopped cleanly; %s", metrics.line())
     return ExitCode.DONE
 
@@ -328,6 +331,10 @@ def _serve_members(
     if failure is not None:
         return _complain(f"stopped: {type(failure).__name__}: {failure}", exit_code_of(failure))
     return ExitCode.DONE
+
+
+def _code_of(reason: Exception, options: argparse.Namespace) -> ExitCode:
+    return exit_code_of(reason, is_member=options.store is not None)
 
 
 def _complain(line: str, code: int) -> int:

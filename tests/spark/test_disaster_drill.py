@@ -146,7 +146,7 @@ def test_an_old_primary_stops_serving_and_does_not_start_again(
     # Nobody sends now: it must end all the same.
     assert main(["promote", "--json", str(replica)]) == 0
     assert json.loads(capsys.readouterr().out)["old_fenced"] is True
-    assert broker.wait() == 1
+    assert broker.wait() == 3
     (said,) = [line for line in broker.log.splitlines() if "sparkstore serve:" in line]
     assert "stopped: Fenced" in said
     assert f"{replica} took over" in said

@@ -38,7 +38,7 @@ def test_an_idle_broker_ends_when_its_replica_is_promoted(
     with pytest.raises(AssertionError, match="promote it"):
         start_broker(str(replica), "--config", config)
     promote(replica)
-    assert broker.wait() == 1
+    assert broker.wait() == 3
     (said,) = [line for line in broker.log.splitlines() if line.startswith("sparkstore serve:")]
     assert said.startswith("sparkstore serve: stopped: Fenced: ")
     assert f"{replica} took over" in said
@@ -72,7 +72,7 @@ def test_a_broker_that_was_stopped_meanwhile_confirms_nothing_when_it_goes_on(
             broker.signal(signal.SIGCONT)
             with pytest.raises(ProtonException):
                 told.result()
-    assert broker.wait() == 1
+    assert broker.wait() == 3
     assert "took over, with generation 2" in broker.log
     again = start_broker(str(replica))
     assert [message.id for message in take(again.url, "q", 1)] == [1]

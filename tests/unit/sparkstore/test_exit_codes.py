@@ -49,6 +49,11 @@ def test_an_error_has_a_code(reason: Exception, code: int) -> None:
     assert exit_code_of(reason) == code
 
 
+def test_a_fenced_member_reads_the_root_anew_at_its_next_start() -> None:
+    assert exit_code_of(Fenced("put back"), is_member=True) not in IN_VAIN
+    assert exit_code_of(InvalidRequest("no name"), is_member=True) == ExitCode.WRONG_CALL
+
+
 def test_the_documents_have_the_table() -> None:
     text = (CHECKOUT / "docs" / "operating.md").read_text()
     table = text.split("Exit codes, of every command:")[1].split("\n\n")[1]
