@@ -26,6 +26,7 @@ from sparkstore.compaction.upkeep import tidy
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.jobs.failpoints import Failpoint, no_failpoint
 from sparkstore.jobs.report import CompactReport
+from sparkstore.storage.disk_room import check_has_room
 from sparkstore.tables import healing
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.fencing import check_may_work
@@ -138,10 +139,12 @@ def _append(spark: SparkSession, root: Root, meta: Meta, after: int, at: Failpoi
 
     Raises:
         CorruptData: The journal does not go on where `history` ends.
-        Unavailable: The commit is not there afterwards.
+        Unavailable: The commit is not there afterwards; there is no room for it.
     """
     version = newest_version(root.journal)
     files = [file for file in extents(root.journal, version) if file.last > after]
+    if root.remote is None:  # the copy of a bucket may have the logs alone
+        check_has_room(root.path, sum(file.size_bytes for file in files), "moving records")
     values = {
         "journal": f"{table_names(root)['journal']} VERSION AS OF {version}",
         "after": str(after),

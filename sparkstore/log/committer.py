@@ -45,6 +45,8 @@ _MERGED_FILE_BYTES = 64 << 20
 _LONGEST_RETRY_S = 5.0
 _MARK_EVERY_COMMITS = 25
 _IDLE_MARK_MS = 1_000
+_MARK_BYTES_HELD_BACK = 1 << 19
+"""Files of the log are small then, and are to be free again soon."""
 
 
 class CommitterEvents(NamedTuple):
@@ -235,7 +237,8 @@ class Committer:
                 self._mark()
             self._spare_wal_file()
             closed = self._segments.roll(now_ms=_now_ms())
-            if closed and closed.is_worth_merging:
+            # A merge writes all of a segment once more.
+            if closed and closed.is_worth_merging and self._room.has_room_for(_MERGED_FILE_BYTES):
                 self._journal.merge(closed.segment, _MERGED_FILE_BYTES)
             if self._journal.checkpoint_is_due:
                 self._journal.checkpoint(self._config.reader_grace_s)
@@ -259,8 +262,9 @@ class Committer:
     def _is_mark_due(self) -> bool:
         if not self._unmarked_commits:
             return False
+        most_bytes = self._config.wal_file_bytes // 2
         return (
-            self._unmarked_bytes >= self._config.wal_file_bytes // 2
+            self._unmarked_bytes >= (_MARK_BYTES_HELD_BACK if self._room.held_back else most_bytes)
             or self._unmarked_commits >= _MARK_EVERY_COMMITS
             or _now_ms() - self._marked_at_ms >= _IDLE_MARK_MS * 5
             or self._is_stopping

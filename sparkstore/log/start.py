@@ -337,7 +337,7 @@ def _new_wal(root: Root, folder: Path, epoch: int, config: StoreConfig, room: Di
         file_bytes=config.wal_file_bytes,
         max_files=config.max_wal_files,
         write=sync_write if config.fsync else plain_write,
-        is_tight=room.is_tight,
+        has_room_for=room.has_room_for,
     )
     wal.prepare_spare()
     return wal

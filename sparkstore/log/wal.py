@@ -72,17 +72,19 @@ class Wal:
         file_bytes: int,
         max_files: int,
         write: SyncWrite = sync_write,
-        is_tight: Callable[[], bool] = lambda: False,
+        has_room_for: Callable[[int], bool] = lambda _byte_count: True,
     ) -> None:
         """Take over a folder whose groups have all been replayed: every file in it is free.
 
-        While `is_tight`, and where there is no room for more, a new file has `_LEAST_FILE_BYTES`.
+        Where `has_room_for` says no to so many bytes, or the disk does, a new file is a small one
+        of `_LEAST_FILE_BYTES`. It counts as the part of a file that it is, so that the log is as
+        long as it may be when there is room again.
         """
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
         self._root_id, self._epoch = root_id, epoch
         self._file_bytes, self._max_files = file_bytes, max_files
-        self._write, self._is_tight = write, is_tight
+        self._write, self._has_room_for = write, has_room_for
         self._seed = seed(root_id, epoch)
         self._guard = threading.Lock()
         self._free = deque(_adopt(path) for path in sorted(folder.glob("*.wal")))
@@ -135,7 +137,7 @@ class Wal:
         Raises:
             OSError: No room on the disk, most likely.
         """
-        if not self._free and self.file_count < self._max_files:
+        if not self._free and self._may_have_more():
             spare = self._create_some()
             with self._guard:
                 self._free.append(spare)
@@ -177,7 +179,7 @@ class Wal:
         with self._guard:
             file = self._free.popleft() if self._free else None
         if file is None:
-            if self.file_count >= self._max_files:
+            if not self._may_have_more():
                 raise NoRoom(f"all {self._max_files} files wait for their Delta commit")
             file = self._create_or_no_room()
         if file.size < needed:
@@ -199,9 +201,15 @@ class Wal:
         except OSError as reason:
             raise NoRoom(f"no new file in {self._folder}: {reason.strerror}") from reason
 
+    def _may_have_more(self) -> bool:
+        with self._guard:
+            files = [*self._free, *self._full, *([self._current] if self._current else [])]
+        byte_count = sum(min(file.size, self._file_bytes) for file in files)
+        return byte_count < self._max_files * self._file_bytes
+
     def _create_some(self) -> _File:
         small = min(self._file_bytes, _LEAST_FILE_BYTES)
-        if self._file_bytes > small and not self._is_tight():
+        if self._file_bytes > small and self._has_room_for(self._file_bytes):
             try:
                 return self._create(self._file_bytes)
             except SyncFailed:

@@ -21,6 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from sparkstore.errors import Unavailable
+
 _log = logging.getLogger(__name__)
 
 RESERVE = "reserve"
@@ -114,9 +116,10 @@ class DiskRoom:
                 self._keep_reserve(disk)
             self._hold_back(self._limits.pressure(disks, was_held_back=bool(self.held_back)))
 
-    def is_tight(self) -> bool:
-        """True while senders are held back: what is written beforehand is to be small."""
-        return bool(self.held_back)
+    def has_room_for(self, byte_count: int) -> bool:
+        """True if nobody would be held back after so many bytes were written beforehand."""
+        least = self._limits.least_free
+        return all(disk.free_bytes - byte_count >= least(disk.total_bytes) for disk in self.disks)
 
     def failed(self) -> None:
         """Something could not be written: give the reserve of a disk that is full up."""
@@ -163,6 +166,19 @@ def make_reserve(path: Path, size: int) -> None:
         _log.warning("no reserve of %d bytes in %s: %s", size, path.parent, reason)
         with suppress(OSError):
             unfinished.unlink(missing_ok=True)
+
+
+def check_has_room(folder: Path, byte_count: int, what: str) -> None:
+    """Refuse what would fill a disk, and would be given up then with its files left on it.
+
+    Raises:
+        Unavailable: The disk has less free than so many bytes; the message names `what` it is for.
+    """
+    free = disk_of(folder).free_bytes
+    if byte_count and free < byte_count + _NOTHING:
+        message = f"the disk of {folder} has {free} bytes free, and {what} to history takes some"
+        message += f" {byte_count}: nothing was done; give it room, then run it again"
+        raise Unavailable(message)
 
 
 def make_room(*folders: Path) -> None:

@@ -216,3 +216,15 @@ def test_the_disk_of_the_log_alone_holds_senders_back_too(disk: Path, tmp_path: 
         ballast.unlink()
         until(lambda: not store.room.held_back)
         put(store)
+
+
+def test_the_log_written_beforehand_takes_no_room_that_senders_would_wait_for(disk: Path) -> None:
+    config = replace(CONFIG, wal_file_bytes=32 << 20)
+    with closing(DeltaMessageStore(disk / "root", config)) as store:
+        done(store.create, Queue("q"))
+    leave(disk, 40 << 20)
+    with closing(DeltaMessageStore(disk / "root", config)) as store:
+        put(store)
+        store.catch_up()
+        assert free(disk) > 134217728 // 10
+        assert {path.stat().st_size for path in (disk / "root" / "wal").glob("*.wal")} == {1 << 20}

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sparkstore.storage.disk_room import Disk, RoomLimits
+from sparkstore.errors import Unavailable
+from sparkstore.storage.disk_room import Disk, RoomLimits, check_has_room
 
 GIB, MIB = 1 << 30, 1 << 20
 LIMITS = RoomLimits(128 * MIB, 0.0, 16 * MIB)
@@ -40,6 +41,13 @@ def test_senders_go_on_with_more_room_than_made_them_wait(
     why = LIMITS.pressure([roomy, disk], was_held_back=was_held_back)
     assert bool(why) is is_held_back
     assert not why or "the disk of /d has" in why
+
+
+def test_what_would_fill_the_disk_is_not_begun(tmp_path: Path) -> None:
+    check_has_room(tmp_path, 1, "moving records")
+    check_has_room(tmp_path, 0, "moving records")
+    with pytest.raises(Unavailable, match="nothing was done; give it room"):
+        check_has_room(tmp_path, 1 << 60, "moving records")
 
 
 def test_without_a_limit_nobody_waits() -> None:
