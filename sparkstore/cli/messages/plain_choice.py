@@ -32,7 +32,7 @@ def chosen(state: State, reader: ContentReader, queue: str, choice: Choice) -> I
         state: What Delta has.
         reader: Reads headers, if the choice needs them.
         queue: Name of the queue as the store knows it.
-        choice: The conditions.
+        choice: The conditions that a message must meet.
     """
     now_us = time.time_ns() // 1_000
     entries = state.queues[queue].entries
