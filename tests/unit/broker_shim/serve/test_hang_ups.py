@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from broker_shim.serve.administration.control import ControlServer, OneBroker
 from broker_shim.serve.bind_address import parse_listen
-from broker_shim.serve.control import ControlServer, OneBroker
 from broker_shim.serve.monitor import Monitor, Subject
 from sparkstore.operations import wire
 from tests.support.amqp.left_behind import objects_left, told
