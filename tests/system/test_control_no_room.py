@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_shim.serve import control as control_module
+from broker_shim.serve.administration import control as control_module
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Queue
 from sparkstore.control import client
