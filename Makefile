@@ -91,6 +91,7 @@ bench-amqp: setup  ## the AMQP listener beside the one on proton and Broker-J (R
 
 bench-hostile: $(SETUP)  ## what a hostile peer costs an honest one, attack by attack (ATTACKS=...); 1 if too much
 	@$(BIN)/python -m tests.benchmarks.bench_hostile $(ATTACKS)
+	@$(BIN)/python -m tests.benchmarks.bench_hang_ups
 
 bench-brokerj: setup  ## Broker-J on this store beside BDB JE: 25 minutes (needs Maven and ../shared/peers; STORES=...)
 	@for size in 256 4096; do \

@@ -6,16 +6,19 @@
 
 The port is open before the store is, so that a long recovery is seen as one. Answers are put
 together on the thread that owns what they tell (`ask`), never on the threads here, of which there
-are `MOST_REQUESTS` at a time; who says nothing for `PATIENCE_S` is let go of.
+are `MOST_REQUESTS` at a time; who says nothing for `PATIENCE_S` is let go of, and before that if
+another one needs the place: so silent sockets keep no monitor out.
 """
 
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NoAnswer
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import ThreadingMixIn
@@ -31,6 +34,7 @@ _log = logging.getLogger(__name__)
 
 MOST_REQUESTS = 16
 PATIENCE_S = 5.0
+_GIVE_WAY_S = 1.0
 Families = Callable[[], Iterable[Metric]]
 Trouble = Callable[[], str | None]
 """Tells why nothing is served now; None while all is well."""
@@ -96,6 +100,8 @@ class Monitor(ThreadingMixIn, HTTPServer):
         self.address_family = address.family
         self.subject = subject
         self._places = threading.BoundedSemaphore(MOST_REQUESTS)
+        self._guard = threading.Lock()
+        self._silent: dict[socket.socket, None] = {}
         super().__init__((address.host, address.port), _Request, bind_and_activate=False)
         self.socket.close()
         self.socket = listening_socket(address)
@@ -109,13 +115,34 @@ class Monitor(ThreadingMixIn, HTTPServer):
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002
         """Whether there is a place for one more; `process_request_thread` gives it back."""
-        return self._places.acquire(blocking=False)
+        if not (self._places.acquire(blocking=False) or self._is_room_made()):
+            return False
+        with self._guard:
+            self._silent[request] = None
+        return True
+
+    def _is_room_made(self) -> bool:
+        """Hang up on who has said nothing for longest, and take its place."""
+        with self._guard:
+            oldest = next(iter(self._silent), None)
+            if oldest is None:
+                return False
+            del self._silent[oldest]
+            with suppress(OSError):  # it was closed meanwhile
+                oldest.shutdown(socket.SHUT_RDWR)
+        return self._places.acquire(timeout=_GIVE_WAY_S)
+
+    def heard(self, request: socket.socket) -> None:
+        """It has said what it asks for, and keeps its place."""
+        with self._guard:
+            self._silent.pop(request, None)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer one, on a thread of its own."""
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.heard(request)
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
@@ -133,6 +160,7 @@ class _Request(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:  # the library's name
         """See the module."""
+        self.server.heard(self.connection)
         subject = self.server.subject
         try:
             if self.path == "/metrics":

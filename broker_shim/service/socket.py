@@ -13,7 +13,8 @@ from broker_shim.errors import InvalidRequest
 
 SOCKET_NAME = "service.sock"
 _MAX_SOCKET_PATH_BYTES = 107
-_BACKLOG = 64
+_BACKLOG = 1024
+"""Who connects while as many wait is told to try again, and not every client does."""
 
 
 @dataclass(frozen=True, slots=True)

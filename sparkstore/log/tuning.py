@@ -1,7 +1,8 @@
 """What a process whose business is a store sets for itself; called by composition roots only.
 
 Measured with 1,000 messages in flight: Python's cyclic collector, which walks every live entry of
-every queue again and again, took half of all CPU time; nothing on the hot path makes cycles. The
+every queue again and again, took half of all CPU time. It may come seldom: nothing on the hot path
+makes cycles, nor does a connection that ends (`broker_shim.sockets.transport`, "The end"). The
 interpreter's switch interval stays as it is: at a fifth of it 32 callers got 0.8 ×, at a fiftieth
 0.5 × the throughput, because every hand-over of the interpreter costs more than what it hurries.
 (The broker shortens it while its loop has more to do than a turn: there one thread does all.)

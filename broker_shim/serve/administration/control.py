@@ -41,7 +41,7 @@ _READ_BYTES = 1 << 18
 _BATCH_BYTES = 4 << 20
 """Content in one request of a replay, however small a message must be here."""
 _LINE_SLACK_BYTES = 1 << 20
-_MAX_CLIENTS = 32
+_MAX_CLIENTS, _BACKLOG, _ACCEPTS_IN_TURN = 32, 1024, 64
 _LOOK_S = 1.0
 """So often is looked whether the store pushes back while an order is under way."""
 
@@ -127,7 +127,7 @@ class ControlServer:
         """
         self._loop, self._decider = loop, decider
         self._path, self._root_id = folder / wire.SOCKET_NAME, root_id
-        self._clients: set[ControlClient] = set()
+        self._clients: dict[ControlClient, None] = {}
         self._requests: deque[tuple[ControlClient, _Asked]] = deque()
         self._under_way: Asker | None = None
         self._audit, self._trouble = audit, trouble
@@ -139,7 +139,7 @@ class ControlServer:
             os.fchmod(self._listening.fileno(), 0o600)  # before the file is there: no gap
             with SocketAddress(folder) as address:
                 self._listening.bind(address)
-            self._listening.listen(_MAX_CLIENTS)
+            self._listening.listen(_BACKLOG)
         except OSError:
             self._listening.close()
             raise
@@ -165,17 +165,27 @@ class ControlServer:
         self._under_way = None
 
     def _accept(self) -> None:
-        try:
-            accepted, _address = self._listening.accept()
-        except OSError:
-            return
-        accepted.setblocking(False)  # noqa: FBT003
-        if len(self._clients) >= _MAX_CLIENTS or not is_our_user(accepted):
-            accepted.close()
-            return
-        client = ControlClient(accepted)
-        self._clients.add(client)
-        self._loop.on_readable(accepted, partial(self._contain, self._read, client))
+        for _ in range(_ACCEPTS_IN_TURN):
+            try:
+                accepted, _address = self._listening.accept()
+            except OSError:
+                return
+            accepted.setblocking(False)  # noqa: FBT003
+            if is_our_user(accepted) and self._has_place():
+                client = ControlClient(accepted)
+                self._clients[client] = None
+                self._loop.on_readable(accepted, partial(self._contain, self._read, client))
+            else:
+                accepted.close()
+
+    def _has_place(self) -> bool:
+        """Whether one more may come: the oldest that has not greeted gives way if it must."""
+        if len(self._clients) < _MAX_CLIENTS:
+            return True
+        silent = next((each for each in self._clients if not each.has_greeted), None)
+        if silent is not None:
+            self._drop(silent)
+        return silent is not None
 
     def _contain(self, step: Callable[[ControlClient], None], client: ControlClient) -> None:
         """A fault in one client's connection ends it, and nothing else."""
@@ -363,7 +373,7 @@ class ControlServer:
     def _drop(self, client: ControlClient) -> None:
         """Forget a client; what it asked for and the store has, is done all the same."""
         if client in self._clients:
-            self._clients.discard(client)
+            del self._clients[client]
             self._requests = deque(each for each in self._requests if each[0] is not client)
             self._loop.forget(client.peer)
             client.peer.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -60,3 +61,30 @@ def test_our_own_users_process_is_served(answer_of_a_client: bytes) -> None:
 @pytest.mark.usefixtures("_another_users")
 def test_another_users_process_is_not(answer_of_a_client: bytes) -> None:
     assert answer_of_a_client == b""
+
+
+def test_clients_that_say_nothing_keep_no_other_out() -> None:
+    """They come faster than they are accepted, and the oldest of them gives way."""
+    loop = Loop(inbox := Inbox())
+    calls = StoreCalls(MemoryMessageStore(), inbox, lambda _error: None)
+    broker = Broker(calls, BrokerSettings(), Metrics(), loop.later, HEADERS)
+    with short_folder() as folder, ExitStack() as sockets:
+        server = ControlServer(loop, OneBroker(broker), Path(folder), ROOT_ID)
+
+        def connected() -> socket.socket:
+            client = sockets.enter_context(socket.socket(socket.AF_UNIX))
+            client.settimeout(TIMEOUT_S)
+            client.connect(str(folder / wire.SOCKET_NAME))
+            return client
+
+        for _ in range(200):
+            connected()
+        client = connected()
+        client.sendall(wire.line(wire.hello(ROOT_ID)))
+        for _ in range(20):
+            loop.asyncio.call_soon(loop.asyncio.stop)
+            loop.run()
+        assert ROOT_ID.encode() in client.recv(1000)
+        assert server.client_count == 32
+        server.close()
+        loop.close()

@@ -136,3 +136,41 @@ def test_the_service_manager_is_told_if_it_wants_to_be(caplog: pytest.LogCapture
     assert not caplog.records
     notify(READY, environment={"NOTIFY_SOCKET": name})
     assert "was not told READY=1" in caplog.text
+
+
+def test_silent_sockets_keep_no_monitor_out(monitor: Monitor) -> None:
+    """They need not be waited for: the one that has said nothing for longest gives way."""
+    address = monitor.socket.getsockname()
+    silent = [socket.create_connection(address, TIMEOUT_S) for _ in range(2 * MOST_REQUESTS)]
+    for _ in range(3):
+        assert get(monitor, "/healthz") == (200, "ok\n")
+    for each in silent:
+        each.close()
+
+
+def test_who_has_asked_keeps_its_place(monitor: Monitor) -> None:
+    """The owner is slow: those who wait for its answer give way to nobody."""
+    calls: list[Callable[[], None]] = []
+    asked = threading.Semaphore(0)
+
+    def post(call: Callable[[], None]) -> None:
+        calls.append(call)
+        asked.release()
+
+    monitor.subject.now(lambda: (), lambda: None, post)
+    found: list[tuple[int, str]] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(get(monitor, "/readyz")))
+        for _ in range(MOST_REQUESTS)
+    ]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        assert asked.acquire(timeout=TIMEOUT_S)
+    with socket.create_connection(monitor.socket.getsockname(), TIMEOUT_S) as late:
+        assert late.recv(1) == b""  # no place is left for it
+    for call in calls:
+        call()
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+    assert found == [(200, "ok\n")] * MOST_REQUESTS
