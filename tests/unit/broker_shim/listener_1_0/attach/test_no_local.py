@@ -23,6 +23,7 @@ from broker_shim.broker.settings import AddressSettings, BrokerSettings
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.protocol_1_0.codec.values import Described
 from broker_shim.store.interface import Exchange
+from sparkstore.core.link_records import NO_LOCAL as NO_LOCAL_ARGUMENT
 from tests.support.amqp.link_clients import Client, House, Place
 
 SETTINGS = BrokerSettings(addresses=(AddressSettings("news", Routing.MULTICAST),))
@@ -130,6 +131,8 @@ def test_another_connection_of_the_same_container_is_another_one(house: House) -
     subscribe(first)
     publish(second, "from there")
     assert _bodies(first) == ["from there"]
+    definitions = house.broker.definitions.values()  # what brokers on the same store know of it
+    assert [each for each in definitions if NO_LOCAL_ARGUMENT in each.arguments] == []
 
 
 def test_without_the_filter_one_gets_what_one_says(house: House) -> None:
