@@ -227,4 +227,6 @@ def test_the_log_written_beforehand_takes_no_room_that_senders_would_wait_for(di
         put(store)
         store.catch_up()
         assert free(disk) > 134217728 // 10
-        assert {path.stat().st_size for path in (disk / "root" / "wal").glob("*.wal")} == {1 << 20}
+        # One may be about to be written.
+        sizes = [path.stat().st_size for path in (disk / "root" / "wal").glob("*.wal")]
+        assert max(sizes) == 1 << 20
