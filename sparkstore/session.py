@@ -7,6 +7,7 @@ compares them.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -56,6 +57,11 @@ _LEAST_JAVA = 17
 _S3A = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 
 
+def quiet_query_log() -> None:
+    """Keep PySpark from logging 10 KB of JSON beside the error of a query that is wrong."""
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+
+
 def local_session(
     app: str,
     *,
@@ -77,6 +83,7 @@ def local_session(
         InvalidRequest: No Java, or one that is too old.
         Unavailable: Spark did not start, or Delta's jar could not be fetched.
     """
+    quiet_query_log()
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
@@ -102,6 +109,7 @@ def submitted_session(app: str, *, heap: str = "2g") -> SparkSession:
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return local_session(app, heap=heap)
+    quiet_query_log()
     with _no_warning_of_pandas():
         spark = SparkSession.builder.appName(app).getOrCreate()
     if "DeltaSparkSessionExtension" not in (spark.conf.get("spark.sql.extensions", "") or ""):
@@ -147,11 +155,11 @@ def _no_warning_of_pandas() -> Iterator[None]:
 
 
 def _local_settings(heap: str, java_options: str) -> dict[str, str]:
-    logging = (CONF / "log4j2.properties").as_uri()
+    log4j = (CONF / "log4j2.properties").as_uri()
     return {
         "spark.driver.memory": heap,
         "spark.jars.ivySettings": str(CONF / "ivysettings.xml"),
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={logging} {java_options}",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j} {java_options}",
         "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "sparkstore-warehouse"),
     }
 

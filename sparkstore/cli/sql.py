@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from datetime import UTC
 from typing import Any, NamedTuple
@@ -13,8 +12,8 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, Timestam
 
 from sparkstore.errors import InvalidRequest
 from sparkstore.tables.root import Root
+from sparkstore.views import views
 from sparkstore.views.spark_tables import translated
-from sparkstore.views.typed_queries import check_plan, check_statement, forget_programs
 
 
 class QueryResult(NamedTuple):
@@ -38,13 +37,8 @@ def answer(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> Q
         InvalidRequest: It is not SQL, names what is not there, or asks for more than the views.
         Unavailable: Spark failed; the views' guard found that records were moved meanwhile.
     """
-    # PySpark logs a failed query as JSON with both stacks, before it raises what we report.
-    logging.getLogger("SQLQueryContextLogger").disabled = True
     with translated("the query failed", is_typed=True):
-        forget_programs(spark)
-        check_statement(spark, root, statement)
-        frame = spark.sql(statement)
-        check_plan(root, frame)
+        frame = views.ask(spark, root, statement)
         kind = frame.schema
         try:
             found = (frame.limit(limit + 1) if limit else frame).collect()

@@ -5,26 +5,24 @@ goes through a shuffle or waits in memory.
 
 Decision: a predicate is parsed as an expression, and refused if it has a sub-query anywhere, by
 what Spark's parser made of it. So `… ; DROP …`, a second table, a statement are not possible: the
-text never becomes part of a statement. What else is wrong with it (a column that is not there, a
-type that is not boolean, an aggregate) Spark's analyser says, before anything has run. Functions
-that call Java are not there (`typed_queries`).
+text never becomes part of a statement. It may name the functions that a typed query may
+(`typed_queries`). What else is wrong with it (a column that is not there, a type that is not
+boolean, an aggregate) Spark's analyser says, before anything has run.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from typing import Any
 
-from pyspark.errors import ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from sparkstore.errors import InvalidRequest
 from sparkstore.tables.root import Root
+from sparkstore.views import typed_queries
 from sparkstore.views.join_hints import hints
 from sparkstore.views.spark_tables import table_names, text, translated
-from sparkstore.views.typed_queries import forget_programs
 from sparkstore.views.views import VIEWS
 
 _MESSAGE_STEPS = VIEWS["queue_messages"]
@@ -76,21 +74,12 @@ def condition(spark: SparkSession, predicate: str) -> Column:
     Raises:
         InvalidRequest: It is not an expression, or asks another table.
     """
-    # PySpark logs a failed query as JSON with both stacks, before it raises what we report.
-    logging.getLogger("SQLQueryContextLogger").disabled = True
-    forget_programs(spark)
-    try:
-        parser = spark._jsparkSession.sessionState().sqlParser()  # noqa: SLF001
-        parsed = parser.parseExpression(predicate)
-    except ParseException as reason:  # its first line is empty
-        message = f"--where {predicate!r}: {str(reason).strip().splitlines()[0]}"
-        raise InvalidRequest(message) from reason
-    patterns: Any = spark._jvm.org.apache.spark.sql.catalyst.trees.TreePattern  # type: ignore[union-attr]  # noqa: SLF001
-    if parsed.containsPattern(patterns.PLAN_EXPRESSION()):
-        message = f"--where {predicate!r}: one table only, without sub-queries: ask for more with"
-        message += " sparkstore sql, and name the messages it finds by message_id"
-        raise InvalidRequest(message)
-    return F.expr(predicate)
+    doing = f"--where {predicate!r}"
+    with translated(doing, is_typed=True):
+        try:
+            return typed_queries.condition(spark, predicate)
+        except InvalidRequest as reason:
+            raise InvalidRequest(f"{doing}: {reason}") from reason
 
 
 def ids(chosen: DataFrame) -> Iterator[int]:

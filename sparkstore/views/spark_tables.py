@@ -27,6 +27,10 @@ from sparkstore.tables.root import TABLES, Root
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
 _GUARD_SAYS = re.compile(r"records are missing after position \d+[^\n\"']*")
 """The guard's error (`sql/fold/guard.sql`); its text without a number is in every plan."""
+_GONE = re.compile(
+    r"(FILE_NOT_EXIST|FileNotFoundException|No such file).*(\.parquet|_delta_log)", re.DOTALL
+)
+"""A data file, a checkpoint or a version of a Delta table that is not there."""
 
 
 def delta_name(where: Path | str) -> str:
@@ -134,7 +138,8 @@ def translated(doing: str, *, is_typed: bool = False) -> Iterator[None]:
     except StoreError:
         raise
     except (OSError, DeltaError, pa.ArrowException) as reason:
-        message = f"{doing}: {_first_line(reason)}: look at the storage, run it again"
+        text = _first_line(reason)
+        message = f"{doing}: {text}: {_why_gone(text) or 'look at the storage'}, run it again"
         raise Unavailable(message) from reason
     except (PySparkException, Py4JError) as reason:
         if guard := _GUARD_SAYS.search(str(reason)):
@@ -142,12 +147,28 @@ def translated(doing: str, *, is_typed: bool = False) -> Iterator[None]:
         message = f"{doing}: {_first_line(reason)}"
         if is_typed and _is_callers(reason):
             raise InvalidRequest(message) from reason
-        raise Unavailable(f"{message}: run it again") from reason
+        why = _why_gone(_whole(reason))
+        raise Unavailable(f"{message}: {why + ', ' if why else ''}run it again") from reason
+
+
+def _why_gone(text: str) -> str:
+    """The cause in words, if a file of a table was not there any more; else nothing."""
+    if not _GONE.search(text):
+        return ""
+    return (
+        "a newer version replaced what was read, and its files were deleted after reader_grace_s"
+        " (if that is usual, raise it in the settings)"
+    )
+
+
+def _whole(reason: BaseException) -> str:
+    """All that an error says: of the first cause, where py4j hides it."""
+    return _cause(reason.java_exception) if isinstance(reason, Py4JJavaError) else str(reason)
 
 
 def _first_line(reason: BaseException) -> str:
-    """The first line that says something: of the first cause, where py4j hides it."""
-    text = _cause(reason.java_exception) if isinstance(reason, Py4JJavaError) else str(reason)
+    """The first line that says something."""
+    text = _whole(reason)
     lines = (line.strip() for line in text.splitlines())
     return next(filter(None, lines), type(reason).__name__)
 

@@ -1,168 +1,146 @@
-"""What a query that somebody typed may do: ask the views of one root, and nothing else.
+"""The gate for SQL that somebody typed: it asks the views and tables of one root, nothing else.
 
 Whoever may only ask must not run a command on this machine, read another file, send a request, or
-change a table, each of which has one committing engine. Refused are
+change a table, each of which has one committing engine. So the gate lists what may pass
+(`permitted_sql`), and looks twice:
 
-- statements that are no query, by what Spark's parser makes of them: a look at the words would
-  refuse good queries, and miss `WITH … INSERT`;
-- programs: `TRANSFORM … USING`, and the functions that call Java (`reflect`), which are taken out
-  of the session, so that no way of naming them is left;
-- files: a relation is named by one word (a view, a common table expression) or is one of the
-  root's own Delta tables; so neither ``text.`/etc/passwd` `` nor a table that a function reads.
+- *As written*, before Spark looks up a name, since to look up a path is to read it. What stands at
+  the top is a query, or one of a few statements that tell what there is; everything in the tree is
+  a part of a query; a function is one that computes; a relation is named by the name of a view, by
+  one that the statement defines itself (WITH), or is one of the root's tables by its path, all
+  links followed. The whole tree is gone through, each field of each node: children alone would miss
+  what Spark keeps elsewhere (a clause WINDOW, what is explained).
+- *Analysed*, before a row is read or a statement runs: again by lists, and each leaf must be a
+  view of ours, a table of the root, or nothing that is read.
 
-Names are looked at before Spark looks them up, since to look up a path is to read it. What names
-hide (an `IDENTIFIER` that is computed, a sub-query in a `WINDOW` clause) is found in the analysed
-plan, before a row is read.
+What was analysed is what runs. It is parsed and analysed in a clone of the session, where the
+functions that do not pass are missing, and where Spark does not put the environment into the text
+(`${env:HOME}`); the caller's session keeps its own.
+
+Decision: functions of a program (a UDF) and its other views do not pass, either. A program that
+wants them registers the views and asks Spark itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from os.path import normpath
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
-from py4j.java_gateway import is_instance_of
-from pyspark import SparkContext
-from pyspark.errors import ParseException
-from pyspark.sql import DataFrame, SparkSession
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from sparkstore.errors import InvalidRequest
-from sparkstore.tables.root import Root
-
-_PLANS = "org.apache.spark.sql.catalyst.plans.logical."
-_FILES = "org.apache.spark.sql.execution.datasources.HadoopFsRelation"
-_STATEMENTS = (_PLANS + "Command", _PLANS + "ParsedStatement")
-_SCRIPTS = {"CompoundBody", "UnresolvedExecuteImmediate"}
-_HARMLESS = ("Describe", "Explain", "Show")
-_PROGRAMS = {"ScriptTransformation"}
-_FORBIDDEN = {
-    "reflect", "java_method", "try_reflect", "table_changes", "table_changes_by_path",
-    "python_worker_logs",
-}  # fmt: skip
-_RELATIONS = {
-    "UnresolvedRelation", "UnresolvedTable", "UnresolvedTableOrView", "UnresolvedView",
-}  # fmt: skip
-_PATHS = "UnresolvedPathBased"
-_NO_FILES = {
-    "OneRowRelation", "LocalRelation", "Range", "CTERelationRef", "CommandResult", "EmptyRelation",
-    "UnionLoopRef",
-}  # fmt: skip
+from sparkstore.views import permitted_sql as permitted
+from sparkstore.views.analysed_queries import check_analysed
+from sparkstore.views.plan_trees import kind_of, nodes
+from sparkstore.views.written_queries import Relations, check_expression, check_written
 
 
-def forget_programs(spark: SparkSession) -> None:
-    """Take the functions that call Java, or read a table by its path, out of a session for good."""
-    state = spark._jsparkSession.sessionState()  # noqa: SLF001
-    for registry in (state.functionRegistry(), state.tableFunctionRegistry()):
-        for identifier in _each(registry.listFunction()):
-            if identifier.funcName() in _FORBIDDEN:
-                registry.dropFunction(identifier)
-
-
-def check_statement(spark: SparkSession, root: Root, statement: str) -> None:
-    """Refuse a statement before anything that it names is looked up.
+def ask(spark: SparkSession, relations: Relations, statement: str) -> DataFrame:
+    """Answer one statement; one that is no query (SHOW, DESCRIBE, EXPLAIN) has run then.
 
     Raises:
-        InvalidRequest: It is not SQL, no query, or asks for more than the views.
+        InvalidRequest: It is no query, or asks for more than these relations.
+        ParseException, AnalysisException: It is not SQL, or names what is not there.
     """
-    try:
-        plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(statement)  # noqa: SLF001
-    except ParseException as reason:  # its first line is empty
-        raise InvalidRequest(str(reason).strip().splitlines()[0]) from reason
-    for each in _plans(plan):
-        _check_kind(each)
-        _check_name(root, each)
+    session = _Session(spark)
+    parsed = session.parse(statement)
+    check_written(relations, parsed)
+    kind = kind_of(parsed)
+    if kind in permitted.QUERY_OF:
+        query = getattr(parsed, permitted.QUERY_OF[kind])()
+        check_analysed(relations, session.analyse(query), permitted.ANALYSED)
+        return session.run_here(parsed)
+    analysed = session.analyse(parsed)
+    if kind in permitted.STATEMENTS:
+        check_analysed(relations, analysed, permitted.ANALYSED_STATEMENTS)
+        return session.run_here(analysed)
+    check_analysed(relations, analysed, permitted.ANALYSED)
+    return session.run_at_the_caller(analysed)
 
 
-def check_plan(root: Root, frame: DataFrame) -> None:
-    """Refuse what Spark found behind the names of a query, before a row is read.
+def condition(spark: SparkSession, predicate: str) -> Column:
+    """The column that a predicate computes from one row; it asks no other table.
 
     Raises:
-        InvalidRequest: It runs a program, or reads a file that is not one of the root's tables.
+        InvalidRequest: It has a sub-query, or a function that does more than to compute.
+        ParseException: It is no expression.
     """
-    analysed = frame._jdf.queryExecution().analyzed()  # noqa: SLF001
-    if _is_statement(analysed):  # one that only shows: it has run
-        return
-    for plan in (analysed, *_each(analysed.subqueriesAll())):
-        for each in _nodes(plan):
-            if _kind(each) in _PROGRAMS:
-                raise InvalidRequest(_NO_PROGRAMS)
-            is_leaf = each.children().isEmpty()
-            if is_leaf and _kind(each) not in _NO_FILES and not _is_of(root, each):
-                raise InvalidRequest(_ASK_VIEWS)
+    session = _Session(spark)
+    parsed = session.parse_expression(predicate)
+    if session.has_query(parsed):
+        message = "one table only, without sub-queries: ask for more with sparkstore sql, and name"
+        raise InvalidRequest(f"{message} the messages it finds by message_id")
+    for kind, node in nodes(parsed):
+        check_expression(kind, node)
+    return session.column(parsed)
 
 
-def _nodes(plan: Any) -> Iterator[Any]:
-    yield plan
-    for each in _each(plan.children()):
-        yield from _nodes(each)
+class _Session:
+    """A clone of a session, in which typed SQL is parsed and analysed."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._jvm: Any = spark._jvm  # noqa: SLF001
+        self._clone: Any = spark._jsparkSession.cloneSession()  # noqa: SLF001
+        self._clone.conf().set("spark.sql.variable.substitute", "false")
+        state = self._clone.sessionState()
+        for registry in (state.functionRegistry(), state.tableFunctionRegistry()):
+            _keep_permitted(registry)
+
+    def parse(self, statement: str) -> Any:
+        with self._parsing() as parser:
+            return parser.parsePlan(statement)
+
+    def parse_expression(self, text: str) -> Any:
+        with self._parsing() as parser:
+            return parser.parseExpression(text)
+
+    @contextmanager
+    def _parsing(self) -> Iterator[Any]:
+        """The clone's parser, which takes its settings from the session of the thread."""
+        sessions = self._jvm.org.apache.spark.sql.classic.SparkSession
+        before = sessions.getActiveSession()
+        sessions.setActiveSession(self._clone)
+        try:
+            yield self._clone.sessionState().sqlParser()
+        except Py4JJavaError as reason:  # what PySpark has no class for: a script, a stack overflow
+            failure: Any = reason.java_exception
+            raise InvalidRequest(str(failure.toString()).splitlines()[0]) from reason
+        finally:
+            sessions.clearActiveSession()
+            if before.isDefined():
+                sessions.setActiveSession(before.get())
+
+    def has_query(self, expression: Any) -> bool:
+        patterns = self._jvm.org.apache.spark.sql.catalyst.trees.TreePattern
+        return bool(expression.containsPattern(patterns.PLAN_EXPRESSION()))
+
+    def analyse(self, plan: Any) -> Any:
+        """The plan with its names looked up; a statement does not run."""
+        skip = self._jvm.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()
+        return self._clone.sessionState().executePlan(plan, skip).analyzed()
+
+    def column(self, expression: Any) -> Column:
+        return Column(self._jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+
+    def run_here(self, plan: Any) -> DataFrame:
+        return self._frame(self._clone, plan)
+
+    def run_at_the_caller(self, plan: Any) -> DataFrame:
+        """A frame of the caller's session, where it can be registered as a view or be joined."""
+        return self._frame(self._spark._jsparkSession, plan)  # noqa: SLF001
+
+    def _frame(self, session: Any, plan: Any) -> DataFrame:
+        frame = self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(session, plan)
+        return DataFrame(frame, self._spark)
 
 
-_NO_PROGRAMS = "a query runs no programs here: no TRANSFORM … USING"
-_ASK_VIEWS = (
-    "a query asks the views here (queues, queue_messages, …: sparkstore sql --help), or the"
-    " root's own tables as delta.`PATH`: no other file or table"
-)
-
-
-def _check_kind(plan: Any) -> None:
-    if _kind(plan) in _PROGRAMS:
-        raise InvalidRequest(_NO_PROGRAMS)
-    if (_is_statement(plan) or _kind(plan) in _SCRIPTS) and not _kind(plan).startswith(_HARMLESS):
-        message = "only queries are answered here: SELECT, SHOW, DESCRIBE or EXPLAIN"
-        raise InvalidRequest(message)
-
-
-def _is_statement(plan: Any) -> bool:
-    gateway = SparkContext._gateway  # noqa: SLF001  # is_instance_of asks for it
-    return any(is_instance_of(gateway, plan, name) for name in _STATEMENTS)
-
-
-def _check_name(root: Root, plan: Any) -> None:
-    kind = _kind(plan)
-    if kind.startswith(_PATHS):
-        raise InvalidRequest(_ASK_VIEWS)
-    if kind in _RELATIONS:
-        parts = list(_each(plan.multipartIdentifier()))
-        if len(parts) > 1 and not _is_a_table_of(root, parts):
-            raise InvalidRequest(_ASK_VIEWS)
-
-
-def _is_a_table_of(root: Root, parts: list[str]) -> bool:
-    engine, *path = parts
-    return engine.lower() == "delta" and len(path) == 1 and _is_below(root, path[0])
-
-
-def _is_of(root: Root, leaf: Any) -> bool:
-    """True for a relation of files that are all in the root."""
-    gateway = SparkContext._gateway  # noqa: SLF001
-    if _kind(leaf) != "LogicalRelation" or not is_instance_of(gateway, leaf.relation(), _FILES):
-        return False
-    paths = _each(leaf.relation().location().rootPaths())
-    return all(_is_below(root, path.toUri().getPath()) for path in paths)
-
-
-def _is_below(root: Root, path: str) -> bool:
-    return Path(normpath(path)).is_relative_to(root.path) and ".." not in Path(path).parts
-
-
-def _plans(plan: Any) -> Iterator[Any]:
-    """A parsed plan and all in it: of common table expressions, sub-queries, what is explained."""
-    yield plan
-    kind = _kind(plan)
-    inner = [*_each(plan.children()), *_each(plan.innerChildren()), *_each(plan.subqueries())]
-    if kind == "RelationTimeTravel":
-        inner.append(plan.relation())
-    if kind == "ExplainCommand":
-        inner.append(plan.logicalPlan())
-    for each in inner:
-        yield from _plans(each)
-
-
-def _kind(node: Any) -> str:
-    name: str = node.getClass().getSimpleName()
-    return name
-
-
-def _each(sequence: Any) -> Iterator[Any]:
-    return (sequence.apply(at) for at in range(sequence.size()))
+def _keep_permitted(registry: Any) -> None:
+    """Drop all functions but the permitted ones; to list them is one call of the JVM."""
+    identifiers = registry.listFunction()
+    names = identifiers.mkString("\n").split("\n")
+    for at, name in enumerate(names):
+        if name.rpartition("builtin.")[2] not in permitted.FUNCTIONS:
+            registry.dropFunction(identifiers.apply(at))

@@ -27,18 +27,22 @@ takes away under the view.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.sql_formatter import SQLStringFormatter
 
 from sparkstore.errors import InvalidRequest
-from sparkstore.tables.root import Root, open_root
-from sparkstore.views import job_tables
+from sparkstore.session import quiet_query_log
+from sparkstore.tables.root import TABLES, Root, open_root
+from sparkstore.views import job_tables, typed_queries
 from sparkstore.views.join_hints import hints
 from sparkstore.views.spark_tables import GUARD, delta_name, table_names, text, translated
+from sparkstore.views.written_queries import Relations
 
 _TAIL = ("opening", "tail", "changes", "guard")
 _ENTRIES = ("dropped", "folded", "entries")
@@ -79,6 +83,7 @@ def register(spark: SparkSession, root: Root | str | Path) -> None:
         InvalidRequest: There is no root there.
         Unavailable: Its tables cannot be read.
     """
+    quiet_query_log()
     found = root if isinstance(root, Root) else open_root(root)
     for view, query in _queries(found).items():
         with translated(f"cannot register the view {view}"):
@@ -162,15 +167,33 @@ def sql(
     query: str,
     args: Mapping[str, Any] | None = None,
 ) -> DataFrame:
-    """The answer to a query over the views of a root; `{name}` in it is a value of `args`.
+    """Answer a query over the views of a root; `{name}` in it is a value of `args`.
 
     PySpark writes the value as a literal, escaped. Spark's own `:name` does not work in a session
     with delta-spark 4.4: its parser leaves parameters unbound.
 
+    The query passes the same gate as one that is typed at the command line (`typed_queries`): with
+    functions of your own, or other tables, call `register` and ask the session itself.
+
     Raises:
-        InvalidRequest: The query is wrong, or there is no root.
+        InvalidRequest: The query is wrong, or asks for more than the views; there is no root.
         Unavailable: The tables cannot be read.
     """
-    register(spark, root)
+    found = root if isinstance(root, Root) else open_root(root)
+    register(spark, found)
     with translated("the query failed", is_typed=True):
-        return spark.sql(query, **args) if args else spark.sql(query)
+        return ask(spark, found, SQLStringFormatter(spark).format(query, **args) if args else query)
+
+
+def ask(spark: SparkSession, root: Root, statement: str) -> DataFrame:
+    """Answer one statement over the views that are registered, and the tables, of a root.
+
+    Raises:
+        InvalidRequest: It asks for more than them.
+        PySparkException: It is wrong.
+    """
+    locations = [root.spark_location(name) for name in TABLES]
+    tables = [*locations, *(str(root.table(name)) for name in job_tables.LOGS)]
+    views = frozenset({*VIEWS, *job_tables.LOGS})
+    followed = (where if "://" in where else os.path.realpath(where) for where in tables)
+    return typed_queries.ask(spark, Relations(views, frozenset(followed)), statement)

@@ -23,9 +23,9 @@ from sparkstore.views.spark_tables import delta_name, translated
 CALL = "'java.lang.System', 'setProperty', 'sparkstore.test', 'called'"
 
 
-@pytest.fixture(autouse=True)
-def numbers(spark: SparkSession) -> None:
-    spark.range(5).createOrReplaceTempView("numbers")
+@pytest.fixture(scope="module", autouse=True)
+def registered(spark: SparkSession, module_root: Root) -> None:
+    views.register(spark, module_root)
 
 
 @pytest.fixture
@@ -53,10 +53,10 @@ def ask(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> Quer
 def test_rows_come_in_the_order_that_was_asked_for_and_what_is_cut_is_told(
     spark: SparkSession, module_root: Root
 ) -> None:
-    found = ask(spark, module_root, "SELECT id FROM numbers ORDER BY id DESC", 2)
+    found = ask(spark, module_root, "SELECT id FROM range(5) ORDER BY id DESC", 2)
     assert found == QueryResult(["id"], [{"id": 4}, {"id": 3}], is_cut=True)
-    assert not ask(spark, module_root, "SELECT * FROM numbers", 5).is_cut
-    assert len(ask(spark, module_root, "SELECT * FROM numbers", 0).rows) == 5
+    assert not ask(spark, module_root, "SELECT * FROM range(5)", 5).is_cut
+    assert len(ask(spark, module_root, "SELECT * FROM range(5)", 0).rows) == 5
 
 
 @pytest.mark.usefixtures("local_time_is_elsewhere")
@@ -84,7 +84,7 @@ def test_every_column_is_told_exactly(spark: SparkSession, module_root: Root) ->
 
 
 def test_an_empty_answer_has_its_columns(spark: SparkSession, module_root: Root) -> None:
-    assert ask(spark, module_root, "SELECT id FROM numbers WHERE id > 9").columns == ["id"]
+    assert ask(spark, module_root, "SELECT id FROM range(5) WHERE id > 9").columns == ["id"]
 
 
 @pytest.mark.parametrize("value", ["INTERVAL 1 MONTH", "timestamp'+12000-01-01 00:00:00'"])
@@ -100,13 +100,13 @@ def test_a_value_that_has_no_form_here_is_a_wrong_query(
     [
         "WITH a AS (SELECT 1 AS x) SELECT x FROM a",
         "SHOW VIEWS",
-        "DESCRIBE numbers",
+        "DESCRIBE bindings",
         "EXPLAIN SELECT 1",
         "VALUES (1)",
-        "SELECT 'DELETE FROM numbers' AS harmless",
+        "SELECT 'DELETE FROM queues' AS harmless",
         "SELECT * FROM range(3), LATERAL explode(array(1))",
         "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3) TABLE r",
-        "SELECT transform(array(1, 2), x -> x + 1), (SELECT max(id) FROM numbers)",
+        "SELECT transform(array(1, 2), x -> x + 1), (SELECT max(id) FROM range(5))",
     ],
 )
 def test_a_query_of_any_form_is_answered(
@@ -121,12 +121,12 @@ def test_a_query_of_any_form_is_answered(
         "DELETE FROM {table}",
         "INSERT INTO {table} SELECT 1",
         "WITH a AS (SELECT 1 AS x) INSERT INTO {table} SELECT x FROM a",
-        "FROM numbers INSERT INTO {table} SELECT id INSERT INTO {table} SELECT id",
+        "FROM range(5) INSERT INTO {table} SELECT id INSERT INTO {table} SELECT id",
         "UPDATE {table} SET id = 1",
-        "MERGE INTO {table} USING numbers ON false WHEN NOT MATCHED THEN INSERT *",
+        "MERGE INTO {table} USING bindings ON false WHEN NOT MATCHED THEN INSERT *",
         "OPTIMIZE {table}",
         "VACUUM {table}",
-        "DROP VIEW numbers",
+        "DROP VIEW queues",
         "CREATE TABLE other AS SELECT 1",
         "SET spark.sql.ansi.enabled = false",
         "SET VAR x = 1",
@@ -135,7 +135,7 @@ def test_a_query_of_any_form_is_answered(
         "EXPLAIN DELETE FROM {table}",
         "ADD JAR '/tmp/some.jar'",
         "CREATE TEMPORARY FUNCTION f AS 'some.Class'",
-        "CACHE TABLE numbers",
+        "CACHE TABLE queues",
     ],
 )
 def test_a_statement_that_changes_something_is_refused_and_changes_nothing(
@@ -145,20 +145,20 @@ def test_a_statement_that_changes_something_is_refused_and_changes_nothing(
     with pytest.raises(InvalidRequest, match="only queries"):
         ask(spark, module_root, statement.format(table=table))
     assert newest_version(elsewhere / "t") == 0
-    assert spark.catalog.tableExists("numbers")
+    assert spark.catalog.tableExists("queues")
 
 
 @pytest.mark.parametrize(
     "statement",
     [
-        "SELECT TRANSFORM(id) USING 'touch {file}' AS (x) FROM numbers",
-        "WITH a AS (SELECT TRANSFORM(id) USING 'touch {file}' AS (x) FROM numbers) SELECT 1 FROM a",
+        "SELECT TRANSFORM(id) USING 'touch {file}' AS (x) FROM range(5)",
+        "WITH a AS (SELECT TRANSFORM(id) USING 'touch {file}' AS (x) FROM range(5)) TABLE a",
         "SELECT (SELECT max(x) FROM (SELECT TRANSFORM(1) USING 'touch {file}' AS (x)))",
         "SELECT java_method({call})",
         "SELECT try_reflect({call})",
         "SELECT system.builtin.reflect({call})",
         "SELECT IDENTIFIER('ref' || 'lect')({call})",
-        "SELECT sum(id) OVER w FROM numbers WINDOW w AS (ORDER BY reflect({call}))",
+        "SELECT sum(id) OVER w FROM range(5) WINDOW w AS (ORDER BY reflect({call}))",
     ],
 )
 def test_no_program_is_run(
@@ -186,7 +186,7 @@ def test_a_predicate_runs_no_program(spark: SparkSession, module_root: Root) -> 
         "SELECT * FROM IDENTIFIER(lower('TEXT') || '.`{file}`')",
         "SELECT (SELECT max(value) FROM text.`{file}`)",
         "WITH a AS (TABLE text.`{file}`) SELECT * FROM a",
-        "SELECT sum(id) OVER w FROM numbers WINDOW w AS"
+        "SELECT sum(id) OVER w FROM range(5) WINDOW w AS"
         " (ORDER BY (SELECT max(value) FROM text.`{file}`))",
         "SELECT * FROM delta.`{folder}`",
         "SELECT * FROM delta.`{folder}` VERSION AS OF 0",
@@ -210,14 +210,15 @@ def test_no_file_but_the_roots_tables_is_read(
 def test_the_views_and_the_roots_own_tables_may_be_asked(
     spark: SparkSession, module_root: Root
 ) -> None:
-    views.register(spark, module_root)
     assert ask(spark, module_root, "SELECT queue, depth FROM queues").columns == ["queue", "depth"]
     name = delta_name(module_root.journal)
     for statement in (f"SELECT count(*) AS n FROM {name}", f"SELECT 1 FROM {name} VERSION AS OF 0"):
         assert ask(spark, module_root, statement).columns != []
 
 
-@pytest.mark.parametrize("statement", ["SELEC 1", "SELECT nope FROM numbers", "SELECT 1; SELECT 2"])
+@pytest.mark.parametrize(
+    "statement", ["SELEC 1", "SELECT nope FROM bindings", "SELECT 1; SELECT 2"]
+)
 def test_a_wrong_query_is_one_line_about_what_is_wrong(
     spark: SparkSession, module_root: Root, statement: str
 ) -> None:
@@ -244,7 +245,7 @@ def test_the_answer_of_the_command_is_told_when_it_is_cut(
     monkeypatch.setattr("sparkstore.session.local_session", lambda _app: spark)
     monkeypatch.setattr(type(spark), "stop", lambda _spark: None)
     monkeypatch.setattr("sparkstore.cli.commands._SQL_ROWS", 2)
-    root, statement = str(module_root.path), "SELECT id FROM numbers"
+    root, statement = str(module_root.path), "SELECT id FROM range(5)"
     assert main(["sql", root, statement]) == 0
     said = capsys.readouterr()
     assert len(said.out.splitlines()) == 4
@@ -268,3 +269,21 @@ def test_a_table_that_moved_is_to_be_tried_again_and_its_cause_is_told(
     expected = r"^compact: .*FileNotFoundException: /not/there"
     with pytest.raises(Unavailable, match=expected), translated("compact"):
         jvm.java.io.FileReader("/not/there")
+
+
+def test_files_that_were_deleted_under_a_reader_are_told_with_the_cause(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    spark.range(3).coalesce(1).write.format("delta").save(str(tmp_path / "t"))
+    frame = spark.read.format("delta").load(str(tmp_path / "t"))
+    (file,) = (tmp_path / "t").glob("*.parquet")
+    file.unlink()
+    expected = r"^compact: .*reader_grace_s .*, run it again$"
+    with pytest.raises(Unavailable, match=expected), translated("compact"):
+        frame.collect()
+    jvm: Any = spark._jvm
+    checkpoint = str(tmp_path / "_delta_log" / "00000000000000000010.checkpoint.parquet")
+    with pytest.raises(Unavailable, match=expected), translated("compact"):
+        jvm.java.io.FileReader(checkpoint)
+    with pytest.raises(Unavailable, match=expected), translated("compact"):
+        Path(checkpoint).read_bytes()
