@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import MapType, StructType
 
 from sparkstore.jobs import job_runs
 from sparkstore.jobs.job_runs import JobRun
 from sparkstore.reconcile.findings import Finding, write
+from sparkstore.session import local_session
 from sparkstore.tables.root import Root
 from sparkstore.views import views
 from sparkstore.views.job_tables import LOGS
@@ -47,6 +51,21 @@ def test_the_snippets_run_and_every_query_has_an_answer(
     assert len(queries) == 8
     for query in queries:
         views.sql(spark, root, query).collect()
+    import_module("pyspark.pandas")  # fails with a pandas that pyspark does not know
+    frame = spark.table("queues").pandas_api()
+    assert frame.groupby("queue")["depth"].sum().to_dict().keys() == {"orders"}
+
+
+def test_a_typo_in_a_query_is_an_error_without_a_log(
+    spark: SparkSession, module_root: Root, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whether a program has its session from here, or registers the views in one of its own."""
+    for prepare in (lambda: local_session("again"), lambda: views.register(spark, module_root)):
+        logging.getLogger("SQLQueryContextLogger").disabled = False
+        prepare()
+        with pytest.raises(AnalysisException, match="queus"):
+            spark.sql("SELECT * FROM queus")
+        assert capfd.readouterr().err == ""
 
 
 @pytest.fixture(scope="module")

@@ -268,6 +268,20 @@ def test_the_snippet_of_the_documents_runs(root: Root, capsys: pytest.CaptureFix
     assert count == "2"
 
 
+def test_the_snippets_of_polars_and_duckdb_run(root: Root) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    package = pytest.importorskip("duckdb_extension_delta")
+    (extension,) = Path(package.__file__).parent.rglob("delta.duckdb_extension")
+    duckdb.load_extension(str(extension))  # else DuckDB fetches it
+    publish(root)
+    snippets = blocks(text_of("docs/sql.md"), "python")
+    names = {"root": root.path, "DeltaTable": DeltaTable, "duckdb": duckdb}
+    run = [each for each in snippets if "polars." in each or "delta_scan" in each]
+    assert len(run) == 2
+    for snippet in run:
+        exec(compile(snippet, "docs/sql.md", "exec"), names)
+
+
 @settings(max_examples=5, deadline=None)
 @given(histories(max_steps=40), st.integers(0, 200))
 def test_each_publication_says_what_the_oracle_says(history: History, cut: int) -> None:
