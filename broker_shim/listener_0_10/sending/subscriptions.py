@@ -20,7 +20,8 @@ from broker_shim.broker.queues.local_messages import NoLocal
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import StoreError
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.framing.sequences import Ranges, chosen, is_ordered, ranges_of
+from broker_shim.framing.numbered import Numbered
+from broker_shim.framing.sequences import Ranges, is_ordered, ranges_of
 from broker_shim.listener_0_10.refusals import (
     illegal_argument,
     locked,
@@ -47,10 +48,10 @@ class Subscriptions:
     def __init__(self, session: SubscribingSession) -> None:
         self._session = session
         self._by_name: dict[str, SessionConsumer] = {}
-        self._sent: dict[int, SentMessage] = {}
-        self._accepting: dict[int, SentMessage] = {}
+        self._sent = Numbered[SentMessage]()
+        self._accepting = Numbered[SentMessage]()
         self._deleted: dict[str, None] = {}
-        self._in_window: dict[int, tuple[SessionConsumer, int]] = {}
+        self._in_window = Numbered[tuple[SessionConsumer, int]]()
         self._numbers = count(1)
 
     def __len__(self) -> int:
@@ -197,7 +198,7 @@ class Subscriptions:
         releases first, and rolls back then.
         """
         sent = self._take(command.transfers)
-        for number in chosen(command.transfers, self._accepting):
+        for number in self._accepting.chosen(command.transfers):
             self._accepting[number].released = command.set_redelivered
         done = self._last_of(len(sent), command_id)
         for _number, each in sent:
@@ -209,7 +210,7 @@ class Subscriptions:
         _check(command.transfers)
         shown_ones = [
             (number, self._sent[number])
-            for number in chosen(command.transfers, self._sent)
+            for number in self._sent.chosen(command.transfers)
             if not self._sent[number].is_acquired
         ]
         held: list[int] = []
@@ -242,7 +243,7 @@ class Subscriptions:
     def _take(self, ranges: Ranges) -> list[tuple[int, SentMessage]]:
         """What was sent by these numbers and is acquired; the client has decided about it."""
         _check(ranges)
-        found = [(number, self._sent.pop(number)) for number in chosen(ranges, self._sent)]
+        found = [(number, self._sent.pop(number)) for number in self._sent.chosen(ranges)]
         return [(number, each) for number, each in found if each.is_acquired]
 
     def _last_of(self, count: int, command_id: int) -> Any:
@@ -262,7 +263,7 @@ class Subscriptions:
 
     def completed(self, ranges: Ranges) -> None:
         """The client has taken in what was sent by these numbers: windows move on."""
-        for number in chosen(ranges, self._in_window):
+        for number in self._in_window.chosen(ranges):
             subscription, byte_count = self._in_window.pop(number)
             subscription.moved_on(byte_count)
 
@@ -297,7 +298,7 @@ class Subscriptions:
             subscription.gone()
         self._by_name.clear()
         self._accepting.clear()
-        sent, self._sent = self._sent, {}
+        sent, self._sent = self._sent, Numbered()
         self._in_window.clear()
         for each in sent.values():
             if each.is_acquired and not each.in_transaction:

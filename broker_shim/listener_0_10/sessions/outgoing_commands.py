@@ -7,7 +7,8 @@ complete or confirmed; then a client that was lost is sent again what it had not
 from __future__ import annotations
 
 from broker_shim.framing.assembly import Assembly
-from broker_shim.framing.sequences import Ranges, after, chosen, distance
+from broker_shim.framing.numbered import Numbered
+from broker_shim.framing.sequences import Ranges, after, distance
 
 _MOST_BYTES = 1 << 20
 
@@ -22,7 +23,7 @@ class OutgoingCommands:
     def __init__(self) -> None:
         self.next_id = 0
         self._is_keeping = False
-        self._kept: dict[int, Assembly] = {}
+        self._kept = Numbered[Assembly]()
         self._kept_bytes = 0
 
     @property
@@ -52,7 +53,7 @@ class OutgoingCommands:
 
     def taken_in(self, ranges: Ranges) -> None:
         """The client has these: they need not be sent again."""
-        for number in chosen(ranges, self._kept):
+        for number in self._kept.chosen(ranges):
             self._kept_bytes -= _bytes_of(self._kept.pop(number))
 
     def since(self, first: int) -> tuple[Ranges, list[Assembly]]:
