@@ -52,7 +52,7 @@ def exit_code_of(reason: Exception, *, is_member: bool = False) -> ExitCode:
     a store service, which reads anew at its start what the root has; a fenced store stays fenced.
 
     Args:
-        reason: The error.
+        reason: The error that ended the command.
         is_member: The command is a broker on the store of a service.
     """
     if is_member and isinstance(reason, Fenced):

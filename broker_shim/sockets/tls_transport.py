@@ -159,7 +159,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             asyncio.get_running_loop().call_soon(self._go_on_reading)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """See `asyncio.WriteTransport`."""
+        """Say how many bytes may wait below before the writer is paused, and go on."""
         if self._below is not None:
             self._below.set_write_buffer_limits(high, low)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkstore.cli import admin_commands as commands
-from sparkstore.cli import wiring
+from sparkstore.cli import wiring_lists
 from sparkstore.cli.parsing import ROOT, command
 from sparkstore.operations.administration import DURABILITIES, EXCHANGE_TYPES
 
@@ -43,13 +43,13 @@ _HEADERS = (
 def add(subparsers: Subparsers) -> None:
     """Add the commands."""
     queue = _group(subparsers, "queue", "list, show, create, alter, delete or purge queues")
-    wiring.add_queue(queue)
+    wiring_lists.add_queue(queue)
     _add_queue(queue)
     exchange = _group(subparsers, "exchange", "list, create or delete exchanges")
-    wiring.add_exchange(exchange)
+    wiring_lists.add_exchange(exchange)
     _add_exchange(exchange)
     binding = _group(subparsers, "binding", "list, add or remove bindings of queues to exchanges")
-    wiring.add_binding(binding)
+    wiring_lists.add_binding(binding)
     _add_binding(binding)
     parser = command(
         subparsers,
