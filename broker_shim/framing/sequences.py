@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 Ranges = tuple[tuple[int, int], ...]
 """First and last of each range, as on the wire."""
@@ -41,22 +40,6 @@ def count_of(ranges: Ranges) -> int:
 def contains(ranges: Ranges, number: int) -> bool:
     """True if one of the ranges has the number."""
     return any(0 <= distance(first, number) <= distance(first, last) for first, last in ranges)
-
-
-def chosen(ranges: Ranges, numbers: Collection[int]) -> list[int]:
-    """Those of some numbers that ranges in order (`is_ordered`) name; quick, however many each."""
-    if count_of(ranges) <= len(numbers):
-        return [number for number in numbers_of(ranges) if number in numbers]
-    base = ranges[0][0]
-    begins = [(first - base) % _MODULUS for first, _ in ranges]
-    ends = [(last - base) % _MODULUS for _, last in ranges]
-    found: list[int] = []
-    for number in numbers:
-        place = (number - base) % _MODULUS
-        at = bisect_right(begins, place) - 1
-        if place <= ends[at]:
-            found.append(number)
-    return found
 
 
 def numbers_of(ranges: Ranges) -> Iterator[int]:

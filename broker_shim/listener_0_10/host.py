@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from weakref import ref
 
 from broker_shim.broker.operations.branches import Branches
 from broker_shim.broker.virtual_host import Broker
@@ -75,11 +76,12 @@ class Amqp010Host:
         if self.broker.is_stopping or len(kept) >= _MOST_KEPT:
             return False
         kept.add(name)
-        times = session.detached_count + 1
+        times, there = session.detached_count + 1, ref(session)
 
         def late() -> None:
-            if not session.is_attached and session.detached_count == times:
-                session.expired()
+            kept = there()  # not one that ended since: a timer may be due in a day
+            if kept is not None and not kept.is_attached and kept.detached_count == times:
+                kept.expired()
 
         self.broker.later(session.timeout_s, late)
         return True

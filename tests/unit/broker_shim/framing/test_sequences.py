@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from broker_shim.framing.numbered import Numbered
 from broker_shim.framing.sequences import (
     Ranges,
     after,
-    chosen,
     contains,
     count_of,
     distance,
@@ -52,4 +52,7 @@ def test_how_many_are_named_is_known_without_naming_them() -> None:
 @pytest.mark.parametrize("ranges", [(), ((3, 4),), ((LAST, 0), (2, 2), (40, 1 << 30))])
 def test_those_of_some_numbers_are_found_however_many_are_named(ranges: Ranges) -> None:
     numbers = [LAST - 1, LAST, 0, 1, 2, 3, 41]
-    assert chosen(ranges, numbers) == [each for each in numbers if contains(ranges, each)]
+    kept = Numbered[None]()
+    for number in numbers:
+        kept[number] = None
+    assert kept.chosen(ranges) == [each for each in numbers if contains(ranges, each)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from weakref import ref
 
 import pytest
 
@@ -317,3 +318,18 @@ def test_an_error_while_the_client_is_away_ends_the_session(
     client = back(bench, client, expects=None)
     assert client.of(SessionExpected) == []
     assert client.of(ExecutionException) == []
+
+
+def test_a_session_that_ended_is_not_kept_by_the_timer_of_a_time_before(bench: Bench010) -> None:
+    """A client may ask for years: each of its sessions would be in memory for as long."""
+    client = bench.opened()
+    client.do(SessionRequestTimeout(1 << 30))
+    ended = ref(next(iter(bench.host._sessions.values())))
+    client.lose()
+    again = back(bench, client)
+    again.do(SessionRequestTimeout(0))
+    again.do(SessionDetach(b"session"))
+    bench.clients.clear()
+    del client, again
+    assert bench.host._sessions == {}
+    assert ended() is None
