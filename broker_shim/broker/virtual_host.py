@@ -15,6 +15,7 @@ from broker_shim.broker.address import ExchangeNode, Node, QueueNode
 from broker_shim.broker.administration import Administration
 from broker_shim.broker.bulk_operations import BulkOperations
 from broker_shim.broker.dead_letters import Deaths
+from broker_shim.broker.delivery.undelivered_messages import Undelivered
 from broker_shim.broker.destinations import Destinations
 from broker_shim.broker.exchanges.evacuation import evacuation_of
 from broker_shim.broker.exchanges.headers_exchange import properties_of
@@ -48,8 +49,6 @@ from sparkstore.core.state_machine.definitions import detail_of
 
 _log = logging.getLogger(__name__)
 
-_CLAIMED_S = 0.1
-
 
 class MakeQueue(Protocol):
     """Makes what dispatches one queue."""
@@ -76,6 +75,7 @@ class Broker:
         unfinished: What waits in memory of messages that have not come whole.
         deletions: Destroys queues, and says when a name is free again.
         settlement: Makes durable what consumers decided.
+        undelivered: Decides what becomes of messages that are not sent.
         deaths: Counts the messages that may not stay on their queue.
         bulk: Moves, purges and puts messages, many at a time.
         last_value_queues: Has newer messages take the place of older ones.
@@ -121,6 +121,7 @@ class Broker:
         self.deaths = Deaths(metrics, self.queues)
         self.bulk = BulkOperations(self, self.deaths)
         self.settlement = Settlement(self, later, self.bulk.end_if_due)
+        self.undelivered = Undelivered(self, later)
         self.deletions = QueueDeletions(calls, self.settlement)
         self.selector_compiler = SelectorCompiler(later)
         self._header_scan = HeaderScan(self, later)
@@ -331,26 +332,6 @@ class Broker:
         for owner in self.queue_owners:
             owner.queue_gone(name)
         self.claims.gone(name)
-
-    def lost(self, queue: QueueDispatch, message_id: int) -> None:
-        """The store refused what was handed out: it is as the store has it now.
-
-        Another member was faster, which is ordinary: that costs this look. What a transaction has a
-        claim on waits again after a while, so that nobody asks for it all the time.
-        """
-        entry = self.calls.entry(queue.name, message_id)
-        if entry is None:
-            queue.removed((message_id,))
-        elif entry.acquired_by is not None:
-            queue.held_elsewhere(message_id)
-        else:
-            self.later(_CLAIMED_S, partial(self._waits_again, queue, message_id))
-
-    def _waits_again(self, queue: QueueDispatch, message_id: int) -> None:
-        is_held = message_id in queue and not queue.waits(message_id)
-        if self.queues.get(queue.name) is queue and is_held:
-            queue.released(message_id, delivery_failed=False)
-            self.wanted(queue.name)
 
     def wanted(self, queue: str) -> None:
         """Something changed: dispatch this queue before the loop sleeps."""

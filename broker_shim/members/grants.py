@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
+from broker_shim.broker.delivery.taken_message import wall_us
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.virtual_host import Broker
@@ -119,16 +120,8 @@ class Grants:
 
     def _not_granted(self, consumer: GrantedConsumer, message_id: int) -> None:
         """It is on its queue as the store has it: another member may have taken it meanwhile."""
-        queue = consumer.queue
         consumer.not_granted()
-        if self._broker.queues.get(queue.name) is not queue:
-            return
-        entry = self._broker.calls.entry(queue.name, message_id)
-        if entry is None or entry.acquired_by is not None:
-            self._broker.lost(queue, message_id)
-        else:
-            queue.released(message_id, delivery_failed=False)
-            self._broker.wanted(queue.name)
+        self._broker.undelivered.not_taken(consumer.queue, message_id)
 
     def flush(self) -> None:
         """The end of a turn."""
@@ -150,15 +143,7 @@ class Grants:
         Raises:
             Closed: The store is closed.
         """
-        wanted, room = [], _FRAME_BYTES
-        there = self._store.at_hand([message_id for _consumer, message_id in handout.due])
-        for consumer, message_id in handout.due:
-            entry = self._broker.calls.entry(consumer.queue.name, message_id)
-            message_bytes = room + 1 if entry is None else entry.message_bytes
-            is_small = message_bytes <= min(_ALONG_BYTES, room)
-            if is_small and consumer.peer.has_room and message_id not in there:
-                wanted.append(message_id)
-                room -= message_bytes
+        wanted = self._wanted(handout)
         if not wanted:
             return
         handout.is_loading = True
@@ -174,6 +159,32 @@ class Grants:
                 self._inbox.post(lambda _nothing: self._loaded(handout), None)
 
         self._store.prefetch(wanted, loaded)
+
+    def _wanted(self, handout: _Handout) -> list[int]:
+        """Choose what is to be read; what is too old is left out, as by any delivery."""
+        wanted, room = [], _FRAME_BYTES
+        now_us, expired = wall_us(), list[Grant]()
+        there = self._store.at_hand([message_id for _consumer, message_id in handout.due])
+        for consumer, message_id in handout.due:
+            entry = self._broker.calls.entry(consumer.queue.name, message_id)
+            if entry is not None and entry.expires_at is not None and entry.expires_at <= now_us:
+                expired.append((consumer, message_id))
+                continue
+            message_bytes = room + 1 if entry is None else entry.message_bytes
+            is_small = message_bytes <= min(_ALONG_BYTES, room)
+            if is_small and consumer.peer.has_room and message_id not in there:
+                wanted.append(message_id)
+                room -= message_bytes
+        if expired:
+            self._leave_out(handout, expired)
+        return wanted
+
+    def _leave_out(self, handout: _Handout, expired: Sequence[Grant]) -> None:
+        gone = {*expired}
+        handout.due = [grant for grant in handout.due if grant not in gone]
+        self._broker.undelivered.expired(len(expired))
+        for consumer, message_id in expired:
+            self._not_granted(consumer, message_id)
 
     def _loaded(self, handout: _Handout) -> None:
         handout.is_loading = False
@@ -210,7 +221,7 @@ class Grants:
         self._broker.calls.open_count += 1
         for consumer, message_id in refused:
             consumer.not_granted()
-            self._broker.lost(consumer.queue, message_id)
+            self._broker.undelivered.lost(consumer.queue, message_id)
 
     def _acquire(self, batch: Batch, consumer: GrantedConsumer, message_id: int) -> Entry | None:
         """Acquire a message; None if it is not to be had."""

@@ -8,13 +8,9 @@ of latency for a delivery, not throughput, as all credit is acquired at once.
 A consumer that settles at once gets a message that has left its queue (at most once), so the
 content has to be in memory before that: content first, then the dequeue.
 
-What becomes of a message that cannot be sent is decided here, for every protocol:
-
-    lost       the store refused it: the queue is as the store says (`Broker.lost`)
-    later      the store does not answer: it is given back, after a while
-    damaged    its content can never be read: it is left held, and the log says so, once
-    expired    it is counted and given back; from the queue it goes as the queue says
-    unwanted   the client takes no message of this size: this consumer never gets it again
+What becomes of a message that cannot be sent is decided once, for every protocol: here, and by
+`Undelivered`. If the store does not answer, it is given back after a while; if the client takes no
+message of its size, this consumer never gets it again.
 
 Invariant: each message that was taken and is not yet with the outlet is in exactly one of: a call
 of the store, the line for content, the large one that is being sent; or it is just being decided
@@ -75,6 +71,7 @@ class ConsumerDelivery:
             now_us: Tells the time, UTC µs.
         """
         self._broker, self._queue, self._outlet = broker, queue, outlet
+        self._undelivered = broker.undelivered
         self._consumer, self._holder = consumer, consumer.holder
         self._resuming, self._now_us = resuming, now_us
         self._is_settled, self._is_whole = is_settled, is_settled or resuming is None
@@ -226,7 +223,7 @@ class ConsumerDelivery:
         if self._is_over:
             self._put_back(taken)
         elif self._has_expired(taken):
-            self._broker.metrics.expired += 1
+            self._undelivered.expired()
             self._put_back(taken)  # from the queue it goes as the queue says
         elif not self._outlet.fits(taken, header):
             self._queue.refuse(taken.message_id, self._consumer)
@@ -333,13 +330,11 @@ class ConsumerDelivery:
             assert self._resuming is not None
             self._resuming.keep(message_id, delay_s)
         elif self._is_settled and not self._queue.is_acquired(message_id):
-            self._broker.later(delay_s, partial(self._waits_again, message_id))
+            not_taken = partial(self._undelivered.not_taken, self._queue, message_id)
+            self._broker.later(delay_s, not_taken)
         else:
             give_back = self._broker.settlement.give_back
             give_back(message_id, self._queue.name, self._holder, failed=False, delay_s=delay_s)
-
-    def _waits_again(self, message_id: int) -> None:
-        self._broker.settlement.released(message_id, self._queue, failed=False)
 
     def _take_back(self, taken: TakenMessage) -> None:
         """The client has taken the credit back that this one was meant for."""
@@ -367,9 +362,8 @@ class ConsumerDelivery:
         else:
             _log.debug("message %d of %r: %s", taken.message_id, self._queue.name, error)
             self._done(taken)
-            self._broker.lost(self._queue, taken.message_id)
+            self._undelivered.lost(self._queue, taken.message_id)
 
     def _left_held(self, taken: TakenMessage, error: Exception) -> None:
-        text = "message %d of %r cannot be read, it is left held: %s"
-        _log.error(text, taken.message_id, self._queue.name, error)
+        self._undelivered.damaged(self._queue, taken.message_id, error)
         self._done(taken)

@@ -120,7 +120,7 @@ class CopyDelivery:
     ) -> None:
         has_expired = taken.has_expired(wall_us())
         if self._outlet.is_gone or has_expired:
-            self._broker.metrics.expired += has_expired
+            self._broker.undelivered.expired(has_expired)
             self._pass_over(taken)
             return
         try:

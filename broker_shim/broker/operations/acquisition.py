@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from broker_shim.broker.delivery.undelivered_messages import Undelivered
 from broker_shim.broker.queue_host import QueueHost
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.settlement import Settlement
@@ -22,9 +23,11 @@ class AcquiringHost(QueueHost, Protocol):
 
     Attributes:
         settlement: Repeats what the store has not taken.
+        undelivered: Decides what becomes of a message that the store refuses.
     """
 
     settlement: Settlement
+    undelivered: Undelivered
 
 
 class Acquisition:
@@ -73,12 +76,11 @@ class Acquisition:
         host, name = self._host, dispatch.name
 
         def acquired(error: StoreError | None) -> None:
-            is_there = host.queues.get(name) is dispatch
             if isinstance(error, Unavailable):  # it may have been taken: the release finds out
                 delay_s = host.settings.probe_interval_s
                 host.settlement.give_back(message_id, name, holder, failed=False, delay_s=delay_s)
-            elif error is not None and is_there:  # another broker on this store has it
-                dispatch.removed((message_id,))
+            elif error is not None:
+                host.undelivered.lost(dispatch, message_id)
             on_done(error)
 
         host.calls.acquire(message_id, name, holder, acquired)

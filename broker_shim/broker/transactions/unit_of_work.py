@@ -26,7 +26,7 @@ from typing import Protocol
 
 from broker_shim.broker.last_value_queues import Replaced, Value
 from broker_shim.broker.storage.store_puts import Operation
-from broker_shim.broker.transactions.posting import Posting
+from broker_shim.broker.transactions.posted_message import Posting
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError, Unavailable

@@ -28,7 +28,7 @@ from broker_shim.broker.dead_letters import Rejection
 from broker_shim.broker.delivery.taken_message import TakenMessage
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.storage.store_puts import Operation
-from broker_shim.broker.transactions.posting import Posting
+from broker_shim.broker.transactions.posted_message import Posting
 from broker_shim.broker.transactions.unit_of_work import UnitOfWork, nobody
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete

@@ -1,0 +1,83 @@
+"""What becomes of messages that were taken from their queue for a consumer, and are not sent.
+
+It is decided here for every protocol, alone and for the consumers of members:
+
+    lost       the store refused it: the queue is as the store says
+    not taken  it was never acquired: it waits again, unless somebody else has it meanwhile
+    expired    it is counted, and waits again: from the queue it goes as the queue says
+    damaged    its content can never be read: it is left held, and the log says so, once
+
+What was acquired and is not sent is given back by `Settlement`.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Protocol
+
+from broker_shim.broker.queue_host import QueueHost
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.settlement import Settlement
+from broker_shim.broker.storage.loop import Later
+
+_log = logging.getLogger(__name__)
+
+_CLAIMED_S = 0.1
+
+
+class UndeliveringHost(QueueHost, Protocol):
+    """The virtual host, as far as undelivered messages go.
+
+    Attributes:
+        settlement: Says when a message waits again.
+    """
+
+    settlement: Settlement
+
+
+class Undelivered:
+    """See above. On the loop's thread only."""
+
+    def __init__(self, host: UndeliveringHost, later: Later) -> None:
+        self._host, self._later = host, later
+
+    def lost(self, queue: QueueDispatch, message_id: int) -> None:
+        """The store refused what was handed out: it is as the store has it now.
+
+        Another member was faster, which is ordinary: that costs this look. What a transaction has a
+        claim on waits again after a while, so that nobody asks for it all the time.
+        """
+        if not self._is_held(queue, message_id):
+            return  # whoever took it was observed before
+        entry = self._host.calls.entry(queue.name, message_id)
+        if entry is None:
+            queue.removed((message_id,))
+        elif entry.acquired_by is not None:
+            queue.held_elsewhere(message_id)
+        else:
+            self._later(_CLAIMED_S, partial(self.not_taken, queue, message_id))
+
+    def not_taken(self, queue: QueueDispatch, message_id: int) -> None:
+        """It was never acquired for the consumer: it waits again, or is somebody else's."""
+        if not self._is_held(queue, message_id):
+            return
+        entry = self._host.calls.entry(queue.name, message_id)
+        if entry is None or entry.acquired_by is not None:
+            self.lost(queue, message_id)
+        else:
+            self._host.settlement.released(message_id, queue, failed=False)
+
+    def expired(self, count: int = 1) -> None:
+        """Messages are not sent, as they are too old."""
+        self._host.metrics.expired += count
+
+    def damaged(self, queue: QueueDispatch, message_id: int, error: Exception) -> None:
+        """Its content can never be read, or not be written: it is left held."""
+        text = "message %d of %r cannot be read, it is left held: %s"
+        _log.error(text, message_id, queue.name, error)
+
+    def _is_held(self, queue: QueueDispatch, message_id: int) -> bool:
+        """True if it is still on its queue, and out of dispatch."""
+        is_there = self._host.queues.get(queue.name) is queue and message_id in queue
+        return is_there and not queue.waits(message_id)
