@@ -20,7 +20,7 @@ from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.segments import HeaderSegment
 from broker_shim.listener_0_10.authorization import check, check_user_id
-from broker_shim.listener_0_10.messages import read_header
+from broker_shim.listener_0_10.messages import check_items, read_header
 from broker_shim.listener_0_10.refusals import not_found, short_text
 from broker_shim.security.rules.rights import Act
 from sparkstore.core.queue_names import shown
@@ -72,6 +72,7 @@ class SessionPublisher:
         exchange = transfer.destination or ""
         delivery = header.delivery
         node = self._place(exchange, delivery.routing_key or "")
+        check_items(header, broker.settings.max_header_bytes)
         stored = read_header(header, exchange, len(body))
         check_user_id(session, stored)
         if stored.durable and broker.settings.durable_messages is DurableMessages.REJECTED:

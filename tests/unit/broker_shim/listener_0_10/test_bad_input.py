@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import tracemalloc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -412,3 +413,27 @@ def test_headers_that_are_begun_and_never_ended_count(bench: Bench010) -> None:
     assert bench.broker.unfinished.total_bytes > 20_000  # each piece is an object of its own
     client.lose()
     assert bench.broker.unfinished.total_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_taken"),
+    [
+        ({str(number): None for number in range(1_024)}, True),
+        ({str(number): None for number in range(1_025)}, False),
+        ({"nested": [[1, 2, 3]] * 500}, False),
+    ],
+)
+def test_a_header_has_as_many_items_as_one_of_amqp_1_0(
+    headers: dict[str, Any], *, is_taken: bool
+) -> None:
+    """Of four bytes each they would take the loop for a third of a second."""
+    bench = Bench010()
+    client, bystander = bench.opened(), bench.client()
+    bystander.open()
+    bystander.attach(b"other")
+    client.send("q", application_headers=headers)
+    codes = [int(each.error_code) for each in client.of(ExecutionException)]
+    assert codes == ([] if is_taken else [506])
+    assert len(bench.broker.queues["q"]) == is_taken
+    assert bystander.sync()
+    bench.close()
