@@ -85,7 +85,6 @@ class DecidingThread:
             self._loop.close()
             raise
         self._control = self._listen(audit)
-        Expiry(store, self._decider, self._loop.later).start()
         self._thread = threading.Thread(target=self._loop.run, name="dispatch", daemon=True)
         self._thread.start()
 
@@ -109,6 +108,10 @@ class DecidingThread:
             return self.decide()
         except StoreError:
             return None
+
+    def expire(self) -> None:
+        """Have messages leave their queues when their time is over, from now on."""
+        self._loop.post(Expiry(self._store, self._decider, self._loop.later).start)
 
     def held(self) -> Iterator[wire.HeldMessage]:
         """See `Decider.held`."""

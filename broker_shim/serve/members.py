@@ -55,7 +55,9 @@ def decide_for(store: MessageStore, settings: BrokerSettings) -> DecidingThread:
         TimeoutError: It took too long to give back what an earlier broker held.
     """
     release_lost(_delta(store))
-    return DecidingThread(_delta(store), settings)
+    deciding = DecidingThread(_delta(store), settings)
+    deciding.expire()
+    return deciding
 
 
 def serve_doors(

@@ -51,8 +51,10 @@ class ServedRoot:
         port_of: Callable[[Host], ConnectionHost] = lambda host: host,
         uri: str = "",
         config: StoreConfig = DELTA_CONFIG,
+        *,
+        expires: bool = False,
     ) -> None:
-        """Serve it; `uri`: of a root in a bucket, whose working copy `path` is."""
+        """Serve it, with the timer of expiry or without; `uri`: of a bucket with this copy."""
         self.inbox = Inbox()
         loop = Loop(self.inbox)
         self.store = DeltaMessageStore(uri or path, config)
@@ -64,7 +66,8 @@ class ServedRoot:
         self.broker = Broker(calls, BrokerSettings(), Metrics(), loop.later, HEADERS)
         host = Host(self.broker)
         recover(self.store, host)
-        expire(self.store, self.broker)
+        if expires:
+            expire(self.store, self.broker)
         for queue, message_id in held:
             done(self.store.acquire, message_id, queue, "live")
             self.broker.queues[queue].withdraw([message_id])
@@ -109,6 +112,8 @@ class ServicedRoot:
         path: Path,
         held: Sequence[tuple[str, int]] = (),
         config: StoreConfig = DELTA_CONFIG,
+        *,
+        expires: bool = False,
         store_of: type[DeltaMessageStore] = DeltaMessageStore,
     ) -> None:
         self.store = store_of(path, config)
@@ -122,6 +127,8 @@ class ServicedRoot:
             audit=lambda event, **details: self.audited.append((event, details)),
         )
         door = Door(listen_on_path(self.path), None)
+        if expires:
+            self._deciding.expire()
         self.dispatcher = self._deciding.dispatcher
         self.service = Service(self.store, [door], 1 << 27, dispatcher=self.dispatcher)
         for queue, message_id in held:
@@ -138,7 +145,10 @@ class ServicedRoot:
 class Place:
     """A root with messages, and whoever changes its queues."""
 
-    def __init__(self, path: Path, *, is_served: bool, by_service: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, is_served: bool, by_service: bool = False, expires: bool = False
+    ) -> None:
+        self._expires = expires
         self.path, self.is_served, self.by_service = path, is_served, by_service
         self.serviced: ServicedRoot | None = None
         self._held: list[tuple[str, int]] = []
@@ -189,9 +199,9 @@ class Place:
         self._store.close()
         self._store = None
         if self.by_service:
-            self.serviced = ServicedRoot(self.path, self._held)
+            self.serviced = ServicedRoot(self.path, self._held, expires=self._expires)
         elif self.is_served:
-            self.served = ServedRoot(self.path, self._held)
+            self.served = ServedRoot(self.path, self._held, expires=self._expires)
         self._control = open_control(self.path)
 
     def close(self) -> None:

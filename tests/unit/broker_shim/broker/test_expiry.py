@@ -29,7 +29,8 @@ LASTING = MessageHeader("raw", b"h")
 
 @pytest.fixture(params=["broker", "service"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    it = Place(tmp_path / "root", is_served=True, by_service=request.param == "service")
+    by_service = request.param == "service"
+    it = Place(tmp_path / "root", is_served=True, by_service=by_service, expires=True)
     it.create("q", dead_letter_queue="dead")
     it.create("dropping")
     yield it
