@@ -20,7 +20,7 @@ from broker_shim.broker.queues.local_messages import NoLocal
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import StoreError
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.framing.numbered import Numbered
+from broker_shim.framing.number_map import Numbered
 from broker_shim.framing.sequences import Ranges, is_ordered, ranges_of
 from broker_shim.listener_0_10.refusals import (
     illegal_argument,

@@ -7,7 +7,7 @@ complete or confirmed; then a client that was lost is sent again what it had not
 from __future__ import annotations
 
 from broker_shim.framing.assembly import Assembly
-from broker_shim.framing.numbered import Numbered
+from broker_shim.framing.number_map import Numbered
 from broker_shim.framing.sequences import Ranges, after, distance
 
 _MOST_BYTES = 1 << 20

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_shim.framing.numbered import Numbered
+from broker_shim.framing.number_map import Numbered
 from broker_shim.framing.sequences import (
     Ranges,
     after,

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from broker_shim.framing.numbered import Numbered
+from broker_shim.framing.number_map import Numbered
 from broker_shim.framing.sequences import after, contains, is_ordered
 
 
