@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from broker_shim.serve.control import ControlServer, OneBroker
 
 from broker_shim.serve.administration.control import ControlServer, OneBroker
 from broker_shim.serve.bind_address import parse_listen
