@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from sparkstore.cli.output import of_the_system, one_line
 from sparkstore.cli.parsing import at_least_0, command
 from sparkstore.errors import StoreError
 from sparkstore.exit_codes import ExitCode, exit_code_of
+from sparkstore.jobs.durations import process_began
 from sparkstore.storage.access import use_storage_settings
 
 _EXAMPLES = """\
@@ -52,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if words and words[0] in found:
             return int(found[words[0]].load()(words[1:]))
         arguments = _parser(found).parse_args(words)
+        arguments.began = process_began() if argv is None else time.monotonic()
         use_storage_settings(getattr(arguments, "config", None))
         code: int = arguments.run(arguments)
         sys.stdout.flush()

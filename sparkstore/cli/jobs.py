@@ -278,6 +278,7 @@ def run_job(
         textfile=arguments.textfile,
         progress=arguments.progress,
         uri=uri,
+        began=getattr(arguments, "began", None),
     )
     report = frame.run(job, root, work, settings)
     if arguments.json:

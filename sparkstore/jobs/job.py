@@ -18,8 +18,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -29,6 +29,7 @@ from deltalake.exceptions import DeltaError
 
 from sparkstore.errors import Locked, StoreError
 from sparkstore.jobs import job_runs, textfile
+from sparkstore.jobs.durations import Stopwatch
 from sparkstore.jobs.job_runs import JobRun, first_line
 from sparkstore.jobs.priority import lower_priority
 from sparkstore.jobs.progress import progress
@@ -54,6 +55,7 @@ class JobSettings:
         progress: Whether to show what is being done; None: if standard error is a terminal.
         uri: Of a root in a bucket, whose copy is worked on: the name of the root in metrics. It has
             no `job_runs`, and the lease of its jobs is held before this frame begins.
+        began: When the command was started, on the clock of `time.monotonic`; None: now.
     """
 
     heap: str = "2g"
@@ -61,6 +63,7 @@ class JobSettings:
     textfile: Path | None = None
     progress: bool | None = None
     uri: str = ""
+    began: float | None = None
 
 
 def run(
@@ -88,17 +91,18 @@ def run(
     check_free(path)
     make_room(path)
     shown = sys.stderr.isatty() if settings.progress is None else settings.progress
-    began_at, began = datetime.now(UTC), time.monotonic()
+    began = time.monotonic() if settings.began is None else settings.began
+    began_at = datetime.now(UTC) - timedelta(seconds=time.monotonic() - began)
+    watch = Stopwatch(began)
 
     def over(
         outcome: str, figures: Mapping[str, Any] | None = None, error: str | None = None
     ) -> JobRun:
-        seconds = round(time.monotonic() - began, 3)
-        return JobRun(uuid4().hex, job, began_at, seconds, outcome, figures or {}, error)
+        return JobRun(uuid4().hex, job, began_at, watch.seconds, outcome, figures or {}, error)
 
     with progress(job, is_shown=shown):
         try:
-            report = _worked(job, work, settings)
+            report = replace(_worked(job, work, settings, watch), **asdict(watch.over()))
         except Locked:
             raise
         except BaseException as reason:
@@ -136,7 +140,7 @@ def run_without_spark(
 
 
 def _worked(
-    job: str, work: Callable[[SparkSession], JobReport], settings: JobSettings
+    job: str, work: Callable[[SparkSession], JobReport], settings: JobSettings, watch: Stopwatch
 ) -> JobReport:
     lower_priority(settings.nice)
     # Not before: what is wrong with the root is said without loading Spark.
@@ -148,8 +152,11 @@ def _worked(
     _log.info("starting Spark (heap %s, nice %d)", settings.heap, os.nice(0))
     spark = submitted_session(f"sparkstore {job}", heap=settings.heap)
     _log.info("Spark is there")
+    watch.session_is_there(spark)
     try:
-        return work(spark)
+        report = work(spark)
+        watch.worked(spark)
+        return report
     finally:
         if is_ours:
             spark.stop()

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 
@@ -17,7 +17,12 @@ class JobReport:
     Attributes:
         job: Name of the job that ran.
         root: The folder it worked on.
-        seconds: How long it took.
+        seconds: How long it took; of a command, since that was started.
+        starting_seconds: What of it went by until Spark was there. This and the next three are
+            told by `durations`, of a command that starts Spark.
+        task_seconds: Time of Spark's tasks, divided by the cores that run them.
+        planning_seconds: The rest: plans, commits, and what the driver does itself.
+        waiting_seconds: How long threads were ready and waited for a core, within the others.
         outcome: `done`; a job that does its work and finds that people must act says so here,
             in one word. A job that fails raises and has no report.
     """
@@ -26,6 +31,10 @@ class JobReport:
     root: str
     seconds: float
     outcome: str = "done"
+    starting_seconds: float | None = None
+    task_seconds: float | None = None
+    planning_seconds: float | None = None
+    waiting_seconds: float | None = None
 
     @property
     def exit_code(self) -> int:
@@ -38,7 +47,7 @@ class JobReport:
 
     def figures(self) -> dict[str, Any]:
         """The fields that only this kind of report has."""
-        common = {field.name for field in fields(JobReport)}
+        common = {"job", "root", "seconds", "outcome"}
         return {name: value for name, value in asdict(self).items() if name not in common}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,24 @@ def test_a_run_leaves_a_row_that_sql_can_ask_and_metrics(
     assert any("appended up to position 1" in line for line in lines)
     assert all(line.split()[2] == "s" and float(line.split()[1]) >= 0 for line in lines)
     assert "done in" in lines[-1]
+
+
+def test_the_seconds_of_a_run_begin_with_the_command_and_say_where_they_went(
+    spark: SparkSession, root: Root
+) -> None:
+    journal(root, [queue_created(1, "orders", "{}")])
+    before_s = 20.0
+    began = time.monotonic() - before_s
+    report = compacted(root, JobSettings(nice=0, progress=False, began=began))
+    assert time.monotonic() - began > report.seconds > before_s
+    parts = (report.starting_seconds, report.task_seconds, report.planning_seconds)
+    assert all(part is not None and part > 0 for part in parts)
+    assert before_s <= (report.starting_seconds or 0) < before_s + 5
+    assert sum(part or 0 for part in parts) <= report.seconds
+    assert report.waiting_seconds is not None
+    (row,) = runs(spark, root)
+    assert row.seconds >= report.seconds
+    assert json.loads(row.figures)["planning_seconds"] == report.planning_seconds
 
 
 def test_a_run_that_fails_leaves_a_row_that_says_why(
