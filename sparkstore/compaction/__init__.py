@@ -1,9 +1,9 @@
 """The compaction job: records leave the journal for history, and are folded into `state`.
 
-    compact ─► history      records after P are appended to `history`, in files of whole segments
+    compact ─► history_layout  records after P are appended to `history`, sorted for who asks
             ─► state_fold   …and change `state`, one MERGE a step; `state_changes` says what changes
             ─► retention    passed segments keep only what is still needed
-            ─► upkeep       few, large files: OPTIMIZE and VACUUM
+            ─► upkeep       few, large files: small segments become one, OPTIMIZE, VACUUM
             ─► expiry       messages that stayed too long, or failed too often, leave their queue
 
 `plans` decides from a few numbers and is pure. Every commit is made under

@@ -17,9 +17,15 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sparkstore.compaction.history import append, extents, last_position, openings
-from sparkstore.compaction.plans.compact_plan import Limits, Upkeep
-from sparkstore.compaction.plans.history_plan import RecordTally, counts, cuts, end_of
+from sparkstore.compaction.history import extents, last_position, openings
+from sparkstore.compaction.history_layout import (
+    BRINGS,
+    append_clustered,
+    keep_statistics,
+)
+from sparkstore.compaction.plans.cluster_plan import chunks, rows_per_file
+from sparkstore.compaction.plans.compact_plan import Limits, PositionRange, Upkeep
+from sparkstore.compaction.plans.history_plan import Extent, RecordTally, counts, end_of
 from sparkstore.compaction.retention import retain
 from sparkstore.compaction.state_fold import Meta, fold_all, read_meta
 from sparkstore.compaction.upkeep import tidy
@@ -72,7 +78,7 @@ def run(
     root = where if isinstance(where, Root) else open_root(where)
     with jobs_lease(root.path), translated("compact"):
         check(root.path)
-        healed = _heal(root)
+        healed = _prepare(spark, root)
         at("healed")
         before = read_meta(root)
         history_before = last_position(root.history)
@@ -108,6 +114,13 @@ def _tidy(spark: SparkSession, root: Root, upkeep: Upkeep, at: Failpoint) -> tup
         now = time.time_ns() // 1000
         rows = retain(spark, root, history_days=upkeep.history_days, now=now, at=at)
     return rows, tidy(spark, root, reader_grace_s=upkeep.reader_grace_s, at=at)
+
+
+def _prepare(spark: SparkSession, root: Root) -> list[str]:
+    """Heal a root, and have its tables keep the statistics that a new one has."""
+    healed = _heal(root)
+    keep_statistics(spark, root)
+    return healed
 
 
 def _heal(root: Root) -> list[str]:
@@ -151,18 +164,37 @@ def _append(spark: SparkSession, root: Root, meta: Meta, after: int, at: Failpoi
         "counts": counts(openings(spark, root, meta), after),
     }
     rows = spark.sql(statement("unmoved", values))
-    last = _checked_end(rows, after)
+    found = _counted(rows, after)
+    last = found.last
     at("append checked")
     if last > after:
-        # Few files: nobody waits for this as for a replica's lag.
-        append(root, rows, cuts(after, last, files, cores=1), last=last, job="compact")
+        _append_rows(root, rows, PositionRange(after, last), files, found.bringing)
     at("appended")
     return _Moved(last, sum(file.size_bytes for file in files))
 
 
-def _checked_end(rows: DataFrame, after: int) -> int:
+def _append_rows(
+    root: Root, rows: DataFrame, moved: PositionRange, files: list[Extent], bringing: int
+) -> None:
+    pieces = chunks(moved.after, moved.last, files)
+    size_bytes = sum(file.size_bytes for file in files)
+    most = rows_per_file(moved.last - moved.after, bringing, size_bytes, len(pieces))
+    append_clustered(root, rows, pieces, moved.last, most)
+
+
+class _Counted(NamedTuple):
+    """The end of what is to be moved, and how many of its rows bring content."""
+
+    last: int
+    bringing: int
+
+
+def _counted(rows: DataFrame, after: int) -> _Counted:
     row = rows.selectExpr(
-        "count(*) AS row_count", "coalesce(sum(position), 0) AS total", "max(position) AS last"
+        "count(*) AS row_count",
+        "coalesce(sum(position), 0) AS total",
+        "max(position) AS last",
+        f"count_if({BRINGS}) AS bringing",
     ).first()
     assert row is not None
     found = RecordTally(row.row_count, int(row.total), row.last)
@@ -174,4 +206,4 @@ def _checked_end(rows: DataFrame, after: int) -> int:
             " operator"
         )
         raise CorruptData(message)
-    return last
+    return _Counted(last, row.bringing)

@@ -33,8 +33,9 @@ def extents(table: Path, version: int) -> list[Extent]:
         CorruptData: One has no statistics, so that its records would be passed over.
     """
     actions = pa.table(DeltaTable(str(table), version=version).get_add_actions(flatten=True))
-    files = zip(actions["max.position"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
-    found = [Extent(last, size) for last, size in files]
+    columns = ("max.position", "size_bytes", "partition.segment")
+    values = (actions[name].to_pylist() for name in columns)
+    found = [Extent(*file) for file in zip(*values, strict=True)]
     if any(file.last is None for file in found):
         message = f"{table} has files without statistics: call the operator"
         raise CorruptData(message)

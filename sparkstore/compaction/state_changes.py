@@ -45,7 +45,7 @@ class StepContents(NamedTuple):
 
 def tail_of(spark: SparkSession, root: Root, step: PositionRange) -> DataFrame:
     """The records of a step, narrow."""
-    columns = ", ".join(f"`{name}`" for name in [*FOLD_COLUMNS, "segment"])
+    columns = ", ".join(f"`{name}`" for name in [*FOLD_COLUMNS, "segment", "protocol"])
     history = table_names(root)["history"]
     return spark.sql(f"SELECT {columns} FROM {history}").where(  # noqa: S608
         f"position > {step.after} AND position <= {step.last}"

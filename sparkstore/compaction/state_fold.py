@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from uuid import uuid4
@@ -85,9 +85,18 @@ def check_is_newest(root: Root, table: str, metadata: str) -> None:
 
 
 def append_once(
-    rows: DataFrame, root: Root, table: str, *, app: str, version: int, job: str
+    rows: DataFrame,
+    root: Root,
+    table: str,
+    *,
+    app: str,
+    version: int,
+    job: str,
+    options: Mapping[str, int] | None = None,
 ) -> None:
     """Append to a table in one Delta commit; Spark skips it if `app` has made `version` before.
+
+    `options` are more of Spark's options for what is written.
 
     Raises:
         Unavailable: The commit is not there afterwards.
@@ -99,6 +108,7 @@ def append_once(
         .option("txnAppId", app)
         .option("txnVersion", version)
         .option("userMetadata", metadata)
+        .options(**(options or {}))
         .save(root.spark_location(table))
     )
     check_is_newest(root, table, metadata)

@@ -1,10 +1,10 @@
 """The files of history and state stay few, large and needed: OPTIMIZE and VACUUM, under the lease.
 
-Every fold adds a few files. OPTIMIZE puts the small ones of a closed segment, or of a block of
-entries, together; nothing is shuffled. VACUUM then deletes the files that no version names which
-anybody may still read: the newest one, the one before the last fold, those of the last
-`reader_grace_s`. Before it runs the newest version is made durable, so a power cut cannot bring
-back a version that needs what is gone (ARCHITECTURE: Rule 5).
+Every fold adds a few files. OPTIMIZE puts the small ones of a block of entries together, and small
+segments become one (`history_layout`); nothing is shuffled. VACUUM then deletes the files that no
+version names which anybody may still read: the newest one, the one before the last fold, those of
+the last `reader_grace_s`. Before it runs the newest version is made durable, so a power cut cannot
+bring back a version that needs what is gone (ARCHITECTURE: Rule 5).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sparkstore.compaction import state_fold
+from sparkstore.compaction.history_layout import MERGE_JOB, merge_segments
 from sparkstore.jobs.failpoints import Failpoint
 from sparkstore.storage.durable_files import SyncFailed
 from sparkstore.tables.delta_files import newest_version
@@ -36,7 +37,7 @@ BOUNDARIES = ("history optimized", "state optimized", "vacuumed")
 """Moments between the commits of this part of a job; they come even if nothing was to do."""
 
 MOST_FILES = 8
-"""So many small files a segment or a block may have."""
+"""So many small files a block may have."""
 SMALL_BYTES = 32 << 20
 _FOLDS = {"MERGE", "WRITE"}
 _MARGIN_S = 60.0
@@ -53,10 +54,7 @@ def tidy(spark: SparkSession, root: Root, *, reader_grace_s: float, at: Failpoin
         Unavailable: A commit is not there afterwards.
         SyncFailed: An fsync failed; the next job writes anew what it was of.
     """
-    segments = _files(root.history, "partition.segment")
-    newest = max((segment for segment, _ in segments if segment is not None), default=0)
-    closed = sorted(crowded(segments) - {newest})
-    _optimize(spark, root, "history", [f"segment = {number}" for number in closed])
+    merge_segments(spark, root, state_fold.read_meta(root).position)
     at("history optimized")
     blocks = sorted(crowded(_files(root.state, "partition.block")))
     places = [f"part = 'entry' AND block = {number}" for number in blocks]
@@ -75,7 +73,7 @@ def tidy(spark: SparkSession, root: Root, *, reader_grace_s: float, at: Failpoin
 
 
 def crowded(files: Iterable[tuple[int | None, int]]) -> set[int]:
-    """Segments or blocks with too many small files, from the place and size of each file."""
+    """Blocks with too many small files, from the place and size of each file."""
     places = Counter(place for place, size_bytes in files if size_bytes < SMALL_BYTES)
     return {place for place, count in places.items() if place is not None and count > MOST_FILES}
 
@@ -107,9 +105,15 @@ def kept_s(commits: list[dict[str, Any]], reader_grace_s: float, now_ms: int) ->
         reader_grace_s: How long a query may take.
         now_ms: The time, epoch ms.
     """
-    folds = [commit["timestamp"] for commit in commits if commit.get("operation") in _FOLDS]
+    folds = [commit["timestamp"] for commit in commits if _is_fold(commit)]
     last_but_one_ms = folds[1] if len(folds) > 1 else 0
     return max(reader_grace_s, (now_ms - last_but_one_ms) / 1000 + _MARGIN_S)
+
+
+def _is_fold(commit: dict[str, Any]) -> bool:
+    """True for a commit that changed rows; small segments that were put together are the same."""
+    is_merge = f'"{MERGE_JOB}"' in (commit.get("userMetadata") or "")
+    return commit.get("operation") in _FOLDS and not is_merge
 
 
 def _vacuum(spark: SparkSession, root: Root, table: str, reader_grace_s: float) -> int:

@@ -28,7 +28,7 @@ from sparkstore.errors import CorruptData, InvalidRequest, StoreError
 from sparkstore.folder_name import check_is_folder_name
 from sparkstore.storage.durable_files import fsync_with_folders
 from sparkstore.storage.local import LocalStorage
-from sparkstore.tables.schema import ROW, SCHEMA_VERSION, STATE, TABLE_CONFIGURATION
+from sparkstore.tables.schema import ROW, SCHEMA_VERSION, STATE, table_configuration
 
 ROOT_FILE = "root.json"
 """Who a root is; what makes a folder a root."""
@@ -289,7 +289,7 @@ def _create(path: Path, identity: Identity) -> Root:
             str(path / name),
             schema=schema,
             partition_by=list(partitions),
-            configuration=dict(TABLE_CONFIGURATION),
+            configuration=table_configuration(name),
             mode="ignore",
         )
         log = path / name / "_delta_log"

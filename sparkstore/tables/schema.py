@@ -6,7 +6,9 @@ partitioned by `part` and `block`:
     part     key                                values
     entry    queue, message_id                  position, at, acquired_by, delivery_count,
                                                 priority, expires_at, message_bytes, detail
-                                                (`annotations`)
+                                                (`annotations`), segment (1: the record at
+                                                `position` brought the content, 0: one before it,
+                                                null: not known)
     wiring   queue | exchange | exchange,       position, detail
              queue, binding_key |
              exchange (category),
@@ -144,12 +146,20 @@ FOLD_COLUMNS = [
 ]
 """The columns that decide the fold."""
 
-SKIPPING_COLUMNS = "position,message_id"
-"""Columns whose statistics both engines keep per file (`delta.dataSkippingStatsColumns`)."""
+SKIPPING_COLUMNS = "position,message_id,queue,at"
+"""Columns of `state` whose statistics both engines keep per file (`dataSkippingStatsColumns`)."""
+
+ROW_SKIPPING_COLUMNS = f"{SKIPPING_COLUMNS},protocol"
+"""The same of journal and history, where the count of nulls tells files that bring no content."""
 
 TABLE_CONFIGURATION = {
     "delta.checkpointInterval": "100",
     "delta.enableExpiredLogCleanup": "false",
-    "delta.dataSkippingStatsColumns": SKIPPING_COLUMNS,
 }
 """Table properties of all three; nothing here may lift the protocol above reader 1, writer 2."""
+
+
+def table_configuration(table: str) -> dict[str, str]:
+    """Table properties of one of the three, by its name."""
+    columns = SKIPPING_COLUMNS if table == "state" else ROW_SKIPPING_COLUMNS
+    return {**TABLE_CONFIGURATION, "delta.dataSkippingStatsColumns": columns}

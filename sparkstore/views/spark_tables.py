@@ -55,6 +55,7 @@ _DEFAULTS = {
     "membersguard": GUARD,
     "eventsguard": "true",
     "window": str(WINDOW),
+    "opening": "opening",
 }
 """Hints to the optimiser, which whoever knows sizes fills in (`join_hints`), and where the guard
 stands: once in a query, since all of it reads each table at one version."""

@@ -41,7 +41,14 @@ from sparkstore.session import quiet_query_log
 from sparkstore.tables.root import TABLES, Root, open_root
 from sparkstore.views import job_tables, typed_queries
 from sparkstore.views.join_hints import hints
-from sparkstore.views.spark_tables import GUARD, delta_name, table_names, text, translated
+from sparkstore.views.spark_tables import (
+    GUARD,
+    delta_name,
+    statement,
+    table_names,
+    text,
+    translated,
+)
 from sparkstore.views.written_queries import Relations
 
 _TAIL = ("opening", "tail", "changes", "guard")
@@ -156,9 +163,27 @@ def _queries(root: Root) -> dict[str, str]:
     """The text of each view."""
     with translated("cannot look at the tables"):
         names = table_names(root) | hints(root)
-    return {
-        view: text(view, steps, {**names, **GUARDS.get(view, {})}) for view, steps in VIEWS.items()
+    return {view: view_text(view, {**names, **GUARDS.get(view, {})}) for view in VIEWS}
+
+
+def view_text(view: str, values: Mapping[str, str]) -> str:
+    """The text of one view; `values` are names of tables, and hints.
+
+    Decision: content is no step of `queue_messages`, but a sub-query beside its steps. Spark 4.2
+    takes no predicate below a WITH of which a step is computed once (`spark_tables.text`), so one
+    on a queue or an id would never get to the files of history.
+    """
+    if view != "queue_messages":
+        return text(view, VIEWS[view], values)
+    events = {
+        **values,
+        "eventsguard": "true",
+        "opening": f"({statement('opening', values)})",
     }
+    inner = {**values, "events": f"({statement('events', events)})"}
+    entries = text("every_entry", (*_TAIL, *_ENTRIES), values)
+    contents = statement("contents", inner)
+    return statement(view, {**inner, "entries": entries, "contents": contents})
 
 
 def sql(

@@ -9,6 +9,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from sparkstore.compaction import compact, retention, state_fold, upkeep
+from sparkstore.compaction.plans import cluster_plan
 from sparkstore.compaction.plans.compact_plan import Upkeep
 from sparkstore.content.reader import ContentReader
 from sparkstore.core.records import (
@@ -42,8 +43,8 @@ def _segment(root: Root, number: int, records: Sequence[Record], first: int) -> 
     return first + len(records)
 
 
-def _filled(root: Root) -> int:
-    """Three segments; returns the next position.
+def _filled(spark: SparkSession, root: Root) -> int:
+    """Three segments, of a compaction each, the last not yet moved; returns the next position.
 
     Ten messages, of which 6 to 10 stay, 7 in pieces. Staged with their header, as Broker-J's XA
     does: 11, which nobody enqueued, and 12, enqueued two segments later. 13 was staged without a
@@ -56,7 +57,9 @@ def _filled(root: Root) -> int:
     staged = [record._replace(message=STAGED) for record in staged]
     pieces += [*staged, content_staged(3, 13, 0, b"left")]
     position = _segment(root, 0, [*start, *small, *pieces], 1)
+    compact.run(spark, root, upkeep=KEEP_ALL)
     position = _segment(root, 1, [message_enqueued(4, "q", 7, LARGE, None)], position)
+    compact.run(spark, root, upkeep=KEEP_ALL)
     gone = [message_dequeued(5, "q", number, None) for number in range(1, 6)]
     put = [message_enqueued(6, "q", number, HEADER, b"xyz") for number in (8, 9, 10)]
     put.append(message_enqueued(6, "q", 12, STAGED, None))
@@ -89,7 +92,7 @@ def _assert_right(spark: SparkSession, root: Root) -> None:
 def test_a_passed_segment_keeps_only_the_content_of_messages_that_wait(
     spark: SparkSession, root: Root
 ) -> None:
-    end = _filled(root)
+    end = _filled(spark, root)
     compact.run(spark, root, upkeep=KEEP_ALL)
     assert len(_held(root)) == end - 1
     for boundary in (*retention.BOUNDARIES, *upkeep.BOUNDARIES):
@@ -132,6 +135,7 @@ def test_small_files_are_put_together_and_old_ones_go(
     spark: SparkSession, root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "MOST_FILES", 1)
+    monkeypatch.setattr(cluster_plan, "FEW_SEGMENTS", 0)
     start = [opened(1, "w"), ids_reserved(1, 1000), queue_created(1, "q", "{}")]
     position = _segment(root, 0, start, 1)
     for number in (1, 2):

@@ -65,10 +65,11 @@ def counts(openings: Iterable[Opening], after: int) -> str:
 
 
 class Extent(NamedTuple):
-    """Largest position that a file of a journal or a history holds, and its size."""
+    """Largest position that a file of a journal or a history holds, its size, its segment."""
 
     last: int
     size_bytes: int
+    segment: int = 0
 
 
 def cuts(after: int, last: int, files: Sequence[Extent], *, cores: int) -> list[PositionRange]:

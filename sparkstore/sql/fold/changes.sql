@@ -1,6 +1,7 @@
 -- What tail says of each entry, queue, exchange, binding and configured object (which is an exchange
 -- with a binding key and without a queue), and branch in doubt (a binding key alone): one row for
--- each that it names, made of the last position of each kind and of what came with it. Rows of other kinds are only counted.
+-- each that it names, made of the last position of each kind and of what came with it; `segment` is 1
+-- if the content came with the entry (`tables/schema.py`). Rows of other kinds are only counted.
 SELECT
   queue,
   message_id,
@@ -24,6 +25,7 @@ SELECT
   max_by(priority, position) FILTER (WHERE kind = 'enqueued') AS priority,
   max_by(expires_at, position) FILTER (WHERE kind = 'enqueued') AS expires_at,
   max_by(header_bytes + body_bytes, position) FILTER (WHERE kind = 'enqueued') AS message_bytes,
+  max_by(int(protocol IS NOT NULL), position) FILTER (WHERE kind = 'enqueued') AS segment,
   max(position) FILTER (
     WHERE kind IN ('created', 'altered', 'bound', 'configured', 'prepared')
   ) AS made,

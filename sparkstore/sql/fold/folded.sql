@@ -23,6 +23,7 @@ SELECT
   priority,
   expires_at,
   message_bytes,
+  segment,
   IF(annotated >= coalesce(enqueued, 0), annotations, NULL) AS detail
 FROM changes
 LEFT JOIN dropped ON changes.queue = dropped.queue

@@ -7,16 +7,17 @@ SELECT *
 FROM (
   SELECT
     position, epoch, kind, at, queue, message_id, holder, delivery_count, priority, expires_at,
-    header_bytes, body_bytes, exchange, binding_key, detail, member, request
+    header_bytes, body_bytes, exchange, binding_key, detail, member, request, protocol
   FROM {history}
   WHERE position > {least}
   UNION ALL
   SELECT /*+ BROADCAST(opening) */
     position, epoch, kind, at, queue, message_id, holder, delivery_count, priority, expires_at,
-    header_bytes, body_bytes, exchange, binding_key, detail, member, request
+    header_bytes, body_bytes, exchange, binding_key, detail, member, request, protocol
   FROM {journal} AS journal
   LEFT ANTI JOIN opening
     ON opening.epoch > journal.epoch AND opening.position <= journal.position
-  WHERE journal.position > coalesce((SELECT max(position) FROM {history}), 0)
+  WHERE journal.position > {least}
+    AND journal.position > coalesce((SELECT max(position) FROM {history}), 0)
 )
 WHERE position > coalesce((SELECT max(position) FROM {state} WHERE part = 'meta'), 0)

@@ -9,6 +9,7 @@ SELECT {touchedhint}
   entry.priority,
   entry.expires_at,
   entry.message_bytes,
+  entry.segment,
   coalesce(touched.detail, entry.detail) AS detail
 FROM {state} AS entry
 LEFT JOIN (
@@ -24,6 +25,6 @@ WHERE entry.part = 'entry'
 UNION ALL
 SELECT
   queue, message_id, position, at, acquired_by, delivery_count, priority, expires_at, message_bytes,
-  detail
+  segment, detail
 FROM folded
 WHERE change = 'put'

@@ -1,8 +1,10 @@
--- Every row that counts, with its content, from the oldest that history keeps; guarded.
+-- Every row that counts, with its content, from the oldest that history keeps; guarded. History ends
+-- at P or after it: so {least}, some P of the past, keeps Delta from opening what was moved long ago.
 SELECT * FROM {history} WHERE {eventsguard}
 UNION ALL
 SELECT /*+ BROADCAST(opening) */ journal.*
 FROM {journal} AS journal
-LEFT ANTI JOIN opening
+LEFT ANTI JOIN {opening} AS opening
   ON opening.epoch > journal.epoch AND opening.position <= journal.position
-WHERE journal.position > coalesce((SELECT max(position) FROM {history}), 0)
+WHERE journal.position > {least}
+  AND journal.position > coalesce((SELECT max(position) FROM {history}), 0)

@@ -1,7 +1,7 @@
 -- One row for each message on each queue, available or acquired. Content that came in pieces is
 -- put together from its `content` rows, but only in a query that names `body`: the correlated
 -- sub-query goes with the column. A piece that was sent twice is there twice: a set has it once.
-SELECT {entryhint}
+SELECT
   entry.queue,
   entry.message_id,
   entry.position,
@@ -11,23 +11,23 @@ SELECT {entryhint}
   entry.priority,
   entry.expires_at,
   entry.message_bytes,
-  message.protocol,
-  message.durable,
-  message.created_at,
-  message.content_type,
-  message.content_encoding,
-  message.correlation_id,
-  message.reply_to,
-  message.subject,
-  message.`to`,
-  message.user_id,
-  message.app_id,
-  message.message_type,
-  message.amqp_message_id,
-  message.group_id,
-  message.header_bytes,
-  message.body_bytes,
-  message.properties,
+  entry.protocol,
+  entry.durable,
+  entry.created_at,
+  entry.content_type,
+  entry.content_encoding,
+  entry.correlation_id,
+  entry.reply_to,
+  entry.subject,
+  entry.`to`,
+  entry.user_id,
+  entry.app_id,
+  entry.message_type,
+  entry.amqp_message_id,
+  entry.group_id,
+  entry.header_bytes,
+  entry.body_bytes,
+  entry.properties,
   transform_values(
     from_json(entry.detail, 'map<string,array<string>>'),
     (key, told) -> IF(
@@ -36,19 +36,23 @@ SELECT {entryhint}
       told[1]
     )
   ) AS annotations,
-  message.header,
+  entry.header,
   coalesce(
-    message.body,
+    entry.body,
     (
       SELECT unhex(array_join(transform(
         array_sort(collect_set(struct(piece.body_offset, hex(piece.body) AS digits))),
         piece -> piece.digits
       ), ''))
-      FROM events AS piece
-      WHERE piece.kind = 'content' AND piece.message_id = message.message_id
+      FROM {events} AS piece
+      WHERE piece.kind = 'content' AND piece.message_id = entry.message_id
     )
   ) AS body
-FROM entries AS entry
-JOIN events AS message
-  ON message.message_id = entry.message_id
-WHERE message.kind = 'enqueued' AND message.protocol IS NOT NULL
+FROM (
+  SELECT {entryhint}
+    entry.*,
+    message.* EXCEPT (queue, message_id)
+  FROM ({entries}) AS entry
+  JOIN ({contents}) AS message
+    ON message.message_id = entry.message_id AND message.queue = entry.queue
+) AS entry

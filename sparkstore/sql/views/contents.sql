@@ -1,0 +1,30 @@
+-- The content of messages, once for each queue that they may be on: the queue that they came on, and
+-- those that only named them. So a predicate on the queue holds of content, too, and Delta opens only
+-- the files of history that can have such rows. What came on another queue (it was moved, or is on
+-- several) is found by its id alone, and so is what a state does not tell of (`segment` is NULL);
+-- where a queue has no such message, Spark reads nothing for it.
+-- Nothing here names a step that is computed once: no predicate gets below a WITH that has one.
+SELECT
+  queue, message_id,
+  protocol, durable, created_at, content_type, content_encoding, correlation_id, reply_to, subject,
+  `to`, user_id, app_id, message_type, amqp_message_id, group_id, header_bytes, body_bytes,
+  properties, header, body
+FROM {events}
+WHERE kind = 'enqueued' AND protocol IS NOT NULL
+UNION ALL
+SELECT {entryhint}
+  entry.queue, entry.message_id,
+  message.protocol, message.durable, message.created_at, message.content_type,
+  message.content_encoding, message.correlation_id, message.reply_to, message.subject,
+  message.`to`, message.user_id, message.app_id, message.message_type, message.amqp_message_id,
+  message.group_id, message.header_bytes, message.body_bytes, message.properties, message.header,
+  message.body
+FROM (
+  SELECT queue, message_id FROM {state} WHERE part = 'entry' AND NOT segment <=> 1
+  UNION
+  SELECT queue, message_id FROM {events}
+  WHERE position > {least} AND kind = 'enqueued' AND protocol IS NULL
+) AS entry
+JOIN {events} AS message
+  ON message.message_id = entry.message_id
+WHERE message.kind = 'enqueued' AND message.protocol IS NOT NULL AND message.queue <> entry.queue
