@@ -2,7 +2,7 @@
 
 A supervisor that starts a broker again wants to know whether that can help. After `IN_VAIN` it ends
 alike until somebody has done something: `conf/systemd` names these codes, and a test compares them.
-`docs/operating.md` shows the table.
+`docs/commands.md` shows the table.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ exchanges that are always there: amq.direct, amq.fanout, amq.match, amq.topic
 A message that routes to no queue is rejected with amqp:not-found.
 
 exit codes: 0 stopped cleanly, 1 the store failed, 2 wrong call, 3 another took over, 4 the data is
-damaged, 75 try later: another process has the root open, no room, no answer (docs/operating.md)
+damaged, 75 try later: another process has the root open, no room, no answer (docs/commands.md)
 """
 
 

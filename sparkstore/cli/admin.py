@@ -30,7 +30,7 @@ _HOW = (
 )
 _ARGUMENTS = (
     "arguments: message_ttl_ms, max_delivery_count, dead_letter_queue, on_reject, exclusive,\n"
-    "alternate_exchange, auto_delete, message_groups, last_value_key (docs/operating.md,\n"
+    "alternate_exchange, auto_delete, message_groups, last_value_key (docs/queues.md,\n"
     "Queues that ask for more).\n\n"
 )
 _HEADERS = (

@@ -61,7 +61,7 @@ def _add_promote(subparsers: Subparsers) -> None:
         "make a replica the primary",
         "Needs no Java. The old primary, where it can be reached, is fenced: its store stops\n"
         "within `fence_check_s` (10 s) and does not start again. If it cannot be reached, see to\n"
-        "it that it is stopped, or give the root a witness beforehand (docs/operating.md): then\n"
+        "it that it is stopped, or give the root a witness beforehand (docs/jobs.md): then\n"
         "this waits until the old primary's lease there is over, and the two never both serve.\n"
         "What it took after the last `replicate` is not here: for a planned change stop the\n"
         "store, replicate once more, and promote; a replica that is behind a primary that can be\n"

@@ -1,4 +1,4 @@
-"""The README's five steps for Broker-J, followed: its commands, its JSON, its question.
+"""The five steps of docs/broker-j.md, followed: their commands, their JSON, their question.
 
 The attributes of the node are in docs/broker-j.md.
 """
@@ -22,7 +22,7 @@ from tests.support.system import brokerj, qpid_server
 from tests.support.system.processes import BrokerProcess
 from tests.support.system.qpid_server import QpidServer
 
-STEPS = section(text_of("README.md"), "Use it from Broker-J")
+STEPS = section(text_of("docs/broker-j.md"), "Use it from Broker-J")
 ROOT = "/var/lib/queues"
 NODE = "broker_shim/brokerj/src/main/java/sparkstore/brokerj/node/SparkStoreVirtualHostNode.java"
 
@@ -58,7 +58,7 @@ def ask(question: str) -> str:
 
 
 def served(command: str) -> BrokerProcess:
-    """The service that the README starts."""
+    """The service that the page starts."""
     name, *arguments = sparkstore(command)
     assert name == "serve"
     return BrokerProcess(*arguments)

@@ -19,7 +19,7 @@ ROOT, URL = "/var/lib/queues", "amqp://127.0.0.1:5672"
 def test_what_the_first_program_sends_is_received_and_stays_on_its_queue(
     start_broker: StartBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    serve, program = blocks(section(text_of("README.md"), "Send and receive"))
+    serve, program, answer = blocks(section(text_of("README.md"), "Send and receive"))
     assert ROOT in serve
     assert URL in program
     root = str(tmp_path / "queues")
@@ -29,6 +29,9 @@ def test_what_the_first_program_sends_is_received_and_stays_on_its_queue(
     exec(compile(program.replace(URL, broker.url), "README.md", "exec"), {})
     assert broker.terminate() == 0
     assert capsys.readouterr().out == "a dozen\n"
+    question, heading, *_ = answer.splitlines()[0], answer.splitlines()[2]
+    assert main([*shlex.split(question.replace(ROOT, root))[1:]]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split() == heading.split()
     assert main(["queues", "--json", root]) == 0
     (queue,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert (queue["queue"], queue["depth"], queue["acquired"]) == ("orders", 1, 0)

@@ -58,13 +58,14 @@ def test_every_link_to_a_file_or_a_heading_finds_it(page: Path) -> None:
 def test_the_readme_leads_to_every_page() -> None:
     linked = {link.partition("#")[0] for link in links(CHECKOUT / "README.md")}
     pages = {str(page.relative_to(CHECKOUT)) for page in PAGES}
-    assert len(pages) == 8
+    assert len(pages) == 13
     assert {*pages, "ARCHITECTURE.md", "CONTRIBUTING.md"} - linked == set()
 
 
 def test_the_readme_is_read_in_ten_minutes() -> None:
     lines = text_of("README.md").splitlines()
-    assert len(lines) <= 250
+    assert len(lines) <= 170
+    assert len(text_of("README.md").split()) <= 900
     wide = [line for line in prose("\n".join(lines)).splitlines() if len(line) > 110]
     assert [line for line in wide if not line.startswith("|")] == []
 

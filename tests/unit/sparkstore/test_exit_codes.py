@@ -55,7 +55,7 @@ def test_a_fenced_member_reads_the_root_anew_at_its_next_start() -> None:
 
 
 def test_the_documents_have_the_table() -> None:
-    text = (CHECKOUT / "docs" / "operating.md").read_text()
+    text = (CHECKOUT / "docs" / "commands.md").read_text()
     table = text.split("Exit codes, of every command:")[1].split("\n\n")[1]
     rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in table.splitlines()]
     shown = {int(code): (name, again) for code, name, _, again in rows[2:]}

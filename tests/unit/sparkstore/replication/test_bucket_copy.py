@@ -458,7 +458,7 @@ def test_a_replica_is_promoted_where_it_is_and_served_by_its_uri(
 def test_a_machine_that_is_lost_leaves_a_bucket_that_is_promoted_and_served(
     primary: Path, bucket: ObjectStorage, tmp_path: Path
 ) -> None:
-    """The drill of docs/operating.md, by its commands: nothing of the old machine is left."""
+    """The drill of docs/buckets.md, by its commands: nothing of the old machine is left."""
     assert main(["replicate", str(primary), URI]) == 0
     compact(primary)
     enqueue(primary, b"four")
