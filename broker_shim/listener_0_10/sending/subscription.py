@@ -14,12 +14,12 @@ from broker_shim.amqp_0_10.definitions import (
 )
 from broker_shim.broker.delivery.consumer_delivery import ConsumerDelivery
 from broker_shim.broker.delivery.copy_delivery import CopyDelivery
+from broker_shim.broker.delivery.holdings import ConsumerHoldings
 from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage
 from broker_shim.broker.queues.consumer_credit import ConsumerCredit
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.listener_0_10.messages import written_header
-from broker_shim.listener_0_10.sending.holdings import ConsumerHoldings
 from broker_shim.listener_0_10.sending.look import BrowserLook
 from broker_shim.listener_0_10.sending.subscribing_session import SubscribingSession
 from broker_shim.messages.residency import LoadedMessage
@@ -97,7 +97,7 @@ class SessionConsumer:
         self._owner, self._session, self._broker = owner, session, session.broker
         self.name, self.queue, self.holder = command.destination or "", queue, holder
         self.is_exclusive = command.exclusive
-        self.holdings = ConsumerHoldings(session.broker, queue, holder)
+        self.holdings = ConsumerHoldings(session.broker, queue, self)
         self._selector = selector
         self._look = BrowserLook(self._broker, queue, selector, self.look)
         self._is_browser = command.acquire_mode == MessageAcquireMode.NOT_ACQUIRED

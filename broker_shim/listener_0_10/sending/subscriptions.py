@@ -146,7 +146,7 @@ class Subscriptions:
             together.setdefault(each.subscription, {})[each.message_id] = None
         left, finished = sum(map(len, together.values())), session.done(command_id)
 
-        def done(outcomes: Sequence[StoreError | None]) -> None:
+        def done(_ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
             nonlocal left
             left -= len(outcomes)
             refused = next((each for each in outcomes if each is not None), None)
@@ -187,9 +187,9 @@ class Subscriptions:
         """Nobody is to have these of their queues."""
         sent = self._take(command.transfers)
         done = self._last_of(len(sent), command_id)
+        told = {"description": command.text} if command.text else {}
         for _number, each in sent:
-            reject = each.subscription.holdings.reject
-            reject(each.message_id, command.text or "", each.subscription, done)
+            each.subscription.holdings.reject(each.message_id, told, done)
 
     def release(self, command: c.MessageRelease, command_id: int) -> None:
         """Somebody else may have these; `set-redelivered` counts as a failed delivery.

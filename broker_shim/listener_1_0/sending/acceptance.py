@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from broker_shim.amqp_1_0.composites import Modified
-from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.virtual_host import Broker
+from broker_shim.broker.delivery.holdings import ConsumerHoldings
 from broker_shim.errors import StoreError
 from broker_shim.links import Terminus
 from broker_shim.listener_1_0.connection import Connection
@@ -21,14 +20,12 @@ class AcceptedLink(Protocol):
     """The link that deliveries were sent on.
 
     Attributes:
-        queue: What it consumes.
         terminus: Our end of it.
-        holder: What the store knows it by.
+        holdings: What it holds, to be settled.
     """
 
-    queue: QueueDispatch
     terminus: Terminus
-    holder: str
+    holdings: ConsumerHoldings
 
     def confirm(self, deliveries: Sequence[Delivery], state: object) -> None:
         """Settle deliveries with the outcome that the peer chose, now that it is durable."""
@@ -36,7 +33,6 @@ class AcceptedLink(Protocol):
 
 def accept(
     link: AcceptedLink,
-    broker: Broker,
     links: Links,
     deliveries: Sequence[Delivery],
     message_ids: Sequence[int],
@@ -49,19 +45,17 @@ def accept(
         nonlocal left
         left -= len(ended)
         try:
-            broker.calls.messages.forget(ended)
             durable = [
                 of_message[each]
                 for each, error in zip(ended, outcomes, strict=True)
                 if error is None
             ]
-            broker.metrics.accepted += len(durable)
             link.confirm(durable, ACCEPTED)
         finally:
             if not left:
                 all_told(None)
 
-    broker.settlement.remove(message_ids, link.queue.name, link.holder, done)
+    link.holdings.accept(message_ids, done)
 
 
 def has_failed(connection: Connection, delivery: Delivery) -> bool:

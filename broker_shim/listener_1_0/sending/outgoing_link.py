@@ -13,7 +13,7 @@ from broker_shim.amqp_1_0.composites import (
     Released,
     TransactionalState,
 )
-from broker_shim.broker.dead_letters import Rejection
+from broker_shim.broker.delivery.holdings import ConsumerHoldings
 from broker_shim.broker.delivery.taken_message import TakenMessage
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.completion import OnComplete
@@ -62,6 +62,7 @@ class OutgoingLink:
     Attributes:
         holder: What the store knows it by.
         queue: What it consumes.
+        holdings: What it holds of that, to be settled.
         terminus: Our end of it, which may outlive this.
         credit: How many more messages it takes now.
         has_ended: True from `gone` on.
@@ -82,6 +83,7 @@ class OutgoingLink:
         self._broker, self._links, self._link = connection.broker, connection.links, link
         self.queue, self.terminus = queue, endpoint.terminus
         self.holder = link_text(self.terminus.key)
+        self.holdings = ConsumerHoldings(self._broker, queue, self)
         self._is_settled = is_settled
         self._selector = selector
         self._unsettled: dict[Delivery, TakenMessage] = {}
@@ -242,7 +244,7 @@ class OutgoingLink:
         if accepted:
             self._acquisitions.forget(accepted)
             ids = [taken.message_id for taken in accepted.values()]
-            accept(self, self._broker, self._links, [*accepted], ids)
+            accept(self, self._links, [*accepted], ids)
             for delivery, taken in accepted.items():  # last, as in `_decide`
                 del unsettled[delivery]
                 taken.release()
@@ -269,22 +271,18 @@ class OutgoingLink:
 
     def _accepted(self, delivery: Delivery, message_id: int) -> None:
         """It is the receiver's now."""
-        accept(self, self._broker, self._links, [delivery], [message_id])
+        accept(self, self._links, [delivery], [message_id])
 
     def _rejected(self, delivery: Delivery, message_id: int) -> None:
         """Nobody is to have it of this queue: it goes to the dead letters, or leaves the store."""
-
-        def done(error: StoreError | None) -> None:
-            self._broker.metrics.rejected += error is None
-            self._confirm_durable(delivery, REJECTED, error)
-
-        told = rejection(delivery.remote_state)
-        it = Rejection(self._broker, self.queue, message_id, self.holder, told)
-        it.run(self, self._links.tracked(self.terminus, done))
+        told, done = rejection(delivery.remote_state), self._settling(delivery, REJECTED)
+        self.holdings.reject(message_id, told, done)
 
     def _released(self, delivery: Delivery, message_id: int) -> None:
         """It was not looked at."""
-        self.give_back(message_id, failed=False, on_done=self._settling(delivery, RELEASED))
+        self.holdings.give_back(
+            message_id, failed=False, on_done=self._settling(delivery, RELEASED)
+        )
 
     def _modified(self, delivery: Delivery, message_id: int) -> None:
         """Its message annotations are kept by the entry: stored messages are immutable."""
@@ -294,11 +292,11 @@ class OutgoingLink:
         failed = remote.delivery_failed is True
         kept = kept_of(self._broker, self.queue.name, message_id, remote)
         done = self._settling(delivery, MODIFIED)
-        self.give_back(message_id, failed=failed, on_done=done, annotations=kept)
+        self.holdings.give_back(message_id, failed=failed, on_done=done, annotations=kept)
 
     def _broken_off(self, _delivery: Delivery, message_id: int) -> None:
         """It decided before it had all of it: whatever it said, it cannot have used the message."""
-        self.give_back(message_id, failed=True)
+        self.holdings.give_back(message_id, failed=True)
 
     def _settling(self, delivery: Delivery, state: object) -> OnComplete:
         """Confirms what the peer decided, when it is durable; the next attach waits for that."""
@@ -356,11 +354,7 @@ class OutgoingLink:
         self._outlet.decided(delivery)  # what was not sent whole is broken off
         taken.release()
         done = self._links.tracked(self.terminus, given_back)
-        self.give_back(taken.message_id, failed=True, on_done=done)
-
-    def give_back(self, message_id: int, **how: Any) -> None:
-        """Make a message that this link holds available again; `how`: see `Settlement`."""
-        self._broker.settlement.give_back(message_id, self.queue.name, self.holder, **how)
+        self.holdings.give_back(taken.message_id, failed=True, on_done=done)
 
     def refuse(self, message_id: int) -> None:
         """Never get this message again."""

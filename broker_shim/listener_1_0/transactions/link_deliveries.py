@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from broker_shim.amqp_1_0.composites import Accepted, Rejected, Released, TransactionalState
+from broker_shim.broker.delivery.holdings import ConsumerHoldings
 from broker_shim.broker.delivery.taken_message import TakenMessage
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.virtual_host import Broker
@@ -46,12 +47,14 @@ class TransactionalLink(Protocol):
         queue: Where its messages are.
         terminus: Our end of it, which may outlive it.
         holder: What the store knows it by.
+        holdings: What it holds, to be settled.
         has_ended: True once it is gone.
     """
 
     queue: QueueDispatch
     terminus: Terminus
     holder: str
+    holdings: ConsumerHoldings
     has_ended: bool
 
     def refuse(self, message_id: int) -> None:
@@ -143,9 +146,8 @@ class Retirements:
         if self._broker.queues.get(self.queue.name) is not self.queue:
             on_done(None)  # it went with its queue
             return
-        message_id, queue = retirement.taken.message_id, self.queue.name
-        give_back = self._broker.settlement.give_back
-        give_back(message_id, queue, self.holder, failed=True, on_done=on_done)
+        message_id = retirement.taken.message_id
+        self._owner.holdings.give_back(message_id, failed=True, on_done=on_done)
 
 
 class Acquisitions:

@@ -1,0 +1,71 @@
+"""What one consumer holds of its queue, and how that ends, whatever protocol it speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from broker_shim.broker.dead_letters import Rejection
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.queues.selective_cursor import Consumer
+from broker_shim.broker.settlement import OnRemoved
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.completion import OnComplete
+from broker_shim.errors import StoreError
+from broker_shim.store.interface import Annotations
+
+
+class ConsumerHoldings:
+    """Each of its methods ends it for some messages. On the loop's thread only."""
+
+    def __init__(self, broker: Broker, queue: QueueDispatch, consumer: Consumer) -> None:
+        self._broker, self._queue, self._consumer = broker, queue, consumer
+
+    def accept(self, message_ids: Sequence[int], on_done: OnRemoved) -> None:
+        """They are the client's: off their queue, durably; `on_done` is told of some at a time."""
+
+        def done(ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
+            self._broker.metrics.accepted += [*outcomes].count(None)
+            self.forget(ids)
+            on_done(ids, outcomes)
+
+        holder = self._consumer.holder
+        self._broker.settlement.remove(message_ids, self._queue.name, holder, done)
+
+    def reject(self, message_id: int, told: Mapping[str, str], on_done: OnComplete) -> None:
+        """Nobody is to have it of this queue: it goes to the dead letters, or leaves the store.
+
+        Args:
+            message_id: The id of the message.
+            told: What its client said of why: condition, description.
+            on_done: Called when that is durable, or refused.
+        """
+
+        def done(error: StoreError | None) -> None:
+            self._broker.metrics.rejected += error is None
+            on_done(error)
+
+        holder = self._consumer.holder
+        rejection = Rejection(self._broker, self._queue, message_id, holder, told)
+        rejection.run(self._consumer, done)
+
+    def give_back(
+        self,
+        message_id: int,
+        *,
+        failed: bool,
+        on_done: OnComplete | None = None,
+        annotations: Annotations | None = None,
+    ) -> None:
+        """It is available again; see `Settlement.give_back`."""
+        self._broker.settlement.give_back(
+            message_id,
+            self._queue.name,
+            self._consumer.holder,
+            failed=failed,
+            on_done=on_done,
+            annotations=annotations,
+        )
+
+    def forget(self, message_ids: Sequence[int]) -> None:
+        """Let their content go from memory."""
+        self._broker.calls.messages.forget(message_ids)
