@@ -1,4 +1,4 @@
-"""What a start does in a bucket before and beside what it does on a disk.
+"""Start a store in a bucket: the steps that come before and beside those of a start on a disk.
 
 In this order: probe the store's conditional puts; the root, created if the prefix is free; the lock
 of the working copy, which keeps a second process of this machine out; the write-ahead log of the
@@ -55,7 +55,7 @@ class OpenedCopy:
 
 
 class BucketStart:
-    """One start."""
+    """One start of a store in a bucket, from the checks to the opened copy."""
 
     def __init__(
         self, bucket: Storage, config: StoreConfig, locks: ExitStack, wal_folder: Path | None

@@ -66,7 +66,7 @@ class BucketTables:
         self._bucket, self._copy, self._at, self._versions = bucket, copy, executors_at, versions
 
     def hadoop_settings(self) -> dict[str, str]:
-        """What Hadoop's file systems must be told: where the bucket is."""
+        """Return the settings of Hadoop's file systems that say where the bucket is."""
         return s3a_settings(os.environ)
 
     def location(self, table: str) -> str:
@@ -78,7 +78,7 @@ class BucketTables:
         return f"{self._at}/{table}"
 
     def fetch(self, table: str) -> None:
-        """Nothing: nobody commits."""
+        """Fetch nothing: nobody commits to these tables."""
 
     def lost_files(self, table: str) -> dict[str, str]:
         """Data files that the copy's log names and that are gone, or of another size, and why."""
@@ -122,7 +122,7 @@ class ClusterTables(BucketTables):
                 bucket.upload(f"{self._log_of(table)}/{file.name}", file)
 
     def hadoop_settings(self) -> dict[str, str]:
-        """What Hadoop's file systems must be told: where the bucket is, and what is joined."""
+        """Return Hadoop's settings: where the bucket is, and the folders that one view joins."""
         link = f"fs.viewfs.mounttable.job-{self._run}.link./"
         tables = {f"{link}{table}": f"{self._at}/{table}" for table in TABLES}
         logs = {
@@ -184,7 +184,7 @@ def s3a(uri: str) -> str:
 
 
 def s3a_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """What executors are told of the bucket's server, from what `ObjectStorage` is told.
+    """Return the executors' settings of the bucket's server, from those that `ObjectStorage` reads.
 
     Keys are not among them: Spark itself hands on those of the driver's environment.
     """

@@ -25,7 +25,7 @@ _OF_A_TABLE = re.compile(rf"({'|'.join(TABLES)})/")
 
 
 def open_or_create(bucket: Storage) -> Identity:
-    """Who the root in a bucket is; created as a primary if the prefix is free.
+    """Return the identity of the root in a bucket; create it as a primary if the prefix is free.
 
     Raises:
         InvalidRequest: There is something else.

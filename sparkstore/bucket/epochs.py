@@ -43,7 +43,7 @@ _WAL_ID_FILE = "wal.id"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who claimed an epoch.
+    """The claim of one epoch, with the process that made it.
 
     Attributes:
         epoch: The number that was claimed.
@@ -133,7 +133,7 @@ def claim_after(bucket: Storage, epoch: int, wal: tuple[Path, str] | None) -> Cl
 
 
 def check_not_claimed(bucket: Storage, epoch: int) -> None:
-    """See that nobody claimed the epoch after one's own.
+    """Check that no other store claimed the next epoch.
 
     Raises:
         Fenced: Somebody did: it takes over.

@@ -1,4 +1,4 @@
-"""What jobs commit to a root in a bucket reaches the working copy of the store that serves it.
+"""Bring what jobs commit to a root in a bucket into the working copy of the store that serves it.
 
 Jobs commit to `history` and `state`, on machines of their own (`job_copy`). The store needs both:
 it lets go of journal segments that they hold (`log.trim`), and then reads content from `history`.

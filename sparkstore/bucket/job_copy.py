@@ -162,7 +162,10 @@ class JobCopy:
                 table.clean_log(oldest)
 
     def _remove_unnamed(self) -> int:
-        """See the module. Returns how many data files were removed."""
+        """Remove data files that no version names, as the module says.
+
+        Returns how many were removed.
+        """
         now_s, removed = time.time(), 0
         kept = {name: since_s for name, since_s in self._noted.items() if not self._is_ours(name)}
         for name, table in self._tables.items():
@@ -250,7 +253,7 @@ def job_copy(
 
 
 def check_may_work_on(bucket: Storage, roles: Container[str] = (PRIMARY,)) -> Identity:
-    """Who the root is that a job may commit to, if it is one of these roles.
+    """Return the identity of the root, if it has a role that lets a job commit to it.
 
     Raises:
         InvalidRequest: There is none.

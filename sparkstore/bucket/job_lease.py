@@ -36,7 +36,7 @@ _LOOKS = 10
 
 @dataclass(frozen=True, slots=True)
 class LeaseHolder:
-    """Who has the lease, or had it last.
+    """The run of a job that holds the lease, or held it last.
 
     Attributes:
         owner: UUID drawn for one run of a job.
@@ -66,7 +66,7 @@ class JobLease:
         lease_s: float = LEASE_S,
         wait: Callable[[float], object] = time.sleep,
     ) -> None:
-        """Take it.
+        """Take the lease of the bucket's jobs and keep it renewed.
 
         Args:
             bucket: Where the root is.
@@ -90,7 +90,7 @@ class JobLease:
         self._thread.start()
 
     def check(self) -> None:
-        """See that the lease still is this run's; asks nobody.
+        """Check that this run still holds the lease. No request is sent.
 
         Raises:
             Unavailable: Another job has taken it, or it was not renewed in time.

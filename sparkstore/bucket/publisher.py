@@ -104,7 +104,7 @@ class CommitPublisher:
             _log.warning("the log of %s/journal was not tidied: %s", self.location, reason)
 
     def check_is_alone(self) -> None:
-        """See that nobody takes over; from any thread.
+        """Check that no other store takes over. Any thread may call this.
 
         Raises:
             Fenced: Another store claimed the next epoch, or a replica was promoted.
@@ -114,7 +114,7 @@ class CommitPublisher:
         self.check_may_serve()
 
     def check_may_serve(self) -> None:
-        """See that the root is a primary still, and that no replica of it was promoted.
+        """Check that the root is still a primary, and that no replica of it was promoted.
 
         Raises:
             Fenced: It is not.

@@ -66,7 +66,7 @@ def boottime_s() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What the object says.
+    """The content of the witness's object: the root that may serve, and its lease.
 
     Attributes:
         root_id: The root that may serve.
@@ -117,7 +117,7 @@ class Witness:
         clock: Callable[[], float] = boottime_s,
         wait: Callable[[float], object] = time.sleep,
     ) -> None:
-        """Ask nothing yet.
+        """Prepare the lease at a witness; nothing is asked yet.
 
         Args:
             storage: Where the object is (`witness_at`).

@@ -82,7 +82,7 @@ def use_storage_settings(
 
 @dataclass(frozen=True, slots=True)
 class BucketAccess:
-    """What is known of the way to a bucket beside what the library finds in the environment.
+    """The way to a bucket: what the library does not find in the environment itself.
 
     Attributes:
         settings: Of the library: endpoint, region.
@@ -94,7 +94,7 @@ class BucketAccess:
 
 
 def access_of(environment: Mapping[str, str]) -> BucketAccess:
-    """What a profile says that the environment does not.
+    """Return the settings and keys of a profile that the environment does not have.
 
     Raises:
         InvalidRequest: The profile that was named is not there, or has no keys.
@@ -140,7 +140,7 @@ def _keys_in(found: Mapping[str, str], name: str) -> Keys:
 
 
 def _profile(environment: Mapping[str, str], name: str) -> dict[str, str] | None:
-    """What both files say of a profile; None if neither knows it."""
+    """Return a profile's settings from both files; None if neither has it."""
     home = Path(environment.get("HOME") or Path.home()) / ".aws"
     places = {
         environment.get("AWS_CONFIG_FILE") or str(home / "config"): (f"profile {name}", name),

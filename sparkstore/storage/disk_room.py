@@ -198,4 +198,4 @@ def give_up_if_full(disk: Disk) -> None:
 
 
 def _nobody(_why: str) -> None:
-    """Nobody is told."""
+    """Report the state of the disk to nobody."""

@@ -29,7 +29,7 @@ class LocalStorage:
 
     @property
     def location(self) -> str:
-        """The folder."""
+        """Return the path of the folder."""
         return str(self._folder)
 
     def read(self, name: str) -> StoredContent | None:

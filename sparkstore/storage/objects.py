@@ -75,7 +75,7 @@ class ObjectStorage:
 
     @property
     def location(self) -> str:
-        """The URI."""
+        """Return the URI of the prefix."""
         return self._location
 
     def read(self, name: str) -> StoredContent | None:
@@ -175,7 +175,7 @@ class ObjectStorage:
 
     @contextmanager
     def _told(self, act: str) -> Iterator[None]:
-        """What went wrong, in one line, as what the caller can do about it."""
+        """Raise the library's errors as those of a store: one line, by what the caller can do."""
         from obstore import exceptions  # noqa: PLC0415
 
         try:
