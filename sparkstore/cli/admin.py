@@ -41,7 +41,7 @@ _HEADERS = (
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the commands."""
+    """Add the commands `queue`, `exchange`, `binding` and the other administrator's commands."""
     queue = _group(subparsers, "queue", "list, show, create, alter, delete or purge queues")
     wiring_lists.add_queue(queue)
     _add_queue(queue)

@@ -1,4 +1,4 @@
-"""What an administrator's commands do: give an order to whoever has the root, and print."""
+"""Carry out an administrator's commands: give an order to whatever serves the root, and print."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _COLUMNS = (
 
 
 def create_queue(arguments: Namespace) -> int:
-    """Create a queue."""
+    """Create the queue that the command names."""
     return _order(
         arguments,
         Order(
@@ -64,21 +64,21 @@ def alter_queue(arguments: Namespace) -> int:
 
 
 def delete_queue(arguments: Namespace) -> int:
-    """Delete a queue."""
+    """Delete the queue that the command names."""
     order = Order(AdminAction.DELETE_QUEUE, arguments.queue, force=arguments.force)
     limits = {"if_unused": arguments.if_unused, "if_empty": arguments.if_empty}
     return _order(arguments, order._replace(**limits))
 
 
 def create_exchange(arguments: Namespace) -> int:
-    """Create an exchange."""
+    """Create the exchange that the command names."""
     given, name, kind = _given(arguments.given), arguments.exchange, arguments.type
     act = AdminAction.CREATE_EXCHANGE
     return _order(arguments, Order(act, exchange=name, type=kind, arguments=given))
 
 
 def delete_exchange(arguments: Namespace) -> int:
-    """Delete an exchange."""
+    """Delete the exchange that the command names."""
     order = Order(AdminAction.DELETE_EXCHANGE, exchange=arguments.exchange, force=arguments.force)
     return _order(arguments, order._replace(if_unused=arguments.if_unused))
 
@@ -111,7 +111,7 @@ def purge_queue(arguments: Namespace) -> int:
 
 
 def connections(arguments: Namespace) -> int:
-    """Who is connected; or end one connection."""
+    """Show the clients that are connected, or end one connection."""
     with _broker(arguments) as broker:
         if arguments.close is not None:
             _show(arguments, broker.close_connection(arguments.close, arguments.member))
@@ -166,7 +166,7 @@ def _show_branches(arguments: Namespace) -> int:
 
 
 def operator() -> str:
-    """Who gives an order: the user of this process, and who became that user by sudo."""
+    """Return the person who gives an order: this process's user, and who used sudo to be it."""
     uid = os.getuid()
     try:
         name = pwd.getpwuid(uid).pw_name

@@ -40,7 +40,7 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command.
+    """Run the command that a command line names.
 
     Args:
         argv: Arguments after the program's name; None for those of the process.

@@ -1,4 +1,4 @@
-"""What each command does: ask the module that knows, print its answer.
+"""Run each command: ask the module that knows the answer, and print it.
 
 Modules are imported where they are used: `version` and `--help` answer at once, and only `sql`
 loads Spark. The commands that run a job are in `cli.jobs`.
@@ -104,7 +104,7 @@ def _not_durable(root: Root) -> dict[str, int] | None:
 
 
 def _holders(arguments: Namespace, root: Root) -> int:
-    """Who holds what, by the broker that runs; without one, who did when it ended."""
+    """Show the holders of messages: by the running broker, or as they were when it ended."""
     from sparkstore.control.client import connect_to
 
     limit = _limit(arguments, _HELD) or None
@@ -155,7 +155,7 @@ def _held_row(queue: str, message_id: int, holders: list[str], since_us: int | N
 def queue_row(
     name: str, queue: QueueState | None, now_us: int, in_memory: dict[str, int] | None
 ) -> Row:
-    """What `sparkstore queues` shows of one queue; `in_memory` as the broker that runs told it."""
+    """Return a row of `sparkstore queues`; `in_memory` is the running broker's count by queue."""
     from sparkstore.core.queue_arguments import arguments_of
 
     entries = () if queue is None else queue.entries.values()

@@ -1,4 +1,4 @@
-"""Who does what a command changes: the running broker, or the command, which writes it down."""
+"""Choose who carries out a command: the running broker, or this process, which writes records."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _NAMES = {"current_queues": "queues", "current_queue_messages": "queue_messages"
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the command."""
+    """Add the command `current` to the command line."""
     command(
         subparsers,
         current,

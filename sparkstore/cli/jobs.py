@@ -37,7 +37,7 @@ _LEAST_PRIORITY = 19
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the commands."""
+    """Add the commands that run a job: `compact` and its companions."""
     parser = command(
         subparsers,
         compact,
@@ -192,7 +192,7 @@ def _compact_bucket(arguments: Namespace, config: StoreConfig | None, audited: P
 
 
 def _executors_at(arguments: Namespace) -> str:
-    """As `where_executors_read`, for a compaction.
+    """Return the URI by which executors read a bucket, as `where_executors_read`, for a compaction.
 
     Raises:
         InvalidRequest: An option is not for a bucket, or not there.

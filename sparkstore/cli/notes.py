@@ -1,4 +1,4 @@
-"""What commands say beside their answer, on standard error: a line each."""
+"""Write the notes of commands beside their answer: a line each, on standard error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def note(line: str) -> None:
-    """What is to be known of the answer."""
+    """Write a note about the answer to standard error."""
     print(f"sparkstore: {one_line(line)}", file=sys.stderr)
 
 

@@ -27,7 +27,7 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """What an engine says in several lines, maybe coloured, as one line of plain text."""
+    """Return an engine's message of several, maybe coloured, lines as one line of plain text."""
     plain = _COLOURS.sub("", text)
     return printable(" ".join(filter(None, map(str.strip, plain.splitlines()))))
 
@@ -36,7 +36,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def of_the_system(reason: OSError) -> str:
-    """What the system refused, in words: no class, no number."""
+    """Return the reason of an `OSError` in words, without its class and number."""
     if reason.strerror is None:
         return str(reason)
     return f"{reason.filename}: {reason.strerror}" if reason.filename else reason.strerror

@@ -26,7 +26,7 @@ _SHOWN = ("severity", "check", "subject", "repair", "advice")
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the command."""
+    """Add the command `reconcile` to the command line."""
     parser = command(
         subparsers,
         reconcile,

@@ -23,7 +23,7 @@ _REPLICA = ("replica", "folder of its copy, or s3://BUCKET/PREFIX")
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the commands."""
+    """Add the commands `replicate` and `promote` to the command line."""
     _add_replicate(subparsers)
     _add_promote(subparsers)
 
@@ -119,7 +119,10 @@ def replicate(arguments: Namespace) -> int:
 
 
 def _note_unreplayed(primary: str) -> None:
-    """Of a bucket a start itself says where a log is that has more."""
+    """Note records that the tables lack.
+
+    A bucket is left out: its start says where a fuller log is.
+    """
     from sparkstore.storage.objects import is_object_uri
     from sparkstore.tables.root import open_root
 

@@ -31,7 +31,7 @@ class QueryResult(NamedTuple):
 
 
 def answer(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> QueryResult:
-    """What a query over the views that are registered finds; limit 0 is all of it.
+    """Return the rows that a query over the registered views finds; limit 0 means all of them.
 
     Raises:
         InvalidRequest: It is not SQL, names what is not there, or asks for more than the views.

@@ -33,12 +33,12 @@ def add_queue(queue: Subparsers) -> None:
 
 
 def add_exchange(exchange: Subparsers) -> None:
-    """Add `exchange list`."""
+    """Add the command `exchange list` to the command line."""
     _add(exchange, list_exchanges, "list", "exchanges that were made", "exchange list ROOT")
 
 
 def add_binding(binding: Subparsers) -> None:
-    """Add `binding list`."""
+    """Add the command `binding list` to the command line."""
     parser = _add(
         binding, list_bindings, "list", "bindings of queues", "binding list ROOT --queue orders"
     )

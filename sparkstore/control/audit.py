@@ -35,7 +35,7 @@ _MOST_CHARACTERS = 512
 
 
 class AuditEvent(StrEnum):
-    """What happened."""
+    """The kinds of events that the audit log has."""
 
     STARTED = "started"
     STOPPED = "stopped"
@@ -97,12 +97,12 @@ def audit_branch(audit: Audit, peer: str, order: BranchOrder, error: StoreError 
 
 
 def this_process() -> str:
-    """Who asks, where no socket tells it."""
+    """Name this process as the origin of a request, where no socket names one."""
     return f"local uid={os.getuid()} pid={os.getpid()}"
 
 
 def audit_line(event: StrEnum, at: str, **details: object) -> str:
-    """The line; pure."""
+    """Return an audit line as JSON. Pure."""
     said = {name: _cut(value) for name, value in details.items() if value is not None}
     return json.dumps({"at": at, "event": event, **said})
 

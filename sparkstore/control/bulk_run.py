@@ -30,7 +30,7 @@ Show = Callable[[Answer], None]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is to be done with each message.
+    """The work to be done with each message of a queue.
 
     Attributes:
         action: What the broker, or the offline store, does with each message.

@@ -195,7 +195,7 @@ class SocketAddress:
         self._descriptor = -1
 
     def __enter__(self) -> str:
-        """What to bind or connect to, while this is entered."""
+        """Return the path to bind or connect to, valid while this is entered."""
         self._descriptor = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
         return f"/proc/self/fd/{self._descriptor}/{wire.SOCKET_NAME}"
 
@@ -205,10 +205,10 @@ class SocketAddress:
 
 
 class SocketControl:
-    """See `AdminClient`: through the broker that listens."""
+    """An `AdminClient` that sends requests to the running broker through its control socket."""
 
     def __init__(self, peer: socket.socket, root: Root) -> None:
-        """Greet the broker.
+        """Exchange greetings with the broker over a connected socket.
 
         Raises:
             InvalidRequest: It is about another root, or speaks another version.
@@ -222,15 +222,15 @@ class SocketControl:
         peer.settimeout(ANSWER_S)
 
     def run(self, request: Request) -> Answer:
-        """See `AdminClient.run`."""
+        """Have the broker carry out a request (`AdminClient.run`)."""
         return self._ask(wire.request_line(request))
 
     def put(self, queue: str, messages: Sequence[MessageDraft]) -> Answer:
-        """See `AdminClient.put`."""
+        """Have the broker put new messages on a queue (`AdminClient.put`)."""
         return self._ask(wire.put_line(queue, messages))
 
     def holders(self, limit: int | None) -> wire.HeldMessages:
-        """Who holds which messages now, `limit` of them at most; None: all.
+        """Return the messages that are held now, with their holders: `limit` at most; None: all.
 
         Raises:
             Unavailable: The broker went away.
@@ -238,19 +238,19 @@ class SocketControl:
         return wire.held_of(self._read(wire.holders_line(limit or wire.ALL)))
 
     def order(self, order: Order) -> dict[str, Any]:
-        """See `AdminClient.order`."""
+        """Have the broker carry out an administrator's order (`AdminClient.order`)."""
         told: dict[str, Any] = wire.object_of(self._exchange(wire.order_line(order)), "told")
         return told
 
     def branch(self, order: BranchOrder) -> dict[str, Any]:
-        """See `AdminClient.branch`."""
+        """Have the broker decide a branch in doubt (`AdminClient.branch`)."""
         act, xid, by = order
         said = self._exchange(wire.line({"branch": act, "xid": xid, "by": by}))
         told: dict[str, Any] = wire.object_of(said, "told")
         return told
 
     def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:
-        """See `AdminClient.purge`."""
+        """Have the broker purge a queue, showing each answer (`AdminClient.purge`)."""
         said = self._exchange(wire.line({"purge": queue}))
         while "so_far" in said:
             show(wire.answer_of(said["so_far"]))
@@ -258,7 +258,7 @@ class SocketControl:
         return wire.answer_of(said)
 
     def connections(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """Who is connected now, also to brokers that are members; and members that did not answer.
+        """Return the connected clients, those of members too, and the members that did not answer.
 
         Raises:
             Unavailable: The broker went away.
@@ -316,7 +316,7 @@ class SocketControl:
             raise Unavailable(message) from reason
 
     def _line(self) -> bytes:
-        """The next line.
+        """Read the next line from the broker.
 
         Raises:
             OSError: The broker closed the connection, or is too slow.

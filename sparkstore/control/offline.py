@@ -51,7 +51,7 @@ from sparkstore.tables.root import Root
 
 
 class OfflineControl:
-    """See `AdminClient`; holds the writer's lock until `close`."""
+    """An `AdminClient` that changes the root itself; it holds the writer's lock until `close`."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class OfflineControl:
         self._transaction = 0
 
     def run(self, request: Request) -> Answer:
-        """See `AdminClient.run`."""
+        """Carry out a request and write its audit line (`AdminClient.run`)."""
         with self._told(
             request.action, request.queue, len(request.message_ids), request.to
         ) as told:
@@ -98,7 +98,7 @@ class OfflineControl:
         return answer
 
     def put(self, queue: str, messages: Sequence[MessageDraft]) -> Answer:
-        """See `AdminClient.put`."""
+        """Put new messages on a queue (`AdminClient.put`)."""
         with self._told("put", queue, len(messages)) as told:
             self._transaction += 1
             for group in put_steps(self._machine, queue, messages, self._transaction):
@@ -107,7 +107,7 @@ class OfflineControl:
         return answer
 
     def order(self, order: Order) -> dict[str, Any]:
-        """See `AdminClient.order`."""
+        """Decide and apply an administrator's order (`AdminClient.order`)."""
         try:
             decided = decide(order, StateFacts(self._machine.state))
             self._append(order_steps(decided, self._machine))
@@ -118,7 +118,7 @@ class OfflineControl:
         return decided.told
 
     def branch(self, order: BranchOrder) -> dict[str, Any]:
-        """See `AdminClient.branch`."""
+        """Decide a branch in doubt (`AdminClient.branch`)."""
         try:
             self._branch(order)
         except StoreError as reason:
@@ -142,7 +142,7 @@ class OfflineControl:
         branches.forget(machine, xid)
 
     def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:
-        """See `AdminClient.purge`."""
+        """Purge a queue in parts of `MAX_IDS`, showing each answer (`AdminClient.purge`)."""
         total = Answer()
         with self._told("purge-queue", queue) as told:
             name = existing(queue, StateFacts(self._machine.state))

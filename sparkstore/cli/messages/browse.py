@@ -48,7 +48,7 @@ _HEADERS = 1_000
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the command."""
+    """Add the command `browse` to the command line."""
     parser = command(
         subparsers,
         browse,

@@ -61,7 +61,7 @@ def with_queue_as_argument(words: Sequence[str]) -> list[str]:
 
 
 def add(subparsers: Subparsers) -> None:
-    """Add the commands."""
+    """Add the bulk commands: move, requeue, purge and replay."""
     parser = _bulk(
         subparsers,
         commands.move,

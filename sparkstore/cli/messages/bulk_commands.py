@@ -1,4 +1,4 @@
-"""What the bulk commands do: check the queues, have Spark choose, have the store act, tell."""
+"""Carry out bulk commands: check the queues, choose by Spark, act by the store, print answers."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ def _name_queues(arguments: Namespace, queues: Collection[str]) -> None:
 
 
 def _told(arguments: Namespace, action: Action | None) -> dict[str, Any]:
-    """What the result begins with."""
+    """Return the first fields of the result: the action and its queues."""
     told = {"action": "replay" if action is None else action.value, "from": arguments.queue}
     return told | ({"to": arguments.to} if action in {None, Action.MOVE} else {})
 
@@ -265,7 +265,7 @@ def _counted(found: Iterable[Any], show: Callable[[Answer], None]) -> Iterator[A
 
 
 def _check_at_rest(state: State, check: Request) -> None:
-    """As the store would check a request, by what Delta has: without asking or opening it."""
+    """Check a request by the state in Delta, as the store would, without opening the store."""
     from sparkstore.core.queue_arguments import terms_of
     from sparkstore.operations import bulk
 
