@@ -42,7 +42,7 @@ _DAY_US = 86_400_000_000
 
 
 class HistorySegment(NamedTuple):
-    """What Delta's log says of one segment of history.
+    """Statistics of one segment of history, as Delta's log has them.
 
     Attributes:
         number: The number of the segment, a partition value of history.

@@ -1,4 +1,4 @@
-"""What the records of one step change in `state`, as rows for the MERGE (`state_fold`).
+"""Compute the changes of one step's records in `state`, as rows for the MERGE (`state_fold`).
 
 Nothing here writes: these are plans over the step's narrow rows, made of the steps in `sql/`.
 """
@@ -27,7 +27,7 @@ _LINK_KINDS = {kind.column for kind in LINK_KINDS}
 
 
 class StepContents(NamedTuple):
-    """What the records of a step are about: parts of the work that nothing asks for are left out.
+    """Facts about a step's records. Work that none of them needs is left out.
 
     Attributes:
         kinds: Of the records, as the tables spell them.

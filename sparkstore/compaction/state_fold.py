@@ -63,7 +63,7 @@ def read_meta(root: Root) -> Meta:
 
 
 def commit_metadata(job: str, position: int) -> str:
-    """What a commit says about itself; no two commits say the same."""
+    """Return the metadata of a job's commit; no two commits have the same."""
     return json.dumps(
         {"sparkstore.job": job, "sparkstore.run": uuid4().hex, "sparkstore.position": position}
     )

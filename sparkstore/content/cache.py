@@ -21,7 +21,7 @@ def size_of(content: Content) -> int:
 
 
 class ContentCache(Generic[T]):
-    """What was not asked for longest goes first. Not thread-safe: its owner locks."""
+    """Cache that drops the least recently used content first. Not thread-safe: its owner locks."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -29,7 +29,7 @@ class ContentCache(Generic[T]):
         self._there: OrderedDict[int, tuple[T, int]] = OrderedDict()
 
     def get(self, message_id: int) -> T | None:
-        """What is kept of a message."""
+        """Return a message's cached value, which becomes the newest; None if it is not cached."""
         there = self._there.get(message_id)
         if there is None:
             return None
@@ -37,7 +37,7 @@ class ContentCache(Generic[T]):
         return there[0]
 
     def peek(self, message_ids: Sequence[int]) -> dict[int, T]:
-        """What is kept of messages, from any thread, without the lock.
+        """Return the cached values of messages, from any thread, without the lock.
 
         One look-up for each, which changes nothing.
         """

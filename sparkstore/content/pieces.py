@@ -95,7 +95,7 @@ class LayoutBuilder:
 
 
 def lacking(message_id: int, layout: Layout, body_bytes: int) -> CorruptData | InvalidRequest:
-    """What it means that only so many bytes of the content are there."""
+    """Return the error for content of which only so many bytes are stored."""
     size = layout.header.body_bytes
     if not layout.is_enqueued:
         message = f"message {message_id}: of {size} bytes came {body_bytes} so far"

@@ -82,7 +82,7 @@ class ContentReader:
             return there or self._insist(message_id, self._assemble)
 
     def at_hand(self, message_ids: Sequence[int]) -> dict[int, Content]:
-        """What was read or read ahead already of messages, as far as it is still kept.
+        """Return the contents of those messages that are in the cache already.
 
         It never waits for whoever reads meanwhile: what is kept is right in every version of the
         tables, so one look-up for each is enough.
@@ -200,7 +200,7 @@ class ContentReader:
         raise InvalidRequest(message)
 
     def _layout(self, message_id: int) -> Layout:
-        """Of a message that came in pieces; kept, as nearly always more of them are wanted."""
+        """Return the layout of a message that came in pieces. It is kept for the next piece."""
         there = self._layouts.get(message_id)
         if there is None:
             there = self._find_layout(message_id)
@@ -239,7 +239,7 @@ class ContentReader:
 
 
 def _failure(message_id: int, reason: Exception) -> StoreError:
-    """What a read that failed means: a file that is listed and not there will not come back."""
+    """Return the error for a failed read: a file that is listed but missing will not come back."""
     text = f"message {message_id} cannot be read: {reason}"
     is_lost = isinstance(reason, (FileNotFoundError, pa.ArrowException))
     if is_lost and not isinstance(reason, DeltaError):

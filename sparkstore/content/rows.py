@@ -40,17 +40,17 @@ class Rows:
         return column if pa.types.is_nested(kind) or column.type == kind else column.cast(kind)
 
     def __len__(self) -> int:
-        """How many."""
+        """The number of rows."""
         return int(self._batch.num_rows)
 
     @cached_property
     def positions(self) -> list[int]:
-        """Position of each."""
+        """Return the position of each row."""
         return self._values("position")
 
     @cached_property
     def epochs(self) -> list[int]:
-        """Epoch of each."""
+        """Return the epoch of each row."""
         return self._values("epoch")
 
     @cached_property

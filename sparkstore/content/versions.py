@@ -83,7 +83,10 @@ class ContentVersions:
         return position < self.limits(path, [epoch], position).get(epoch, position + 1)
 
     def _search(self, files: list[FileStats]) -> None:
-        """Who opened is found as readers get there: once, it stays true for ever."""
+        """Find the `opened` records in files.
+
+        Each file is searched once, as its records never change.
+        """
         rows = read_files(files, _OPENED, ds.field("kind") == Kind.OPENED.column)
         self._openings |= set(
             zip(rows["position"].to_pylist(), rows["epoch"].to_pylist(), strict=True)

@@ -163,7 +163,7 @@ def _annotations(details: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _texts(detail: str) -> list[tuple[str, str]]:
-    """As the view says them: without types, a time as Spark writes it."""
+    """Return annotations as the view shows them: without types, a time as Spark writes it."""
     return [
         (key, _moment(text) if kind == "timestamp" and _NEAR.fullmatch(text) else text)
         for key, (kind, text) in json.loads(detail).items()

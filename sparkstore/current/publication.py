@@ -77,7 +77,7 @@ _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_lo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentReport(JobReport):
-    """What a publication did.
+    """Figures of a publication of the current state.
 
     Attributes:
         as_of: When it began to read, UTC: what was in Delta then is in the tables.
@@ -279,7 +279,7 @@ def _with_headers(root: Root, rows: pa.Table) -> pa.Table:
 
 
 def _tidy(root: Root, name: str, table: DeltaTable, signed: CommitProperties) -> None:
-    """What nobody can be reading any more goes, and so do old versions."""
+    """Remove files that no reader can be using any more, and old versions."""
     table.create_checkpoint()
     table.vacuum(
         retention_hours=_READER_HOURS,

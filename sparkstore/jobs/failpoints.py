@@ -8,4 +8,4 @@ Failpoint = Callable[[str], None]
 
 
 def no_failpoint(_boundary: str) -> None:
-    """What a job does at a boundary, unless a test wants it to stop there."""
+    """Do nothing at a boundary of a job; a test passes a function that stops the job there."""

@@ -97,7 +97,7 @@ def record(root: Root, run: JobRun) -> None:
 
 
 def first_line(reason: BaseException) -> str:
-    """What an error says, without the stack that engines write below it."""
+    """Return the first line of an error, without the stack that engines write below it."""
     lines = [line.strip() for line in str(reason).splitlines() if line.strip()]
     return lines[0] if lines else type(reason).__name__
 

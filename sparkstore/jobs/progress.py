@@ -1,4 +1,4 @@
-"""What a job is doing, for whoever watches: its log lines, each with the time since it began."""
+"""Show the progress of a job: its log lines, each with the time since the job began."""
 
 from __future__ import annotations
 

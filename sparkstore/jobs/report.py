@@ -1,4 +1,4 @@
-"""What a job did, as one value that JSON can hold.
+"""Report the figures of a job as one value that JSON can hold.
 
 `JobReport` is what every job says; a job's own report adds its figures.
 """
@@ -38,11 +38,11 @@ class JobReport:
 
     @property
     def exit_code(self) -> int:
-        """What a command ends with after such a report."""
+        """Return the exit code of a command that gave this report."""
         return 0
 
     def as_json(self) -> str:
-        """One line."""
+        """Return the report as one line of JSON."""
         return json.dumps(asdict(self))
 
     def figures(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class JobReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactReport(JobReport):
-    """What `compact` did.
+    """Figures of one run of `compact`.
 
     Attributes:
         position_before: P, the last position that `state` held before.

@@ -90,7 +90,7 @@ def _numbers(figures: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
 
 
 def _last_success(path: Path) -> float | None:
-    """What the file says now; None if it says nothing, or is not ours."""
+    """Return the time of the last success in a metrics file; None without one of ours."""
     try:
         written = path.read_text(encoding="utf-8", errors="replace")
     except OSError:

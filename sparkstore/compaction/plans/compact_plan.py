@@ -1,4 +1,4 @@
-"""What a compaction should do: decided from a few numbers. Pure: no Spark, no clock."""
+"""Decide the folds of a compaction from a few numbers. Pure: no Spark, no clock."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """What is kept, and for whom.
+    """Settings of what a compaction keeps: old history, and files that readers may still need.
 
     Attributes:
         history_days: Age at which a segment of history is rewritten with only what is still

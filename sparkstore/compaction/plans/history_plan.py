@@ -1,4 +1,4 @@
-"""What may be appended to a history, and in which files: decided from a few numbers. Pure."""
+"""Decide what may be appended to a history, and in which files, from a few numbers. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILE_BYTES, LEAST_FILE_BYTES = 64 << 20, 8 << 20
 
 
 class RecordTally(NamedTuple):
-    """What there is to append, counted without ghosts.
+    """Sums over the records to append, counted without ghosts.
 
     Attributes:
         row_count: How many records there are.
@@ -39,14 +39,14 @@ def end_of(found: RecordTally, after: int) -> int | None:
 
 
 class Opening(NamedTuple):
-    """An `opened` record."""
+    """Position and epoch of an `opened` record."""
 
     position: int
     epoch: int
 
 
 def counts(openings: Iterable[Opening], after: int) -> str:
-    """What a row of the journal after a position must fulfil to count, as a condition in SQL.
+    """Return the SQL condition under which a row of the journal after a position counts.
 
     A row is a ghost if an `opened` of a higher epoch has a position at or before its own
     (ARCHITECTURE: Rule 3): so it counts if its epoch is no less than the highest opened up to its
