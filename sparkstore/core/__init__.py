@@ -1,4 +1,4 @@
-"""What a store's records are and what they mean. Pure: no engine, no thread, no clock.
+"""Define a store's records and their meaning. Pure: no engine, no thread, no clock.
 
     records, link_records     one dataclass for each fact that a store may be told
     codec                     records ↔ packed bytes: the write-ahead log and the store protocol

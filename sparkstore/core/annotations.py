@@ -1,4 +1,4 @@
-"""What an entry adds to its message: annotations, and how records keep them. Pure.
+"""Keep an entry's annotations, which it adds to its message, in records. Pure.
 
 A message is written once and never changed; what is said about it on the way (why it is in a
 dead-letter queue, what a consumer annotated) belongs to its entry, and goes with it to another

@@ -18,5 +18,5 @@ class TerminusDurability(IntEnum):
 
     @property
     def word(self) -> str:
-        """As settings and the broker's first line say it."""
+        """Return the durability in the spelling of settings and of the broker's first line."""
         return self.name.lower().replace("_", "-")

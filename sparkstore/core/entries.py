@@ -37,7 +37,7 @@ _CHUNKS_A_LOOK = 16
 
 
 class Expired(NamedTuple):
-    """What waits on a queue and has expired.
+    """Expired messages that wait on a queue.
 
     Attributes:
         message_ids: Some of it.
@@ -63,7 +63,7 @@ class Stretch(NamedTuple):
 
 
 def stretches(entries: Mapping[int, Entry]) -> Iterator[Stretch]:
-    """What is on a queue, in its order, many at a time: without an object for each."""
+    """Iterate over the entries of a queue in order, many at a time, without an object for each."""
     if isinstance(entries, Entries):
         return entries.stretches()
     return iter([_stretch(entries)] if entries else [])
@@ -144,7 +144,7 @@ class Entries(Mapping[int, Entry]):
         return next(iter(self.values()), None)
 
     def hold(self, message_id: int, holder: str | None) -> None:
-        """It is acquired now; KeyError if it is not there."""
+        """Mark an entry as acquired by `holder`; KeyError if it is not on the queue."""
         entry = self._young.get(message_id)
         if entry is not None:
             entry.acquired_by = holder
@@ -153,7 +153,7 @@ class Entries(Mapping[int, Entry]):
             chunk.set_held(index, (holder, *chunk.held.get(index, NOBODY)[1:]))
 
     def give_back(self, message_id: int, delivery_count: int, detail: str | None = None) -> None:
-        """It is available again, with a new detail if not None; KeyError if it is not there."""
+        """Make an entry available again, with a new detail if not None; KeyError if it is gone."""
         entry = self._young.get(message_id)
         if entry is not None:
             entry.acquired_by, entry.delivery_count = None, delivery_count
@@ -169,7 +169,7 @@ class Entries(Mapping[int, Entry]):
             self.soonest = min(self.soonest, chunk.soonest)
 
     def expired(self, now_us: int, count: int) -> Expired:
-        """What waits and has expired, `count` at most, and how far `_CHUNKS_A_LOOK` reach.
+        """Return expired messages that wait: `count` at most, from `_CHUNKS_A_LOOK` chunks at most.
 
         Who asks again after that has gone, and for what is not all, gets the rest.
         """
@@ -212,7 +212,7 @@ class Entries(Mapping[int, Entry]):
         return chunk.entry(index)
 
     def get(self, message_id: int, default: None = None) -> Entry | None:  # type: ignore[override]
-        """As `Mapping.get`, which pays for an exception where there is none."""
+        """Return an entry or the default, as `Mapping.get`, without the cost of an exception."""
         entry = self._young.get(message_id)
         if entry is not None:
             return entry
@@ -220,7 +220,10 @@ class Entries(Mapping[int, Entry]):
         return default if found is None else found[0].entry(found[1])
 
     def holder(self, message_id: int) -> tuple[str | None, int] | None:
-        """Who holds an entry, and its position; None if it is not there. Cheaper than `get`."""
+        """Return an entry's holder and position; None if it is not on the queue.
+
+        Cheaper than `get`.
+        """
         entry = self._young.get(message_id)
         if entry is not None:
             return entry.acquired_by, entry.position
@@ -272,7 +275,7 @@ class Entries(Mapping[int, Entry]):
             yield _stretch(self._young)
 
     def __repr__(self) -> str:
-        """As a dictionary."""
+        """Show the entries as a dictionary."""
         return f"Entries({dict(self.walk())})"
 
     def _place(self, message_id: int) -> tuple[EntryChunk, int]:

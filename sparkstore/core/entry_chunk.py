@@ -61,7 +61,7 @@ NOBODY: Held = (None, 0, None)
 
 
 class EntryChunk:
-    """Entries, as columns.
+    """A run of a queue's entries, stored as columns.
 
     Attributes:
         number: Of all chunks of its queue, they rise.
@@ -130,12 +130,12 @@ class EntryChunk:
         return [*compress(self._columns[2].values(), self.is_there)]
 
     def marked(self) -> Iterator[tuple[int, Entry]]:
-        """What is acquired, came back before, or is annotated, in order, with its ids."""
+        """Iterate in order over entries that are acquired, came back before or are annotated."""
         for index in sorted(self.held):
             yield self.ids[index], self.entry(index)
 
     def holder(self, index: int) -> tuple[str | None, int]:
-        """Who holds an entry, and its position."""
+        """Return the holder of an entry, and its position."""
         return self.held.get(index, NOBODY)[0], self._columns[0][index]
 
     def message_bytes(self, index: int) -> int:
@@ -162,7 +162,7 @@ class EntryChunk:
         return NO_EXPIRY if end == _NEVER else end
 
     def set_held(self, index: int, held: Held) -> None:
-        """Who holds it, how often it came back, and what it adds to its message."""
+        """Set an entry's holder, its delivery count and its annotations."""
         if held[0] is None:
             self.soonest = min(self.soonest, self.expires_at(index))
         if held == NOBODY:
@@ -171,7 +171,7 @@ class EntryChunk:
             self.held[index] = held
 
     def remove(self, index: int) -> None:
-        """It is gone."""
+        """Mark an entry as removed from the queue."""
         self.is_there[index] = 0
         self.held.pop(index, None)
         self._gone += 1

@@ -34,7 +34,7 @@ not have more of them unanswered (the store protocol's `max_waiting_requests`)."
 
 @dataclass(slots=True)
 class QueueState:
-    """What the fold knows of one queue.
+    """State of one queue, as the fold has it.
 
     Attributes:
         detail: The queue's definition (JSON).
@@ -49,7 +49,7 @@ class QueueState:
 
 @dataclass(slots=True)
 class MemberState:
-    """What was decided for one broker instance.
+    """The decided requests of one broker instance.
 
     Attributes:
         last_request: The highest request number that is decided; each lower one is decided, too.

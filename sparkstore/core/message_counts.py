@@ -29,7 +29,7 @@ class MessageCounts(Mapping[int, int]):
             self.add(message_id)
 
     def add(self, message_id: int) -> None:
-        """It is on one queue more."""
+        """Count one more queue that has the message."""
         page = self._pages.get(message_id >> _BITS)
         if page is None:
             page = self._pages[message_id >> _BITS] = bytearray(_PAGE)
@@ -61,7 +61,7 @@ class MessageCounts(Mapping[int, int]):
                     self.add(message_id)
 
     def remove(self, message_id: int) -> None:
-        """It is on one queue less; KeyError if it was on none."""
+        """Count one queue less that has the message; KeyError if none had it."""
         number, index = message_id >> _BITS, message_id & (_PAGE - 1)
         page = self._pages[number]
         count = page[index]
@@ -110,5 +110,5 @@ class MessageCounts(Mapping[int, int]):
             yield from (start + index for index, count in enumerate(self._pages[number]) if count)
 
     def __repr__(self) -> str:
-        """As a dictionary."""
+        """Show the counts as a dictionary."""
         return f"MessageCounts({dict(self)})"

@@ -34,7 +34,7 @@ class Column:
         return self.base if self.offsets is None else self.base + self.offsets[index]
 
     def values(self) -> Iterable[int]:
-        """All of them."""
+        """Return all integers of the column."""
         base = self.base
         if self.offsets is None:
             return [base] * self._count

@@ -1,4 +1,4 @@
-"""What a text that names a queue means: `address::queue`, in full, or a queue alone. Pure.
+"""Parse texts that name a queue: `address::queue`, in full, or a queue alone. Pure.
 
     said                what it is
     address::queue      that queue on that address, and no other (a fully qualified queue name)
@@ -46,12 +46,12 @@ def split(text: str) -> tuple[str, str] | None:
 
 
 def full(address: str, queue: str) -> str:
-    """What the store calls a queue on an address."""
+    """Return the store's name of a queue on an address."""
     return queue if address == queue else f"{address}{SEPARATOR}{queue}"
 
 
 def canonical(text: str) -> str:
-    """What the store calls a queue that somebody named, there or not.
+    """Return the store's name of a queue that somebody named, whether it exists or not.
 
     Raises:
         InvalidRequest: The name has an empty half, or a second `::` (`split`).

@@ -24,7 +24,7 @@ MessageId = NewType("MessageId", int)
 
 
 class Kind(IntEnum):
-    """What a record says. The number is stored in the WAL, the lower-case name in Delta."""
+    """The kind of a record. The number is stored in the WAL, the lower-case name in Delta."""
 
     OPENED = 1
     IDS_RESERVED = 2
@@ -212,7 +212,7 @@ def bound(at: int, key: ExchangeBindingKey, detail: str) -> Record:
 
 
 def unbound(at: int, key: ExchangeBindingKey) -> Record:
-    """A binding went."""
+    """Make the record of a binding that was removed."""
     return Record(Kind.UNBOUND, at, key.queue, exchange=key.exchange, binding_key=key.binding_key)
 
 

@@ -1,4 +1,4 @@
-"""What the arguments of an exchange and of a binding ask. Pure. Those of queues: `queue_arguments`.
+"""Read and check the arguments of exchanges and bindings. Pure. Those of queues: `queue_arguments`.
 
 of an exchange
 alternate_exchange  another exchange, which gets the messages that go to no queue of this one
@@ -48,7 +48,7 @@ class HeaderMatch(NamedTuple):
 
 
 def match_of(arguments: Mapping[str, Any]) -> HeaderMatch:
-    """What a binding's arguments ask; they were checked."""
+    """Return the header match that a binding's arguments ask for; they were checked."""
     headers = {name: value for name, value in arguments.items() if name != X_MATCH}
     return HeaderMatch(arguments.get(X_MATCH) == _ANY, headers)
 

@@ -71,7 +71,7 @@ def xid_of(text: str) -> Xid:
 
 
 def xid_bytes(xid: Xid) -> bytes:
-    """As the column `xid` has it: format id (4 bytes), length of the global id (1), both ids."""
+    """Encode an xid for its column: format id (4 bytes), length of the global id (1), both ids."""
     head = xid.format_id.to_bytes(4, "big") + len(xid.global_id).to_bytes(1, "big")
     return head + xid.global_id + xid.branch_id
 
@@ -91,7 +91,7 @@ def xid_from(packed: bytes) -> Xid:
 
 
 def branch_holder(key: str) -> str:
-    """Who holds what a prepared branch (`xid_text`) has taken."""
+    """Return the holder's name of messages that a prepared branch (`xid_text`) has acquired."""
     return _HOLDER + key
 
 

@@ -1,4 +1,6 @@
-"""What an administrator asks of a whole queue, decided: requests in, refusals or records out. Pure.
+"""Decide an administrator's requests about whole queues: requests in, refusals or records out.
+
+Pure.
 
     administration, queue_alteration     queues, exchanges and bindings: create, alter, delete
     bulk                                 move, copy, purge, expire many messages

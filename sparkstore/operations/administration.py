@@ -51,7 +51,7 @@ _MOST_CHARACTERS, _MOST_WORDS = 10_000, 256
 
 
 class AdminAction(StrEnum):
-    """What an order does."""
+    """The actions that an administrator can order."""
 
     CREATE_QUEUE = "create-queue"
     ALTER_QUEUE = "alter-queue"
@@ -63,7 +63,7 @@ class AdminAction(StrEnum):
 
 
 class Order(NamedTuple):
-    """One order.
+    """An administrator's order about a queue, an exchange or a binding.
 
     Attributes:
         act: What is to be created, altered, deleted or purged.
@@ -105,7 +105,7 @@ class OwnLink(NamedTuple):
 
 
 class AdministrationFacts(Protocol):
-    """What is there now. Names are as the store has them."""
+    """The facts that an order is decided by: what exists now. Names are as the store has them."""
 
     @property
     def queues(self) -> Collection[str]:
@@ -115,7 +115,7 @@ class AdministrationFacts(Protocol):
         """Definition of a queue; None: there is none."""
 
     def standing(self, queue: str) -> QueueUsage:
-        """What a queue has."""
+        """Return how much a queue holds, and how many consumers use it."""
 
     def link_of(self, queue: str) -> OwnLink | None:
         """Whose own queue it is; None: nobody's."""
@@ -133,14 +133,14 @@ class AdministrationFacts(Protocol):
         """Whose alternate exchange it is, for a person."""
 
     def bindings(self) -> Collection[ExchangeBindingKey]:
-        """All bindings."""
+        """Return the keys of all bindings."""
 
     def binding_arguments(self, key: ExchangeBindingKey) -> Mapping[str, Any]:
         """The arguments of a binding that is there."""
 
 
 class OrderDecision(NamedTuple):
-    """What an order comes to.
+    """The decision of an order: what to change, and what to answer.
 
     Attributes:
         order: With the queue's name as the store has it.
@@ -156,7 +156,7 @@ class OrderDecision(NamedTuple):
 
 
 def decide(order: Order, facts: AdministrationFacts) -> OrderDecision:
-    """What is done about an order.
+    """Decide what is to be done about an order.
 
     Raises:
         InvalidRequest: It cannot be; nothing may be changed then.

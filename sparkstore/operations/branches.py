@@ -1,4 +1,4 @@
-"""What an operator orders of a branch of a distributed transaction. Pure.
+"""Define an operator's orders about a branch of a distributed transaction. Pure.
 
 Its coordinator decides a branch. An operator does if that is gone for good, and a heuristic
 decision, as X/Open calls it, may differ from what other resources were told: so it is remembered,
@@ -17,7 +17,7 @@ _MOST_CHARACTERS = 200
 
 
 class BranchAct(StrEnum):
-    """What is ordered, as it is written down."""
+    """The actions on a branch, in the words of the audit log."""
 
     COMMIT = "commit-branch"
     ROLL_BACK = "rollback-branch"
@@ -38,7 +38,7 @@ class BranchOrder(NamedTuple):
     by: str
 
     def told(self) -> dict[str, Any]:
-        """What it came to, for the operator."""
+        """Return the answer to the operator who gave the order."""
         return {"act": self.act, "xid": self.xid, "by": self.by, "changed": True}
 
 

@@ -38,7 +38,7 @@ turn of 1,000 took 70 ms on a busy machine, and was what the p99 of its clients'
 
 
 class Action(StrEnum):
-    """What a request does with the messages it names."""
+    """The actions that a request can name for its messages."""
 
     MOVE = "move"
     PURGE = "purge"
@@ -64,7 +64,7 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What became of the messages of a request; the three add up to as many as it named.
+    """Counts of a request's messages by their fate; the three add up to the number that it named.
 
     Attributes:
         done: What was asked for is true of them, durably.
@@ -78,7 +78,7 @@ class Answer(NamedTuple):
     gone: int = 0
 
     def plus(self, other: Answer) -> Answer:
-        """Both together."""
+        """Return the sum of two answers."""
         return Answer(self.done + other.done, self.left + other.left, self.gone + other.gone)
 
 
@@ -124,7 +124,7 @@ BulkStep = Enqueue | Dequeue | Release
 
 
 class MessageFacts(NamedTuple):
-    """What is true of a message when it is decided.
+    """Facts about a message, by which a request's action is decided.
 
     Attributes:
         entry: On the queue of the request.
@@ -184,7 +184,7 @@ def check_target(queue: str, to: str | None, terms: Callable[[str], Terms | None
 
 
 def decide(request: Request, target: str | None, facts: MessageFacts) -> list[BulkStep]:
-    """What is done to one message that is on the queue; nothing if it is left alone."""
+    """Decide the steps for one message on the queue; no steps mean that it is left alone."""
     return _DECISIONS[request.action](request, target, facts)
 
 
@@ -232,7 +232,7 @@ def buried(
     is_on_target: bool,
     holder: str | None = None,
 ) -> list[Enqueue | Dequeue]:
-    """What is done to a message that may not stay on its queue.
+    """Decide the steps for a message that may not stay on its queue.
 
     An expired one is wanted among the dead letters: there its own expiry says nothing.
 
@@ -261,7 +261,7 @@ def rerouted(
     entry: Entry,
     holder: str | None = None,
 ) -> list[Enqueue | Dequeue]:
-    """What is done to a message that leaves its queue for an alternate exchange.
+    """Decide the steps for a message that leaves its queue for an alternate exchange.
 
     Args:
         death: Why; it goes with the message.

@@ -26,7 +26,7 @@ from sparkstore.errors import InvalidRequest
 
 
 class QueueUsage(NamedTuple):
-    """What a queue has now.
+    """Usage of a queue now: messages and consumers.
 
     Attributes:
         depth: Messages on it, and those on their way to it.

@@ -1,4 +1,6 @@
-"""What an administrator asks of a root that nobody serves: steps of its state machine. Pure.
+"""Turn an administrator's request for a root that nobody serves into steps of its state machine.
+
+Pure.
 
 A running broker decides by the same `administration.decide` and `bulk.decide`, and its store by the
 same state machine; a contract test holds both equal. The caller applies what comes back.
@@ -48,7 +50,7 @@ Steps = list[RecordStep]
 
 
 class StateFacts:
-    """See `AdministrationFacts`: nobody is attached to anything."""
+    """`AdministrationFacts` of a root that nobody serves, so that no consumer is attached."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -64,7 +66,7 @@ class StateFacts:
         return None if there is None else there.detail
 
     def standing(self, queue: str) -> QueueUsage:
-        """What a queue has."""
+        """Return how many messages a queue holds; nobody uses it."""
         return QueueUsage(len(self._state.queues[queue].entries))
 
     def link_of(self, queue: str) -> OwnLink | None:
@@ -111,7 +113,7 @@ class StateFacts:
         ]
 
     def bindings(self) -> Collection[ExchangeBindingKey]:
-        """All bindings."""
+        """Return the keys of all bindings."""
         return self._state.bindings.keys()
 
     def binding_arguments(self, key: ExchangeBindingKey) -> Mapping[str, Any]:
@@ -193,7 +195,7 @@ _STEPS: Mapping[AdminAction, Callable[[OrderDecision, StoreStateMachine], Steps]
 
 
 class Plan(NamedTuple):
-    """What a request comes to.
+    """The steps that a request comes to, and its answer.
 
     Attributes:
         steps: What is done, by message, in order; all of it becomes true together.

@@ -1,4 +1,4 @@
-r"""What travels over the control socket: one JSON object a line, UTF-8, no byte of state. Pure.
+r"""Encode the lines of the control socket: one JSON object a line, UTF-8, without state. Pure.
 
     client → server   {"control": 1, "root_id": "…"}                         hello
     server → client   {"control": 1, "root_id": "…"}
@@ -105,7 +105,7 @@ def check_hello(said: dict[str, Any], root_id: str) -> None:
 
 
 def line(content: dict[str, Any]) -> bytes:
-    """One line."""
+    """Encode a JSON object as one line."""
     return json.dumps(content).encode() + b"\n"
 
 
@@ -264,12 +264,12 @@ def order_of(content: dict[str, Any]) -> Order:
 
 
 def told_line(told: dict[str, Any]) -> bytes:
-    """What an order came to, as a line."""
+    """Encode the answer to an order as a line."""
     return line({"told": told})
 
 
 def object_of(content: dict[str, Any], name: str) -> Any:
-    """What came under a name.
+    """Return the value that the broker's answer has under a name.
 
     Raises:
         StoreError: What came instead.
