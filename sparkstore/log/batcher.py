@@ -52,7 +52,7 @@ class CommitBatcher:
         self._is_urgent = False
 
     def add(self, group: RecordGroup, *, now_ms: int) -> None:
-        """Queue one group."""
+        """Queue one group of records for the next commit."""
         self._groups.append((now_ms, group))
         self.waiting_bytes += group.packed_bytes
 
@@ -112,7 +112,7 @@ class Segments:
         self._packed_bytes = 0
 
     def add(self, records: int, packed_bytes: int, *, now_ms: int) -> None:
-        """Count one commit."""
+        """Count one commit into the open segment."""
         if not self._commits:
             self._opened_at_ms = now_ms
         self._records += records

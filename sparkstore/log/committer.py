@@ -50,7 +50,7 @@ _MARK_BYTES_HELD_BACK = 1 << 19
 
 
 class CommitterEvents(NamedTuple):
-    """Who is told of records that a Delta commit has, and of why no more are committed."""
+    """Callbacks of a committer: for records that a Delta commit holds, and for its failure."""
 
     on_committed: Callable[[Sequence[Record]], None]
     on_failure: Callable[[StoreError], None]
@@ -125,7 +125,7 @@ class Committer:
 
     @property
     def failure(self) -> StoreError | None:
-        """What it stopped with, if it has."""
+        """Return the error that stopped the committer; None while it works."""
         return self._failure
 
     def stop(self) -> int:

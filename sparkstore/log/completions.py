@@ -28,4 +28,4 @@ def bound(fire: Fire, error: StoreError | None) -> Fire:
 
 
 def ignore(_error: StoreError | None) -> None:
-    """Nobody waits."""
+    """Ignore a completion that nobody waits for."""

@@ -101,7 +101,7 @@ class Journal:
         self._epoch, self._number = epoch, 0
 
     def append(self, commit: Commit) -> None:
-        """Commit rows once.
+        """Append the rows of a commit to the journal exactly once.
 
         Raises:
             Unavailable: Not known to have landed: call again with the same commit, nothing else.
@@ -321,7 +321,7 @@ class Journal:
 
 
 def free_bytes(folder: Path) -> int:
-    """What this process may still write to the disk of a folder."""
+    """Return how many bytes this process may still write to the disk of a folder."""
     disk = os.statvfs(folder)
     blocks = disk.f_bavail if os.geteuid() else disk.f_bfree  # root has the reserve of some disks
     return blocks * disk.f_frsize

@@ -9,7 +9,7 @@ from sparkstore.metrics.counters import counted
 
 
 class LogBacklog(NamedTuple):
-    """What a log has taken and is still on its way.
+    """Records that a log has accepted and that are still on their way to Delta.
 
     Attributes:
         unsynced_bytes: Packed bytes that wait for a sync.
@@ -63,5 +63,5 @@ class LogMetrics:
         self.delta_error = reason
 
     def commit_worked(self) -> None:
-        """They work again."""
+        """Note that commits to Delta work again."""
         self.delta_error = ""

@@ -236,7 +236,10 @@ def _open(
 
 
 def _first_records(root: Root, journal: Journal) -> list[Record]:
-    """What opens an epoch; after a write-ahead log that was given up, also ids far beyond its."""
+    """Return the records that begin an epoch.
+
+    After a discarded log, ids skip far beyond its own.
+    """
     now_us, publisher = time.time_ns() // 1000, journal.publisher
     records = [opened(now_us, journal.writer)]
     if publisher is not None and publisher.lacks_log:
@@ -290,7 +293,7 @@ def _with_wal_folder(root: Root, folder: Path) -> Root:
 
 
 def _read_wal(root: Root, folder: Path, tail: Tail, last_position: int) -> Replay:
-    """What a write-ahead log has for this start; what is not for it is set aside."""
+    """Read the write-ahead log's groups for this start, and set other files aside."""
     replay = read_wal(
         folder,
         bytes.fromhex(root.identity.root_id),

@@ -1,4 +1,4 @@
-"""What a process whose business is a store sets for itself; called by composition roots only.
+"""Tune a process whose business is a store; only composition roots call this.
 
 Measured with 1,000 messages in flight: Python's cyclic collector, which walks every live entry of
 every queue again and again, took half of all CPU time. It may come seldom: nothing on the hot path
@@ -52,7 +52,7 @@ class _Absent(MetaPathFinder):
     def find_spec(
         self, fullname: str, _path: Sequence[str] | None, _target: ModuleType | None = None
     ) -> None:
-        """Refuse it."""
+        """Refuse the import of pandas."""
         if fullname == "pandas":
             raise ModuleNotFoundError(fullname)
 

@@ -1,4 +1,4 @@
-"""What a store acknowledged and its tables do not show yet, told by whoever reads tables only.
+"""Find records that a store acknowledged and its tables lack, for readers of the tables alone.
 
 A store that was killed leaves records in its write-ahead log that the next start replays into the
 tables. Until then a reader of the tables shows less than was acknowledged, and must say so. Beside
@@ -35,7 +35,7 @@ class Unreplayed:
 
     @property
     def records(self) -> int:
-        """How many."""
+        """Return the number of records that are not replayed."""
         return self.last_position - self.first_position + 1
 
     def __str__(self) -> str:
@@ -50,7 +50,9 @@ class Unreplayed:
 
 
 def unreplayed(root: Root) -> Unreplayed | None:
-    """What nobody has replayed yet; None: nothing, or the store runs. Changes nothing.
+    """Return the records that no start has replayed; None if there are none, or the store runs.
+
+    Nothing is changed.
 
     Raises:
         Unavailable: The log is not here.

@@ -1,4 +1,4 @@
-"""What is on disk in a write-ahead log file, and how it is read back. All integers little-endian.
+"""Write and read the format of write-ahead log files. All integers are little-endian.
 
     file     header, then groups at multiples of 512 bytes; what lies behind the last group is
              zeroes, or groups of an earlier turn
@@ -73,7 +73,7 @@ class WalGroup(NamedTuple):
 
 
 def encode_file_header(header: FileHeader) -> bytes:
-    """One block."""
+    """Encode the header of a file, as one block."""
     signed = _FILE.pack(_FILE_MAGIC, *header, 0)[:-4]
     return (signed + zlib.crc32(signed).to_bytes(4, "little")).ljust(BLOCK_BYTES, b"\0")
 
@@ -186,7 +186,7 @@ class WalFileReader:
         return is_epoch and self.group_at(offset, start=seed(self._root_id, epoch)) is not None
 
     def close(self) -> None:
-        """Unmap."""
+        """Unmap the file, if it was mapped."""
         if isinstance(self._view, mmap.mmap):
             self._view.close()
 

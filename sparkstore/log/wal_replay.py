@@ -1,4 +1,4 @@
-"""What a start finds in the write-ahead log: groups to replay, or why it must not go on.
+"""Read the write-ahead log at a start: groups to replay, or the reason why the start must stop.
 
 Only groups of the newest epoch that Delta knows are replayed, and only those after the last
 position that Delta holds. Files of older epochs were replayed by the start that ended their epoch;
@@ -38,7 +38,7 @@ _UNFIT = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 @dataclass(slots=True)
 class Replay:
-    """What a start does with the log it finds.
+    """The parts of a write-ahead log that a start acts on.
 
     Attributes:
         groups: To commit to Delta, in order, without gap from the last position that Delta holds.
@@ -192,7 +192,7 @@ def _last_position(path: Path, root_id: bytes, epoch: int) -> int:
 
 
 def _replayable(found: list[WalGroup], last_position: int) -> list[WalGroup]:
-    """Of groups in the order of positions those after a position, without a gap.
+    """Return the groups after a position, without a gap; `found` is in the order of positions.
 
     Raises:
         CorruptData: There is a gap: something that was synced is gone, as a group is written only

@@ -45,7 +45,7 @@ _new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for e
 
 
 class _Item(NamedTuple):
-    """What waits for the log thread: records, a bare completion, a flush, or the end."""
+    """An item of the log thread's queue: records, a bare completion, a flush, or the end."""
 
     packed: bytes
     records: Sequence[Record]
@@ -55,7 +55,7 @@ class _Item(NamedTuple):
 
 
 class LogGuards(NamedTuple):
-    """What a log may not go on without: room on its disks, and the lease of a root with a witness.
+    """Conditions under which a log may go on: room on its disks, and the lease of a root's witness.
 
     Attributes:
         room: What is free on the disks.

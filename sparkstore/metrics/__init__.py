@@ -1,4 +1,4 @@
-"""What a process counts, and how a monitor reads it: the text format of Prometheus.
+"""Count events in a process, and show the counts to a monitor in the text format of Prometheus.
 
 `counters` are dataclasses of plain numbers, each written by one thread; `exposition` makes families
 of metrics of them, and text of those. Every process of this project counts with these two: a

@@ -1,4 +1,4 @@
-"""What is counted, as Prometheus reads it: families of metrics → text, and files replaced whole."""
+"""Show counters to Prometheus: make families of metrics of them, and replace text files whole."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def counter(name: str, help_text: str, values: Iterable[tuple[Labels, float]]) -
 
 
 def info(name: str, help_text: str, labels: Labels) -> Metric:
-    """What a process is, as labels of `<name>_info`, whose value is 1."""
+    """Make the metric `<name>_info` with a process's facts as labels; its value is 1."""
     return InfoMetricFamily(name, help_text, {key: _written(labels[key]) for key in labels})
 
 
@@ -70,7 +70,7 @@ class Families(Collector):
         self._families = families
 
     def collect(self) -> Iterable[Metric]:
-        """All of them."""
+        """Return all families of metrics."""
         return self._families
 
 

@@ -1,4 +1,4 @@
-"""What a store had when it ended, rebuilt from its tables, without a JVM.
+"""Rebuild the state that a store had when it ended from its tables, without a JVM.
 
 A root comes in; a `core.fold.State` goes out, with the position up to which it holds: the table
 `state` at P, and every record after P from `history` and `journal`, each position once.

@@ -56,7 +56,7 @@ def add_deliveries(state: State, state_rows: pa.Table, rows: pa.Table) -> None:
 
 
 def _last(base: pa.Table, told: pa.Table) -> pa.Table:
-    """What is last said of each delivery: `_COLUMNS`, in no particular order."""
+    """Return the last record of each delivery: `_COLUMNS`, in no particular order."""
     here = pa.repeat(pa.scalar(value=True), base.num_rows)
     before = pa.repeat(pa.scalar(0, pa.int64()), base.num_rows)
     stored = [base["exchange"], base["binding_key"], before, base["detail"], here]

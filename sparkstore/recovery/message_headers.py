@@ -94,7 +94,7 @@ def typed_headers(root: Root, message_ids: Sequence[int]) -> pa.Table:
 
 
 def _found(root: Root, wanted: Sequence[int], columns: pa.Schema) -> pa.Table:
-    """What a job or a merge moved away while it was being read is looked for again."""
+    """Read messages' headers; look again for those that a job or a merge moved meanwhile."""
     rows = columns.empty_table()
     if not wanted:
         return rows
@@ -140,7 +140,10 @@ def _overlapping(files: Sequence[FileStats], first: int, last: int) -> Iterator[
 
 
 def _once(rows: pa.Table) -> pa.Table:
-    """Of rows by message id, one for each: a record may be in both layers, or name it again."""
+    """Keep one row for each message id.
+
+    Rows are sorted by id; both layers may have the same record.
+    """
     if rows.num_rows < 2:
         return rows
     ids = rows["message_id"].combine_chunks()

@@ -37,7 +37,7 @@ _STATE_FILE = pa.schema([field for field in STATE if field.name not in {"part", 
 
 @dataclass(frozen=True, slots=True)
 class RecoveredRoot:
-    """What was in a root.
+    """The content of a root, as recovery found it.
 
     Attributes:
         state: The fold of everything.
@@ -86,7 +86,7 @@ def recover_columns(root: Root) -> tuple[RecoveredRoot, pa.Table]:
 
 @contextmanager
 def _readable(root: Root) -> Iterator[None]:
-    """What Arrow cannot decode is broken; with an `errno` it is the device that does not answer."""
+    """Turn Arrow's errors into `CorruptData`; a device's error, which has an `errno`, passes."""
     try:
         yield
     except (pa.ArrowException, OSError) as reason:

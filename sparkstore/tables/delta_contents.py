@@ -1,4 +1,4 @@
-"""What a version of a Delta table names, read from any storage; and the commit of a next version.
+"""Read what a version of a Delta table names from any storage, and commit the next version.
 
 Only what this project's tables use is known: reader version 1 and writer version 2, checkpoints of
 one file or of several parts. A version is created by one `put_if_absent` of its file, so of several

@@ -1,4 +1,4 @@
-"""What a Delta version names, read from its log file: no engine, so it works on a broken table.
+"""Read Delta versions from their log files, without an engine, so that it works on a broken table.
 
     _delta_log/N.json              one version: adds, removes, txn, commitInfo     (20 digits)
                N.checkpoint.parquet, N.checkpoint.X.Y.parquet    all that is active at N
@@ -103,7 +103,7 @@ def checkpoints(table: Path) -> dict[int, list[Path]]:
 
 
 def read_version(table: Path, version: int) -> Version:
-    """What a version names.
+    """Return the actions of one version of a table.
 
     Raises:
         CorruptData: The file is not there, not whole, or does not agree with its check sums.

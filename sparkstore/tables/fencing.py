@@ -1,4 +1,4 @@
-"""Who may write: a root whose role is primary, and none of whose replicas took over.
+"""Check that a root may be written: its role is primary, and none of its replicas took over.
 
 Who replaces `root.json`, and why no change is lost: the creator of a root, once, by a hard link;
 `replicate`, which adds itself to the primary's `replicas`; `promote`, which changes the role of
@@ -50,7 +50,7 @@ def check_may_serve(where: Path) -> None:
 
 
 def check_primary_at(storage: Storage) -> Identity:
-    """Who the root in a bucket is, which is to be served there.
+    """Return the identity of the root in a bucket, after checking that it may be served.
 
     Raises:
         Fenced: Its role is not primary, or a replica of it was promoted.
@@ -113,7 +113,7 @@ def _place(where: Path | str) -> str:
 
 
 def successor_at(where: str, primary: Identity) -> Identity | None:
-    """Who a replica of a primary is, if it can be read and was promoted; else None."""
+    """Return the identity of a replica that was promoted; None if it was not, or cannot be read."""
     try:
         if is_object_uri(where):
             other = identity_at(ObjectStorage(where, patience_s=_BUCKET_PATIENCE_S))
@@ -131,7 +131,7 @@ def successor_at(where: str, primary: Identity) -> Identity | None:
 
 
 def identity_at(storage: Storage) -> Identity | None:
-    """Who the root in a folder or a bucket is; None if there is none.
+    """Return the identity of the root in a folder or a bucket; None if there is none.
 
     Raises:
         CorruptData: Its `root.json` cannot be read, or is from a newer schema version.
@@ -200,7 +200,7 @@ class FenceWatch:
         interval_s: float,
         on_fenced: Callable[[StoreError], None],
     ) -> None:
-        """Start looking.
+        """Start a thread that checks at intervals.
 
         Args:
             check: Raises `Fenced` if somebody took over, as `check_may_serve` does.

@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Healed:
-    """What was set aside of one table.
+    """Files of one table that were set aside.
 
     Attributes:
         table: Name of the table that was healed.

@@ -41,7 +41,7 @@ MARKS_FILE = "durable.json"
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """What is known to survive.
+    """Marks of what is known to be durable.
 
     Attributes:
         versions: Last durable version by table; a table that is not here was never marked.
@@ -54,7 +54,7 @@ class Marks:
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """What `mark_durable` did for one table: versions `first` to `last`, so many files fsynced."""
+    """The work of `mark_durable` on one table: the range of versions, and the files fsynced."""
 
     table: str
     first: int
@@ -136,7 +136,7 @@ def _versions_after(table: Path, old: int, new: int) -> list[Version]:
 
 
 def _paths(table: Path, found: list[Version]) -> list[Path]:
-    """What to fsync: data files, log files and Spark's check sums of both."""
+    """Return the files to fsync: data files, log files and Spark's check sums of both."""
     data = [table / path for path in active_after(found)]
     missing = next((path for path in data if not path.is_file()), None)
     if missing is not None:

@@ -48,7 +48,7 @@ generation that uses up its own goes on in that of the next."""
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What `root.json` says: which root this is, and whether it may be written.
+    """The content of `root.json`: which root this is, and whether it may be written.
 
     Attributes:
         root_id: A UUID drawn when the root was created, in hexadecimal.
@@ -90,7 +90,7 @@ class RemoteTables(Protocol):
     """The tables of a root of which this machine has no more than the logs."""
 
     def hadoop_settings(self) -> dict[str, str]:
-        """What a session of Spark must be told before it is asked for one of them."""
+        """Return the settings that a session of Spark needs before it reads one of the tables."""
         ...
 
     def location(self, table: str) -> str:
@@ -300,12 +300,12 @@ def _create(path: Path, identity: Identity) -> Root:
 
 
 def as_root_file(identity: Identity) -> bytes:
-    """What a new `root.json` holds."""
+    """Encode an identity as the content of a new `root.json`."""
     return json.dumps(asdict(identity), indent=2).encode()
 
 
 def read_identity(file: Path) -> Identity:
-    """What a `root.json` says.
+    """Read the identity from a `root.json`.
 
     Raises:
         CorruptData: It cannot be read, or is from a newer schema version.
@@ -318,7 +318,7 @@ def read_identity(file: Path) -> Identity:
 
 
 def identity_in(content: bytes, where: str) -> Identity:
-    """What the content of a `root.json` says; `where` it was, for the error.
+    """Decode the content of a `root.json`; `where` it was is for the error.
 
     Raises:
         CorruptData: It cannot be read, or is from a newer schema version.
