@@ -1,4 +1,4 @@
-"""What can go wrong in a store, one class for each thing a caller can do about it."""
+"""Errors of a store, one class for each thing that a caller can do about it."""
 
 from __future__ import annotations
 

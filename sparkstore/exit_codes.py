@@ -15,7 +15,7 @@ from sparkstore.errors import CorruptData, Fenced, InvalidRequest, Locked, Store
 
 
 class ExitCode(IntEnum):
-    """What the end of a command means; argparse and uncaught errors of Python agree with it."""
+    """Exit codes of commands; argparse and uncaught errors of Python use the same."""
 
     DONE = 0
     ERROR = 1

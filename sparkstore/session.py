@@ -213,7 +213,7 @@ def _why(said: str) -> str:
 
 
 class _JvmOutput:
-    """What the JVM writes: kept while it starts, passed on to standard error afterwards."""
+    """Output of the JVM: kept while it starts, passed on to standard error afterwards."""
 
     def __init__(self) -> None:
         reader, self._descriptor = os.pipe()

@@ -24,7 +24,7 @@ _KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: 
 
 @contextmanager
 def told_of(path: Path) -> Iterator[None]:
-    """What is wrong in the block is told with the name of the file that says it."""
+    """Name the settings file in errors that the block raises about its content."""
     try:
         yield
     except InvalidRequest as reason:
@@ -72,7 +72,7 @@ def read_section(
 
 
 class SettingsAtStart:
-    """What a file of settings said when a process began, to tell what has changed in it since."""
+    """The settings of a file as they were when a process began, to find later changes."""
 
     def __init__(self, path: Path | None) -> None:
         """Read it; None: there is no file, so nothing changes in it."""

@@ -26,7 +26,7 @@ LOST_FILE = {
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """What must be true of a root at any moment; the text under each says what.
+    """An invariant: a statement that is true of a root at any moment. The text under each says it.
 
     Attributes:
         name: What findings and results call it.

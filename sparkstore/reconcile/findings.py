@@ -1,4 +1,4 @@
-"""What reconcile finds: rows of `<root>/findings`, a Delta table that only jobs commit to.
+"""Write the findings of reconcile: rows of `<root>/findings`, a Delta table for jobs alone.
 
 run       string     one run of reconcile: when it began (UTC), and a random end
 found_at  timestamp  UTC µs
@@ -69,7 +69,7 @@ class Finding:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What makes it the same finding in another look."""
+        """Return the key by which another look recognises the same finding."""
         return self.check, self.subject
 
     def as_row(self) -> dict[str, Any]:

@@ -46,7 +46,7 @@ from sparkstore.views.spark_tables import statement
 
 
 class Folded(NamedTuple):
-    """What a fold made; `wiring` is every queue, exchange, binding and configured object."""
+    """The result of a fold; `wiring` has every queue, exchange, binding and configured object."""
 
     entries: DataFrame
     wiring: DataFrame
@@ -112,7 +112,7 @@ def views_answer(seen: Look) -> list[Finding]:
 
 
 def recovery_agrees(seen: Look) -> list[Finding]:
-    """Findings of `RECOVERY_AGREES`."""
+    """Find where recovery would start a broker with something other than the views show."""
     if seen.recovery_failure:
         evidence = {"reason": seen.recovery_failure}
         advice = "a store cannot start: repair what else is found first"
@@ -127,7 +127,7 @@ def recovery_agrees(seen: Look) -> list[Finding]:
 
 
 def entries_have_queues(seen: Look) -> list[Finding]:
-    """Findings of `ENTRIES_HAVE_QUEUES`."""
+    """Find entries on queues that do not exist."""
     return listed(
         seen.rows("reconcile_unqueued", entries=seen.entries, wiring=seen.wiring),
         lambda row: finding_of(ENTRIES_HAVE_QUEUES, f"queue {row.queue!r}: {row.what}", told(row)),
@@ -135,7 +135,7 @@ def entries_have_queues(seen: Look) -> list[Finding]:
 
 
 def bindings_join_what_is_there(seen: Look) -> list[Finding]:
-    """Findings of `BINDINGS_JOIN_WHAT_IS_THERE`."""
+    """Find bindings of queues or exchanges that do not exist."""
 
     def finding(row: Row) -> Finding:
         subject = f"binding {row.exchange!r} {row.queue!r} {row.binding_key!r}"
@@ -145,7 +145,7 @@ def bindings_join_what_is_there(seen: Look) -> list[Finding]:
 
 
 def deliveries_have_links(seen: Look) -> list[Finding]:
-    """Findings of `DELIVERIES_HAVE_LINKS`."""
+    """Find deliveries of links that do not exist."""
     return listed(
         seen.rows("reconcile_unlinked", others=seen.others),
         lambda row: finding_of(DELIVERIES_HAVE_LINKS, f"link {row.link}", told(row)),
@@ -153,7 +153,7 @@ def deliveries_have_links(seen: Look) -> list[Finding]:
 
 
 def acquisitions_are_alive(seen: Look) -> list[Finding]:
-    """Findings of `ACQUISITIONS_ARE_ALIVE`."""
+    """Find entries whose holder cannot be alive, as no store serves the root."""
     if seen.is_written or seen.root.identity.role != "primary":
         return []
     held = seen.names.add("held", seen.held())
@@ -164,7 +164,7 @@ def acquisitions_are_alive(seen: Look) -> list[Finding]:
 
 
 def state_is_the_fold_of_history(seen: Look) -> list[Finding]:
-    """Findings of `STATE_IS_THE_FOLD_OF_HISTORY`."""
+    """Find where `state` differs from the fold of history up to the same position."""
     broken, spark = STATE_IS_THE_FOLD_OF_HISTORY, seen.names.spark
     if seen.history_end < seen.meta.position:
         evidence = {"history_end": seen.history_end, "state_position": seen.meta.position}

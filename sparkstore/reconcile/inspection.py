@@ -61,13 +61,13 @@ class Names:
         return self.add(name, frame.localCheckpoint())
 
     def close(self) -> None:
-        """Drop everything."""
+        """Drop all temporary views that were named."""
         while self._views:
             self.spark.catalog.dropTempView(self._views.pop())
 
 
 class Folds:
-    """What the views fold of one side, computed when it is first asked for: most repairs never do.
+    """The views' folds of one side, each computed when it is first asked for; repairs rarely do.
 
     All checks of a look have the same, computed once. Who changes history or state within a look
     must not ask for it afterwards.
@@ -90,7 +90,7 @@ class Folds:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was read; every name is of a temporary view that ends with the look.
+    """The tables as one look read them; every name is of a temporary view that ends with the look.
 
     Attributes:
         root: The root that was read.
@@ -226,7 +226,7 @@ def _look(root: Root, names: Names) -> Look:
 
 
 def _recover(root: Root) -> tuple[RecoveredRoot | None, str]:
-    """What a broker would start with, or why it would not; neither if it is too much."""
+    """Return the state that a broker would start with, or its failure; neither if it is too big."""
     failure = ""
     for _ in range(_TRIES):  # beside a store that merges files, a second try finds the new ones
         try:

@@ -1,4 +1,4 @@
-"""What must be true of a root at any moment, checked from outside; no JVM, nothing changed.
+"""Check the invariants of a root from outside: without a JVM, changing nothing.
 
 Every check gives a result, good or bad, with evidence to act on; one that cannot be made because
 the root cannot be read is bad. They read narrow columns of everything there is, so the time grows
@@ -40,7 +40,7 @@ _MAX_EVIDENCE = 5
 
 @dataclass(frozen=True, slots=True)
 class InvariantResult:
-    """What one check found.
+    """The result of one check.
 
     Attributes:
         name: Of the invariant, in the catalogue.
@@ -66,7 +66,7 @@ class _Broken(Exception):
 
 
 class _Facts:
-    """What several checks need, read once."""
+    """Facts that several checks need, read once."""
 
     def __init__(self, root: Root) -> None:
         self.root = root

@@ -74,7 +74,7 @@ BOUNDARIES = ("looked", *STEPS, "findings written")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconcileReport(JobReport):
-    """What `reconcile` found.
+    """Figures and findings of one run of `reconcile`.
 
     Attributes:
         run: Which rows of the table `findings` are of this run.
@@ -201,7 +201,7 @@ class _Reconciliation:
         self._spark, self._roots = spark, roots
 
     def confirmed(self) -> tuple[list[Finding], int]:
-        """What was found, and the position compared up to.
+        """Return the findings, and the position up to which everything was compared.
 
         While something wrote to the journal, an error is one only if a second look finds it too.
         """
@@ -235,7 +235,7 @@ class _Reconciliation:
 
 
 def _made(name: str, check: checks.Check, seen: Look) -> list[Finding]:
-    """What a check finds; that it cannot be made is a finding, too."""
+    """Return the findings of a check; a check that cannot be made is a finding, too."""
     try:
         with translated("it cannot be checked"):
             found = check(seen)

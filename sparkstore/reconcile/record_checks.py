@@ -1,4 +1,4 @@
-"""What must be true of the records and of the tables that hold them, one function a check.
+"""Check the records and the tables that hold them, one function for each invariant.
 
 Each looks at one moment (`inspection`), asks Spark, and gives findings; none changes anything. All
 of them decide on narrow columns, by sums first; what they bring to the driver is capped.
@@ -90,7 +90,7 @@ def tables_are_whole(seen: Look) -> list[Finding]:
 
 
 def positions_are_gapless(seen: Look) -> list[Finding]:
-    """Findings of `POSITIONS_ARE_GAPLESS`."""
+    """Find positions that are missing, or are there more than once."""
     spark = seen.names.spark
     records = spark.table(seen.records).where(f"position >= {seen.start}").select("position")
     wanted = spark.range(seen.start, seen.end + 1).withColumnRenamed("id", "position")
@@ -112,7 +112,7 @@ def positions_are_gapless(seen: Look) -> list[Finding]:
 
 
 def epochs_rise(seen: Look) -> list[Finding]:
-    """Findings of `EPOCHS_RISE`."""
+    """Find epochs that overlap, or do not begin with their `opened` record."""
     return listed(
         seen.rows("reconcile_epochs"),
         lambda row: finding_of(EPOCHS_RISE, f"epoch {row.epoch}", told(row)),
@@ -120,7 +120,7 @@ def epochs_rise(seen: Look) -> list[Finding]:
 
 
 def transactions_are_whole(seen: Look) -> list[Finding]:
-    """Findings of `TRANSACTIONS_ARE_WHOLE`."""
+    """Find transactions of which only a part counts, or whose records are not in a row."""
 
     def finding(row: Row) -> Finding:
         subject = f"transaction {row.transaction} of epoch {row.epoch}"
@@ -130,7 +130,7 @@ def transactions_are_whole(seen: Look) -> list[Finding]:
 
 
 def requests_rise(seen: Look) -> list[Finding]:
-    """Findings of `REQUESTS_RISE`."""
+    """Find members whose requests were decided twice, or out of order."""
     return listed(
         seen.rows("reconcile_requests"),
         lambda row: finding_of(REQUESTS_RISE, f"member {row.member!r}", told(row)),
@@ -146,7 +146,7 @@ def message_ids_were_reserved(seen: Look) -> list[Finding]:
 
 
 def layers_agree(seen: Look) -> list[Finding]:
-    """Findings of `LAYERS_AGREE`."""
+    """Find positions at which history and the journal have different records."""
     spark = seen.names.spark
     journal = spark.table(seen.counting).where(f"position <= {seen.history_end}")
     ends = journal.selectExpr("min(position) AS first").collect()[0]
@@ -166,7 +166,7 @@ def layers_agree(seen: Look) -> list[Finding]:
 
 
 def content_is_there(seen: Look) -> list[Finding]:
-    """Findings of `CONTENT_IS_THERE`."""
+    """Find messages whose content is lost."""
     return listed(
         seen.lost_content().orderBy("message_id"),
         lambda row: finding_of(CONTENT_IS_THERE, f"message {row.message_id}", told(row)),
@@ -174,7 +174,7 @@ def content_is_there(seen: Look) -> list[Finding]:
 
 
 def staged_content_is_used(seen: Look) -> list[Finding]:
-    """Findings of `STAGED_CONTENT_IS_USED`."""
+    """Find staged content that no message can use any more."""
     newest = seen.names.spark.table(seen.records).selectExpr("max(epoch) AS epoch").collect()[0]
     ended = (newest.epoch or 0) + (0 if seen.is_written else 1)
     return listed(

@@ -66,7 +66,7 @@ class Looks(NamedTuple):
 
 @dataclass(slots=True)
 class Mended:
-    """What the steps did, and why others could not, by a word for the step."""
+    """Results of the steps of a repair, and why others failed, by a word for the step."""
 
     done: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)

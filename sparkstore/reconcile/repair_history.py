@@ -27,7 +27,7 @@ from sparkstore.views.spark_tables import delta_name, statement
 
 
 class _Plan(NamedTuple):
-    """What the new segments hold, and why there can be none.
+    """The content of the new segments, or why there can be none.
 
     Attributes:
         copied: Rows to bring back.

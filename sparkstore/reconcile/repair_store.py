@@ -1,4 +1,4 @@
-"""What the store owns is repaired by the store: through the running broker, or under its lock.
+"""Have the store repair what it owns: through the running broker, or under its lock.
 
 Each request is one transaction of the store; who is killed in between has done some of them, and
 the next run does the rest (`control`).

@@ -28,7 +28,7 @@ def checks_of_replica(seen: Look, replica: Look) -> list[Finding]:
 
 
 def _own(replica: Look) -> Iterator[Finding]:
-    """What must be true of any root: a replica has no store that would notice."""
+    """Check the invariants of any root on a replica, which has no store that would notice."""
     for check in _OWN:
         for finding in check(replica):
             yield replace(
@@ -86,7 +86,7 @@ def _folds(seen: Look, replica: Look) -> list[Finding]:
 
 
 def _folded(seen: Look, last: int) -> Folded:
-    """What the views fold as it was at a position, P or later."""
+    """Return the fold of the views at a position, P or later."""
     spark, names = seen.names.spark, seen.names
     if last == seen.end:
         return Folded(*(spark.table(name) for name in (seen.entries, seen.wiring, seen.others)))

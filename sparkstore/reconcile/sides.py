@@ -122,7 +122,7 @@ def _other_rows(state: State) -> list[tuple[object, ...]]:
 
 
 def _refused(member: MemberState) -> str:
-    """As `REFUSED` makes it."""
+    """Return a member's refused requests in the form of the SQL text `REFUSED`."""
     return " ".join(sorted(map(str, member.refusals)))
 
 

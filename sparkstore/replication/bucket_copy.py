@@ -64,7 +64,7 @@ _LAST_POSITION, _LAST_RECORD = "sparkstore.last_position", "sparkstore.last_reco
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketReplicateReport(JobReport):
-    """What a replication to a bucket did; `root` is the replica.
+    """Figures of a replication to a bucket; `root` is the replica.
 
     Attributes:
         primary: The root it copied from.
@@ -147,7 +147,7 @@ class _Copy:
 
     @property
     def commit_count(self) -> int:
-        """Delta commits made."""
+        """Return the number of Delta commits that were made."""
         return len(self._committed)
 
     def run(self) -> None:
@@ -337,7 +337,7 @@ def _check_gapless(added: list[_WrittenFile], after: int, last: int) -> None:
 
 
 def _fingerprint(primary: Root, position: int) -> str | None:
-    """What tells a record from any other at its position; None if the primary has it no more."""
+    """Return the digest of the record at a position; None if the primary no longer has it."""
     found = record_at(primary, position) if position else None
     if found is None:
         return None

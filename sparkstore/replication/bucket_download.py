@@ -1,4 +1,4 @@
-"""What a bucket holds, in a folder of this machine: whole, or as much as a question needs.
+"""Copy a bucket's tables to a folder of this machine: whole, or as much as a question needs.
 
 State is looked up first and history last, as recovery does, because records move the other way; so
 what is looked up fits together beside a replication that runs. A file is immutable, and stays for a
@@ -36,7 +36,7 @@ Tables = Mapping[str, TableContents]
 
 
 def identified(bucket: Storage) -> Identity:
-    """Who the root there is.
+    """Return the identity of the root in a bucket.
 
     Raises:
         InvalidRequest: There is none.

@@ -173,7 +173,10 @@ def _checked(
     *,
     accept_loss: bool,
 ) -> OldPrimary | None:
-    """See that the copy is whole and may take over; the old primary, if it is there."""
+    """Check that the copy is whole and may take over.
+
+    Returns the old primary, if it can be reached.
+    """
     last_position = recover(Root(scratch, found)).last_position
     check_not_empty(replica.location, last_position)
     old = old_primary(replica.location, found, primary)

@@ -47,7 +47,7 @@ class OldPrimary:
 
     @property
     def identity(self) -> Identity:
-        """What its `root.json` says."""
+        """Return the identity that the old primary's `root.json` has."""
         return self.primary.identity
 
     def check_not_behind(self, where: str | Path, last_position: int) -> None:
@@ -80,7 +80,7 @@ class OldPrimary:
         return max(largest(contents(bucket, name).adds.values(), "position") for name in _RECORDS)
 
     def _more(self) -> str:
-        """What it may have that no table shows, for a person; empty if there is nothing."""
+        """Tell of records that the old primary may have and no table shows; empty without any."""
         if (folder := self.primary.folder) is not None:
             return str(unreplayed(Root(folder, self.identity)) or "")
         found = epochs.names(self.primary.storage)

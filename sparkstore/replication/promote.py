@@ -35,7 +35,7 @@ BOUNDARIES = ("checked", "witness asked", "old fenced", "promoted")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promotion:
-    """What `promote` did.
+    """Figures of one promotion of a replica.
 
     Attributes:
         root: The new primary.

@@ -54,7 +54,7 @@ BOUNDARIES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicateReport(JobReport):
-    """What `replicate` did; `root` is the replica.
+    """Figures of one replication; `root` is the replica.
 
     Attributes:
         primary: The root it copied from.
@@ -138,7 +138,7 @@ def run(
 
 
 def _lag(pair: Pair, last: int, began: float) -> tuple[int, float]:
-    """What came meanwhile; of a bucket the copy is as old as this run."""
+    """Return the lag that arose meanwhile; a bucket's copy is as old as this run."""
     if pair.source.folder is not None:
         return lag(pair.primary, last)
     count = pair.source.lag(pair.primary, last)

@@ -1,4 +1,4 @@
-"""What a replication may do: decided from two identities and a few numbers. Pure: no Spark."""
+"""Decide what a replication may do, from two identities and a few numbers. Pure: no Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replication reads of the primary: versions that fit together, counted, compared.
+"""Read the primary for a replication: versions that fit together, counted and compared.
 
 Nothing here changes anything, and nothing is locked: the primary serves, compacts and trims.
 """
@@ -47,7 +47,7 @@ class ReplicationSource(NamedTuple):
 
 
 def whole(spark: SparkSession, pair: Pair, after: int) -> tuple[ReplicationSource, int]:
-    """What to copy, and its last position.
+    """Return the records to copy, and the position of the last.
 
     Raises:
         InvalidRequest: The replica is behind what the primary keeps.
@@ -124,7 +124,7 @@ def check_same(pair: Pair, position: int) -> None:
 
 
 def lag(primary: Root, last: int) -> tuple[int, float]:
-    """What the primary has committed after `last`, and how old the oldest of it is in seconds.
+    """Return how many records the primary committed after `last`, and the oldest's age in seconds.
 
     It goes by the journal's statistics: new records come there, and are in no hurry to leave.
     """
