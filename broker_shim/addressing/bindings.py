@@ -10,7 +10,7 @@ from broker_shim.addressing.fqqn import BindingKey, key_of, name_of, parse
 
 
 class Routing(StrEnum):
-    """Who gets a message that is sent to an address."""
+    """The delivery of a message that is sent to an address: to one queue, or to all."""
 
     ANYCAST = "anycast"
     MULTICAST = "multicast"
@@ -100,7 +100,7 @@ class AddressManager:
         return tuple(self._queues.get(address, {}).values())
 
     def route(self, address: str, routing: Routing) -> tuple[str, ...]:
-        """What the store calls the queues that the next message to an address goes to.
+        """Return the store's names of the queues that the next message to an address goes to.
 
         Multicast: all of them. Anycast: the one of the address's own name; if there is none, they
         take turns. Empty: there is none, and the message must be refused.
@@ -128,7 +128,7 @@ class AddressManager:
             self._names.pop(queue, None)
 
     def _look(self, name: str) -> Binding | Ambiguous | None:
-        """What is no key of `_names`: an ambiguous name, q::q for the queue q, or none."""
+        """Find a name that `_names` lacks: an ambiguous one, q::q for the queue q, or none."""
         addresses = self._addresses.get(name)
         if addresses is not None:
             keys = sorted(BindingKey(address, name) for address in addresses)

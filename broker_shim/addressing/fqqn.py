@@ -30,7 +30,7 @@ def parse(name: str) -> BindingKey | None:
 
 
 def name_of(key: BindingKey) -> str:
-    """What the store calls a queue: one text for each key."""
+    """Return the store's name of a queue: one text for each key."""
     return queue_names.full(key.address, key.queue)
 
 

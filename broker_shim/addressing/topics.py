@@ -55,7 +55,7 @@ class _TopicNode:
 
 
 class TopicBindings:
-    """Patterns of words.
+    """Bindings by patterns of words, as topic exchanges have them.
 
     Patterns that mean the same are one: of a run of `*` and `#` the `#` goes to its end, once. Most
     are in the tree; one with much behind a `#` would have as many places in the tree under way as

@@ -1,4 +1,4 @@
-"""What other brokers on the same store keep of a link, for the one that it is attached to next."""
+"""Hold a link as other brokers on the same store left it, for the broker it is attached to next."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from broker_shim.errors import StoreError
 
 
 class KeptLink(NamedTuple):
-    """What a store service has of a link.
+    """A link as the store service has it.
 
     Attributes:
         detail: Its termini, as `LinkTerms.as_json`; None: there is no such link.

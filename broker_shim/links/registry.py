@@ -42,7 +42,7 @@ from sparkstore.core.link_records import LinkKey
 
 
 class Attached(NamedTuple):
-    """What an attach came to.
+    """The result of an attach: an endpoint, and the one that it replaced.
 
     Attributes:
         endpoint: The new one; `endpoint.terminus` is new if it has no `terms`.
@@ -64,7 +64,7 @@ class LinkRegistry:
         self._deadlines = Deadlines(self._is_due_at)
 
     def __len__(self) -> int:
-        """Termini."""
+        """The number of termini."""
         return len(self._termini)
 
     def recover(
@@ -124,7 +124,7 @@ class LinkRegistry:
             return endpoint
 
     def granted(self, asked: TerminusDurability) -> TerminusDurability:
-        """What of a durability that was asked for can be kept."""
+        """Return the durability that the stores can keep of the one that was asked for."""
         return self._keeping.granted(asked)
 
     def find(self, key: LinkKey) -> Terminus | None:

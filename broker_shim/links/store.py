@@ -55,7 +55,7 @@ class NoLinkStore:
     highest = TerminusDurability.NONE
 
     def recover(self) -> Mapping[LinkKey, LinkTerms]:
-        """Nothing survived."""
+        """Return no links, since nothing survived."""
         return {}
 
     def attach(self, key: LinkKey, terms: LinkTerms, on_complete: OnComplete) -> None:  # noqa: ARG002
@@ -63,7 +63,7 @@ class NoLinkStore:
         on_complete(None)
 
     def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:  # noqa: ARG002
-        """Complete at once."""
+        """Complete at once, as nothing is stored."""
         on_complete(None)
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ class NoLinkStore:
 def granted_durability(
     asked: TerminusDurability, links: TerminusDurability, unsettled: TerminusDurability
 ) -> TerminusDurability:
-    """What is granted of what a peer asked, by what both stores can keep.
+    """Return the durability granted to a peer, by what both stores can keep.
 
     Unsettled deliveries are granted only if both can: a terminus of that tier has to be there for
     them after a restart.

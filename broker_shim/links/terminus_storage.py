@@ -1,4 +1,4 @@
-"""What the stores are told of termini, by what their durability says.
+"""Tell the stores of termini and of unsettled deliveries, according to their durability.
 
     durability            its terminus             its unsettled deliveries
     NONE                  -                        - (known as long as the terminus lives)
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class Keeping:
-    """Both stores.
+    """The link store and the store of unsettled deliveries, called as termini need them.
 
     A method that returns a bool returns False if no store was told; nothing is completed then.
     """
@@ -42,7 +42,7 @@ class Keeping:
         self._lock = lock
 
     def granted(self, asked: TerminusDurability) -> TerminusDurability:
-        """What of a durability that was asked for can be kept."""
+        """Return the durability that both stores can keep of the one that was asked for."""
         return granted_durability(asked, self._link_store.highest, self._unsettled_store.highest)
 
     def recover(self) -> Iterator[Terminus]:
@@ -77,7 +77,7 @@ class Keeping:
         return was_kept
 
     def _move(self, terminus: Terminus, durability: TerminusDurability) -> None:
-        """What is unsettled is known on, in the store as long as the durability says so."""
+        """Move unsettled deliveries into or out of a store as the terminus's durability changes."""
         highest, key = TerminusDurability.UNSETTLED_STATE, terminus.key
         if key.role != Role.RECEIVER or (terminus.durability is highest) is (durability is highest):
             return
@@ -96,7 +96,7 @@ class Keeping:
     def forgotten(
         self, terminus: Terminus, later: Terminus | None, on_complete: OnComplete | None
     ) -> bool:
-        """It is over; `later` is one of the same key that is not, if there is one."""
+        """Remove a terminus that is over from the stores; `later` is a live one of the same key."""
         tags = terminus.unsettled.keys() - (later.unsettled.keys() if later else ())
         self.settled(terminus, list(tags))
         is_kept = terminus.durability > TerminusDurability.NONE
@@ -154,6 +154,6 @@ class Keeping:
 
 
 def _log_failure(error: StoreError | None) -> None:
-    """What was to be forgotten is found again at the next start, and forgotten then."""
+    """Log that the store could not forget a link: the next start finds it, and forgets it then."""
     if error is not None:
         _log.warning("a link was not forgotten by the store: %s", error)

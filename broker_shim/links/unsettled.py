@@ -28,7 +28,7 @@ class UnsettledStore(Protocol):
         """UNSETTLED_STATE if it survives a restart, else NONE."""
 
     def recover(self) -> Unsettled:
-        """What is kept now; right after opening: what survived. No link without a tag."""
+        """Return the unsettled deliveries that are kept; none of its links is without a tag."""
 
     def unsettled(
         self,
@@ -66,7 +66,7 @@ class MemoryUnsettledStore:
         self._kept: dict[LinkKey, dict[bytes, DeliveryState | None]] = {}
 
     def recover(self) -> Unsettled:
-        """What is kept now."""
+        """Return the unsettled deliveries that are in memory."""
         return {key: dict(tags) for key, tags in self._kept.items()}
 
     def unsettled(
@@ -77,7 +77,7 @@ class MemoryUnsettledStore:
         on_complete: OnComplete,
         transaction: Any = None,  # noqa: ARG002  # it holds at once, as nothing is durable
     ) -> None:
-        """Complete at once."""
+        """Keep a delivery's state in memory, and complete at once."""
         self._kept.setdefault(key, {})[tag] = state
         on_complete(None)
 
@@ -88,7 +88,7 @@ class MemoryUnsettledStore:
         on_complete: OnComplete,
         transaction: Any = None,  # noqa: ARG002
     ) -> None:
-        """Complete at once."""
+        """Drop deliveries from memory, and complete at once."""
         kept = self._kept.get(key, {})
         for tag in tags:
             kept.pop(tag, None)

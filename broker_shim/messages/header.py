@@ -15,7 +15,7 @@ from sparkstore.core.records import MessageHeader
 
 
 class CommonHeader(Protocol):
-    """What every protocol's messages have: the properties that selectors and views ask for."""
+    """The properties that selectors and views ask of a message of any protocol."""
 
     @property
     def steps(self) -> int:
@@ -26,7 +26,7 @@ class CommonHeader(Protocol):
 
 
 class StoreHeader(Protocol):
-    """What a store needs, whatever the protocol: a store plugin knows no more than this."""
+    """The header as a store plugin needs it, whatever the protocol is."""
 
     @property
     def is_persistent(self) -> bool:
@@ -84,7 +84,7 @@ C_co = TypeVar("C_co", bound=CommonHeader, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Header(Generic[C_co]):
-    """An immutable header.
+    """An immutable header with its columns and its common properties.
 
     Attributes:
         columns: What the store keeps of it: typed columns and the sender's bytes.
@@ -96,21 +96,21 @@ class Header(Generic[C_co]):
 
     @property
     def is_persistent(self) -> bool:
-        """See `StoreHeader`."""
+        """Return whether the sender wants the message to survive a restart."""
         return self.columns.durable
 
     @property
     def header_bytes(self) -> int:
-        """See `StoreHeader`."""
+        """Return the length of the encoded header."""
         return len(self.columns.header or b"")
 
     @property
     def body_bytes(self) -> int:
-        """See `StoreHeader`."""
+        """Return the length of the message's body."""
         return self.columns.body_bytes
 
     def write(self, offset: int, buffer: memoryview) -> int:
-        """See `StoreHeader`."""
+        """Write a part of the encoded header into a buffer."""
         return written(self.columns.header or b"", offset, buffer)
 
     def for_session(self, session: FramingSession) -> FramingHeader:

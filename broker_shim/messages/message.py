@@ -19,7 +19,7 @@ Post = Callable[[Callable[[], None]], None]
 
 
 class Message:
-    """See above. `Messages.reference` gives the first hold on it.
+    """A message in the store, and the holds on it. `Messages.reference` gives the first hold.
 
     Attributes:
         message_id: Its id in the store.
@@ -36,7 +36,7 @@ class Message:
 
     @property
     def holders(self) -> list[str]:
-        """Who has a reference, in the order in which they took it; for debugging."""
+        """Return the holders of references, in the order in which they took them; for debugging."""
         return list(self._holders.values())
 
     def reference(self, holder: str) -> Reference:
@@ -76,11 +76,11 @@ class Message:
         return len(part)
 
     def released(self, hold: Hold) -> None:
-        """See `reference.Owner`."""
+        """End a hold that its holder released."""
         self._end(hold.number)
 
     def lost(self, number: int) -> None:
-        """See `reference.Owner`."""
+        """End a hold that is garbage, on the broker's thread."""
         self._messages.post(lambda: self._end(number))
 
     def _end(self, number: int) -> None:
@@ -146,5 +146,5 @@ class Messages:
         self.residency.forget(message_ids)
 
     def holders(self) -> dict[int, list[str]]:
-        """Who holds what, by message id, for debugging."""
+        """Return the holders of each message by its id, for debugging."""
         return {message_id: message.holders for message_id, message in self._held.items()}

@@ -18,7 +18,7 @@ MessageIdentity = UUID | str | bytes | int | None
 
 
 class NeutralValue(NamedTuple):
-    """A property.
+    """A property's value with its type.
 
     Attributes:
         kind: Its type in AMQP 1.0's words, as `ushort`.
@@ -31,7 +31,7 @@ class NeutralValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NeutralHeader:
-    """What protocols have in common, beside what the columns of `MessageHeader` say.
+    """The header fields that all protocols have, beside those in the columns of `MessageHeader`.
 
     Attributes:
         message_id: As the sender gave it, with its type.

@@ -33,7 +33,7 @@ class NewMessage:
     def __init__(
         self, add: Add, flush: Callable[[OnComplete], None], on_room: Callable[[], None]
     ) -> None:
-        """Begin.
+        """Prepare to receive a message in pieces; nothing has come yet.
 
         Args:
             add: Where the pieces go; it completes on the caller's thread.

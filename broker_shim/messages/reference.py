@@ -1,4 +1,4 @@
-"""Who holds a message, and who wants its content in memory: two holds of one shape.
+"""Hold a message, and want its content in memory: two holds of one shape.
 
 Why a hold ends exactly once: `release` takes its owner away, and whoever finds none does nothing;
 it is called on one thread, and what is garbage nobody can call. Garbage is collected on any thread,
@@ -17,11 +17,11 @@ _log = logging.getLogger(__name__)
 
 
 class Owner(Protocol):
-    """What is held: it is told when a hold ends."""
+    """The owner of holds, which is told when one of them ends."""
 
     @property
     def message_id(self) -> int:
-        """Which message."""
+        """Return the id of the message that is held."""
 
     def released(self, hold: Hold) -> None:
         """This hold was let go of."""
@@ -52,7 +52,7 @@ class Hold:
             owner.released(self)
 
     def __del__(self) -> None:
-        """It is garbage, on whatever thread: one that was not released is a fault."""
+        """Report a hold that became garbage without a release: that is a fault."""
         owner = self.owner
         if owner is not None and not is_finalizing():
             text = "message %d was held by %r, who never released it: a fault"
@@ -69,7 +69,7 @@ class Hold:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Let go."""
+        """Release the hold when the block ends."""
         self.release()
 
 

@@ -28,7 +28,7 @@ class LoadedMessage(NamedTuple):
 
     @property
     def byte_count(self) -> int:
-        """What it counts for."""
+        """Return the bytes that count against the limit."""
         return len(self.header.header or b"") + len(self.body)
 
 
@@ -65,7 +65,7 @@ class _Wanted:
 
 
 class Residency:
-    """See above.
+    """Content of messages in memory, within a limit of bytes.
 
     Attributes:
         byte_count: In memory now.
@@ -133,7 +133,7 @@ class Residency:
         wanted.waiting.append(call)
 
     def wanted_here(self, message_ids: Iterable[int]) -> dict[int, LoadedMessage]:
-        """What is in memory of content that somebody is interested in, by id."""
+        """Return those wanted messages whose content is in memory, by id."""
         wanted, here = self._wanted, dict[int, LoadedMessage]()
         for message_id in message_ids:
             content = wanted[message_id].content

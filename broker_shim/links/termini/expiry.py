@@ -19,7 +19,7 @@ from sparkstore.core.link_records import LinkKey
 
 
 class ExpiryPolicy(StrEnum):
-    """The specification's words."""
+    """The expiry policies of a terminus, in the specification's words."""
 
     LINK_DETACH = "link-detach"
     SESSION_END = "session-end"
@@ -28,7 +28,7 @@ class ExpiryPolicy(StrEnum):
 
 
 class EndedScope(IntEnum):
-    """What ended at a terminus' last endpoint; a later one holds the earlier ones."""
+    """The scopes that can end at a terminus' last endpoint; a later one holds the earlier ones."""
 
     LINK = 0
     SESSION = 1

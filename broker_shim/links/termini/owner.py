@@ -5,6 +5,6 @@ OWNER_PART = "/"
 
 
 def owner_of(remote_container_id: str) -> str:
-    """What all containers of one user share; "" of clients without a name."""
+    """Return the prefix that all containers of one user share; "" for clients without a name."""
     user, part, _ = remote_container_id.partition(OWNER_PART)
     return user + part if part else ""

@@ -91,7 +91,7 @@ class Terminus:
 
     @property
     def durability(self) -> TerminusDurability:
-        """As granted; NONE before."""
+        """Return the durability that was granted; NONE before it was."""
         return TerminusDurability.NONE if self.terms is None else self.terms.durability
 
     def associate(self, place: EndpointPlace) -> LinkEndpoint:
@@ -139,7 +139,7 @@ class Termini(dict[LinkKey, Terminus]):
         return self[key]
 
     def __delitem__(self, key: LinkKey) -> None:
-        """Take one away."""
+        """Remove a terminus, and count its owner's."""
         super().__delitem__(key)
         owner = owner_of(key.remote_container_id)
         self._counts[owner] -= 1

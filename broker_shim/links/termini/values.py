@@ -43,7 +43,7 @@ class Filter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """What source and target have in common.
+    """The properties that a source and a target have in common.
 
     Attributes:
         address: None for a dynamic one that has none yet, or for no address at all.
@@ -73,7 +73,7 @@ class _Node:
         return self.lives_on or self.expiry_policy is ExpiryPolicy.CONNECTION_CLOSE
 
     def as_json(self) -> dict[str, Any]:
-        """As the module says; all of it can be told from it again."""
+        """Return fields that differ from their defaults as JSON; `from_json` reads them again."""
         shown = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -84,7 +84,7 @@ class _Node:
 
     @classmethod
     def from_json(cls, shown: Mapping[str, Any]) -> Self:
-        """The reverse.
+        """Make a source or target from the JSON of `as_json`.
 
         Raises:
             CorruptData: It is not such a JSON.
@@ -124,7 +124,7 @@ class Target(_Node):
 
 @dataclass(frozen=True, slots=True)
 class LinkTerms:
-    """What both ends of a link are, as granted.
+    """The source and the target of a link, as granted.
 
     Attributes:
         role: Whether our end sends or receives.
@@ -146,11 +146,11 @@ class LinkTerms:
 
     @property
     def durability(self) -> TerminusDurability:
-        """Of our own end."""
+        """Return the durability of our own end."""
         return self.own.durability
 
     def as_json(self) -> dict[str, Any]:
-        """As the module says."""
+        """Return the link's JSON, as the module describes it."""
         shown = {
             "version": DETAIL_VERSION,
             "source": self.source and self.source.as_json(),
@@ -163,7 +163,7 @@ class LinkTerms:
 
     @classmethod
     def from_json(cls, role: str, shown: Mapping[str, Any]) -> Self:
-        """The reverse.
+        """Make the terms of a link from the JSON of `as_json`.
 
         Raises:
             CorruptData: It is not such a JSON, or is from a newer version.
