@@ -94,7 +94,7 @@ def _unknown(encoded: bytes, at: int, code: int) -> tuple[UnknownValue, int]:
 
 
 def _counted(encoded: bytes, at: int, depth: int, least: int) -> tuple[int, int, int]:
-    """Of a map or list: the number of items, where the first begins and where the last ends."""
+    """Read the head of a map or list: number of items, start of the first and end of the last."""
     if not depth:
         message = f"values nested deeper than {MAX_DEPTH}"
         raise MalformedValue(message)

@@ -57,7 +57,7 @@ def _list(value: list[Any]) -> bytes:
 
 
 def _array(value: TypedArray | tuple[Any, ...] | list[Any]) -> bytes:
-    """Of a field, values without a type: text, or structs, or nothing."""
+    """Encode a field of values without a type as an array: text, structs, or nothing."""
     if not isinstance(value, TypedArray):
         is_text = not value or isinstance(value[0], str)
         value = TypedArray("str16" if is_text else "struct32", tuple(value))

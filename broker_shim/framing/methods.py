@@ -127,7 +127,7 @@ class _FieldLayout:
 
 
 def _nothing(kind: str) -> Any:
-    """What a field is that has to be said and is not: real clients leave out what is empty or 0.
+    """Return the value of a required field that is missing: real clients leave out an empty or a 0.
 
     None if there is nothing that it could be.
     """
@@ -274,7 +274,10 @@ def _whole(cls: type[Method], payload: bytes, at: int) -> Any:
 
 
 def _flag(index: int, pack: int) -> int:
-    """Of the field with this index: in the first byte are the first eight, the first one lowest."""
+    """Return the flag of the field with this index.
+
+    Fields 0 to 7 are in the first byte, lowest bit first.
+    """
     return 1 << (8 * (pack - 1 - index // 8) + index % 8) if pack else 0
 
 
@@ -302,7 +305,7 @@ def _items(encoded: bytes, at: int, depth: int) -> tuple[tuple[Any, ...], int]:
 
 
 def _struct_reader(cls: type[Struct]) -> Reader:
-    """Of a struct that is a field: after its size, and its code if it has one."""
+    """Return a reader for a field that is a struct: after its size, and its code if it has one."""
     width, code = cls.SIZE, cls.CODE
 
     def read(encoded: bytes, at: int, depth: int) -> tuple[Any, int]:

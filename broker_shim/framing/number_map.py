@@ -1,4 +1,4 @@
-"""What is kept by numbers that rise and wrap, and found by ranges of them. Pure."""
+"""Keep values by numbers that rise and wrap, and find them by ranges. Pure."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class FrameOrder:
         )
 
     def take(self, frame: Frame) -> None:
-        """The next frame.
+        """Check the next frame against those before it.
 
         Raises:
             RemoteFramingError: It may not stand here.
@@ -111,7 +111,7 @@ class FrameOrder:
             raise self._too_large()
 
     def _begin(self, kind: int, flags: int) -> None:
-        """A segment begins."""
+        """Check the first frame of a segment against the segment before it."""
         if not flags & FIRST_FRAME:
             raise RemoteFramingError("a segment that begins without its first frame")
         if self.is_between:

@@ -56,7 +56,7 @@ class Segment:
 
     @property
     def held_bytes(self) -> int:
-        """What it takes in memory: a frame of one byte takes more than its byte."""
+        """Return the bytes in memory: a frame of one byte takes more than its byte."""
         return self.byte_count + _PIECE_BYTES * len(self._payloads)
 
     @property
@@ -103,7 +103,7 @@ class HeaderSegment(Segment):
 
     @property
     def structs(self) -> list[Struct | UnknownStruct]:
-        """All of them.
+        """Decode the structs of the header, once.
 
         Raises:
             RemoteCommandError: They are none.

@@ -41,7 +41,7 @@ class HandlerSettings:
 
 
 def read_handlers(path: Path) -> InsertionPoints:
-    """What a settings file says.
+    """Read the handlers that a settings file lists.
 
     Raises:
         InvalidRequest: The file cannot be used, or as `insertion_points`; it names the file.
@@ -65,7 +65,7 @@ SHIPPED: dict[str, tuple[Callable[..., Any], frozenset[str]]] = {
 
 
 def insertion_points(rows: Sequence[Mapping[str, Any]]) -> InsertionPoints:
-    """What a list of handlers says.
+    """Make the insertion points from a list of handlers.
 
     Raises:
         InvalidRequest: It names a point or a handler that there is not, or gives a handler what it

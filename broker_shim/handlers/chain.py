@@ -22,7 +22,7 @@ class Delayed(Protocol):
 
 @dataclass(slots=True)
 class HandlerContext:
-    """What an add-on may know of the connection that it stands in.
+    """Knowledge of an add-on about the connection that it stands in.
 
     Attributes:
         peer: Who is at the other end, for people to read.

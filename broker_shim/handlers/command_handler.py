@@ -12,7 +12,7 @@ _SMALL_BYTES = 1 << 12
 
 
 class Commands(Protocol):
-    """What a broker does when it is commanded."""
+    """The broker's side of commands, as the handler of a session calls it."""
 
     def invoke(self, assembly: Assembly) -> None:
         """Do a command; its header and body are attached, if it has any.
@@ -41,12 +41,12 @@ class CommandHandler:
         return was_open
 
     def handle_assembly(self, assembly: Assembly) -> None:
-        """See `AssemblyHandler`."""
+        """Begin a command, and do it at once if nothing more belongs to it."""
         if self._content.begin(assembly):
             self._commands.invoke(assembly)
 
     def handle_frame(self, frame: Frame) -> None:
-        """See `FrameHandler`."""
+        """Add a frame to the command that is open, and do the command once it is whole."""
         if not self._content.is_open:
             return  # of a command that was refused
         assembly, _ = self._content.add(frame)

@@ -16,7 +16,7 @@ _CONNECTION = {cls for cls in CONTROLS.values() if cls.NAME.startswith("connecti
 
 
 class ConnectionControls(Protocol):
-    """What a connection does: its own controls, and which session is on a channel."""
+    """The connection's side of its frames: its own controls, and the session on each channel."""
 
     def connection_control(self, control: Control) -> None:
         """A control of the connection came.
@@ -36,7 +36,7 @@ class ConnectionControls(Protocol):
         """So much waits in memory of methods that have not come whole, on all channels."""
 
     def session_failed(self, channel: int, error: RemoteCommandError) -> None:
-        """What came on a channel was no good command: its session has to end."""
+        """End the session on a channel, because its peer sent an invalid command."""
 
 
 class ConnectionIncoming:
@@ -72,7 +72,7 @@ class ConnectionIncoming:
         return count - len(frames)
 
     def handle_frame(self, frame: Frame) -> None:
-        """See `FrameHandler`."""
+        """Take a frame: a method of the connection, or a part for the session on its channel."""
         channel = frame.channel
         session = self._controls.session_on(channel)
         try:
@@ -94,7 +94,7 @@ class ConnectionIncoming:
         self._count()
 
     def limit(self, limits: FramingLimits) -> None:
-        """See `MethodReader`."""
+        """Set the limits of framing that were agreed (`MethodReader.limit`)."""
         self._methods.limit(limits)
 
     def _count(self) -> None:

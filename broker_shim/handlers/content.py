@@ -11,7 +11,7 @@ _HEADER = int(SegmentType.HEADER)
 
 
 class ContentCollector:
-    """Of one session, one command after the other; a session's frames never mix.
+    """Collect a session's assemblies, one command after the other; a session's frames never mix.
 
     Whoever uses it asks `begin` with each assembly, and `add` with each frame while one `is_open`.
     """
@@ -30,7 +30,7 @@ class ContentCollector:
 
     @property
     def held_bytes(self) -> int:
-        """What waits here of an assembly that has not come whole."""
+        """Return the bytes in memory of an assembly that is not whole yet."""
         parts = (self._header, self._body)
         return sum(each.held_bytes for each in parts if each is not None)
 

@@ -34,7 +34,7 @@ class FrameTracer:
         self._then, self._peer, self._name = then, context.peer, name
 
     def handle_frame(self, frame: Frame) -> None:
-        """See `FrameHandler`."""
+        """Log a frame, and forward it."""
         kind = SegmentType(frame.type).name.lower()
         text = "%s %s: channel %d %s frame, flags %x, %d bytes"
         _log.info(
@@ -43,7 +43,7 @@ class FrameTracer:
         self._then.handle_frame(frame)
 
     def handle_assembly(self, assembly: Assembly) -> None:
-        """See `AssemblyHandler`."""
+        """Log an assembly's method, and forward the assembly."""
         name = assembly.method.NAME
         told = name if name.startswith("connection.") else repr(assembly.method)[:_MOST_TEXT]
         _log.info("%s %s: channel %d %s", self._name, self._peer, assembly.channel, told)

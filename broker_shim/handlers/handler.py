@@ -1,4 +1,4 @@
-"""What takes frames, and what takes assemblies, too."""
+"""Define handlers of frames, and handlers that take assemblies, too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class FrameHandler(Protocol):
     """Takes frames as they come."""
 
     def handle_frame(self, frame: Frame) -> None:
-        """The next frame.
+        """Take the next frame of the connection.
 
         Raises:
             RemoteFramingError: The peer's connection has to end.
@@ -38,7 +38,7 @@ class FrameAddOn:
         self.then = then
 
     def handle_frame(self, frame: Frame) -> None:
-        """See `FrameHandler`."""
+        """Forward the frame unchanged to the next handler."""
         self.then.handle_frame(frame)
 
 
@@ -53,9 +53,9 @@ class AssemblyAddOn:
         self.then = then
 
     def handle_frame(self, frame: Frame) -> None:
-        """See `FrameHandler`."""
+        """Forward the frame unchanged to the next handler."""
         self.then.handle_frame(frame)
 
     def handle_assembly(self, assembly: Assembly) -> None:
-        """See `AssemblyHandler`."""
+        """Forward the assembly unchanged to the next handler."""
         self.then.handle_assembly(assembly)

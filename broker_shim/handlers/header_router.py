@@ -20,7 +20,7 @@ _MOST_NAME_BYTES = 255
 
 
 class HeaderRouter:
-    """Of transfers that have a certain application header: another exchange and routing key."""
+    """Route transfers with a certain application header to another exchange and routing key."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class HeaderRouter:
         exchange: str = "",
         routing_key: str,
     ) -> None:
-        """Begin.
+        """Check the names and the value that the settings give.
 
         Args:
             then: The next handler.
@@ -57,14 +57,14 @@ class HeaderRouter:
         self._content = ContentCollector(wants_body=False)
 
     def handle_assembly(self, assembly: Assembly) -> None:
-        """See `AssemblyHandler`."""
+        """Collect a transfer until its header is known, and forward other assemblies at once."""
         if not isinstance(assembly.method, MessageTransfer):
             self._then.handle_assembly(assembly)
         elif self._content.begin(assembly):
             self._forward(assembly)
 
     def handle_frame(self, frame: Frame) -> None:
-        """See `FrameHandler`."""
+        """Add a frame to the transfer that is collected, or forward it."""
         if not self._content.is_open:
             self._then.handle_frame(frame)
             return

@@ -26,7 +26,7 @@ class RateLimiter:
         frames_per_s: float,
         burst: int | None = None,
     ) -> None:
-        """Begin.
+        """Start with a full bucket of tokens.
 
         Args:
             then: The next handler.
@@ -47,7 +47,7 @@ class RateLimiter:
         self._waiting: deque[Frame] = deque()
 
     def handle_frame(self, frame: Frame) -> None:
-        """See `FrameHandler`."""
+        """Forward a frame if the rate allows it, or hold it back until it is due."""
         if self._waiting or not self._may_pass():
             self._waiting.append(frame)
             self._context.delay(self)
@@ -55,13 +55,13 @@ class RateLimiter:
             self._then.handle_frame(frame)
 
     def due_at_s(self) -> float | None:
-        """See `Delayed`."""
+        """Return when the next frame may pass; None if none waits (`Delayed.due_at_s`)."""
         if not self._waiting:
             return None
         return self._counted_at_s + max(0.0, 1.0 - self._tokens) / self._rate
 
     def go_on(self) -> None:
-        """See `Delayed`."""
+        """Forward the waiting frames that may pass now (`Delayed.go_on`)."""
         while self._waiting and self._may_pass():
             self._then.handle_frame(self._waiting.popleft())
 

@@ -11,7 +11,7 @@ from broker_shim.handlers.handler import AssemblyHandler
 
 
 class SessionControls(Protocol):
-    """What a session does: its own controls, and the numbers of commands."""
+    """The session's side of its frames: its own controls, and the numbers of commands."""
 
     def session_control(self, control: Control) -> None:
         """A control of the session came.
@@ -28,7 +28,7 @@ class SessionIncoming:
     """Session incoming, an `AssemblyHandler`: the standard handler there."""
 
     def __init__(self, controls: SessionControls, commands: AssemblyHandler) -> None:
-        """Begin.
+        """Join a session's controls to the handler of its commands.
 
         Args:
             controls: What session controls are invoked at.
@@ -38,7 +38,7 @@ class SessionIncoming:
         self._is_dropping = False
 
     def handle_assembly(self, assembly: Assembly) -> None:
-        """See `AssemblyHandler`."""
+        """Invoke a control, or number a command and forward it unless the session takes none."""
         if assembly.is_control:
             self._controls.session_control(assembly.method)  # type: ignore[arg-type]
             return
@@ -47,6 +47,6 @@ class SessionIncoming:
             self._commands.handle_assembly(assembly)
 
     def handle_frame(self, frame: Frame) -> None:
-        """See `FrameHandler`."""
+        """Forward a frame of a command, unless the command was dropped."""
         if not self._is_dropping:
             self._commands.handle_frame(frame)

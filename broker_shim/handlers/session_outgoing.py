@@ -24,7 +24,7 @@ class SessionOutgoing:
         self._encoded_transfer = b""
 
     def handle_assembly(self, assembly: Assembly) -> None:
-        """See `AssemblyHandler`."""
+        """Write an assembly in frames of at most `max_frame_bytes`."""
         frames = frames_of(assembly, self.max_frame_bytes, self._encoded(assembly))
         self._write(b"".join([frame.encoded for frame in frames]))
 
@@ -39,5 +39,5 @@ class SessionOutgoing:
         return self._encoded_transfer
 
     def handle_frame(self, frame: Frame) -> None:
-        """See `FrameHandler`."""
+        """Write one frame as it is."""
         self._write(frame.encoded)
