@@ -9,7 +9,7 @@ UNLIMITED = 1 << 62
 
 
 class Budget:
-    """What a peer may cost.
+    """Limits of what a peer may cost in memory and work.
 
     A limit of the number of links alone would not bound memory: an attach may be as large as a
     frame, with its filters, properties and unsettled map. Nor would one of the bytes that are read

@@ -1,4 +1,4 @@
-"""What a connection tells its caller, in the order in which it happened.
+"""Define the events of a connection, which its caller gets in the order in which they happened.
 
 What the peer began or ended has to be answered, where its event says so. Of what *we* ended because
 the peer broke the protocol (`…Failed`) the peer was told already. When a session or the connection

@@ -59,7 +59,7 @@ class Greeting:
 
     @property
     def given_up(self) -> AuthenticationFailed | None:
-        """What to tell if the peer is gone now: it began to say who it is, and did not end."""
+        """Return the failed login of a peer that hung up after it began to log in; None if none."""
         refused = self._sasl.given_up
         if refused is None:
             return None

@@ -9,7 +9,7 @@ LEAST_INTERVAL_S = 0.05
 
 
 class Due(Enum):
-    """What the clock asks for."""
+    """The actions that a heartbeat can call for."""
 
     NOTHING = "nothing"
     BEAT = "send an empty frame"
@@ -30,15 +30,15 @@ class Heartbeat:
             self._interval_s = max(LEAST_INTERVAL_S, idle_timeout_ms / 2_000)
 
     def received(self, now_s: float) -> None:
-        """Bytes came."""
+        """Note that bytes came from the peer."""
         self._received_at_s = now_s
 
     def sent(self, now_s: float) -> None:
-        """Bytes went."""
+        """Note that bytes went to the peer."""
         self._sent_at_s = now_s
 
     def due(self, now_s: float) -> Due:
-        """What is to be done now."""
+        """Return the action that is due now."""
         if now_s - self._received_at_s >= self._idle_timeout_s:
             return Due.SILENT
         if self._interval_s is not None and now_s - self._sent_at_s >= self._interval_s:

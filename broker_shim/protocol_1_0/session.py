@@ -229,7 +229,7 @@ class Session:
         self._port.is_answered = True
 
     def _check(self, attach: Attach) -> None:
-        """See that an attach breaks no rule that would end the session."""
+        """Check that an attach breaks no rule that would end the session."""
         if attach.handle >= self._settings.max_links:
             text = f"handle {attach.handle}: {self._settings.max_links - 1} is most"
             raise ProtocolViolation(ConnectionCondition.FRAMING_ERROR, text)

@@ -1,4 +1,4 @@
-"""What we allow a peer and tell it of ourselves."""
+"""Set the limits of a peer, and the values that we tell it of ourselves."""
 
 from __future__ import annotations
 

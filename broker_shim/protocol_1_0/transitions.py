@@ -1,4 +1,4 @@
-"""What may follow what: state × step → state; a step that is not listed is an error.
+"""List the transitions: state × step → state; a step that is not listed is an error.
 
 Steps end in `_RECEIVED` if the peer takes them, else they are ours. States are named as in the
 specification (2.4.6, 2.5.5, 2.6) where it has a name.
@@ -25,7 +25,7 @@ class GreetingState(StrEnum):
 
 
 class GreetingStep(StrEnum):
-    """What happens to it there."""
+    """The steps of a greeting."""
 
     SASL_HEADER_RECEIVED = "a SASL header"
     AMQP_HEADER_RECEIVED = "an AMQP header"
@@ -45,7 +45,7 @@ class ConnectionState(StrEnum):
 
 
 class ConnectionStep(StrEnum):
-    """What happens to a connection."""
+    """The steps of a connection."""
 
     OPEN_RECEIVED = "open"
     OPEN_SENT = "to open"
@@ -65,7 +65,7 @@ class EndpointState(StrEnum):
 
 
 class EndpointStep(StrEnum):
-    """What happens to a session or a link."""
+    """The steps of a session or a link."""
 
     ANSWER_SENT = "to answer"
     USED = "to use"

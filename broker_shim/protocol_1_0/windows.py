@@ -8,7 +8,7 @@ from broker_shim.protocol_1_0.serial import WRAP, distance
 
 
 class IncomingWindow:
-    """What the peer may still send.
+    """The window in which the peer may still send transfer frames.
 
     Attributes:
         size: Frames that it takes when it is open.
@@ -62,7 +62,7 @@ class IncomingWindow:
 
 
 class OutgoingWindow:
-    """What we may still send.
+    """The window in which we may still send transfer frames.
 
     Attributes:
         next_id: Of the transfer frame that goes next.

@@ -88,12 +88,12 @@ def unreadable(reason: Exception) -> DecodeError:
 
 
 def read_typed(encoded: bytes, at: int, depth: int) -> tuple[Any, int]:
-    """As `read`, for readers: it raises what `UNREADABLE` lists, too."""
+    """Decode a value, as `read`, for other readers: it also raises what `UNREADABLE` lists."""
     return TYPED[encoded[at]](encoded, at + 1, depth)
 
 
 def compound_at(encoded: bytes, at: int, width: int, depth: int) -> tuple[int, int, int]:
-    """Of a list, map or array: its number of items, where the first starts and the last ends."""
+    """Read the head of a list, map or array: number of items, start of the first, end of all."""
     if not depth:
         message = f"values nested deeper than {MAX_DEPTH}"
         raise DecodeError(message)
@@ -114,7 +114,7 @@ _PAIR = struct.Struct(">II")
 def items_at(
     encoded: bytes, at: int, widths: Mapping[int, int], depth: int
 ) -> tuple[int, int, int]:
-    """As `compound_at`, of the list or map whose constructor is at `at`.
+    """Read the head of the list or map whose constructor is at `at`, as `compound_at`.
 
     Args:
         encoded: Bytes that hold it.

@@ -39,7 +39,7 @@ def write(value: Any) -> bytes:
 
 
 def written(value: Any) -> bytes:
-    """As `write`, for writers: it raises what `UNWRITABLE` lists."""
+    """Encode a value, as `write`, for other writers: it raises what `UNWRITABLE` lists."""
     writer = BY_CLASS.get(type(value))
     if writer is None:
         message = f"of class {type(value).__name__}"

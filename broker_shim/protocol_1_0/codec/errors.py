@@ -9,7 +9,7 @@ from broker_shim.amqp_1_0.definitions import AmqpError
 
 
 class Scope(Enum):
-    """What an error of the peer ends."""
+    """The scope that an error of the peer ends."""
 
     CONNECTION = "connection"
     SESSION = "session"
@@ -33,7 +33,7 @@ class ProtocolViolation(Exception):
 
     @property
     def error(self) -> Error:
-        """What the peer is told."""
+        """Return the error to send to the peer."""
         return Error(self.condition, self.description)
 
 

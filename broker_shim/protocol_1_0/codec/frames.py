@@ -32,7 +32,7 @@ _HEADER = struct.Struct(">IBBH")
 
 
 class ProtocolHeader(NamedTuple):
-    """What each side says first, and again after SASL."""
+    """The protocol header that each side sends first, and again after SASL."""
 
     protocol_id: int
     major: int = 1
@@ -40,7 +40,7 @@ class ProtocolHeader(NamedTuple):
     revision: int = 0
 
     def encoded(self) -> bytes:
-        """Its eight bytes."""
+        """Return the eight bytes of the header."""
         return _MAGIC + bytes(self)
 
 

@@ -103,7 +103,7 @@ def scalar_at(encoded: bytes, at: int) -> tuple[Scalar, int]:
 
 
 def entries_start(encoded: bytes, at: int) -> tuple[int, int, int]:
-    """Of the map at `at`: how many keys and values it says it has, where they begin, and end.
+    """Read the head of the map at `at`: its count of keys and values, where they begin, and end.
 
     Raises:
         DecodeError: It is something else, or cut short.
@@ -187,7 +187,7 @@ def entries_at(encoded: bytes, at: int) -> dict[bytes, int]:
 
 
 def _skip_described(encoded: bytes, at: int) -> int:
-    """As `skip`, of a value that is described, or whose constructor is none."""
+    """Skip a value that is described, or whose constructor is invalid."""
     missing = 1
     for _ in range(2 * MAX_DEPTH):
         if encoded[at] == 0:

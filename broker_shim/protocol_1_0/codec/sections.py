@@ -157,7 +157,7 @@ def body_start(prefix: bytes) -> tuple[int, int]:
 
 
 def fields_of(kind: type[Header | Properties], encoded: bytes, at: int) -> list[Any]:
-    """What a header or a properties section says, its value at `at`: the fields in order.
+    """Return the fields, in order, of the header or properties section whose value is at `at`.
 
     A field is None if it is null; fields at the end that are left out are not in the list.
 
@@ -200,7 +200,7 @@ def entries_of(encoded: bytes, at: int) -> list[tuple[str, Scalar]]:
 
 
 def check_annotations(encoded: bytes, at: int) -> None:
-    """See that the annotations or the footer at `at` are a map with the keys of one (3.2.10).
+    """Check that the annotations or the footer at `at` are a map with valid keys (3.2.10).
 
     Raises:
         DecodeError: They are not.
@@ -218,7 +218,7 @@ def check_annotations(encoded: bytes, at: int) -> None:
 
 
 def check_body(code: int, encoded: bytes, at: int) -> None:
-    """See that what a section of the body holds, at `at`, is of a type that it may hold.
+    """Check that the content of a body section, at `at`, is of a type that it may hold.
 
     Raises:
         DecodeError: It is not.

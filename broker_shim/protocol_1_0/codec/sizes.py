@@ -1,4 +1,4 @@
-"""What a peer's values take in memory, and as much of them as is kept. Pure.
+"""Count the memory that a peer's values take, and keep only the parts that are needed. Pure.
 
 A byte on the wire may become seventy here: an item of a list is a byte and an object.
 """
@@ -28,7 +28,7 @@ _TXN_ID = "txn-id"
 
 
 def decoded_bytes(value: Any) -> int:
-    """What a value takes, at most: what is shared counts each time."""
+    """Return the bytes that a value takes at most: what is shared counts each time."""
     total, left = 0, [value]
     while left:
         each = left.pop()
@@ -67,7 +67,7 @@ def kept_state(state: Any) -> Any:
 
 
 def kept_properties(properties: Mapping[Any, Any] | None) -> dict[Any, Any] | None:
-    """Of the properties of a flow, which any link may send again and again: its transaction."""
+    """Keep only the transaction of a flow's properties, as any link may send them repeatedly."""
     if properties is None or _TXN_ID not in properties:
         return None
     txn_id = properties[_TXN_ID]

@@ -9,7 +9,7 @@ from broker_shim.protocol_1_0.serial import WRAP, distance, plus
 
 
 class SenderCredit:
-    """What we may still send on a link.
+    """Credit by which we may send deliveries on a link.
 
     Attributes:
         delivery_count: Deliveries whose first frame was sent, as told to the peer.
@@ -53,7 +53,7 @@ class SenderCredit:
 
 
 class ReceiverCredit:
-    """What the peer may still send on a link.
+    """Credit by which the peer may send deliveries on a link.
 
     Credit that is taken back is not gone at once: what the peer sent before it heard of it is on
     its way, and right. So a delivery is judged by `_most`, the furthest limit that the peer may

@@ -1,4 +1,4 @@
-"""What a session tells of its links and of their deliveries; see `protocol_1_0.events`."""
+"""Define a session's events about links and their deliveries, part of `protocol_1_0.events`."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from broker_shim.protocol_1_0.windows import IncomingWindow
 
 
 class LinkSession(Protocol):
-    """What a link and its deliveries ask of their session; see `links.port.SessionPort`."""
+    """The part of a session that a link and its deliveries use: `links.port.SessionPort`."""
 
     channel: int
     handles: FreeNumbers

@@ -15,7 +15,7 @@ from broker_shim.protocol_1_0.output import Output
 
 @dataclass(slots=True)
 class Outgoing:
-    """What one call of the link's owner handed over, until all of it was written.
+    """Payload that a link's owner handed over in one call, until all of it is written.
 
     Attributes:
         delivery: The delivery that the bytes belong to.

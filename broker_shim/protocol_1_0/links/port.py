@@ -1,4 +1,4 @@
-"""What the links of one session share: its channel out, windows, numbers and deliveries.
+"""Share a session's channel out, windows, numbers and deliveries among its links.
 
 The session feeds it what frames tell of the session as a whole; links write by it. Ids of transfer
 frames and of deliveries are the session's, so what waits for a window, and which deliveries an id
@@ -34,7 +34,7 @@ OUTGOING_WINDOW = (1 << 31) - 1
 
 
 class Disposed(NamedTuple):
-    """What a disposition did.
+    """The result of a disposition.
 
     Attributes:
         changed: Deliveries of which it told something new.

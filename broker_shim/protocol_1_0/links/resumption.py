@@ -1,4 +1,4 @@
-"""What becomes of each delivery when a link is resumed (2.6.13). Pure.
+"""Decide the fate of each delivery when a link is resumed (2.6.13). Pure.
 
 Both attaches carry a map: tag → state of what that end still holds unsettled. A tag that a complete
 map does not name is settled at that end, or never got there. The sender decides and acts, as the
@@ -40,7 +40,7 @@ OUTCOMES = (Accepted, Rejected, Released, Modified)
 
 
 class ResumptionStep(StrEnum):
-    """What this end does about a delivery."""
+    """The action of this end on a delivery."""
 
     SEND_AGAIN = "the peer has no trace of it: send it as a new delivery"
     RESUME = "the peer has part of it at most: send it with `resume`"
@@ -55,7 +55,7 @@ class ResumptionStep(StrEnum):
 def decide(
     *, is_receiver: bool, ours: Unsettled, theirs: Unsettled, is_complete: bool = True
 ) -> dict[bytes, ResumptionStep]:
-    """What our end does about each tag of either map.
+    """Decide the action of our end for each tag of either map.
 
     Args:
         is_receiver: Whether we are the link's receiver.
@@ -75,7 +75,7 @@ def decide(
 
 
 def to_tell(decided: Mapping[bytes, ResumptionStep], ours: Unsettled) -> dict[bytes, Any]:
-    """What our attach names, if the peer's came first: what is unsettled after the decisions."""
+    """Return the unsettled map of our attach after the decisions, if the peer's came first."""
     gone = {ResumptionStep.FORGET, ResumptionStep.SEND_AGAIN}
     return {tag: state for tag, state in ours.items() if decided[tag] not in gone}
 
@@ -92,7 +92,7 @@ def _not_named(ours: Any, *, is_receiver: bool, is_complete: bool) -> Resumption
 
 
 def _both_named(ours: Any, theirs: Any) -> ResumptionStep:
-    """What a sender does, by its state and the receiver's."""
+    """Decide a sender's action by its own state and the receiver's."""
     if not is_outcome(ours):
         if is_outcome(theirs):
             return ResumptionStep.SETTLE

@@ -14,7 +14,7 @@ from broker_shim.protocol_1_0.serial import WRAP
 
 
 class DispositionBatch:
-    """What is to be told of deliveries of one session: states, and the ids of each."""
+    """Dispositions of one session that are not written yet: states, and the ids of each."""
 
     def __init__(self) -> None:
         self._state: object = None

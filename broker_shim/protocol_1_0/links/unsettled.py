@@ -67,6 +67,6 @@ class Unsettled:
         return found, rest
 
     def clear(self) -> None:
-        """Drop all."""
+        """Drop all unsettled deliveries."""
         self._known.clear()
         self._row.clear()

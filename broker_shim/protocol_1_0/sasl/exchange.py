@@ -39,7 +39,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """It is not, or did not say it well; `reason` is for the audit log, not for the peer."""
+    """A login that failed; `reason` is for the audit log, not for the peer."""
 
     reason: str
 
@@ -75,13 +75,13 @@ class SaslServer:
 
     @property
     def given_up(self) -> Refused | None:
-        """What it comes to if the peer is gone now: None if it was decided, or had not begun."""
+        """Return the refusal if the peer hangs up now; None if the login is over or not begun."""
         if not isinstance(self.answer, Challenge):
             return None
         return Refused(f"given up when it was asked, as {self.answer.user!r}")
 
     def offer(self) -> SaslMechanisms:
-        """What the peer may choose from."""
+        """Return the frame with the mechanisms that the peer may choose from."""
         return SaslMechanisms(tuple(self._mechanisms))
 
     def receive(self, performative: Composite) -> SaslChallenge | SaslOutcome:

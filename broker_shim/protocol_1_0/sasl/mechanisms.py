@@ -14,7 +14,7 @@ class Anonymous:
     """ANONYMOUS (RFC 4505): what the peer says of itself is not looked at."""
 
     def step(self, _response: bytes | None) -> Answer:
-        """Let anybody in."""
+        """Let anybody in as `anonymous`."""
         return Passed("anonymous")
 
 

@@ -22,7 +22,7 @@ MAX_CHALLENGE_BYTES = 480
 
 
 class ScramSecret(NamedTuple):
-    """What is kept of a password, for one mechanism.
+    """The stored form of a password for one mechanism.
 
     Attributes:
         salt: At least 12 bytes.
