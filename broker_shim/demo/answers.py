@@ -1,4 +1,4 @@
-"""What Spark says about the root: what is stored, the compaction, the questions, the chart."""
+"""Ask Spark about the root: the stored messages, the compaction, the questions, the chart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What both kinds of clients share: one connection that is not remade, and a ledger on disk."""
+"""Share one connection, which is not remade, and a ledger on disk between both kinds of clients."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Client(MessagingHandler):
         raise NotImplementedError
 
     def content(self) -> Mapping[str, Any]:
-        """What to write into the ledger."""
+        """Return the content to write into the ledger."""
         raise NotImplementedError
 
     def told(self) -> None:

@@ -77,7 +77,7 @@ class QuotaConsumer(Client):
         self._finish()
 
     def content(self) -> Mapping[str, Any]:
-        """What was told and what is in doubt."""
+        """Return the confirmed settlements, and those in doubt."""
         in_doubt = {key for key, outcome in self._settling.values() if outcome == Delivery.ACCEPTED}
         ledgers = self._ledgers | {"settle_in_doubt": in_doubt}
         return {name: sorted(keys) for name, keys in ledgers.items()}
@@ -98,7 +98,7 @@ def _end(_signal: int, _frame: FrameType | None) -> None:
 
 
 def main(argv: list[str]) -> None:
-    """Consume."""
+    """Run a consumer until its quotas are used up."""
     url, ledger, accept, release, hold, *queues = argv
     signal.signal(signal.SIGTERM, _end)
     run(

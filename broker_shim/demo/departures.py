@@ -28,7 +28,7 @@ _MISSING = {"", "NA"}
 
 
 class Departure(NamedTuple):
-    """One departure.
+    """A departure, one row of the input.
 
     Attributes:
         number: Of its row, from 0.

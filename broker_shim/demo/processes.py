@@ -161,7 +161,7 @@ class Progress:
         self._started_at = self._said_at = time.monotonic()
 
     def say(self, text: str) -> None:
-        """Say it now."""
+        """Print a line with the seconds since the start, whatever was said before."""
         self._said_at = time.monotonic()
         print(f"[{self._said_at - self._started_at:6.1f} s] {text}", flush=True)
 

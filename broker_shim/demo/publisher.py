@@ -57,7 +57,7 @@ class Publisher(Client):
         self.on_rejected(event)
 
     def content(self) -> Mapping[str, Any]:
-        """What was told, what is in doubt, and where the next publisher has to go on."""
+        """Return the confirmed messages, those in doubt, and the next one to publish."""
         return {
             "accepted": self._accepted,
             "in_doubt": list(self._in_flight.values()),
@@ -95,7 +95,7 @@ def _message(departure: Departure) -> Message:
 
 
 def main(argv: list[str]) -> None:
-    """Publish."""
+    """Publish the departures that the arguments name."""
     url, ledger, first, last, step = argv
     run(Publisher(url, Path(ledger), range(int(first), int(last), int(step))))
 

@@ -1,4 +1,4 @@
-"""What clients were told, and whether the store agrees. Pure: the judge of the demo.
+"""Judge whether the store agrees with what clients were told. Pure.
 
 A client that was told "accepted" relies on it. One that was cut off before it was told knows
 nothing: that operation is *in doubt*, and either outcome is right, but the same one everywhere.
@@ -28,7 +28,7 @@ class Key(NamedTuple):
 
 @dataclass(slots=True)
 class ConfirmedDeliveries:
-    """All ledgers together.
+    """The ledgers of all clients, put together.
 
     Attributes:
         published: Departures whose publish was acknowledged.
@@ -47,12 +47,12 @@ class ConfirmedDeliveries:
     seen: set[Key] = field(default_factory=set)
 
     def add_publisher(self, ledger: Mapping[str, Any]) -> None:
-        """What one publisher wrote down."""
+        """Add the ledger of one publisher."""
         self.published.update(ledger["accepted"])
         self.publish_in_doubt.update(ledger["in_doubt"])
 
     def add_consumer(self, ledger: Mapping[str, Any]) -> None:
-        """What one consumer wrote down."""
+        """Add the ledger of one consumer."""
         for name, keys in (
             ("settled", self.settled),
             ("settle_in_doubt", self.settle_in_doubt),
@@ -64,7 +64,7 @@ class ConfirmedDeliveries:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What the store has, read by SQL: how often, by departure and queue.
+    """Counts of the store's events by departure and queue, read by SQL.
 
     Attributes:
         enqueued: How often each departure was put on a queue, ever.

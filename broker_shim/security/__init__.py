@@ -1,4 +1,4 @@
-"""Who a client is, what it may do, and what is written down of it. Knows no AMQP but SASL's names.
+"""Identify clients, decide what they may do, and write it down. No AMQP but SASL's names.
 
 settings   what is configured, checked as a whole
 tls        certificates → an SSL context; a peer's certificate → its name

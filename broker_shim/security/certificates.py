@@ -25,7 +25,7 @@ class Validity(NamedTuple):
     end: datetime
 
     def complaint(self, now: datetime) -> str | None:
-        """What a client will say of it now; None: nothing."""
+        """Return a client's complaint about the certificate now; None if it has none."""
         if now > self.end:
             return f"expired on {self.end:%Y-%m-%d %H:%M} UTC"
         if now < self.begin:

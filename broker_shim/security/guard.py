@@ -29,7 +29,7 @@ from sparkstore.control.audit import Audit, AuditEvent, write_audit
 
 
 class Remote(NamedTuple):
-    """Who is at the other end of a socket, before it has said anything.
+    """The other end of a socket, before it has said anything.
 
     Attributes:
         host: Its address as a number.
@@ -107,7 +107,10 @@ class Guard:
         return {} if self._file is None else self._file.users
 
     def mechanisms(self, remote: Remote) -> Mapping[str, Callable[[], Mechanism]]:
-        """What a peer is offered: EXTERNAL only with a certificate, if there is anything else."""
+        """Return the mechanisms to offer.
+
+        EXTERNAL needs a certificate, unless it is the only one.
+        """
         has_name = remote.certificate_name is not None
         return {
             name: self._mechanism(name, remote)

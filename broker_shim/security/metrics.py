@@ -1,4 +1,4 @@
-"""What a guard counts, for a monitor. No socket, no file."""
+"""Count a guard's events for a monitor. No socket, no file."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def _check_order(file: Path, name: str) -> None:
 
 
 def _became(user: User, *, is_new: bool) -> str:
-    """What is true of a user now."""
+    """Describe a user after a change, in words."""
     secret = "a password" if user.secrets else "no password"
     roles = ",".join(sorted(user.roles)) or "no roles"
     return f"{'added' if is_new else 'changed'}, with {secret} and {roles}"

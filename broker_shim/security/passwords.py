@@ -32,7 +32,7 @@ _MOST_KNOWN = 10_000
 
 
 def secrets_of(password: str, iterations: int = ITERATIONS) -> dict[str, ScramSecret]:
-    """What is kept of a password, with a new salt for each mechanism.
+    """Derive the secrets to store from a password, with a new salt for each mechanism.
 
     Raises:
         InvalidRequest: It is empty, too long, or has characters that no password has (RFC 4013).
@@ -52,7 +52,7 @@ def secrets_of(password: str, iterations: int = ITERATIONS) -> dict[str, ScramSe
 
 
 def secrets_of_new(password: str) -> dict[str, ScramSecret]:
-    """As `secrets_of`, of a password that somebody chooses now: it must not be guessed soon.
+    """Derive secrets from a password that is chosen now, so that it must be hard to guess.
 
     One that was chosen before is not asked how long it is: its users go on.
 

@@ -15,7 +15,7 @@ _MOST_TOLD = 5
 
 
 class SummedRefusals:
-    """Of one kind. Times are of a clock that rises.
+    """Refusals of one kind, summed up in audit lines. Times are of a clock that rises.
 
     Attributes:
         pending: Refusals that no line has told yet.

@@ -18,7 +18,7 @@ MECHANISMS = ("EXTERNAL", *PASSWORD_MECHANISMS, "ANONYMOUS")
 
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
-    """Who gets in.
+    """Settings that decide who gets in, and what they may do.
 
     Attributes:
         users: The users file; empty: none has a password.

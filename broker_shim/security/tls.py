@@ -61,7 +61,7 @@ def server_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def complaints(files: TlsFiles, now: datetime) -> list[str]:
-    """What is wrong with certificates that can be used all the same: that they have expired, say.
+    """Describe faults of certificates that can be used all the same, as that they have expired.
 
     A file that cannot be read any more has none: `server_context` tells.
     """
@@ -101,7 +101,7 @@ def _no_password() -> str:
 
 
 def certificate_name(certificate: Mapping[str, Any] | None) -> str | None:
-    """Who a client is by its certificate, as `SSLSocket.getpeercert` gives it.
+    """Return a client's name by its certificate, as `SSLSocket.getpeercert` gives it.
 
     The last common name of its subject; without one, the first URI, email or DNS name of its
     subjectAltName, in this order of kinds. None if it has neither, or one that no user may have.

@@ -96,7 +96,7 @@ class UsersFile:
 
     @property
     def users(self) -> Users:
-        """The users now."""
+        """Return the users that the file has now."""
         return self._now().users
 
     @property
@@ -124,7 +124,7 @@ class UsersFile:
 
 
 def _read(path: Path, *, is_command: bool = False) -> tuple[UsersFileContent, _Stamp | None]:
-    """What it has, and by what to see that the file was changed since.
+    """Read the file, and the stamp by which a later change is seen.
 
     The stamp and the mode are those of the very file that is read.
     """

@@ -280,7 +280,7 @@ def _not_if(negated: Token | None, node: Node) -> Node:
 
 
 def _integer(digits: str) -> int:
-    """As Java reads it: 0x is hexadecimal, a leading 0 octal."""
+    """Parse an integer as Java does: 0x is hexadecimal, a leading 0 octal."""
     if len(digits) > _MAX_DIGITS:
         return _MAX_INTEGER + 1
     if digits[:2] in {"0x", "0X"}:

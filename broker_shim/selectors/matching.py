@@ -27,7 +27,7 @@ _ANY = None
 
 
 class Pattern(NamedTuple):
-    """What a text has to be like.
+    """A pattern of `LIKE`, compiled.
 
     Attributes:
         first: What it starts with; all of it if there is no `last`.
@@ -73,7 +73,7 @@ class _Part(NamedTuple):
 
     @property
     def work(self) -> int:
-        """Of looking for it, for each character of the text."""
+        """Return the work of a search for this part, for each character of the text."""
         return self.size if self.wild is None else _WILD_WORK * self.size
 
     def is_at(self, text: str, at: int) -> bool:
@@ -91,7 +91,7 @@ class _Part(NamedTuple):
 
 
 def compile_like(pattern: str, escape: str | None) -> Pattern:
-    """What a text has to be like.
+    """Compile the pattern of a `LIKE`.
 
     Raises:
         ValueError: The escape is not one character, or the pattern ends with it, or is too long.

@@ -1,4 +1,4 @@
-"""What a selector is made of: closures over a look-up, in three-valued logic. Pure.
+"""Build selectors of closures over a look-up, in three-valued logic. Pure.
 
 value       None (NULL, unknown) · bool · int (exact) · float (approximate) · str
 AND OR NOT  as SQL-92: unknown AND false is false, unknown OR true is true, NOT unknown is
@@ -31,7 +31,7 @@ class InvalidSelector(ValueError):
 
 
 class Sort(Enum):
-    """What is known of a value before there is a message."""
+    """The sort of a value, as far as it is known before there is a message."""
 
     ANY = "a property"
     BOOLEAN = "a condition"
@@ -40,7 +40,7 @@ class Sort(Enum):
 
 
 class Node(NamedTuple):
-    """One expression.
+    """An expression of a selector.
 
     Attributes:
         evaluate: Its value for a message.
@@ -64,7 +64,7 @@ _COMPARE: dict[str, Callable[[float, float], bool]] = {
 
 
 def constant(value: Value) -> Node:
-    """A literal."""
+    """Make the node of a literal."""
     if isinstance(value, bool):
         sort = Sort.BOOLEAN
     else:
@@ -78,7 +78,7 @@ def identifier(name: str) -> Node:
 
 
 def negation(node: Node) -> Node:
-    """NOT."""
+    """Make the node of a NOT."""
     inner = node.evaluate
 
     def evaluate(get: Lookup) -> Value:
@@ -115,7 +115,7 @@ def _joined(nodes: Sequence[Node], *, ending: bool) -> Node:
 
 
 def equality(left: Node, right: Node, *, is_equal: bool) -> Node:
-    """= or <>."""
+    """Make the node of a = or <> between two nodes."""
     first, second = left.evaluate, right.evaluate
 
     def evaluate(get: Lookup) -> Value:
@@ -128,7 +128,7 @@ def equality(left: Node, right: Node, *, is_equal: bool) -> Node:
 
 
 def ordering(left: Node, sign: str, right: Node) -> Node:
-    """One of < <= > >=."""
+    """Make the node of a comparison: < <= > or >=."""
     first, second, compare = left.evaluate, right.evaluate, _COMPARE[sign]
 
     def evaluate(get: Lookup) -> Value:

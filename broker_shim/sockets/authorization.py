@@ -32,7 +32,7 @@ _MOST_CANDIDATES = 20
 
 
 class Denial(NamedTuple):
-    """What a peer would have to be allowed, and where."""
+    """The permission that a peer lacks, and the place of it."""
 
     right: Permission
     place: AccessTarget
@@ -55,7 +55,7 @@ def place_of(node: Node) -> AccessTarget | None:
 
 
 def denied(client: ServedConnection, right: Permission, node: Node) -> Denial | None:
-    """What a client would have to be allowed to do this there, and is not; None if it may.
+    """Return the permission that a client lacks to do this on a node; None if it lacks none.
 
     It is the same whether the node exists or not. That a name is ambiguous is told to who may use
     one of the queues that it could mean.
@@ -139,7 +139,7 @@ def _is_anothers(client: ServedConnection, right: Permission, node: Node) -> boo
 
 
 def _owner(client: ServedConnection) -> str:
-    """What the containers of its user begin with; "" of a client without a name."""
+    """Return the prefix of the user's container ids; "" for a client without a name."""
     return owner_of(owned("", client.login.principal.name))
 
 

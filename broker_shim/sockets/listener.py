@@ -1,4 +1,4 @@
-"""Who connects, and the way to an end: accept, serve, say goodbye."""
+"""Accept connections, serve them, and say goodbye at the end."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ class Listener:
     def _tls(
         self, peer: Peer, context: ssl.SSLContext, remote: Remote, newcomer: Newcomer
     ) -> TlsTransport:
-        """What has a socket before its peer: that begins when both have shaken hands."""
+        """Put TLS between a socket and its peer, which begins once both have shaken hands."""
 
         def over(reason: str | None) -> None:
             self._gone(newcomer)
@@ -218,7 +218,10 @@ class Listener:
     def _greeted_one(
         self, accepted: socket.socket, newcomer: Newcomer, task: asyncio.Task[None]
     ) -> None:
-        """It has a transport by now; one that was cancelled may not have had its first turn."""
+        """Close a socket whose greeting was cancelled before its first turn.
+
+        Any other has a transport by now, which ends by itself.
+        """
         if task.cancelled():
             accepted.close()
             self._gone(newcomer)
@@ -250,7 +253,7 @@ class Listener:
         peer.connection.access.newcomer.leave()
 
     def _end_turn(self) -> None:
-        """What this turn found to hand out, to write, and to end."""
+        """Hand out, write and end what this turn left to do."""
         if self._is_stop_asked:
             self._advance_stop(time.monotonic())
         self._host.broker.dispatch()

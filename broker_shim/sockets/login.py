@@ -22,11 +22,11 @@ class PassedLogin(Protocol):
 
     @property
     def identity(self) -> str:
-        """Who it is."""
+        """Return the name of the user."""
 
 
 class FailedLogin(Protocol):
-    """SASL did not."""
+    """The result of SASL for a peer that it refused."""
 
     @property
     def mechanism(self) -> str:
@@ -38,7 +38,7 @@ class FailedLogin(Protocol):
 
 
 class Login:
-    """Of one connection.
+    """The login of one connection.
 
     Attributes:
         principal: Who the peer is; anonymous until it logged in, or if it need not.

@@ -1,4 +1,4 @@
-"""What a protocol's connection has to do for the socket that carries it."""
+"""Define the connection of any protocol, as the socket that carries it needs it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _numbers = count(1)
 
 
 def next_number() -> int:
-    """Of a new connection, whatever protocol it speaks: it tells it apart from all others."""
+    """Return a number for a new connection that no other has, whatever protocol it speaks."""
     return next(_numbers)
 
 
@@ -23,7 +23,7 @@ class ServedConnection(Protocol):
 
     @property
     def broker(self) -> Broker:
-        """The virtual host."""
+        """Return the virtual host that the connection is served by."""
 
     @property
     def access(self) -> Access:
@@ -31,7 +31,7 @@ class ServedConnection(Protocol):
 
     @property
     def login(self) -> Login:
-        """Who it is."""
+        """Return the login of the peer."""
 
     @property
     def number(self) -> int:
@@ -43,7 +43,7 @@ class ServedConnection(Protocol):
 
     @property
     def container_id(self) -> str:
-        """What the peer calls itself; empty if it said nothing."""
+        """Return the peer's name for itself; empty if it said nothing."""
 
     @property
     def link_count(self) -> int:
@@ -101,11 +101,11 @@ class ServedConnection(Protocol):
 
 
 class ConnectionHost(Protocol):
-    """What one protocol makes of sockets."""
+    """A protocol's listener, which makes connections for sockets."""
 
     @property
     def broker(self) -> Broker:
-        """The virtual host."""
+        """Return the virtual host of all connections."""
 
     def connect(self, has_output: Callable[[], None], access: Access) -> ServedConnection:
         """Make a connection for a peer that came in.

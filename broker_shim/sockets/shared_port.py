@@ -18,7 +18,7 @@ class SharedPort:
     """Makes of each socket what its peer speaks; a `ConnectionHost`."""
 
     def __init__(self, hosts: Mapping[bytes, ConnectionHost], otherwise: ConnectionHost) -> None:
-        """Begin.
+        """Choose a protocol's host by the first bytes of a peer.
 
         Args:
             hosts: By the bytes with which their peers begin, none of which begins another.
@@ -32,11 +32,11 @@ class SharedPort:
         return self._otherwise.broker
 
     def connect(self, has_output: Callable[[], None], access: Access) -> UndecidedConnection:
-        """See `ConnectionHost`."""
+        """Make a connection that is undecided until its peer's first bytes are in."""
         return UndecidedConnection(self.broker, self.host_of, has_output, access)
 
     def host_of(self, began: bytes) -> ConnectionHost | None:
-        """Who serves a peer that began so; None if it has to say more."""
+        """Return the host for a peer that began with these bytes; None if more bytes are needed."""
         for begins, host in self._hosts.items():
             if began.startswith(begins):
                 return host
@@ -85,7 +85,7 @@ class UndecidedConnection:
         return self.is_over
 
     def receive(self, received: bytes, most_work: int = 1 << 60) -> None:
-        """See `ServedConnection`."""
+        """Gather the peer's first bytes, and hand over once they show its protocol."""
         if not received:
             self.close_forced("it hung up")
             return
@@ -98,30 +98,30 @@ class UndecidedConnection:
             connection.receive(self._came, most_work)
 
     def go_on(self, most_work: int) -> None:
-        """See `ServedConnection`: nothing waits here."""
+        """Do nothing, as no work waits here."""
 
     def output(self) -> bytes:
-        """See `ServedConnection`."""
+        """Return no bytes, as nothing is said before the protocol is known."""
         return b""
 
     def unsent(self, byte_count: int) -> None:
-        """See `ServedConnection`."""
+        """Ignore how much is unsent, as nothing was said."""
 
     def tick(self, now_s: float) -> float:
-        """See `ServedConnection`."""
+        """End the connection if its peer said nothing for too long; return when to ask again."""
         if now_s >= self._until_s:
             self.close_forced("it said nothing for too long")
         return max(now_s + 0.05, self._until_s)
 
     def lost(self) -> None:
-        """See `ServedConnection`: it has nothing."""
+        """Do nothing, as this connection holds nothing."""
 
     def let_go(self) -> None:
-        """See `ServedConnection`."""
+        """Drop the callback, so that no cycle keeps the connection in memory."""
         self.on_decided = _stays
 
     def close_forced(self, reason: str) -> None:
-        """See `ServedConnection`; there is nothing yet by which the reason could be told."""
+        """End the connection; without a protocol the reason cannot be told to the peer."""
         _log.debug("connection %d ended: %s", self.number, reason)
         self.is_over = True
         self._has_output()

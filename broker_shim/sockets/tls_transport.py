@@ -22,7 +22,7 @@ from broker_shim.sockets.transport_end import let_go
 
 
 class InnerProtocol(Protocol):
-    """What is served over TLS: the part of `asyncio.BufferedProtocol` that is used here."""
+    """The protocol that is served over TLS: the part of `asyncio.BufferedProtocol` used here."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The handshake is over."""
@@ -57,7 +57,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         handshake_timeout_s: float,
         on_over: Callable[[str | None], None],
     ) -> None:
-        """Begin.
+        """Prepare the server's side of a TLS session.
 
         Args:
             inner: What is served over TLS; it finds what it reads in the `buffer`.
@@ -133,7 +133,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     # ------------------------------------------------------------------ what the peer asks for
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """See `asyncio.BaseTransport`; `ssl_object` tells what was agreed."""
+        """Return facts about the transport; `ssl_object` says what was agreed."""
         if name == "ssl_object":
             return self._tls
         return default if self._below is None else self._below.get_extra_info(name, default)
@@ -228,7 +228,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._tell(reason)
 
     def _tell(self, reason: str | None) -> None:
-        """It is over, once."""
+        """Report the end of the transport, once."""
         on_over, self._on_over = self._on_over, _nothing
         on_over(reason)
 
@@ -275,7 +275,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
 
 def _nothing(_reason: str | None) -> None:
-    """It was told already."""
+    """Ignore an end that was reported already."""
 
 
 _HUNG_UP = "the other end hung up in the handshake"

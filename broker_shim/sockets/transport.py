@@ -51,7 +51,7 @@ class _Output:
 
 
 class Peer(asyncio.BufferedProtocol):
-    """See above.
+    """Carry a connection's bytes between its socket and the broker's loop.
 
     Room to write. Deliveries stop when a connection's `buffered_bytes` wait; who is held up by that
     waits at the connection until it hears of room. It hears whenever something was written
@@ -78,7 +78,7 @@ class Peer(asyncio.BufferedProtocol):
         on_output: Callable[[Peer], None],
         on_end: Callable[[Peer], None],
     ) -> None:
-        """Begin.
+        """Prepare for a socket; the connection is made when the transport is.
 
         Args:
             loop: The loop that the transport is on.
@@ -108,7 +108,7 @@ class Peer(asyncio.BufferedProtocol):
         self._taken = Taken()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is connected, after TLS if there is any."""
+        """Make the connection on the new transport, after TLS if there is any."""
         self._transport = cast("asyncio.Transport", transport)
         connect, self._connect = self._connect, None
         assert connect is not None, "a transport is made once"

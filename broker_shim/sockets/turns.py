@@ -16,11 +16,11 @@ class Taken:
         self._seconds = self._at_s = 0.0
 
     def seconds(self, now_s: float) -> float:
-        """What there is of it now."""
+        """Return the seconds taken that still count now."""
         return float(self._seconds * 0.5 ** ((now_s - self._at_s) / _HALF_LIFE_S))
 
     def add(self, took_s: float, now_s: float) -> float:
-        """It took more; how much there is then."""
+        """Add seconds that were taken, and return how many count now."""
         self._seconds, self._at_s = self.seconds(now_s) + took_s, now_s
         return self._seconds
 
@@ -137,7 +137,7 @@ class Turn:
 
     @property
     def step_work(self) -> int:
-        """Of frames, which are decoded before what they lead to is done."""
+        """Return the work to take at a time from frames: all are decoded before any is acted on."""
         return min(_MOST_STEP_WORK, self._work_left)
 
     def spend(self, work: int) -> None:

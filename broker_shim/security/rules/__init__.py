@@ -1,4 +1,4 @@
-"""What security decides, without a socket, a file or a clock: who, how many, where. Pure.
+"""Decide what security decides without a socket, a file or a clock: who, how many, where. Pure.
 
     users           names, roles and what was derived from their passwords
     permissions     who may do what on which addresses

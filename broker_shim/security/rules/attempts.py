@@ -45,7 +45,7 @@ class FailedLogins:
 
 
 def network_of(host: str) -> str:
-    """What counts as one peer: an IPv4 address, or an IPv6 network of 64 bits."""
+    """Return the network that counts as one peer: an IPv4 address or an IPv6 network of 64 bits."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

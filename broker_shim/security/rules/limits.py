@@ -89,7 +89,7 @@ class HalfOpen:
         return None if self._makes_room(reason) else reason
 
     def failed(self, newcomer: Newcomer) -> None:
-        """It could not log in: it gives way to nobody."""
+        """Keep a newcomer that could not log in from giving way to others."""
         self._oldest_first.pop(newcomer, None)
 
     def leave(self, newcomer: Newcomer, until_s: float) -> None:
@@ -135,13 +135,13 @@ class Newcomer:
         self._until_s = 0.0
 
     def failed(self, until_s: float) -> None:
-        """It could not log in: it counts until then, at least."""
+        """Count a newcomer that could not log in until a moment, at least."""
         self._until_s = until_s
         if self._half_open is not None:
             self._half_open.failed(self)
 
     def leave(self) -> None:
-        """It has opened, or is gone; may be called twice."""
+        """End the count of a newcomer that has opened, or is gone; may be called twice."""
         self.on_give_way = _stay  # what ends it holds all of it
         if self._half_open is not None:
             self._half_open.leave(self, self._until_s)

@@ -1,4 +1,4 @@
-"""Who may do what on which addresses. Pure.
+"""Decide who may do what on which addresses. Pure.
 
 Without any rule everybody who got in may do everything. With one or more, what no rule allows is
 refused; rules only allow, so their order means nothing.
@@ -38,7 +38,7 @@ from sparkstore.settings_file import check_names
 
 
 class Permission(StrEnum):
-    """What somebody wants to do."""
+    """The permissions that a rule can give."""
 
     READ = "read"
     WRITE = "write"
@@ -63,7 +63,7 @@ class AccessTarget(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who is at the other end of a connection.
+    """The identity of a connection's peer.
 
     Attributes:
         name: A user's, a certificate's, or `anonymous`.
@@ -98,7 +98,7 @@ class Rule:
 
 
 class Permissions:
-    """All rules."""
+    """The rules of all permissions, found by address."""
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
         self._rules = tuple(rules)
@@ -164,7 +164,7 @@ def rule_of(item: Any) -> Rule:
 
 
 def check_who(who: Iterable[str]) -> None:
-    """See that these are names of users or roles, or `*`.
+    """Check that these are names of users or roles, or `*`.
 
     Raises:
         InvalidRequest: One is not.

@@ -20,7 +20,7 @@ from broker_shim.security.rules.permissions import Permission
 
 
 class Act(StrEnum):
-    """What a client has the broker do."""
+    """The acts of a client that need a permission."""
 
     SEND = "send"
     RECEIVE = "receive"

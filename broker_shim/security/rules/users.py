@@ -38,7 +38,7 @@ MOST_NAME_CHARACTERS = 255
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One user.
+    """A user of the users file.
 
     Attributes:
         name: As the client says it.
@@ -68,7 +68,7 @@ def check_name(name: str, what: str = "user") -> None:
 
 
 class UsersFileContent(NamedTuple):
-    """What a users file has.
+    """The content of a users file.
 
     Attributes:
         users: Each user, by name.
@@ -91,7 +91,7 @@ def encoded(content: UsersFileContent) -> bytes:
 
 
 def decoded(content: bytes) -> UsersFileContent:
-    """What a file's text says.
+    """Decode the text of a users file.
 
     Raises:
         InvalidRequest: It is not what `encoded` writes, or is of a newer version; the message has
