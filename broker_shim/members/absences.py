@@ -15,7 +15,7 @@ from broker_shim.service.dispatcher import DispatchPeer
 
 
 class Absences:
-    """See above. On the loop's thread only.
+    """The members that are away and may come back. On the loop's thread only.
 
     Attributes:
         given_up: Members that were gone for so long that they lost what they held.

@@ -44,12 +44,12 @@ class MemberConsumer:
 
     @property
     def holder(self) -> str:
-        """What the member calls who holds its messages."""
+        """The name by which the member knows who holds its messages."""
         return self._holder
 
     @property
     def is_draining(self) -> bool:
-        """It is told whenever there is nothing more."""
+        """False always: the member is told whenever nothing more waits."""
         return False
 
     @property
@@ -58,17 +58,17 @@ class MemberConsumer:
         return self._under_way > 0 or (self.credit > 0 and self._told_limit != self.limit)
 
     def take_credit(self, limit: int) -> None:
-        """It takes so many in all, and waits to be told once more when there is nothing."""
+        """Set how many messages it takes in all, and tell it once more when nothing waits."""
         self.limit = limit
         self._told_limit = -1
 
     @property
     def credit(self) -> int:
-        """See `Consumer.credit`."""
+        """The messages that it takes now: its limit less those granted. See `Consumer.credit`."""
         return 0 if self.is_gone or self.steps_left else max(0, self.limit - self._granted)
 
     def assign(self, message_ids: Sequence[int]) -> int:
-        """See `Consumer.assign`."""
+        """Have these messages acquired for the member's consumer. See `Consumer.assign`."""
         self._granted += len(message_ids)
         self._under_way += len(message_ids)
         for message_id in message_ids:
@@ -85,22 +85,28 @@ class MemberConsumer:
         self._under_way -= 1
 
     def caught_up(self) -> None:
-        """See `Consumer.caught_up`: told once for each limit, after what it was granted."""
+        """Tell the member that nothing waits: once for each limit, after all grants.
+
+        See `Consumer.caught_up`.
+        """
         if self.credit > 0 and not self._under_way and self._told_limit != self.limit:
             self._told_limit = self.limit
             self.peer.say(wire.CAUGHT_UP, (self.number, self.limit))
 
     def queue_deleted(self) -> None:
-        """See `Consumer.queue_deleted`."""
+        """End the consumer because its queue is destroyed. See `Consumer.queue_deleted`."""
         self.end(InvalidRequest(f"queue {self.queue.name!r} was destroyed"))
         self._grants.end_with_queue(self)
 
     def turned_away(self, reason: str) -> None:
-        """See `Consumer.turned_away`: what the member's client may do later."""
+        """End the consumer with a reason after which its client may try again.
+
+        See `Consumer.turned_away`.
+        """
         self.end(Unavailable(reason))
 
     def end(self, error: StoreError | None) -> None:
-        """It gets nothing any more; None: as it asked."""
+        """End the consumer, and tell its member why; None: the member asked for it."""
         if not self.is_gone:
             self.is_gone = True
             self.queue.discard(self)

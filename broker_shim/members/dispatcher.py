@@ -65,7 +65,7 @@ Retire = Callable[[Broker, Callable[[], None]], None]
 
 
 class TurnLoop(Protocol):
-    """The broker's loop."""
+    """The loop whose turns the deciding broker works in."""
 
     def post(self, call: Callable[[], None]) -> None:
         """Make a call on the loop's thread, asked for on any other."""
@@ -85,7 +85,7 @@ class LinksHere(Protocol):
 
 
 class MemberDispatcher:
-    """See `Dispatcher`; what it does is done on the loop's thread.
+    """A `Dispatcher` that has each frame done on the loop's thread.
 
     Attributes:
         broker: The one that decides; None: none does now.
@@ -181,14 +181,20 @@ class MemberDispatcher:
             links.left_elsewhere(text, take_over(self._store, self.start(), text))
 
     def fetch(self, text: str, on_found: OnLink) -> None:
-        """See `LinkSource`: for the broker of this process, where AMQP is served beside."""
+        """Take a link over for the broker of this process, where AMQP is served beside.
+
+        See `LinkSource.fetch`.
+        """
         broker = self.start()
         self._stream.add(attached_row(text), None)
         kept = take_over(self._store, broker, text)
         broker.later(0.0, lambda: on_found(None, kept))
 
     def check_exclusive(self, peer: DispatchPeer) -> None:
-        """See `Dispatcher.check_exclusive`."""
+        """Have the broker stop deciding, and wait until it has, so that a member is alone.
+
+        See `Dispatcher.check_exclusive`.
+        """
         if self._retire is None:
             raise InvalidRequest(_BESIDE)
         answer = Completion()
@@ -200,7 +206,7 @@ class MemberDispatcher:
             raise Unavailable(message) from None
 
     def _leave_alone(self, peer: DispatchPeer, on_done: OnComplete) -> None:
-        """Nothing is decided here while this member is there, once `on_done` was called."""
+        """Decide nothing here while this member is connected, once `on_done` was called."""
         broker = self.broker
         if self._consumers:
             on_done(InvalidRequest(_MEMBERS))
@@ -229,11 +235,14 @@ class MemberDispatcher:
             on_done(None)
 
     def take(self, peer: DispatchPeer, kind: int, body: wire.Body) -> None:
-        """See `Dispatcher.take`."""
+        """Handle a frame about consumers on the loop's thread. See `Dispatcher.take`."""
         self._loop.post(partial(self._take, peer, kind, body))
 
     def link_moves(self, peer: DispatchPeer, text: str) -> None:
-        """See `Dispatcher.link_moves`."""
+        """Note on the loop's thread that a link is this member's now.
+
+        See `Dispatcher.link_moves`.
+        """
         self._loop.post(partial(self._moved, peer.member, text))
 
     def _moved(self, member: str, text: str) -> None:
@@ -245,11 +254,14 @@ class MemberDispatcher:
         self._stream.add(attached_row(text), None)
 
     def left(self, peer: DispatchPeer) -> None:
-        """See `Dispatcher.left`."""
+        """End the consumers of a connection that ended, on the loop's thread.
+
+        See `Dispatcher.left`.
+        """
         self._loop.post(partial(self._left, peer))
 
     def lost(self, member: str) -> None:
-        """See `Dispatcher.lost`."""
+        """Give a member up that was gone too long, on the loop's thread. See `Dispatcher.lost`."""
         self._loop.post(partial(self._lost, member))
 
     def _lost(self, member: str) -> None:

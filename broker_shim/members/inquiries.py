@@ -1,4 +1,4 @@
-"""What an administrator asks of brokers that are members, through the service that they share.
+"""An administrator's questions to brokers that are members, through the service they share.
 
 Members have no control socket, as they have no root. So the service sends the question on to those
 that are connected, as ASKED, and each answers by TOLD. The question and the answer are lines of the
@@ -26,7 +26,7 @@ ANSWER_S = 2.0
 
 
 class MemberAnswers(NamedTuple):
-    """What members answered.
+    """The answers of members to one question of an administrator.
 
     Attributes:
         by_member: The answer of each, as the object of a line.
@@ -50,7 +50,7 @@ class Inquiries:
     """The questions that members have not all answered. On the loop's thread only."""
 
     def __init__(self, peers: Collection[DispatchPeer], broker: Callable[[], Broker]) -> None:
-        """Ask nothing yet.
+        """Begin without any question under way.
 
         Args:
             peers: Connections of members that watch; a live view.

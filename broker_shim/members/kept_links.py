@@ -22,7 +22,7 @@ from sparkstore.operations.root_at_rest import StateFacts, own_link_text
 
 
 class KeptLinks:
-    """See `QueueOwner`. On the loop's thread only."""
+    """A `QueueOwner` for the links that the store keeps. On the loop's thread only."""
 
     def __init__(
         self, store: DeltaMessageStore, broker: Broker, moved: Callable[[str], None]
@@ -31,7 +31,7 @@ class KeptLinks:
         self._store, self._broker, self._moved = store, broker, moved
 
     def own_link(self, queue: str) -> OwnLink | None:
-        """See `QueueOwner.own_link`."""
+        """Find in the store the link whose own queue this is. See `QueueOwner.own_link`."""
         with self._store.look() as machine:
             text = own_link_text(machine.state, queue)
             told = StateFacts(machine.state).link_of(queue)
@@ -41,7 +41,7 @@ class KeptLinks:
             return told._replace(is_attached=is_attached)
 
     def end_own_link(self, queue: str, on_done: OnComplete) -> bool:
-        """See `QueueOwner.end_own_link`."""
+        """Close the link whose own queue this is, in the store. See `QueueOwner.end_own_link`."""
         with self._store.look() as machine:
             text = own_link_text(machine.state, queue)
         if text is None:
@@ -52,7 +52,10 @@ class KeptLinks:
         return True
 
     def queue_gone(self, queue: str) -> None:
-        """See `QueueOwner.queue_gone`: nothing is known here of what links hold."""
+        """Do nothing: what links hold is not known to the deciding broker.
+
+        See `QueueOwner.queue_gone`.
+        """
 
     def _ended(self, queue: str, on_done: OnComplete, error: StoreError | None) -> None:
         if error is None:
@@ -62,7 +65,7 @@ class KeptLinks:
 
 
 def take_over(store: DeltaMessageStore, broker: Broker, text: str) -> KeptLink:
-    """What is kept of a link; what it holds is held by this broker from now on."""
+    """Read a kept link from the store, and let this broker hold what the link holds."""
     with store.look() as machine:
         link = machine.state.links.get(text)
         detail = None if link is None else json.loads(link.detail)

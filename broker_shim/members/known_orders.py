@@ -16,7 +16,7 @@ from broker_shim.service.dispatcher import DispatchPeer
 
 
 class KnownOrder:
-    """One order.
+    """An order of a member whose answer is due or remembered.
 
     Attributes:
         peer: The connection that it came by last.
@@ -32,7 +32,7 @@ class KnownOrder:
 
 
 class KnownOrders:
-    """See above. On the loop's thread only."""
+    """The orders of members by their keys. On the loop's thread only."""
 
     def __init__(self) -> None:
         self._of_member: dict[str, dict[str, KnownOrder]] = {}

@@ -68,27 +68,29 @@ class _Subscription:
 
 
 class GrantedEntries(Mapping[str, Mapping[int, Entry]]):
-    """What this member holds, by queue and message id."""
+    """The entries that this member holds, by queue and message id."""
 
     def __init__(self) -> None:
         self.queues: Mapping[str, Any] = {}
 
     def __getitem__(self, queue: str) -> Mapping[int, Entry]:
-        """Of one queue."""
+        """The granted entries of one queue."""
         granted: Mapping[int, Entry] = self.queues[queue].granted
         return granted
 
     def __iter__(self) -> Iterator[str]:
-        """Names of queues."""
+        """The names of all queues."""
         return iter(self.queues)
 
     def __len__(self) -> int:
-        """Queues."""
+        """The number of queues."""
         return len(self.queues)
 
 
 class Membership:
-    """See above; `ServiceListener` and `Subscriber`. On the loop's thread, unless said otherwise.
+    """A broker's dialogue with its store service, as `ServiceListener` and `Subscriber`.
+
+    On the loop's thread, unless said otherwise.
 
     Attributes:
         entries: What this member holds.
@@ -113,7 +115,7 @@ class Membership:
         self.answer_administrator: Callable[[str, Callable[[str], None]], None] = _no_answer
 
     def make_queue(self, name: str, *, is_kept: bool, arguments: QueueArguments) -> RemoteQueue:
-        """See `MakeQueue`."""
+        """Make a queue whose messages the service grants. See `MakeQueue`."""
         return RemoteQueue(name, is_kept=is_kept, arguments=arguments, subscriber=self)
 
     def begin(self, broker: Broker, link_moved: Callable[[str], None]) -> None:
@@ -132,15 +134,24 @@ class Membership:
     # What the service says, on the store's thread.
 
     def connected(self, *, is_new_run: bool) -> None:
-        """See `ServiceListener.connected`."""
+        """Say again all that this member subscribes to.
+
+        On any thread; it is done on the loop's. See `ServiceListener.connected`.
+        """
         self._inbox.post(lambda _nothing: self._connected(is_new_run=is_new_run), None)
 
     def told(self, kind: int, body: wire.Body) -> None:
-        """See `ServiceListener.told`."""
+        """Handle a frame that the service pushed.
+
+        On any thread; it is done on the loop's. See `ServiceListener.told`.
+        """
         self._inbox.post(partial(self._ACTS[kind], self), body)
 
     def fetch(self, text: str, on_found: OnLink) -> None:
-        """See `LinkSource.fetch`: what a link holds is this member's from now on."""
+        """Ask the service for a link, which is this member's from now on with what it holds.
+
+        See `LinkSource.fetch`.
+        """
 
         def answered(answer: Answer) -> None:
             self._inbox.post(lambda _nothing: self._found(text, answer, on_found), None)
@@ -165,26 +176,32 @@ class Membership:
     # What consumers want.
 
     def subscribe(self, queue: RemoteQueue, consumer: Consumer, selector: Selector | None) -> None:
-        """See `Subscriber.subscribe`."""
+        """Ask the service for messages of a queue for one consumer. See `Subscriber.subscribe`."""
         subscription = _Subscription(next(self._numbers), queue, consumer, selector)
         self._by_consumer[consumer] = self._by_number[subscription.number] = subscription
         self._say_subscription(subscription)
 
     def cancel(self, consumer: Consumer) -> None:
-        """See `Subscriber.cancel`."""
+        """Tell the service that a consumer wants nothing any more. See `Subscriber.cancel`."""
         subscription = self._by_consumer.pop(consumer, None)
         if subscription is not None and self._by_number.pop(subscription.number, None) is not None:
             self._cancelled[subscription.number] = subscription.queue, consumer.holder
             self._store.say(wire.CANCEL, subscription.number)
 
     def refuse(self, message_id: int, consumer: Consumer) -> None:
-        """See `Subscriber.refuse`."""
+        """Tell the service that a consumer must not get a message again.
+
+        See `Subscriber.refuse`.
+        """
         subscription = self._by_consumer.get(consumer)
         if subscription is not None:
             self._store.say(wire.REFUSE, subscription.number, message_id)
 
     def ask(self, consumer: Consumer) -> None:
-        """See `Subscriber.ask`."""
+        """Tell the service how many messages a consumer takes, if that has changed.
+
+        See `Subscriber.ask`.
+        """
         subscription = self._by_consumer[consumer]
         wanted = subscription.wanted
         if wanted != subscription.limit or (
@@ -195,12 +212,15 @@ class Membership:
             self._store.say(wire.CREDIT, subscription.number, subscription.limit)
 
     def has_caught_up(self, consumer: Consumer) -> bool:
-        """See `Subscriber.has_caught_up`."""
+        """Tell whether the service has nothing for a consumer, after all it was granted.
+
+        See `Subscriber.has_caught_up`.
+        """
         subscription = self._by_consumer.get(consumer)
         return subscription is None or subscription.idle_limit == subscription.wanted
 
     def look(self, queue: RemoteQueue, cursor: RemoteCursor) -> None:
-        """See `Subscriber.look`."""
+        """Ask the service what waits after a browser's place. See `Subscriber.look`."""
         if cursor.connection != self._connection:
             cursor.begin_anew(self._connection)
         number = next(self._numbers)
@@ -315,7 +335,7 @@ class Membership:
             subscription.consumer.assign((message_id,))
 
     def _give_back(self, number: int, message_id: int) -> None:
-        """It came for a consumer that is gone."""
+        """Release a message that was granted to a consumer that is gone."""
         assert self._broker is not None
         place = self._cancelled.get(number)
         if place is not None:
@@ -394,4 +414,4 @@ def _nothing(_text: str) -> None:
 
 
 def _no_answer(_question: str, _answer: Callable[[str], None]) -> None:
-    """Nothing is served yet: the administrator is told that this member is silent."""
+    """Leave a question unanswered while nothing is served: this member counts as silent."""

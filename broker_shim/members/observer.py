@@ -1,4 +1,4 @@
-"""What members did by requests, brought to the broker that decides for all.
+"""The requests of members, brought to the broker that decides for all.
 
 Why its queues are always as the store will have them: the broker changes a message's place only on
 completions of its own calls and on what is observed here, and both come in the order of the store.
@@ -24,7 +24,7 @@ from sparkstore.core.state_machine.values import RecordStep
 
 
 class MemberObserver:
-    """See above. On the loop's thread only."""
+    """An observer of the store's steps for that broker. On the loop's thread only."""
 
     def __init__(self, broker: Broker, stream: WiringStream) -> None:
         self._broker, self._stream = broker, stream

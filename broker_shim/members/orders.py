@@ -1,4 +1,4 @@
-"""What members order about queues, or ask, answered by the broker that decides for all of them.
+"""The orders of members about queues, done by the broker that decides for all of them.
 
 It does what it would do for a client of its own: it alone knows what is on a queue, what others
 have acquired, and who consumes, on whatever member. Whether a user may order that was asked at the
@@ -32,7 +32,7 @@ _Told = Callable[[StoreError | None, dict[str, Any]], None]
 
 
 class MemberOrders:
-    """See above. On the loop's thread only.
+    """The members' orders and questions at that broker. On the loop's thread only.
 
     Attributes:
         start_position: The last position when this service began to decide.

@@ -29,7 +29,7 @@ _NO_LIMITS = False, False, False
 
 
 class RemoteAdministration:
-    """See `QueueDecider` and `XidDecider`. On the loop's thread only.
+    """A `QueueDecider` and `XidDecider` that asks the service. On the loop's thread only.
 
     While the service is away an order waits for it, as a request does, and is said again. Its key
     tells the service that it is the same one.
@@ -41,14 +41,14 @@ class RemoteAdministration:
     def __init__(
         self, store: RemoteMessageStore, broker: Broker, on_claimed: Callable[[], None]
     ) -> None:
-        """Of a member; `on_claimed` is called when all claims said again have their answers."""
+        """Begin with no order; `on_claimed` is called when all repeated claims are answered."""
         self._store, self._broker, self._on_claimed = store, broker, on_claimed
         self.claims_due = 0
         self._process, self._numbers = uuid4().hex, count(1)
         self._claimed: set[Xid] = set()
 
     def delete(self, order: Order, on_told: OnTold) -> None:
-        """See `QueueDecider.delete`."""
+        """Ask the service to delete a queue. See `QueueDecider.delete`."""
 
         def done(error: StoreError | None, told: dict[str, Any]) -> None:
             if error is None:
@@ -59,11 +59,14 @@ class RemoteAdministration:
         self._ask(order.act.value, order.queue, limits, done)
 
     def destroy(self, queue: str, on_done: OnComplete) -> None:
-        """See `QueueDecider.destroy`."""
+        """Ask the service to destroy a queue that its last user leaves.
+
+        See `QueueDecider.destroy`.
+        """
         self._ask(DESTROY, queue, (True, False, False), lambda error, _told: on_done(error))
 
     def purge(self, queue: str, on_purged: OnPurged) -> None:
-        """See `QueueDecider.purge`."""
+        """Ask the service to purge a queue. See `QueueDecider.purge`."""
 
         def done(error: StoreError | None, told: dict[str, Any]) -> None:
             on_purged(error, Answer(**told))
@@ -71,7 +74,7 @@ class RemoteAdministration:
         self._ask(PURGE, queue, (True, False, False), done)
 
     def usage(self, queue: str, on_usage: OnUsage) -> None:
-        """See `QueueDecider.usage`."""
+        """Ask the service what a queue has and who consumes from it. See `QueueDecider.usage`."""
 
         def done(error: StoreError | None, told: dict[str, Any]) -> None:
             on_usage(error, QueueUsage(**told) if told else None)
@@ -79,7 +82,7 @@ class RemoteAdministration:
         self._ask(USAGE, queue, _NO_LIMITS, done)
 
     def claim_xid(self, xid: Xid, on_done: OnComplete) -> None:
-        """See `XidClaims.claim`."""
+        """Ask the service to reserve an xid for this member. See `XidClaims.claim`."""
 
         def done(error: StoreError | None, _told: dict[str, Any]) -> None:
             if error is not None:
@@ -90,7 +93,7 @@ class RemoteAdministration:
         self._ask(CLAIM, xid_text(xid), _NO_LIMITS, done)
 
     def release_xid(self, xid: Xid) -> None:
-        """See `XidClaims.release`."""
+        """Give an xid back to the service, if it was claimed here. See `XidClaims.release`."""
         if xid in self._claimed:
             self._claimed.remove(xid)
             self._ask(RELEASE, xid_text(xid), _NO_LIMITS, lambda _error, _told: None)

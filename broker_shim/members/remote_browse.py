@@ -33,7 +33,7 @@ def looked_at(broker: Broker, queue: str, indexes: Sequence[int], count: int) ->
 
 
 class RemoteCursor(Cursor):
-    """See above. On the loop's thread only.
+    """The place of a browser in a queue of the service. On the loop's thread only.
 
     Attributes:
         on_known: Called when the answer to what was asked is here; None: nothing is asked.

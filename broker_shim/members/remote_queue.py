@@ -43,7 +43,7 @@ class Subscriber(Protocol):
 
 
 class RemoteQueue(QueueDispatch):
-    """See above. On the loop's thread only.
+    """A member's queue, which has what the service granted. On the loop's thread only.
 
     Attributes:
         granted: What this member holds of the queue, as it was granted.
@@ -74,7 +74,7 @@ class RemoteQueue(QueueDispatch):
 
     @property
     def consumer_count(self) -> int:
-        """Consumers attached here."""
+        """The number of consumers attached at this member."""
         return len(self._there)
 
     @property
@@ -90,14 +90,17 @@ class RemoteQueue(QueueDispatch):
         """Messages were enqueued: the service knows."""
 
     def cursor(self) -> RemoteCursor:
-        """Of a browser: what it looks at the service is asked for."""
+        """Make the cursor of a browser, which begins at the head."""
         if not self.browsers:
             self._browsed.clear()
             self._failures.clear()
         return RemoteCursor()
 
     def can_look(self, cursor: Cursor, on_known: Callable[[], None]) -> bool:
-        """See `QueueDispatch.can_look`: asks the service, if it was not asked yet."""
+        """Tell whether a browser's next messages are known; if not, ask the service once.
+
+        See `QueueDispatch.can_look`.
+        """
         assert isinstance(cursor, RemoteCursor)
         if cursor.take_known():
             return True
@@ -113,7 +116,7 @@ class RemoteQueue(QueueDispatch):
         return cursor.has_nothing
 
     def browse(self, cursor: Cursor, count: int) -> Batch:
-        """What the service told a browser of."""
+        """Take the messages that the service showed a browser, `count` at most."""
         assert isinstance(cursor, RemoteCursor)
         found = cursor.take(count)
         for message_id, entry in found:
@@ -123,7 +126,10 @@ class RemoteQueue(QueueDispatch):
         return [(0, message_id) for message_id, _ in found]
 
     def entry_of_browsed(self, message_id: int) -> Entry | None:
-        """See `QueueDispatch.entry_of_browsed`."""
+        """Take the service's entry of a message that was browsed, once.
+
+        See `QueueDispatch.entry_of_browsed`.
+        """
         return self._browsed.pop(message_id, None)
 
     def take_browsed(self, message_id: int, entry: Entry | None, holder: str) -> Withdrawn:
@@ -152,11 +158,11 @@ class RemoteQueue(QueueDispatch):
         self.granted.pop(message_id, None)
 
     def withdraw(self, message_ids: Iterable[int]) -> Withdrawn:
-        """Nothing waits here."""
+        """Withdraw nothing: no message waits at a member."""
         return Withdrawn([], 0, len([*message_ids]))
 
     def waits(self, _message_id: int) -> bool:
-        """Nothing waits here."""
+        """False always: no message waits at a member."""
         return False
 
     def delivery_count(self, message_id: int) -> int:
@@ -165,7 +171,7 @@ class RemoteQueue(QueueDispatch):
         return self._failures.get(message_id, 0) if entry is None else entry.delivery_count
 
     def delivery_counts(self, message_ids: Sequence[int]) -> list[int]:
-        """`delivery_count` of each."""
+        """Tell the `delivery_count` of each message."""
         return [self.delivery_count(message_id) for message_id in message_ids]
 
     def add(self, consumer: Consumer, selector: Selector | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What members are told of wiring: all there is once, then what others did, many changes a frame.
+"""The stream of wiring to members: all there is once, then what others did.
 
 A member says of each frame that it has seen it (SEEN), and has `WINDOW` of them at most before it;
 a frame has an end in rows and in characters. So what waits for one that does not read is bounded,
@@ -32,7 +32,7 @@ _PART_CHARACTERS = 1 << 20
 
 
 class Change(NamedTuple):
-    """One change.
+    """One change of wiring that is durable.
 
     Attributes:
         position: In the stream, rising by one.
@@ -47,7 +47,7 @@ class Change(NamedTuple):
 
 @dataclass(slots=True)
 class _Watcher:
-    """A member.
+    """A member's place in the stream of wiring.
 
     Attributes:
         told: Position up to which it was told, but for what is left of the whole.
@@ -62,10 +62,10 @@ class _Watcher:
 
 
 class WiringStream:
-    """See above. On the loop's thread only."""
+    """The changes of wiring, and the members that watch. On the loop's thread only."""
 
     def __init__(self, run: str, all_rows: Callable[[], Iterable[Row]]) -> None:
-        """Begin.
+        """Begin without changes and without members.
 
         Args:
             run: Names this run of the service: positions of another one mean nothing here.
@@ -77,7 +77,7 @@ class WiringStream:
         self._watchers: dict[DispatchPeer, _Watcher] = {}
 
     def add(self, row: Row, maker: str | None) -> None:
-        """Something changed, durably."""
+        """Add a change that is durable, and tell it to all members but its maker."""
         self._position += 1
         self._kept.append(Change(self._position, row, maker))
         for peer in [*self._watchers]:

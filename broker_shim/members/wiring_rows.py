@@ -23,12 +23,12 @@ WIRING_KINDS = frozenset({Kind.CREATED, Kind.ALTERED, Kind.DESTROYED, Kind.BOUND
 
 
 def row_of(record: Record) -> Row:
-    """What is told of a record."""
+    """Make the row that tells members of a record."""
     return int(record.kind), record.queue, record.exchange, record.binding_key, record.detail
 
 
 def attached_row(text: str) -> Row:
-    """What is told of a link that is attached at another member from now on."""
+    """Make the row that tells members of a link attached at another member from now on."""
     return int(Kind.ATTACHED), None, None, text, None
 
 
@@ -80,7 +80,7 @@ def _apply_to_queue(broker: Broker, kind: int, name: str, detail: str | None) ->
 
 
 def forget_others(broker: Broker, rows: Iterable[Row]) -> None:
-    """What is not among these rows, which are all there is, is gone."""
+    """Destroy all wiring that is not among these rows, which are all there is."""
     rows = [*rows]
     queues = {queue for kind, queue, _, _, _ in rows if kind == Kind.CREATED}
     exchanges = {exchange for kind, _, exchange, _, _ in rows if kind == Kind.CREATED}

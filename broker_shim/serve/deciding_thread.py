@@ -90,16 +90,16 @@ class DecidingThread:
 
     @property
     def max_message_bytes(self) -> int:
-        """See `Decider.max_message_bytes`."""
+        """Tell the limit from the settings of the process. See `Decider.max_message_bytes`."""
         return self._settings.max_message_bytes
 
     @property
     def there(self) -> Broker | None:
-        """See `Decider.there`."""
+        """Return the broker that decides, if one was started. See `Decider.there`."""
         return self.dispatcher.broker
 
     def decide(self) -> Broker:
-        """See `Decider.decide`."""
+        """Start the broker that decides, if none is there, and return it. See `Decider.decide`."""
         return self.dispatcher.start()
 
     def _decider(self) -> Broker | None:
@@ -114,7 +114,10 @@ class DecidingThread:
         self._loop.post(Expiry(self._store, self._decider, self._loop.later).start)
 
     def held(self) -> Iterator[wire.HeldMessage]:
-        """See `Decider.held`."""
+        """List the messages that members and branches in doubt hold in the store.
+
+        See `Decider.held`.
+        """
         with self._store.look() as machine:
             found = [*_acquired(machine.state)]
             since = since_by_holder(machine.state)
@@ -179,7 +182,10 @@ class DecidingThread:
         return broker
 
     def _retire(self, broker: Broker, on_retired: Callable[[], None]) -> None:
-        """See `dispatcher.Retire`."""
+        """Hang up on clients of the control socket; retire when the broker has no open calls.
+
+        See `dispatcher.Retire`.
+        """
         broker.is_stopping = True
         if self._control is not None:
             self._control.hang_up()

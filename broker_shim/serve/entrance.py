@@ -136,7 +136,7 @@ class Entrance:
 
 
 def entrance_of(options: argparse.Namespace) -> Entrance:
-    """What the options and `[security]` say.
+    """Build the entrance that the options and `[security]` ask for.
 
     Raises:
         InvalidRequest: It would be open to everybody or to nobody, or a file cannot be used.
@@ -183,7 +183,7 @@ def _second(told: str | None, first: ListenAddress) -> tuple[ListenAddress | Non
 def _in_force(
     settings: SecuritySettings, guard: Guard, mechanisms: tuple[str, ...]
 ) -> dict[str, str]:
-    """What is in force: who reads this sees at once that something is not."""
+    """Tell which security settings are in force, for the line that says "ready"."""
     tls = "no" if not settings.tls_cert else "clients" if settings.tls_client_ca else "yes"
     return {
         "mechanisms": ",".join(mechanisms),

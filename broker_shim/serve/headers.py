@@ -1,4 +1,4 @@
-"""What a broker knows headers by: of every protocol, also of one that is not spoken here now.
+"""The header codecs of a broker: of every protocol, also of one not spoken now.
 
 A queue keeps what came over AMQP 0-10 when a broker without that port serves it; and a service that
 decides for members has what came to them. Their selectors, and clients of AMQP 1.0, see properties

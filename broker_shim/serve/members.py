@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class ServedBeside(NamedTuple):
-    """What serves members beside a broker, and what asks them."""
+    """The service that serves members beside a broker, and asks them."""
 
     service: Service
     inquiries: Inquiries
@@ -107,7 +107,7 @@ def _delta(store: MessageStore) -> DeltaMessageStore:
 
 
 def membership_of(store: MessageStore, inbox: Inbox) -> Membership:
-    """What keeps a member's broker alike to its service."""
+    """Make the membership that keeps a member's broker alike to its service."""
     assert isinstance(store, RemoteMessageStore)
     return Membership(store, inbox)
 

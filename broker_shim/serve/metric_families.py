@@ -1,4 +1,7 @@
-"""What a monitor is shown of the broker and its store: counters, and gauges of each queue.
+"""The metrics of the broker and its store: counters, and gauges of each queue.
+
+All of a broker is read on the loop's thread only. The cost grows with the number of queues, and not
+with the messages that wait on them.
 
 Of a broker on the loop's thread only. The cost is that of the number of queues, whatever waits on
 them.
@@ -34,7 +37,7 @@ CHAIN = "sparkstore_chain_member"
 
 
 class ProcessRole(StrEnum):
-    """What a process does with the queues that its metrics are about."""
+    """The relation of a process to the queues that its metrics are about."""
 
     BROKER = "broker"
     SERVICE = "service"
@@ -100,7 +103,7 @@ def _info(role: ProcessRole, member: str) -> Metric:
 
 
 def log_families(store: MessageStore) -> Iterator[Metric]:
-    """What the log of a store did, and what waits in it; nothing of a store without one.
+    """Show what the log of a store did, and what waits in it; nothing of a store without one.
 
     Of a chain, the log of its first store, and how each member fares.
     """
@@ -198,7 +201,7 @@ def _named(
 
 
 def _stored_figures(store: DeltaMessageStore, decider: Broker | None) -> dict[str, QueueFigures]:
-    """What a store has on its queues; who consumes knows the broker that decides, if there is one.
+    """Count what a store has on its queues; consumers are those of the deciding broker.
 
     Reading that broker on another thread than its own is safe for plain numbers; a queue that has
     just been made or deleted is not there for a moment.
@@ -243,7 +246,7 @@ def _age_s(came_at_us: int | None, now_us: int) -> float:
 
 
 def _summed(figures: Iterable[QueueFigures]) -> QueueFigures:
-    """Of many queues: the sums, and the greatest age."""
+    """Sum the figures of many queues, with the greatest of their ages."""
     columns = zip(*figures, strict=True)
     oldest = QueueFigures._fields.index("oldest_age_s")
     return QueueFigures(

@@ -1,4 +1,4 @@
-"""What a monitor asks of a running process over HTTP: its metrics, and whether it is well.
+"""The HTTP port by which a monitor sees a process's metrics, and whether it is well.
 
     GET /metrics   200, Prometheus' text format
     GET /healthz   200 while the process can answer; 503 if it does not come round: restart it
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class Subject:
-    """What is watched: told by the process as it starts, serves and stops; asked by requests."""
+    """The process as requests see it, and as it reports its start, service and stop."""
 
     def __init__(self) -> None:
         self.now(lambda: (), lambda: "the store is being opened", None)
@@ -92,7 +92,7 @@ class Monitor(ThreadingMixIn, HTTPServer):
     block_on_close = False
 
     def __init__(self, address: ListenAddress, subject: Subject) -> None:
-        """Listen at once.
+        """Listen on the address at once.
 
         Raises:
             OSError: The port is taken, or not allowed.
@@ -133,7 +133,7 @@ class Monitor(ThreadingMixIn, HTTPServer):
         return self._places.acquire(timeout=_GIVE_WAY_S)
 
     def heard(self, request: socket.socket) -> None:
-        """It has said what it asks for, and keeps its place."""
+        """Note that a connection has sent its request, so it keeps its place."""
         with self._guard:
             self._silent.pop(request, None)
 
@@ -159,7 +159,7 @@ class _Request(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:  # the library's name
-        """See the module."""
+        """Answer `/metrics`, `/healthz` or `/readyz`; the module says how."""
         self.server.heard(self.connection)
         subject = self.server.subject
         try:

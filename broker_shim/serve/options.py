@@ -58,7 +58,7 @@ damaged, 75 try later: another process has the root open, no room, no answer (do
 
 
 def parser() -> argparse.ArgumentParser:
-    """What `sparkstore serve` takes."""
+    """Build the parser of the command line of `sparkstore serve`."""
     found = argparse.ArgumentParser(
         prog="sparkstore serve",
         description="Serve a root to AMQP 1.0 clients.",

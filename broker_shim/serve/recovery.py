@@ -152,7 +152,7 @@ def _survivors(
     absent: Absent,
     acquired: list[_Acquired],
 ) -> Iterator[Survivors]:
-    """What is on the queue, with its failed deliveries; those that were held are noted."""
+    """Tell what is on the queue, with failed deliveries, and note what was held."""
     for stretch in stretches(entries):
         failures: dict[int, int] = {}
         for message_id, entry in stretch.marked:
@@ -170,7 +170,7 @@ def _is_elsewhere(holder: str, absent: Absent) -> bool:
 
 
 def _hold(host: Host, acquired: Iterable[_Acquired], keepers: Mapping[str, LinkKey]) -> None:
-    """What a link of tier 2 had acquired it holds: nobody else gets it."""
+    """Let each link of tier 2 hold what it had acquired; nobody else gets it."""
     for message_id, queue, holder in acquired:
         host.broker.queues[queue].withdraw([message_id])
         held = host.links.held.setdefault(keepers[holder], {})

@@ -67,13 +67,13 @@ class Reporter:
             _log.warning("counters were not written: %s", reason)
 
     def close(self) -> None:
-        """Answer no more."""
+        """Close the port of metrics, if there is one."""
         if self._monitor is not None:
             self._monitor.close()
 
 
 def reporter_of(options: argparse.Namespace) -> Reporter:
-    """What `--metrics-file` and `--metrics-listen` ask for; the port answers at once.
+    """Make the reporter of `--metrics-file` and `--metrics-listen`; its port answers at once.
 
     Raises:
         InvalidRequest: The address is none, or its port is taken.

@@ -40,14 +40,14 @@ WIRING, LINKS = "wiring.json", "links.json"
 
 
 class Stores(NamedTuple):
-    """What is served, and where its links are kept."""
+    """The message store that is served, and the store of its links."""
 
     messages: BrokerStore
     link_stores: LinkStores
 
     @property
     def in_force(self) -> dict[str, str]:
-        """What the line that says "ready" tells of them."""
+        """Tell the tier and the chain, for the line that says "ready"."""
         keeps = {"keeps": self.messages.durability.word}
         if isinstance(self.messages, MessageStoreChain):
             keeps["chain"] = str(1 + len(self.messages.members))

@@ -1,4 +1,4 @@
-"""What the service manager is told of this process: sd_notify(3). Nothing, if it does not ask."""
+"""Tell the service manager how this process fares: sd_notify(3), if it asks for that."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _LINGER_S = 1.0
 
 
 class MemberConnection:
-    """See above.
+    """The service's end of one member's connection.
 
     Attributes:
         peer: Its socket, closed at the end of `run`.
@@ -113,7 +113,7 @@ class MemberConnection:
             self.peer.shutdown(socket.SHUT_RD)
 
     def is_lost(self) -> bool:
-        """See `members.Peer`."""
+        """Tell whether the peer has hung up. See `members.Peer`."""
         poll = select.poll()
         with suppress(OSError, ValueError):
             poll.register(self.peer, select.POLLRDHUP)
@@ -121,7 +121,10 @@ class MemberConnection:
         return True
 
     def displace(self, reason: StoreError) -> None:
-        """See `members.Peer`. Under the store's lock: nothing of it is decided any more."""
+        """End this connection for a newer one: nothing of it is decided any more.
+
+        Under the store's lock. See `members.Peer`.
+        """
         self.end(reason)
 
     def _serve(self) -> None:
@@ -142,7 +145,7 @@ class MemberConnection:
             self._say_goodbye_in_turn(self._ending)
 
     def _first_frames(self) -> list[Frame]:
-        """What came up to the end of the first frame; empty if the peer left before."""
+        """Receive up to the end of the first frame; empty if the peer left before."""
         poll, until = select.poll(), time.monotonic() + wire.HELLO_TIMEOUT_S
         poll.register(self.peer, select.POLLIN)
         while True:
@@ -275,32 +278,32 @@ class MemberConnection:
 
     @property
     def member(self) -> str:
-        """See `DispatchPeer`."""
+        """The name of the member. See `DispatchPeer`."""
         return self._reads.member
 
     @property
     def service_run(self) -> str:
-        """See `DispatchPeer`."""
+        """The run of the service, as WELCOME told it. See `DispatchPeer`."""
         return self._opened.instance
 
     @property
     def decisions(self) -> Decisions:
-        """See `DispatchPeer`."""
+        """The decisions for records of this member. See `DispatchPeer`."""
         assert self._member is not None
         return self._member.decisions
 
     @property
     def is_over(self) -> bool:
-        """See `DispatchPeer`."""
+        """True once this connection is ending. See `DispatchPeer`."""
         return self._ending is not None
 
     @property
     def has_room(self) -> bool:
-        """See `DispatchPeer`."""
+        """True while the outbox has room for content. See `DispatchPeer`."""
         return self._outbox.has_room
 
     def say(self, kind: int, body: Sequence[object]) -> None:
-        """See `DispatchPeer`."""
+        """Send a frame by the outbox. See `DispatchPeer`."""
         self._outbox.say(kind, body)
 
     def _answer(self, kind: int, body: Sequence[object], error: StoreError | None) -> None:

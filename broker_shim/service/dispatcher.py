@@ -1,4 +1,4 @@
-"""What the service needs of whoever decides which messages the consumers of members get.
+"""The interface between the service and whoever decides for the consumers of members.
 
 The service knows requests and records; queues, selectors and turns are the broker's (`members`),
 which stands above it. Its frames are looked at here, as they come off the wire.
@@ -51,7 +51,7 @@ class DispatchPeer(Protocol):
 
     @property
     def decisions(self) -> Decisions:
-        """What records of this member mean; under the store's lock."""
+        """The decisions for records of this member; under the store's lock."""
 
     def say(self, kind: int, body: Sequence[object]) -> None:
         """Say something, from any thread; a peer that lets too much of it wait is cut off."""

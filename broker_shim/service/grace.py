@@ -38,7 +38,7 @@ class GraceTimers:
         lose: Callable[[str], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Nobody is gone yet; see `gone`.
+        """Start the timers' thread, while no member is gone. See `gone`.
 
         Args:
             grace_s: How long a member may be gone, in seconds.
@@ -72,7 +72,7 @@ class GraceTimers:
             self._over_at.pop(member, None)
 
     def close(self) -> None:
-        """Nobody loses anything any more."""
+        """Stop the timers: no member loses anything any more."""
         with self._guard:
             self._is_closed = True
             self._guard.notify_all()
@@ -116,6 +116,6 @@ class MemberTimers(NamedTuple):
     transactions: GraceTimers
 
     def close(self) -> None:
-        """End both."""
+        """End both kinds of timers."""
         self.grace.close()
         self.transactions.close()

@@ -1,4 +1,6 @@
-"""Who is connected, as whom, and whose turn it is. Under the store's lock.
+"""The members of a store service: who is connected, and as which incarnation.
+
+All under the store's lock.
 
 What must outlive the service is kept in its records: the host that the root belongs to, and the
 incarnations that each member had, both as configured objects of a category of the service's own;
@@ -49,7 +51,7 @@ _REMEMBERED = 64
 
 
 class MemberEvent(StrEnum):
-    """What happened."""
+    """An event in the life of a member, for the audit log."""
 
     CONNECTED = "member-connected"
     REFUSED = "member-refused"
@@ -62,7 +64,7 @@ Audit = Callable[..., None]
 
 
 def not_audited(_event: MemberEvent, **_details: object) -> None:
-    """Write nothing down."""
+    """Write nothing down about an event."""
 
 
 class MemberPeer(Protocol):
@@ -99,7 +101,7 @@ class ConnectedMember:
 
 @dataclass(slots=True)
 class Members:
-    """All of them.
+    """All members that a store service knows.
 
     Attributes:
         max_message_bytes: How long the content of one message may be, in bytes, inclusive.

@@ -1,4 +1,4 @@
-"""What the store service counts."""
+"""The counters of the store service."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Doors:
     token: str | None
 
     def open(self, listen_on: Callable[[str], socket.socket]) -> list[Door]:
-        """Listen.
+        """Open the listening sockets that the options ask for.
 
         Args:
             listen_on: Makes a listening socket of a loopback `HOST:PORT`.

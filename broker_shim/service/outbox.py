@@ -28,7 +28,10 @@ _SEND_BYTES = 1 << 18
 
 
 class Outbox:
-    """See above. Any thread may call it; the socket is closed by who made it."""
+    """The frames that wait for one peer to read.
+
+    Any thread may call it; the socket is closed by who made it.
+    """
 
     def __init__(self, peer: socket.socket, write_timeout_s: float = WRITE_TIMEOUT_S) -> None:
         self._peer, self._write_timeout_s = peer, write_timeout_s

@@ -300,7 +300,7 @@ class SeenRoot(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """What a member says first.
+    """The first frame of a member, by which it says who it is.
 
     Attributes:
         member: Name of the broker instance, the same after its restarts.
@@ -370,7 +370,7 @@ def _seen_of(said: Body) -> SeenRoot:
 
 
 class Welcome(NamedTuple):
-    """What the service answers.
+    """The service's answer to a HELLO that it accepts.
 
     Attributes:
         last_request: The highest request of the member that was ever decided.

@@ -39,7 +39,10 @@ _TYPES = {
 
 
 class ReadWorker:
-    """See above; `take` and `end` are for the connection's thread."""
+    """The thread that answers one peer's reads in order.
+
+    `take` and `end` are for the connection's thread.
+    """
 
     def __init__(self, store: DeltaMessageStore, outbox: Outbox) -> None:
         self.member = ""
@@ -69,7 +72,7 @@ class ReadWorker:
             self._thread.start()
 
     def end(self) -> None:
-        """Answer nothing more."""
+        """Stop the thread: no read is answered any more."""
         self._has_ended = True
         self._turns.put(None)
 

@@ -1,4 +1,6 @@
-"""What is in the store, for a member that starts: columns, not objects. Reads RECOVER, ENTRIES.
+"""The content of the store, for a member that starts.
+
+In columns, not objects, by the reads RECOVER and ENTRIES.
 
     RECOVER   ANSWER [read, is_last, section, …], in this order; int64 and int32 are big-endian
       "wiring"      rows: [type, name or [exchange, queue, binding_key], detail]
@@ -132,7 +134,7 @@ def _links(state: State) -> Iterator[Section]:
 
 
 def shown_link(detail: str) -> str:
-    """What a link is, as ENTRIES and LINK tell it: as it was attached, without where."""
+    """Make the link that ENTRIES and LINK tell: as it was attached, without where."""
     told = json.loads(detail)
     return as_json({name: each for name, each in told.items() if name != MEMBER})
 

@@ -42,7 +42,7 @@ _HOLDER, _DETAIL = Record._fields.index("holder"), Record._fields.index("detail"
 
 
 class BatchDecision(NamedTuple):
-    """What a batch came to.
+    """The outcome of a batch of requests.
 
     Attributes:
         through: The last request.
@@ -312,7 +312,7 @@ REQUESTS = frozenset(_BODIES)
 
 
 def refusals_of(state: fold.State, member: str, first: int, last: int) -> list[Refusal]:
-    """What is remembered of a member's refused requests from `first` to `last`, rising."""
+    """Get the remembered refusals of a member's requests from `first` to `last`, rising."""
     there = state.members.get(member)
     found = [] if there is None else there.refusals.items()
     if first == last and there is not None:

@@ -54,7 +54,7 @@ class Service:
         member_grace_s: float = MEMBER_GRACE_S,
         transaction_timeout_s: float = TRANSACTION_TIMEOUT_S,
     ) -> None:
-        """Serve at once.
+        """Listen on all doors, and serve from now on.
 
         Args:
             store: What is served.
@@ -233,7 +233,7 @@ def serve_alone(
 
 
 def _probe(store: DeltaMessageStore) -> StoreError | None:
-    """What the store has ended with; that there is no room now ends nothing."""
+    """Find the error that the store has ended with. That there is no room now ends nothing."""
     try:
         with store.batch():
             return None

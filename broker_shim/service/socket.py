@@ -26,7 +26,7 @@ class Door:
 
 
 def default_socket(root: Path) -> Path:
-    """`ROOT/service.sock`."""
+    """The path of a root's socket: `ROOT/service.sock`."""
     return root / SOCKET_NAME
 
 
@@ -95,7 +95,7 @@ def is_our_user(peer: socket.socket) -> bool:
 
 
 def remote_of(peer: socket.socket) -> str:
-    """Who is at the other end, for the audit log; of a peer that is gone already: unknown."""
+    """Name the peer for the audit log; "unknown" if it is gone already."""
     try:
         if peer.family == socket.AF_UNIX:
             return process_of(peer)
@@ -106,7 +106,7 @@ def remote_of(peer: socket.socket) -> str:
 
 
 def process_of(peer: socket.socket) -> str:
-    """Who is at the other end of a unix socket, for the audit log."""
+    """Name the process at the other end of a unix socket, for the audit log."""
     pid, uid = _credentials(peer)
     return f"local uid={uid} pid={pid}"
 

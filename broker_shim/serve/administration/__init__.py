@@ -1,4 +1,4 @@
-"""What an administrator asks of a running process, over the control socket of its root.
+"""The control socket, by which an administrator asks a running process of a root.
 
 Lines of JSON come in (`sparkstore.operations.wire`); `control` greets, has one order at a time
 carried out, and answers reads at once. `control_orders` gives orders to the broker,

@@ -1,4 +1,4 @@
-"""Who is connected, and the end of a connection: what an administrator asks of a process.
+"""An administrator's orders about connections: list them, and close one.
 
 A store service asks the brokers that are its members, too: each answers by this class of its own
 process, over the connection that it has to the service.
@@ -40,7 +40,7 @@ class ConnectionOrders:
         self._connections, self._audit, self._members = connections, audit, members
 
     def call(self, content: dict[str, Any]) -> Call | None:
-        """What a line asks about connections; None if it asks something else.
+        """Choose the call that a line about connections asks for; None if it is about others.
 
         Raises:
             InvalidRequest: It is not well formed.

@@ -65,11 +65,11 @@ class Decider(Protocol):
         """
 
     def held(self) -> Iterator[wire.HeldMessage]:
-        """What members hold, and branches in doubt, as the store has it."""
+        """List what members and branches in doubt hold, as the store has it."""
 
 
 class OneBroker(NamedTuple):
-    """See `Decider`: a process that has one broker for its life."""
+    """A `Decider` of a process that has one broker for its life."""
 
     there: Broker
     look: Callable[[], AbstractContextManager[StoreStateMachine]] | None = None
@@ -77,15 +77,15 @@ class OneBroker(NamedTuple):
 
     @property
     def max_message_bytes(self) -> int:
-        """See `Decider.max_message_bytes`."""
+        """Tell the limit from the broker's settings. See `Decider.max_message_bytes`."""
         return self.there.settings.max_message_bytes
 
     def decide(self) -> Broker:
-        """See `Decider.decide`."""
+        """Return the broker of this process. See `Decider.decide`."""
         return self.there
 
     def held(self) -> Iterator[wire.HeldMessage]:
-        """See `Decider.held`."""
+        """List the messages that are held elsewhere than at this broker. See `Decider.held`."""
         since: dict[str, int] = {}
         if self.look is not None:
             with self.look() as machine:
@@ -98,7 +98,10 @@ class OneBroker(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """What a line asks for; `is_order`: its answer waits until the store has made it durable."""
+    """The call that a line asks for.
+
+    If `is_order`, its answer waits until the store has made it durable.
+    """
 
     call: Callable[[Asker], None]
     is_order: bool = True
@@ -237,7 +240,7 @@ class ControlServer:
             asked.call(Asker(client.name, say, say, lambda: client in self._clients))
 
     def _asked(self, content: dict[str, Any]) -> _Asked:
-        """What a line asks for, to be started in its turn."""
+        """Choose the call that a line asks for, to be started in its turn."""
         if wire.NOT_DURABLE in content:
             return _Asked(self._tell_not_durable, is_order=False)
         if "holders" in content:
@@ -333,7 +336,10 @@ class ControlServer:
     def _audited(
         self, asker: Asker, act: str, queue: str, count: int, to: str | None = None
     ) -> Callable[[StoreError | None, Answer], None]:
-        """What answers a client, and writes down what it did; who may connect may do everything."""
+        """Wrap the answer to a client, so that an order is written down when it succeeded.
+
+        Whoever may connect may do everything.
+        """
 
         def answer(error: StoreError | None, answer: Answer) -> None:
             self._audit(

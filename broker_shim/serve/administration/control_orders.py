@@ -1,4 +1,4 @@
-"""What an administrator orders over the control socket: queues, purges, branches.
+"""An administrator's orders over the control socket: queues, purges, branches.
 
 Who may connect to the socket may do everything; what changes something is written down.
 """
@@ -25,7 +25,7 @@ from sparkstore.operations.wire import answer_line, error_line
 
 
 class Asker(NamedTuple):
-    """Who asks.
+    """The client of the control socket that asked.
 
     Attributes:
         name: Its process and user.
@@ -50,7 +50,7 @@ class ControlOrders:
         self._audit = audit
 
     def call(self, content: dict[str, Any], broker: Broker) -> Call | None:
-        """What a line asks of a broker's queues; None if it asks something else.
+        """Choose the call that a line about a broker's queues asks for; None if it is about others.
 
         Raises:
             InvalidRequest: It is not well formed.

@@ -33,7 +33,9 @@ _NAMES = {
 
 
 class CallAuditor:
-    """See `ChainMember`. Lines are JSON: `at` (UTC µs), `operation`, and its arguments by name.
+    """A member of a chain that writes one line of JSON for each call.
+
+    A line has `at` (UTC µs), `operation`, and the arguments by name. See `ChainMember`.
 
     A message is told by its number, a branch by its xid as text. Calls of one transaction have the
     same `together`; with those of a branch is a line `prepare`, and its decision is a line by
@@ -59,11 +61,11 @@ class CallAuditor:
 
     @property
     def name(self) -> str:
-        """What logs, metrics and errors call it."""
+        """The name of this member in logs, metrics and errors."""
         return f"audit of calls ({self._path.name})"
 
     def apply(self, calls: Sequence[StoreCall], on_complete: OnComplete) -> None:
-        """See `ChainMember.apply`."""
+        """Write a line for each of these calls, then complete them. See `ChainMember.apply`."""
         told: dict[str, Any] = {}
         if len(calls) != 1:
             self._together += 1
@@ -79,14 +81,14 @@ class CallAuditor:
         on_complete(error)
 
     def flush(self, on_complete: OnComplete) -> None:
-        """See `ChainMember.flush`: each call is written when it completes."""
+        """Complete at once: each call is written when it completes. See `ChainMember.flush`."""
         on_complete(None)
 
     def drop(self) -> None:
-        """See `ChainMember.drop`: the lines end."""
+        """Write nothing: the lines end when the chain calls no more. See `ChainMember.drop`."""
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file that has the lines."""
         self._file.close()
 
 

@@ -54,7 +54,7 @@ class ChainBranches:
     _accepted: Callable[[TransactionContext], list[StoreCall]]
 
     def prepare(self, transaction: TransactionContext, xid: Xid, on_complete: OnComplete) -> None:
-        """See `BranchCalls.prepare`."""
+        """Prepare a branch in the first store, then in each member. See `BranchCalls.prepare`."""
         check_completion(on_complete)
         accepted = self._accepted(transaction)
 
@@ -65,33 +65,48 @@ class ChainBranches:
         self._guarded(on_complete, make, prepared)
 
     def commit_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
-        """See `BranchCalls.commit_prepared`."""
+        """Commit a branch in doubt in the first store, then in each member.
+
+        See `BranchCalls.commit_prepared`.
+        """
         self._call(on_complete, "commit_prepared", xid)
 
     def rollback_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
-        """See `BranchCalls.rollback_prepared`."""
+        """Roll back a branch in doubt in the first store, then in each member.
+
+        See `BranchCalls.rollback_prepared`.
+        """
         self._call(on_complete, "rollback_prepared", xid)
 
     def forget_branch(self, xid: Xid, on_complete: OnComplete) -> None:
-        """See `BranchCalls.forget_branch`."""
+        """Forget a decided branch in the first store, then in each member.
+
+        See `BranchCalls.forget_branch`.
+        """
         self._call(on_complete, "forget_branch", xid)
 
     def prepared(self) -> list[PreparedBranch]:
-        """See `BranchCalls.prepared`: those of the first store."""
+        """Get the branches that are in doubt in the first store. See `BranchCalls.prepared`."""
         return self._first.prepared()
 
     def branch_entries(self, xid: Xid) -> BranchEntries:
-        """See `BranchStore.branch_entries`."""
+        """Get the queue entries of a branch in doubt from the first store.
+
+        See `BranchStore.branch_entries`.
+        """
         return self._first.branch_entries(xid)
 
     def find_branches(self, xid: Xid | None, on_found: OnBranches) -> None:
-        """See `BranchDirectory.find_branches`: those of the first store."""
+        """Find the branches that the first store has. See `BranchDirectory.find_branches`."""
         self._first.find_branches(xid, on_found)
 
     def decide_heuristically(
         self, xid: Xid, by: str, on_complete: OnComplete, on_steps: OnSteps, *, commits: bool
     ) -> None:
-        """See `BranchStore.decide_heuristically`."""
+        """Decide a branch for an operator in the first store, then in each member.
+
+        See `BranchStore.decide_heuristically`.
+        """
         check_completion(on_complete)
         taken: list[RecordStep] = []
         call = StoreCall("decide_heuristically", (xid, by), {"commits": commits})

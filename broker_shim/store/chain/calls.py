@@ -1,4 +1,4 @@
-"""What the members of a chain are told: calls that its first store has accepted."""
+"""The calls that a chain passes to its members when its first store has accepted them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ChainMember(Protocol):
 
     @property
     def name(self) -> str:
-        """What logs, metrics and errors call it."""
+        """The name of this member in logs, metrics and errors."""
 
     def apply(self, calls: Sequence[StoreCall], on_complete: OnComplete) -> None:
         """Make these calls true: a single one by itself, several in one transaction.
@@ -42,10 +42,10 @@ class ChainMember(Protocol):
         """
 
     def flush(self, on_complete: OnComplete) -> None:
-        """As `MessageStore.flush`."""
+        """Complete when all earlier calls are where queries see them, as `MessageStore.flush`."""
 
     def drop(self) -> None:
-        """It is told nothing any more, and is not like the first store from here on."""
+        """Take notice that no call follows. From here on the member is not like the first store."""
 
     def close(self) -> None:
         """Complete what is under way, then let go of everything."""

@@ -49,7 +49,10 @@ _log = logging.getLogger(__name__)
 
 
 class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
-    """See `BrokerStore` for every call; reads and what `recover` tells are the first store's."""
+    """A `BrokerStore` that calls several stores in the order of the first one.
+
+    Reads, and what `recover` tells, are the first store's.
+    """
 
     def __init__(self, first: FirstStore, members: Sequence[tuple[ChainMember, Tolerance]]) -> None:
         """Chain stores that are alike already (`mirror.Mirror.catch_up`).
@@ -84,7 +87,10 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         return self._first
 
     def expired(self, now_us: int, count: int, after: str) -> DueMessages | None:
-        """See `ExpiringStore.expired`."""
+        """Find messages whose time to live is over in the first store.
+
+        See `ExpiringStore.expired`.
+        """
         return self._first.expired(now_us, count, after)
 
     @property
@@ -94,7 +100,10 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
 
     @property
     def failure(self) -> StoreError | None:
-        """What it ended with for good, if it has: a member failed that may not be dropped."""
+        """The error that ended the chain for good, if one did.
+
+        A member failed that may not be dropped.
+        """
         return self._failure
 
     @property
@@ -103,45 +112,69 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         return [place.status for place in self._places]
 
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """See `WiringCalls.create`."""
+        """Create a queue or an exchange in the first store, then in each member.
+
+        See `WiringCalls.create`.
+        """
         self._call(on_complete, "create", wiring)
 
     def alter(self, queue: Queue, on_complete: OnComplete) -> None:
-        """See `WiringCalls.alter`."""
+        """Give a queue other arguments in the first store, then in each member.
+
+        See `WiringCalls.alter`.
+        """
         self._call(on_complete, "alter", queue)
 
     def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """See `WiringCalls.destroy`."""
+        """Destroy a queue or an exchange in the first store, then in each member.
+
+        See `WiringCalls.destroy`.
+        """
         self._call(on_complete, "destroy", wiring)
 
     def bind(
         self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
     ) -> None:
-        """See `WiringCalls.bind`."""
+        """Bind a queue to an exchange in the first store, then in each member.
+
+        See `WiringCalls.bind`.
+        """
         self._call(on_complete, "bind", key, arguments)
 
     def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
-        """See `WiringCalls.unbind`."""
+        """Remove a binding from the first store, then from each member.
+
+        See `WiringCalls.unbind`.
+        """
         self._call(on_complete, "unbind", key)
 
     def configure(
         self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
     ) -> None:
-        """See `WiringCalls.configure`."""
+        """Keep an object of the configuration in the first store, then in each member.
+
+        See `WiringCalls.configure`.
+        """
         self._call(on_complete, "configure", category, key, detail)
 
     def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
-        """See `ContentCalls.message`."""
+        """Make a message with an id of the first store. See `ContentCalls.message`."""
         return self._first.message(header, body)
 
     def content(self, message: StoredMessage) -> ContentWriter:
-        """See `ContentCalls.content`: members read it from the first store when it is enqueued."""
+        """Give the content of a new message to the first store, piece by piece.
+
+        Members read it from there when the message is enqueued. See `ContentCalls.content`.
+        """
         return self._first.content(message)
 
     def stage(
         self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete
     ) -> StoredMessage:
-        """See `ContentCalls.stage`: members read it from the first store when it is enqueued."""
+        """Give the content of a new message to the first store from an iterator.
+
+        Members read it from there when the message is enqueued. See `ContentCalls.stage`.
+        """
         check_completion(on_complete)
         return self._first.stage(message, pieces, partial(self._line.put, on_complete))
 
@@ -154,7 +187,10 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         *,
         annotations: Annotations | None = None,
     ) -> None:
-        """See `MessageStore.enqueue`."""
+        """Put a message on a queue of the first store, then of each member.
+
+        See `MessageStore.enqueue`.
+        """
         self._call(
             on_complete, "enqueue", message, queue, within=transaction, annotations=annotations
         )
@@ -168,7 +204,10 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         transaction: TransactionContext | None = None,
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """See `MessageStore.dequeue`."""
+        """Remove a message from a queue of the first store, then of each member.
+
+        See `MessageStore.dequeue`.
+        """
         self._call(
             on_complete, "dequeue", message_id, queue, holder, within=transaction, outcome=outcome
         )
@@ -181,7 +220,10 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
     ) -> None:
-        """See `MessageStore.acquire`."""
+        """Reserve a message for a holder in the first store, then in each member.
+
+        See `MessageStore.acquire`.
+        """
         self._call(on_complete, "acquire", message_id, queue, holder, within=transaction)
 
     def release(
@@ -195,16 +237,25 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         delivery_failed: bool = False,
         annotations: Annotations | None = None,
     ) -> None:
-        """See `MessageStore.release`."""
+        """Make a message available in the first store, then in each member.
+
+        See `MessageStore.release`.
+        """
         options = {"delivery_failed": delivery_failed, "annotations": annotations}
         self._call(on_complete, "release", message_id, queue, holder, within=transaction, **options)
 
     def attach(self, key: LinkKey, detail: Mapping[str, Any], on_complete: OnComplete) -> None:
-        """See `LinkCalls.attach`."""
+        """Keep that a link is attached in the first store, then in each member.
+
+        See `LinkCalls.attach`.
+        """
         self._call(on_complete, "attach", key, detail)
 
     def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
-        """See `LinkCalls.detach`."""
+        """Keep that a link is detached in the first store, then in each member.
+
+        See `LinkCalls.detach`.
+        """
         self._call(on_complete, "detach", key, closed=closed)
 
     def unsettled(
@@ -215,7 +266,10 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
     ) -> None:
-        """See `LinkCalls.unsettled`."""
+        """Remember a delivery in the first store, then in each member.
+
+        See `LinkCalls.unsettled`.
+        """
         self._call(on_complete, "unsettled", key, tag, state, within=transaction)
 
     def settle(
@@ -225,15 +279,21 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
     ) -> None:
-        """See `LinkCalls.settle`."""
+        """Forget deliveries in the first store, then in each member. See `LinkCalls.settle`."""
         self._call(on_complete, "settle", key, tags, within=transaction)
 
     def begin(self) -> TransactionContext:
-        """See `MessageStore.begin`: members hear of it when it is committed."""
+        """Start a transaction in the first store.
+
+        Members hear of it when it is committed. See `MessageStore.begin`.
+        """
         return ChainTransaction(self, self._first.begin())
 
     def commit(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
-        """See `MessageStore.commit`."""
+        """Commit a transaction in the first store, then in each member.
+
+        See `MessageStore.commit`.
+        """
         check_completion(on_complete)
         accepted = self._accepted(transaction)
 
@@ -243,12 +303,15 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         self._guarded(on_complete, partial(self._first.commit, self._inner(transaction)), committed)
 
     def abort(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
-        """See `MessageStore.abort`."""
+        """End a transaction of the first store without effect; members never hear of it.
+
+        See `MessageStore.abort`.
+        """
         check_completion(on_complete)
         self._first.abort(self._inner(transaction), partial(self._line.put, on_complete))
 
     def flush(self, on_complete: OnComplete) -> None:
-        """See `MessageStore.flush`: of the first store, and of all members."""
+        """Flush the first store and all members. See `MessageStore.flush`."""
         check_completion(on_complete)
 
         def passed(_error: StoreError | None) -> None:
@@ -266,7 +329,10 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         self._after_earlier(passed)
 
     def recover(self) -> Recovered:
-        """See `MessageStore.recover`; what the chain keeps for itself is not told."""
+        """Tell what is in the first store, without what the chain keeps for itself.
+
+        See `MessageStore.recover`.
+        """
         recovered = self._first.recover()
         configured = {
             key: detail for key, detail in recovered.configured.items() if key[0] != CATEGORY
@@ -274,7 +340,10 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         return replace(recovered, configured=configured)
 
     def close(self) -> None:
-        """See `MessageStore.close`: first, what members have still to read of the first store."""
+        """Close the first store and the members, after all calls have completed.
+
+        Members may have to read from the first store until then. See `MessageStore.close`.
+        """
         told = Completion()
         with suppress(Closed):
             self._after_earlier(lambda _error: self._line.put(told.finish, None))
@@ -318,7 +387,7 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         self._first.abort(self._first.begin(), then)
 
     def _accepted(self, transaction: TransactionContext) -> list[StoreCall]:
-        """What was accepted within it, and what will be until it ends."""
+        """Get the list of calls within a transaction, which grows until it ends."""
         return transaction.accepted if isinstance(transaction, ChainTransaction) else []
 
     def _inner(self, transaction: TransactionContext) -> TransactionContext:
@@ -355,7 +424,9 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
 
 @dataclass(slots=True, eq=False)
 class ChainTransaction:
-    """See `TransactionContext`.
+    """A transaction of a chain: the first store's, and the calls accepted in it.
+
+    See `TransactionContext`.
 
     Attributes:
         owner: The chain that it is of.
@@ -374,7 +445,7 @@ class ChainTransaction:
 
 
 class _Told:
-    """What waits in the line to be told."""
+    """A completion that waits in the line until every member has completed its calls."""
 
     __slots__ = ("error", "left", "on_complete")
 

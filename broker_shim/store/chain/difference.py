@@ -1,4 +1,4 @@
-"""What one store lacks of another: the calls that make it alike. Pure.
+"""The calls that make one store alike to another one. Pure.
 
 Both are `BrokerStore`s, seen as `recover` tells them. The one that follows got every call that the
 other completed, in order, but for the last ones before a crash, or since it was dropped. So most
@@ -47,7 +47,7 @@ def difference(
     our_branches: Branches = _NONE,
     their_branches: Branches = _NONE,
 ) -> Iterator[StoreCall | Missing | MissingBranch]:
-    """What to do to `theirs`, in order, to have all of `ours` there and nothing else.
+    """Find the calls, in order, that make `theirs` hold all of `ours` and nothing else.
 
     Branches that `theirs` alone has in doubt are decided first (`doubt`), so that nothing is held
     that is to be changed, and those that it lacks are prepared last, when what they hold is there.
@@ -162,7 +162,7 @@ def _is_later(theirs: Entry, ours: Entry) -> bool:
 
 
 def _held(queue: str, message_id: int, ours: Entry, theirs: Entry) -> Iterator[StoreCall]:
-    """Who has an entry, how often its delivery failed, and what its annotations are."""
+    """Give an entry the holder, the count of failed deliveries and the annotations of ours."""
     holder, failures, detail = theirs.acquired_by, theirs.delivery_count, theirs.detail
     while failures < ours.delivery_count or detail != ours.detail:
         if holder is None:

@@ -112,7 +112,7 @@ def same_branches(
 
 
 def decisions(theirs: Branches, our_entries: Entries) -> Iterator[StoreCall]:
-    """What decides the branches that the other store has decided."""
+    """Make the calls that decide the branches which the other store has decided."""
     for xid, steps in theirs.items():
         call = "commit_prepared" if _was_committed(steps, our_entries) else "rollback_prepared"
         yield StoreCall(call, (xid,), {})
@@ -159,7 +159,7 @@ def before(our_entries: Entries, ours: Branches) -> Entries:
 
 
 def missing_branch(xid: Xid, steps: BranchSteps, our_entries: Entries) -> MissingBranch:
-    """What prepares a branch anew; `our_entries` are those `before`."""
+    """Make the calls that prepare a branch anew; `our_entries` are those `before`."""
     calls: list[StoreCall | PlannedEnqueue] = []
     seen: dict[tuple[str, int], Entry] = {}
     for step in steps:

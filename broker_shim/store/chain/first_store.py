@@ -58,7 +58,7 @@ def first_store(where: str, config: StoreConfig, *, accept_loss: bool = False) -
 
 
 def place_of(first: DeltaMessageStore) -> Mapping[str, Any]:
-    """What a mirror is to know of the root that it follows."""
+    """Tell what a mirror has to know of the root that it follows."""
     identity = open_root(first.root.path).identity  # a witness may be new
     return {
         "root_id": identity.root_id,

@@ -45,7 +45,7 @@ class DoubtStore(FirstStore, Protocol):
     """A store of this process that tells what its branches in doubt hold."""
 
     def branch_steps(self) -> Mapping[Xid, BranchSteps]:
-        """What waits in each branch in doubt, the oldest branch first."""
+        """Get the steps that wait in each branch in doubt, the oldest branch first."""
 
 
 class MirrorStore(DoubtStore, Protocol):
@@ -64,7 +64,7 @@ class MirrorStore(DoubtStore, Protocol):
 
 
 class Mirror:
-    """See `ChainMember`.
+    """A member of a chain that is a store with the same content. See `ChainMember`.
 
     Content that came in pieces is not in the calls: it is read from the first store, maybe from
     storage, on a thread of the mirror's own (`CallLine`).
@@ -96,7 +96,7 @@ class Mirror:
 
     @property
     def name(self) -> str:
-        """What logs, metrics and errors call it."""
+        """The name of this member in logs, metrics and errors."""
         return self._name
 
     def catch_up(self, max_distance: int = MAX_DISTANCE) -> int:
@@ -122,27 +122,33 @@ class Mirror:
         return distance
 
     def apply(self, calls: Sequence[StoreCall], on_complete: OnComplete) -> None:
-        """See `ChainMember.apply`."""
+        """Apply calls to the mirror's store, in order, after the earlier ones.
+
+        See `ChainMember.apply`.
+        """
         enqueued = [call.arguments[0] for call in calls if call.operation == "enqueue"]
         may_wait = any(message.is_staged for message in enqueued)
         self._call_line.take(partial(self._apply, calls, on_complete), may_wait=may_wait)
 
     def flush(self, on_complete: OnComplete) -> None:
-        """See `ChainMember.flush`."""
+        """Flush the mirror's store after the calls before. See `ChainMember.flush`."""
         self._call_line.take(partial(self._flush, on_complete), may_wait=False)
 
     def drop(self) -> None:
-        """See `ChainMember.drop`: if it still can, it says that it is not alike any more."""
+        """Note in the mirror's store that it is not alike any more, if that still works.
+
+        See `ChainMember.drop`.
+        """
         with suppress(StoreError):
             self._note(_ignore, is_alike=False)
 
     def close(self) -> None:
-        """See `ChainMember.close`."""
+        """End the mirror's thread, then close its store. See `ChainMember.close`."""
         self._call_line.close()
         self._store.close()
 
     def _lacking(self, max_distance: int) -> tuple[list[StoreCall | Missing | MissingBranch], int]:
-        """What it lacks, and how many calls that is.
+        """List the calls that the mirror lacks, and count them.
 
         Raises:
             InvalidRequest: They are more than `max_distance`.
@@ -249,7 +255,7 @@ class Mirror:
             on_complete(error)
 
     def _translated(self, call: StoreCall) -> StoreCall | None:
-        """What is to be called here; None if it is about what was gone before we heard of it.
+        """Translate a call for the mirror's store; None if it is about what was gone before.
 
         That may be a message whose content nobody has any more: it is never enqueued. Or it is a
         link that was closed before the commit, which the first store left out, too.
@@ -332,7 +338,7 @@ def take_place(store: BrokerStore, *, accept_loss: bool = False) -> bool:
 
 
 def place_to_take(store: BrokerStore, *, accept_loss: bool = False) -> Mapping[str, Any] | None:
-    """What a mirror knows of the store whose place it would take; None if it is no mirror.
+    """Tell what a mirror knows of the store that it would replace; None if it is no mirror.
 
     Raises:
         InvalidRequest: Its chain ended before it had everything.
@@ -350,8 +356,8 @@ def place_to_take(store: BrokerStore, *, accept_loss: bool = False) -> Mapping[s
 
 
 def _ignore(_error: StoreError | None) -> None:
-    """What matters is told by the call that follows it."""
+    """Ignore an outcome: what matters is told by the call that follows."""
 
 
 def _skip(_steps: Sequence[RecordStep]) -> None:
-    """Nobody asks a mirror what a decision did."""
+    """Ignore the steps of a decision, as a mirror has no broker to tell."""

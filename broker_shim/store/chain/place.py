@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What becomes of the chain when a member fails, or does not keep up.
+    """How a chain goes on when a member fails, or does not keep up.
 
     Attributes:
         may_drop: The member is left out until the next start, with an alarm in the log; otherwise
@@ -54,7 +54,7 @@ class MemberStatus(NamedTuple):
 
 
 class MemberPlace:
-    """See above.
+    """A member's place in a chain: the calls that it owes, and its failure.
 
     Args:
         member: Who is told.
@@ -84,7 +84,7 @@ class MemberPlace:
 
     @property
     def status(self) -> MemberStatus:
-        """How it fares."""
+        """Tell how many calls the member completed and owes, and its failure."""
         with self._lock:
             return MemberStatus(self.member.name, self._applied, len(self._owed), self._failure)
 

@@ -44,7 +44,7 @@ def lock_file(path: Path) -> FileLock:
 def read_whole(
     path: Path, form: str, version: int, parse: Callable[[dict[str, Any]], Content], empty: Content
 ) -> Content:
-    """What a file holds, as `parse` reads its JSON object; `empty` if there is no file.
+    """Read a file's JSON object by `parse`; `empty` if there is no file.
 
     Raises:
         CorruptData: The file cannot be read, is of another format, or is from a newer version.

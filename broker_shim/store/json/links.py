@@ -51,13 +51,13 @@ class JsonLinkStore:
         self._file = ReplacedFile(path, lambda: packed(self._links), "json-links")
 
     def recover(self) -> Mapping[LinkKey, LinkTerms]:
-        """See `LinkStore`."""
+        """Get all links that the file has, with their termini. See `LinkStore`."""
         with self._file.lock:
             self._check_open()
             return dict(self._links)
 
     def attach(self, key: LinkKey, terms: LinkTerms, on_complete: OnComplete) -> None:
-        """See `LinkStore`; the same terms again are no write."""
+        """Write the termini of a link; the same ones again are no write. See `LinkStore`."""
         with self._file.lock:
             self._check_open()
             is_change = self._links.get(key) != terms
@@ -65,14 +65,14 @@ class JsonLinkStore:
             self._file.turn(on_complete, is_change=is_change)
 
     def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
-        """See `LinkStore`."""
+        """Forget a link that is closed; one that is not changes nothing. See `LinkStore`."""
         with self._file.lock:
             self._check_open()
             is_change = closed and self._links.pop(key, None) is not None
             self._file.turn(on_complete, is_change=is_change)
 
     def close(self) -> None:
-        """See `LinkStore`."""
+        """Wait for the write under way, and give back the lock of the file. See `LinkStore`."""
         with self._file.lock:
             self._is_closed = True
         self._file.close()

@@ -61,7 +61,7 @@ class JsonMessageStore(LocalMessageStore):
         super().__init__(machine, sink, max_message_bytes)
 
     def close(self) -> None:
-        """See `MessageStore.close`."""
+        """Close the store, and give back the lock of the file. See `MessageStore.close`."""
         super().close()
         self._file_lock.release()
 

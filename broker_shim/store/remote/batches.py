@@ -54,7 +54,10 @@ class RemoteBatches:
     def enqueue_new(
         self, messages: Sequence[NewEntry], on_complete: OnEachComplete
     ) -> Sequence[int]:
-        """See `BatchCalls.enqueue_new`."""
+        """Send new messages with their contents in one frame of many requests.
+
+        See `BatchCalls.enqueue_new`.
+        """
         check_batch(messages, on_complete)
         outcomes: list[StoreError | None] = [None] * len(messages)
         try:
@@ -78,7 +81,10 @@ class RemoteBatches:
     def acquire_each(
         self, message_ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete
     ) -> None:
-        """See `BatchCalls.acquire_each`."""
+        """Ask for many messages of one queue, for one holder, in one frame.
+
+        See `BatchCalls.acquire_each`.
+        """
         check_batch(message_ids, on_complete)
         self._ask_entries(message_ids, partial(made.acquired, 0, queue, holder), on_complete)
 
@@ -90,7 +96,10 @@ class RemoteBatches:
         on_complete: OnEachComplete,
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """See `BatchCalls.dequeue_each`."""
+        """Ask that many messages of one queue be removed, in one frame.
+
+        See `BatchCalls.dequeue_each`.
+        """
         check_batch(message_ids, on_complete)
         record = partial(made.dequeued, 0, queue, holder, outcome)
         self._ask_entries(message_ids, record, on_complete)

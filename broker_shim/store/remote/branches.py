@@ -27,7 +27,10 @@ class _Ending(Protocol):
         xid: bytes | None = None,
         refusal: StoreError | None = None,
     ) -> None:
-        """See `RemoteMessageStore._end`."""
+        """End an open transaction by one request, with the operations that it had.
+
+        See `RemoteMessageStore._end`.
+        """
 
 
 class RemoteBranches:
@@ -41,7 +44,7 @@ class RemoteBranches:
     _end: _Ending
 
     def prepare(self, transaction: TransactionContext, xid: Xid, on_complete: OnComplete) -> None:
-        """See `BranchCalls.prepare`."""
+        """Ask the service to promise a transaction under an xid. See `BranchCalls.prepare`."""
         check_completion(on_complete)
 
         def prepared(error: StoreError | None) -> None:
@@ -58,20 +61,26 @@ class RemoteBranches:
         self._end(transaction, prepared, commit=True, xid=packed, refusal=refusal)
 
     def commit_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
-        """See `BranchCalls.commit_prepared`."""
+        """Ask the service to commit a branch in doubt. See `BranchCalls.commit_prepared`."""
         self._ask(wire.DECIDE, xid, on_complete, True)  # noqa: FBT003  # a field of the frame
 
     def rollback_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
-        """See `BranchCalls.rollback_prepared`."""
+        """Ask the service to roll back a branch in doubt. See `BranchCalls.rollback_prepared`."""
         self._ask(wire.DECIDE, xid, on_complete, False)  # noqa: FBT003  # a field of the frame
 
     def prepared(self) -> list[PreparedBranch]:
-        """See `BranchCalls.prepared`."""
+        """Ask the service for its branches in doubt, and wait for the answer.
+
+        See `BranchCalls.prepared`.
+        """
         ((told,),) = self._connection.read(wire.BRANCHES)
         return [PreparedBranch(xid_from(xid), *rest) for xid, *rest in told]
 
     def find_branches(self, xid: Xid | None, on_found: OnBranches) -> None:
-        """See `BranchDirectory.find_branches`: the service is asked, and nobody waits."""
+        """Ask the service for branches, without waiting for its answer.
+
+        See `BranchDirectory.find_branches`.
+        """
         found: list[BranchFacts] = []
 
         def answered(answer: Answer) -> None:
@@ -85,7 +94,10 @@ class RemoteBranches:
         self._connection.start_read(answered, wire.BRANCHES, asked)
 
     def forget_branch(self, xid: Xid, on_complete: OnComplete) -> None:
-        """See `BranchCalls.forget_branch`."""
+        """Tell the service that the coordinator knows what an operator decided.
+
+        See `BranchCalls.forget_branch`.
+        """
         self._ask(wire.FORGET, xid, on_complete)
 
     def _ask(self, kind: int, xid: Xid, on_complete: OnComplete, *more: bool) -> None:

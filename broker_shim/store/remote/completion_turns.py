@@ -18,7 +18,10 @@ from sparkstore.log.completions import fire_once
 
 
 class RemoteCompletions:
-    """See above. Any thread puts, the one that reads fires."""
+    """The completions that wait for their turn.
+
+    Any thread puts one in; the thread that reads fires them.
+    """
 
     def __init__(self) -> None:
         self._turns: deque[tuple[OnComplete, StoreError | None]] = deque()

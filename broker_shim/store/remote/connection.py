@@ -71,7 +71,7 @@ PUSHED = frozenset({wire.CHANGES, wire.GRANTS, wire.ENDED, wire.CAUGHT_UP, wire.
 
 
 class RemoteConnection:
-    """See above. Any thread may call it.
+    """A connection that sends for any thread, and connects again when it is lost.
 
     Attributes:
         requests: Those without an answer; only under `guard`.
@@ -404,5 +404,5 @@ class RemoteConnection:
 
 
 def _seen_by(welcome: wire.Welcome) -> SeenRoot:
-    """What a member has seen of a root that welcomes it."""
+    """Tell the root that a service serves, by its welcome."""
     return SeenRoot(welcome.root_id, welcome.generation, welcome.instance, welcome.position)

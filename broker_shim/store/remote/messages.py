@@ -67,7 +67,10 @@ class RemoteMessages:
         return StoredMessage(message_id, header, body)
 
     def content(self, message: StoredMessage) -> ContentWriter:
-        """See `ContentCalls.content`."""
+        """Send the content of a new message to the service, piece by piece.
+
+        See `ContentCalls.content`.
+        """
         check_message(message)
         refusals: list[StoreError] = []
         with self._connection.guard:
@@ -91,7 +94,10 @@ class RemoteMessages:
     def stage(
         self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete
     ) -> StoredMessage:
-        """See `ContentCalls.stage`."""
+        """Send the content of a new message to the service from an iterator.
+
+        See `ContentCalls.stage`.
+        """
 
         def refuse(refusal: StoreError) -> None:
             if isinstance(message, StoredMessage):
@@ -228,21 +234,27 @@ class RemoteReads:
         self._along[message.message_id] = message
 
     def load(self, message_id: int) -> StoredMessage:
-        """See `ContentCalls.load`."""
+        """Ask the service for a message with its content, and wait. See `ContentCalls.load`."""
         return self._loaded(message_id, self._ask(message_id))
 
     def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
-        """See `ContentCalls.at_hand`: content is with the service, but for what it sent along."""
+        """Get the messages whose content the service sent along with their grant.
+
+        The content of all others is with the service. See `ContentCalls.at_hand`.
+        """
         along = (self._along.pop(message_id, None) for message_id in message_ids)
         return {message.message_id: message for message in along if message is not None}
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
-        """See `ContentCalls.read`."""
+        """Ask the service for a part of a message's content, and wait. See `ContentCalls.read`."""
         answers = self._connection.read(wire.PART, message_id, offset, length)
         return b"".join(piece for (piece,) in answers)
 
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
-        """See `ContentCalls.headers`."""
+        """Ask the service for the headers of messages, some at a time, and wait.
+
+        See `ContentCalls.headers`.
+        """
         found = chain.from_iterable(
             answer
             for start in range(0, len(message_ids), _HEADERS)
@@ -253,7 +265,10 @@ class RemoteReads:
         return [header and MessageHeader(*header) for header in found]
 
     def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
-        """See `ContentCalls.prefetch`."""
+        """Load messages from the service on the prefetcher's thread.
+
+        See `ContentCalls.prefetch`.
+        """
         self._prefetcher.ask(message_ids, on_loaded)
 
     def close(self) -> None:

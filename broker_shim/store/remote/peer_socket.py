@@ -11,10 +11,10 @@ _SEND_BYTES = 1 << 18
 
 
 class Sending:
-    """What a socket is taking, a chunk at a time; of one connection, one thread at a time."""
+    """The socket of one connection, which sends a chunk at a time. One thread uses it at a time."""
 
     def __init__(self, peer: socket.socket, wake: int) -> None:
-        """Of a connection; `wake` is the file whose being readable ends `wait`, too."""
+        """Wrap a connected socket. `wait` also returns when the file `wake` becomes readable."""
         self.peer, self._wake = peer, wake
         self._rest = memoryview(b"")
         self._poll = select.poll()

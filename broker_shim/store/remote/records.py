@@ -25,24 +25,24 @@ from sparkstore.core.state_machine.links import text_of
 
 
 def created(kind: Kind, wiring: Queue | Exchange) -> Record:
-    """`created` or `altered`."""
+    """Make the record `created` or `altered` of a queue or an exchange."""
     return _definition(kind, wiring, definitions.detail_of(wiring))
 
 
 def altered(queue: Queue) -> Record:
-    """`altered`."""
+    """Make the record `altered` of a queue with other arguments."""
     check.check_queue_definition(queue)
     return created(Kind.ALTERED, queue)
 
 
 def destroyed(wiring: Queue | Exchange) -> Record:
-    """`destroyed`."""
+    """Make the record `destroyed` of a queue or an exchange."""
     check.check_definition(wiring)
     return _definition(Kind.DESTROYED, wiring, None)
 
 
 def bound(key: ExchangeBindingKey, arguments: Mapping[str, Any]) -> Record:
-    """`bound`."""
+    """Make the record `bound` of a binding."""
     check.check_binding_key(key)
     check.check_arguments(arguments)
     detail = definitions.as_json({"arguments": dict(arguments)})
@@ -50,7 +50,7 @@ def bound(key: ExchangeBindingKey, arguments: Mapping[str, Any]) -> Record:
 
 
 def unbound(key: ExchangeBindingKey) -> Record:
-    """`unbound`."""
+    """Make the record `unbound` of a binding that is removed."""
     check.check_binding_key(key)
     return _binding(Kind.UNBOUND, key, None)
 
@@ -67,38 +67,38 @@ def configured(category: str, key: str, detail: Mapping[str, Any] | None) -> Rec
 def dequeued(
     message_id: int, queue: str, holder: str | None, outcome: Mapping[str, Any] | None
 ) -> Record:
-    """`dequeued`."""
+    """Make the record `dequeued` of a message that leaves its queue."""
     check.check_taken(message_id, queue, holder)
     detail = None if outcome is None else definitions.as_json(outcome)
     return Record(Kind.DEQUEUED, 0, queue, message_id, holder, detail=detail)
 
 
 def acquired(message_id: int, queue: str, holder: str) -> Record:
-    """`acquired`."""
+    """Make the record `acquired` of a message that a holder asks for."""
     check.check_entry(message_id, queue, holder)
     return Record(Kind.ACQUIRED, 0, queue, message_id, holder)
 
 
 def released(message_id: int, queue: str, holder: str, *, delivery_failed: bool) -> Record:
-    """`released`."""
+    """Make the record `released` of a message that is available again."""
     check.check_entry(message_id, queue, holder)
     check.check_switch("delivery_failed", delivery_failed)
     return Record(Kind.RELEASED, 0, queue, message_id, holder, int(delivery_failed))
 
 
 def attached(key: LinkKey, detail: Mapping[str, Any]) -> Record:
-    """`attached`."""
+    """Make the record `attached` of a link and its termini."""
     return link_records.attached(0, text_of(key), definitions.as_json(detail))
 
 
 def detached(key: LinkKey, *, closed: bool) -> Record:
-    """`detached`."""
+    """Make the record `detached` of a link, which may be closed."""
     check.check_switch("closed", closed)
     return link_records.detached(0, text_of(key), closed=closed)
 
 
 def unsettled(key: LinkKey, tag: bytes, state: Mapping[str, Any] | None) -> Record:
-    """`unsettled`."""
+    """Make the record `unsettled` of a delivery and its state."""
     check.check_tag(tag)
     told = None if state is None else definitions.as_json(state)
     return link_records.unsettled(0, text_of(key), tag, told)
@@ -123,7 +123,10 @@ def _binding(kind: Kind, key: ExchangeBindingKey, detail: str | None) -> Record:
 
 
 def recovered_of(sections: Iterable[tuple[Any, ...]]) -> Recovered:
-    """What the store service told; see `broker_shim.service.recovery`."""
+    """Collect what the store service sent in sections into one `Recovered`.
+
+    See `broker_shim.service.recovery` for the sections.
+    """
     found = Recovered([], [], {}, {}, {}, {}, {})
     entries: dict[str, Entries] = {}
     for section, *columns in sections:

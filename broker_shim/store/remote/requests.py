@@ -1,4 +1,4 @@
-"""What a remote store asks of its service: requests and reads that wait for their answers. Pure.
+"""The requests and reads of a remote store that wait for their answers. Pure.
 
 Kept in the order of their numbers: what is sent, sent again and completed is always a run of this
 order. A request leaves it once, by DONE, by WELCOME after a lost connection, or because it has
@@ -82,7 +82,7 @@ class PendingRequests:
         return len(self._waiting)
 
     def add(self, waiting: Waiting) -> None:
-        """The next request."""
+        """Queue the next request to be sent, with its numbers."""
         self.next_request = waiting.last + 1
         self.waiting_bytes += len(waiting.frame)
         self._waiting.append(waiting)
@@ -106,11 +106,14 @@ class PendingRequests:
             self._unsent.append((0, frame))
 
     def add_word(self, frame: bytes) -> None:
-        """What has no answer is sent after what came before it, and not again."""
+        """Queue a frame that has no answer.
+
+        It is sent once, after the frames that came before it.
+        """
         self._unsent.append((0, frame))
 
     def end_read(self, read: int) -> None:
-        """It was answered."""
+        """Forget a read that was answered, and send the next one that its window held back."""
         self._reads.pop(read, None)
         for window in (self._questions, self._orders):
             following = window.leave(read)
@@ -118,7 +121,10 @@ class PendingRequests:
                 self._unsent.append((0, self._reads[following]))
 
     def take(self, max_bytes: int) -> bytes:
-        """What is to be sent next, at least one frame if one may be; b"" else."""
+        """Take the frames to send next, of about `max_bytes` in all.
+
+        At least one frame, if one may be sent; b"" else.
+        """
         frames: list[bytes] = []
         size, unsent = 0, self._unsent
         last = self._waiting[0].request + self._window if self._waiting else 0
@@ -177,7 +183,7 @@ class PendingRequests:
 
 
 def answer_of(frame: wire.Frame) -> Answer:
-    """What an ANSWER or FAILED frame says."""
+    """Read an ANSWER or FAILED frame as an answer."""
     kind, body = frame
     if kind == wire.FAILED:
         return True, (), wire.error_of(*body[1:])
@@ -185,7 +191,7 @@ def answer_of(frame: wire.Frame) -> Answer:
 
 
 class PendingReads:
-    """Who waits for the answers of a read, by its number. One thread at a time.
+    """The reads that wait for their answers, by number. One thread at a time.
 
     They are told of all answers when the last one is there. For a read whose answers were under way
     when a connection was lost is answered anew, from its begin: what had come of it counts no more.
@@ -196,7 +202,7 @@ class PendingReads:
         self._last = 0
 
     def add(self, on_answer: OnAnswer) -> int:
-        """A new one; its number."""
+        """Add a read, and return its number."""
         self._last += 1
         self._waiting[self._last] = on_answer, []
         return self._last
@@ -216,7 +222,7 @@ class PendingReads:
             answers.clear()
 
     def end_all(self) -> dict[int, OnAnswer]:
-        """Nobody waits any more; who did."""
+        """Forget all reads, and return who waited for each."""
         ended, self._waiting = self._waiting, {}
         return {read: on_answer for read, (on_answer, _answers) in ended.items()}
 

@@ -51,7 +51,10 @@ RETRY_S = 60.0
 
 
 class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
-    """See `BrokerStore`; `max_message_bytes` is inclusive, and the service has its own limit."""
+    """A `BrokerStore` whose every call is a request to a store service.
+
+    `max_message_bytes` is inclusive, and the service has its own limit.
+    """
 
     def __init__(
         self,
@@ -98,35 +101,38 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         return self._connection.trouble
 
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """See `WiringCalls.create`."""
+        """Ask the service to create a queue or an exchange. See `WiringCalls.create`."""
         self._make(on_complete, lambda: made.created(Kind.CREATED, wiring))
 
     def alter(self, queue: Queue, on_complete: OnComplete) -> None:
-        """See `WiringCalls.alter`."""
+        """Ask the service to give a queue other arguments. See `WiringCalls.alter`."""
         self._make(on_complete, lambda: made.altered(queue))
 
     def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """See `WiringCalls.destroy`."""
+        """Ask the service to destroy a queue or an exchange. See `WiringCalls.destroy`."""
         self._make(on_complete, lambda: made.destroyed(wiring))
 
     def bind(
         self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
     ) -> None:
-        """See `WiringCalls.bind`."""
+        """Ask the service to bind a queue to an exchange. See `WiringCalls.bind`."""
         self._make(on_complete, lambda: made.bound(key, arguments))
 
     def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
-        """See `WiringCalls.unbind`."""
+        """Ask the service to remove a binding. See `WiringCalls.unbind`."""
         self._make(on_complete, lambda: made.unbound(key))
 
     def configure(
         self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
     ) -> None:
-        """See `WiringCalls.configure`."""
+        """Ask the service to keep an object of the broker's configuration.
+
+        See `WiringCalls.configure`.
+        """
         self._make(on_complete, lambda: made.configured(category, key, detail))
 
     def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
-        """See `ContentCalls.message`.
+        """Make a message with one of the ids that the service gave out. See `ContentCalls.message`.
 
         Raises:
             StoreError: The service gives out no ids now.
@@ -134,13 +140,19 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         return self._messages.make(header, body)
 
     def content(self, message: StoredMessage) -> ContentWriter:
-        """See `ContentCalls.content`."""
+        """Send the content of a new message to the service, piece by piece.
+
+        See `ContentCalls.content`.
+        """
         return self._messages.content(message)
 
     def stage(
         self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete
     ) -> StoredMessage:
-        """See `ContentCalls.stage`."""
+        """Send the content of a new message to the service from an iterator.
+
+        See `ContentCalls.stage`.
+        """
         return self._messages.stage(message, pieces, on_complete)
 
     def enqueue(
@@ -152,7 +164,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         *,
         annotations: Annotations | None = None,
     ) -> None:
-        """See `MessageStore.enqueue`."""
+        """Ask the service to put a message at the end of a queue. See `MessageStore.enqueue`."""
         check_completion(on_complete)
         try:
             check_message(message)
@@ -179,7 +191,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         transaction: TransactionContext | None = None,
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """See `MessageStore.dequeue`."""
+        """Ask the service to remove a message from a queue. See `MessageStore.dequeue`."""
         make = partial(made.dequeued, message_id, queue, holder, outcome)
         self._make(on_complete, make, transaction)
 
@@ -191,7 +203,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
     ) -> None:
-        """See `MessageStore.acquire`."""
+        """Ask the service to reserve a message for one holder. See `MessageStore.acquire`."""
         make = partial(made.acquired, message_id, queue, holder)
         self._make(on_complete, make, transaction)
 
@@ -206,7 +218,10 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         delivery_failed: bool = False,
         annotations: Annotations | None = None,
     ) -> None:
-        """See `MessageStore.release`."""
+        """Ask the service to make an acquired message available again.
+
+        See `MessageStore.release`.
+        """
 
         def make() -> Record:
             detail = None if annotations is None else as_detail(annotations)
@@ -216,11 +231,17 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         self._make(on_complete, make, transaction)
 
     def attach(self, key: LinkKey, detail: Mapping[str, Any], on_complete: OnComplete) -> None:
-        """See `LinkCalls.attach`."""
+        """Ask the service to keep that a link is attached, and its termini.
+
+        See `LinkCalls.attach`.
+        """
         self._make(on_complete, partial(made.attached, key, detail))
 
     def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
-        """See `LinkCalls.detach`."""
+        """Ask the service to keep that a link is detached, or to forget it.
+
+        See `LinkCalls.detach`.
+        """
         self._make(on_complete, partial(made.detached, key, closed=closed))
 
     def unsettled(
@@ -231,7 +252,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
     ) -> None:
-        """See `LinkCalls.unsettled`."""
+        """Ask the service to remember a delivery of a link. See `LinkCalls.unsettled`."""
         self._make(on_complete, partial(made.unsettled, key, tag, state), transaction)
 
     def settle(
@@ -241,11 +262,14 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
     ) -> None:
-        """See `LinkCalls.settle`."""
+        """Ask the service to forget deliveries of a link. See `LinkCalls.settle`."""
         self._make(on_complete, partial(made.settled, key, tags), transaction)
 
     def begin(self) -> TransactionContext:
-        """See `MessageStore.begin`."""
+        """Open a transaction at the service, without waiting for its answer.
+
+        See `MessageStore.begin`.
+        """
         with self._connection.guard:
             self._last_transaction += 1
             opened = RemoteTransaction(self._last_transaction, self)
@@ -254,7 +278,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         return opened
 
     def commit(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
-        """See `MessageStore.commit`."""
+        """Ask the service to commit a transaction. See `MessageStore.commit`."""
         check_completion(on_complete)
 
         def committed(error: StoreError | None) -> None:
@@ -266,11 +290,14 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         self._end(transaction, committed, commit=True)
 
     def abort(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
-        """See `MessageStore.abort`."""
+        """Ask the service to end a transaction without effect. See `MessageStore.abort`."""
         self._end(transaction, on_complete, commit=False)
 
     def flush(self, on_complete: OnComplete) -> None:
-        """See `MessageStore.flush`."""
+        """Ask the service to bring all earlier calls to where queries see them.
+
+        See `MessageStore.flush`.
+        """
         check_completion(on_complete)
 
         def answered(answer: Answer) -> None:
@@ -279,7 +306,11 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         self._connection.start_read(answered, wire.FLUSH)
 
     def recover(self) -> Recovered:
-        """See `MessageStore.recover`; the entries are those of now, and stay so."""
+        """Ask the service what is in the store, and wait for it.
+
+        The entries are those of that moment and do not follow the store. See
+        `MessageStore.recover`.
+        """
         without = () if self._recovers_entries else (False,)
         return made.recovered_of(self._connection.read(wire.ENTRIES, *without))
 
@@ -307,7 +338,10 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         self._reads.came_along(message)
 
     def close(self) -> None:
-        """See `MessageStore.close`; what it holds it keeps for its next connection."""
+        """Abort the open transactions, and close the connection.
+
+        What this member holds it keeps for its next connection. See `MessageStore.close`.
+        """
         with self._connection.guard:
             for opened in [*self._open]:
                 self._end(opened, _nothing, commit=False)
@@ -397,7 +431,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
 
 
 def _nothing(_error: StoreError | None) -> None:
-    """Nobody waits."""
+    """Take an outcome that no caller waits for."""
 
 
 def _check(greeting: object, retry_s: object, max_message_bytes: object) -> None:

@@ -12,7 +12,7 @@ from broker_shim.store.interface import TransactionContext
 
 @dataclass(slots=True, eq=False)
 class RemoteTransaction:
-    """See `TransactionContext`.
+    """A transaction that the service has open for this member. See `TransactionContext`.
 
     Attributes:
         transaction: Its number, of this member.
@@ -29,7 +29,7 @@ class RemoteTransaction:
     spoiled: bool = False
 
     def spoil(self) -> None:
-        """It cannot be committed any more."""
+        """Mark that the transaction cannot be committed any more."""
         self.spoiled = True
 
     def note(self, error: StoreError | None) -> None:
