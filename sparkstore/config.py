@@ -37,7 +37,7 @@ _LEAST: dict[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class ChainMemberConfig:
-    """One more store that a broker's store is chained with; exactly one of the first two is said.
+    """One more store that a broker's store is chained with; exactly one of the first two is set.
 
     Attributes:
         mirror: Folder of another root, which gets all that this one accepts.
@@ -69,7 +69,7 @@ class ChainMemberConfig:
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """How the log and its tables behave; `conf/sparkstore.toml` has each with its default.
+    """Settings of the log and its tables; `conf/sparkstore.toml` has each with its default.
 
     Attributes:
         ack: `wal`: complete when the write-ahead log has it. `delta`: when the Delta commit landed;

@@ -1,4 +1,4 @@
-"""How commands end: the one table of exit codes, for people, cron and systemd.
+"""List the exit codes of commands: one table for people, cron and systemd.
 
 A supervisor that starts a broker again wants to know whether that can help. After `IN_VAIN` it ends
 alike until somebody has done something: `conf/systemd` names these codes, and a test compares them.

@@ -96,7 +96,7 @@ def _values(path: Path | None) -> dict[str, Any]:
 
 
 def audit_file(path: Path) -> Path | None:
-    """Where audit lines go by a file of settings that was read before; None: it does not say.
+    """Return the audit file of a settings file that was read before; None: it has none.
 
     The broker reads this section; a command that does a broker's work needs no more of it.
     """
@@ -135,7 +135,7 @@ def _advice(name: str, known: Collection[str]) -> str:
 
 
 def check_kind(section: str, name: str, value: object, kind: type) -> None:
-    """Raises InvalidRequest if a value of a section has another type than its default."""
+    """Check that a value of a section has the type of its default; raises InvalidRequest."""
     is_whole = kind is float and type(value) is int
     if kind is tuple:
         if not isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Which queues are on which addresses, and what a name means. Pure."""
+"""Bind queues to addresses, and find the queues that a name means. Pure."""
 
 from __future__ import annotations
 

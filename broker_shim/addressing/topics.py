@@ -25,7 +25,7 @@ _WHAT = "an address or a routing key"
 
 
 def too_long(text: str) -> str | None:
-    """Why an address or a routing key of a client is not looked up; None if it may be."""
+    """Return why a client's address or routing key is not looked up; None if it may be."""
     if len(text) > MOST_CHARACTERS:
         return f"{_WHAT} has at most {MOST_CHARACTERS} characters, not {len(text)}"
     words = text.count(".") + 1
@@ -35,7 +35,7 @@ def too_long(text: str) -> str | None:
 
 
 def too_wild(pattern: str) -> str | None:
-    """Why a client may not subscribe by a pattern; None if it may."""
+    """Return the reason why a client may not subscribe by a pattern; None if it may."""
     count = pattern.split(".").count("#")
     if count > MOST_HASHES:
         return f"a pattern has at most {MOST_HASHES} words that are #, not {count}"
@@ -44,7 +44,7 @@ def too_wild(pattern: str) -> str | None:
 
 @dataclass(slots=True)
 class _TopicNode:
-    """One word of some patterns: what follows it, and the names whose pattern ends here.
+    """A word of some patterns: the words that follow it, and the names whose pattern ends here.
 
     A name is there once for each of its patterns that mean the same.
     """
@@ -128,7 +128,7 @@ class TopicBindings:
 
 
 class _Row:
-    """One pattern, all of its places at once: bit n is set when n of its words are used up."""
+    """A pattern with all of its places at once: bit n is set when n of its words are used up."""
 
     def __init__(self, words: tuple[str, ...]) -> None:
         self.names: dict[str, set[str]] = {}

@@ -54,7 +54,7 @@ def numbers(spark: SparkSession, root: Path) -> dict[int, int]:
 
 
 def stored(spark: SparkSession, root: Path, departure_of: Mapping[int, int]) -> Stored:
-    """How often each departure was put on, taken off, and is on each queue, as the views tell."""
+    """Return how often each departure was enqueued, dequeued and is on each queue, by the views."""
     events = views.sql(spark, root, _EVENTS).collect()
     present = views.sql(spark, root, _PRESENT).collect()
     return Stored(

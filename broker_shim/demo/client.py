@@ -29,7 +29,7 @@ class Client(MessagingHandler):
         self.connection: Any = None
 
     def on_start(self, event: Any) -> None:
-        """Connect, once, and open links."""
+        """Connect once, and open the links."""
         self.connection = event.container.connect(self._url, reconnect=False)
         self.open_links(event.container)
 

@@ -54,7 +54,7 @@ class Departure(NamedTuple):
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """Where the broker must put it."""
+        """Return the queues that the broker must put it on."""
         return (self.origin, "cancelled") if self.is_cancelled else (self.origin,)
 
 

@@ -35,7 +35,7 @@ class Publisher(Client):
         self._is_done = False
 
     def open_links(self, container: Container) -> None:
-        """One link to the exchange: the subject of each message is its routing key."""
+        """Open one link to the exchange: the subject of each message is its routing key."""
         self._sender = container.create_sender(self.connection, EXCHANGE)
 
     def on_sendable(self, event: Any) -> None:  # noqa: ARG002  # proton's signature

@@ -80,7 +80,7 @@ class Stored:
 def disagreements(
     told: ConfirmedDeliveries, stored: Stored, queues_of: Callable[[int], Iterable[str]]
 ) -> list[str]:
-    """Where the store is not what clients were told: one line each, none if the proof holds."""
+    """Return where the store differs from what clients were told: a line each, none if it holds."""
     found = []
     doubtful: dict[int, set[int]] = {}
     sent = {
@@ -108,7 +108,7 @@ def disagreements(
 
 
 def landed_in_doubt(told: ConfirmedDeliveries, stored: Stored) -> tuple[int, int]:
-    """How many publishes and settlements that nobody acknowledged happened all the same."""
+    """Count the publishes and settlements in doubt that happened all the same."""
     numbers = {key.number for key, count in stored.enqueued.items() if count}
     landed = len(told.publish_in_doubt & numbers)
     settled = told.settle_in_doubt - told.settled

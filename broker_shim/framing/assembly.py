@@ -136,12 +136,12 @@ class MethodReader:
         return Assembly(channel, method, sync, is_whole=order.is_between)
 
     def limit(self, limits: FramingLimits) -> None:
-        """So much is taken from now on; nothing is under way."""
+        """Set the limits from now on; no segment is under way."""
         self._limits = limits
         self._orders.clear()
 
     def drop(self, channel: int) -> None:
-        """Nobody wants what began on a channel any more: the rest of it leads to nothing."""
+        """Drop what began on a channel: the rest of it leads to nothing."""
         for key in (channel << 1, channel << 1 | 1):
             segment = self._segments.pop(key, None)
             self.held_bytes -= 0 if segment is None else segment.held_bytes

@@ -1,4 +1,4 @@
-"""One value from its bytes. Pure.
+"""Decode one value from its bytes. Pure.
 
     in a map or list   the type's code, then the value; in an array the code is told once
     fixed types        so many bytes as their code says: 0x 1 byte, 1x 2, 2x 4, 3x 8, 4x 16, 5x 32,
@@ -68,7 +68,7 @@ def unreadable(reason: Exception) -> str:
 
 
 def span(encoded: bytes, at: int, width: int) -> tuple[int, int]:
-    """Where the bytes of a variable value begin and end, whose length is at `at`."""
+    """Return the begin and end of a variable value's bytes; their length is at `at`."""
     first = at + width
     end: int = first + _LENGTHS[width].unpack_from(encoded, at)[0]
     if end > len(encoded):

@@ -43,7 +43,7 @@ def written(value: Any) -> bytes:
 
 
 def sized(content: bytes, width: int = 4) -> bytes:
-    """Some bytes after their length."""
+    """Put the length of some bytes before them."""
     return _LENGTHS[width].pack(len(content)) + content
 
 

@@ -1,4 +1,4 @@
-"""Whose fault it is, and what ends because of it."""
+"""Define the errors of a peer or of ours, by what ends because of them."""
 
 from __future__ import annotations
 

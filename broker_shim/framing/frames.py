@@ -34,7 +34,7 @@ _MOST_TYPE = int(SegmentType.BODY)
 
 
 class Frame(NamedTuple):
-    """One frame, as it came or goes; nothing of it is decoded.
+    """A frame as it came or goes; nothing of it is decoded.
 
     Attributes:
         type: What segment it belongs to (`SegmentType`).

@@ -1,4 +1,4 @@
-"""Controls, commands and structs ↔ bytes, by the generated tables. Pure.
+"""Encode and decode controls, commands and structs by the generated tables. Pure.
 
      method    class, code (1 byte each); a command: 1, then flags of which the lowest is sync;
                flags (2 bytes), then the fields that are there
@@ -44,7 +44,7 @@ _MOST_PLANS = 64
 
 
 class _ReadPlan(NamedTuple):
-    """How to read an instance of a class that says certain fields.
+    """Plan to read an instance of a class that has certain fields.
 
     Attributes:
         start: What each field is before anything is read; bits are told by the flags alone.
@@ -58,7 +58,7 @@ class _ReadPlan(NamedTuple):
 
 
 class _FieldLayout:
-    """How one class is read and written."""
+    """Layout by which a class is read and written."""
 
     def __init__(self, cls: type[Method] | type[Struct]) -> None:
         self.cls, self._pack = cls, cls.PACK

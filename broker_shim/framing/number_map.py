@@ -32,7 +32,7 @@ class Numbered(dict[int, V]):
         super().__setitem__(number, value)
 
     def chosen(self, ranges: Ranges) -> list[int]:
-        """Those that ranges in order (`sequences.is_ordered`) name, in their order."""
+        """Return the keys that ranges in order (`sequences.is_ordered`) name, in their order."""
         if not self or count_of(ranges) <= _FEW * len(ranges):
             return [number for number in numbers_of(ranges) if number in self] if self else []
         order = self._in_order()

@@ -1,4 +1,4 @@
-"""Which frame may follow which, and how much of an assembly is taken. Pure.
+"""Check the order of frames, and the size of an assembly. Pure.
 
     assembly  =  method segment [header segment] [body segment]
     segment   =  first frame, any frames, last frame (one may be both)
@@ -31,7 +31,7 @@ _END = LAST_SEGMENT | LAST_FRAME
 
 @dataclass(frozen=True, slots=True)
 class FramingLimits:
-    """How much of a peer is taken.
+    """Limits of the frames and assemblies that a peer may send.
 
     Attributes:
         max_frame_bytes: Of one frame, with its header.
@@ -75,7 +75,7 @@ class FrameOrder:
         self._segment_bytes = self._assembly_bytes = 0
 
     def fits_whole(self, method_bytes: int, header_bytes: int, body_bytes: int) -> bool:
-        """Whether all of a command may come now, in a frame each, and is not too large."""
+        """Tell whether all of a command may come now, in a frame each, and is not too large."""
         most, _, most_of_header, _ = self._most_of
         together = method_bytes + header_bytes + body_bytes + 3 * HEADER_BYTES
         return (

@@ -34,7 +34,7 @@ class Segment:
     """
 
     def __init__(self, kind: int, payload: bytes | None = None) -> None:
-        """Begin; with a payload it is complete."""
+        """Begin a segment; with a payload it is complete."""
         self.type = kind
         self.is_complete = payload is not None
         self._payloads = [] if payload is None else [payload]

@@ -18,7 +18,7 @@ def after(number: int, steps: int = 1) -> int:
 
 
 def distance(first: int, second: int) -> int:
-    """How many steps lead from the first to the second; negative if it comes before."""
+    """Return the steps from the first to the second number; negative if that comes before."""
     steps = (second - first) % _MODULUS
     return steps if steps < _HALF else steps - _MODULUS
 
@@ -33,7 +33,7 @@ def is_ordered(ranges: Ranges) -> bool:
 
 
 def count_of(ranges: Ranges) -> int:
-    """How many numbers the ranges name; those named twice count twice."""
+    """Count the numbers that the ranges name; those named twice count twice."""
     return sum(distance(first, last) + 1 for first, last in ranges)
 
 

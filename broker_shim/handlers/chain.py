@@ -14,7 +14,7 @@ class Delayed(Protocol):
     """A handler that holds back what it was given, for a while."""
 
     def due_at_s(self) -> float | None:
-        """When it wants to go on, by the clock of its context; None: it holds nothing back."""
+        """Return the time to go on, by the clock of its context; None: it holds nothing back."""
 
     def go_on(self) -> None:
         """Hand on what is due now."""

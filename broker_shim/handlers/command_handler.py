@@ -15,14 +15,14 @@ class Commands(Protocol):
     """The broker's side of commands, as the handler of a session calls it."""
 
     def invoke(self, assembly: Assembly) -> None:
-        """Do a command; its header and body are attached, if it has any.
+        """Carry out a command; its header and body are attached, if it has any.
 
         Raises:
             RemoteCommandError: It cannot be done.
         """
 
     def holds(self, byte_count: int) -> None:
-        """So much waits in memory of a command that has not come whole. Raises the same."""
+        """Count the bytes in memory of a command that has not come whole. Raises the same."""
 
 
 class CommandHandler:
@@ -34,7 +34,7 @@ class CommandHandler:
         self._counted_bytes = 0
 
     def interrupted(self) -> bool:
-        """Nothing more comes of a command whose frames were being put together; True if one was."""
+        """Forget a command whose frames were being put together; True if there was one."""
         was_open = self._content.is_open
         self._content.forget()
         self._count(0)
@@ -55,7 +55,7 @@ class CommandHandler:
             self._commands.invoke(assembly)
 
     def _count(self, held_bytes: int) -> None:
-        """Small ones, which are whole at once, are not worth it."""
+        """Report held bytes; small commands, which are whole at once, are not worth it."""
         if held_bytes > _SMALL_BYTES or self._counted_bytes:
             self._counted_bytes = held_bytes
             self._commands.holds(held_bytes)

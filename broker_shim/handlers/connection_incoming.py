@@ -33,7 +33,7 @@ class ConnectionControls(Protocol):
         """
 
     def holds(self, byte_count: int) -> None:
-        """So much waits in memory of methods that have not come whole, on all channels."""
+        """Count the bytes in memory of methods that have not come whole, on all channels."""
 
     def session_failed(self, channel: int, error: RemoteCommandError) -> None:
         """End the session on a channel, because its peer sent an invalid command."""

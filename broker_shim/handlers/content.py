@@ -17,7 +17,7 @@ class ContentCollector:
     """
 
     def __init__(self, *, wants_body: bool) -> None:
-        """Begin; without the body, its frames are forwarded as they are."""
+        """Begin without an assembly; unless `wants_body`, the frames of bodies are forwarded."""
         self._wants_body = wants_body
         self._assembly: Assembly | None = None
         self._header: HeaderSegment | None = None
@@ -73,5 +73,5 @@ class ContentCollector:
         return None, None
 
     def forget(self) -> None:
-        """Nothing of what began is wanted any more."""
+        """Forget the assembly that was begun."""
         self._assembly = self._header = self._body = None

@@ -24,7 +24,7 @@ class FrameTracer:
     def __init__(
         self, then: FrameHandler | AssemblyHandler, context: HandlerContext, *, name: str = "frames"
     ) -> None:
-        """Begin; `name` tells several tracers apart in the log.
+        """Trace frames for the next handler; `name` tells several tracers apart in the log.
 
         Raises:
             InvalidRequest: It is no text.

@@ -26,7 +26,7 @@ OnLink = Callable[[StoreError | None, KeptLink | None], None]
 
 
 class LinkSource(Protocol):
-    """Where links are that other brokers on the same store had."""
+    """Source of links that other brokers on the same store had."""
 
     def fetch(self, text: str, on_found: OnLink) -> None:
         """Ask for a link by its text; `on_found` later, on the loop's thread."""

@@ -108,7 +108,7 @@ class LinkRegistry:
                 self._is_over(terminus, EndedScope.CONNECTION, now_ms)
 
     def moved(self, key: LinkKey) -> LinkEndpoint | None:
-        """Another broker on the same store has a link now: forget it here, and tell no store.
+        """Forget a link that another broker on the same store has now, and tell no store.
 
         Returns:
             Whoever was attached: detach it with `amqp:link:stolen`.
@@ -237,7 +237,7 @@ class LinkRegistry:
         return over
 
     def next_expiry_ms(self) -> int | None:
-        """When to call `expire` next; None: not before something else happened."""
+        """Return when to call `expire` next; None: not before something else happened."""
         with self._lock:
             return self._deadlines.next_ms()
 
@@ -326,7 +326,7 @@ class LinkRegistry:
         return at_ms is not None and at_ms <= now_ms
 
     def _leave(self, terminus: Terminus, *, is_over: bool) -> None:
-        """Nobody is attached any more, or the terminus is over."""
+        """Take the endpoint off a terminus; one that is over is removed."""
         terminus.dissociate()
         if is_over:
             terminus.is_over = True

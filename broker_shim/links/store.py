@@ -59,7 +59,7 @@ class NoLinkStore:
         return {}
 
     def attach(self, key: LinkKey, terms: LinkTerms, on_complete: OnComplete) -> None:  # noqa: ARG002
-        """Complete at once: tier NONE promises nothing."""
+        """Complete at once, as tier NONE promises nothing."""
         on_complete(None)
 
     def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:  # noqa: ARG002
@@ -67,7 +67,7 @@ class NoLinkStore:
         on_complete(None)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Close nothing, as this store holds nothing."""
 
 
 def granted_durability(

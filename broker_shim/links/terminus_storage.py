@@ -89,7 +89,7 @@ class Keeping:
             self._unsettled_store.settle(key, list(terminus.unsettled), _log_failure)
 
     def left(self, terminus: Terminus, on_complete: OnComplete | None = None) -> None:
-        """Nobody is attached to it any more."""
+        """Tell the store that no endpoint is attached to the terminus any more."""
         if terminus.durability > TerminusDurability.NONE:
             self._link_store.detach(terminus.key, on_complete or _log_failure, closed=False)
 
@@ -134,7 +134,7 @@ class Keeping:
     def settled(
         self, terminus: Terminus, tags: Iterable[bytes], on_complete: OnComplete | None = None
     ) -> bool:
-        """Those of these deliveries that are known are settled; after an error they are known.
+        """Settle those of these deliveries that are known; after an error they are known again.
 
         Those of a link on which we send are what it acquired: not the stores' business here.
         """

@@ -97,4 +97,4 @@ class MemoryUnsettledStore:
         on_complete(None)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Close nothing, as the store is memory alone."""

@@ -1,4 +1,4 @@
-"""One immutable message, its header in three views, and who holds it.
+"""Hold one immutable message, with its header in three views.
 
 Decision: a message that only waits has no object here. Its queue's hold on it is the entry in the
 store, some tens of bytes; a `Message`, with named references and interests, is made when somebody

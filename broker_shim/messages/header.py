@@ -19,7 +19,7 @@ class CommonHeader(Protocol):
 
     @property
     def steps(self) -> int:
-        """How much it is to look through, in steps of some µs."""
+        """Return the work of looking through the header, in steps of some µs."""
 
     def get(self, name: str) -> bool | int | float | str | None:
         """The value of a header field or an application property by its name; None if absent."""
@@ -73,7 +73,7 @@ class FramingHeader(NamedTuple):
 
 
 class FramingSession(Protocol):
-    """Whoever a message is to be framed for."""
+    """The session that a message is to be framed for."""
 
     def framing(self, header: MessageHeader) -> FramingHeader:
         """The header in this session's form."""

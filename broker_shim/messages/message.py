@@ -1,4 +1,4 @@
-"""One message, however many queues it is on and whoever holds it. One thread.
+"""Share one message among all queues and holders. One thread.
 
 A `Message` is there while somebody has a reference or an interest, and is the same object to all
 of them; it is immutable, so nobody sees another's changes.
@@ -112,7 +112,7 @@ class Messages:
         self._held: dict[int, Message] = {}
 
     def __len__(self) -> int:
-        """How many messages somebody holds."""
+        """The number of messages that have a holder."""
         return len(self._held)
 
     def get(self, message_id: int) -> Message:
@@ -138,7 +138,7 @@ class Messages:
         self.residency.unwant(unwanted)
 
     def let_go(self, message: Message) -> None:
-        """Its last holder let go."""
+        """Forget a message whose last holder let go."""
         self._held.pop(message.message_id, None)
 
     def forget(self, message_ids: Iterable[int]) -> None:

@@ -24,7 +24,7 @@ class Owner(Protocol):
         """Return the id of the message that is held."""
 
     def released(self, hold: Hold) -> None:
-        """This hold was let go of."""
+        """End a hold that its holder let go of."""
 
     def lost(self, number: int) -> None:
         """The hold of this number is garbage; on any thread."""
@@ -74,12 +74,12 @@ class Hold:
 
 
 class Reference(Hold):
-    """Somebody has the message: it is in the list of holders until this is released."""
+    """A hold on a message: it is in the list of holders until this is released."""
 
     __slots__ = ()
 
 
 class Interest(Hold):
-    """Somebody will soon read the content: it is loaded, and stays in memory until released."""
+    """A hold on a message's content: it is loaded, and stays in memory until this is released."""
 
     __slots__ = ()

@@ -1,4 +1,4 @@
-"""Which content is in memory, to the byte. One thread; `Interest`s say what is wanted.
+"""Keep wanted content in memory, counted to the byte. One thread; `Interest`s say what is wanted.
 
 Content comes in by a load, which the first interest starts, and is kept as long as anybody is
 interested. After that it stays while there is room: what nobody wants any more goes first, that
@@ -36,7 +36,7 @@ OnLoaded = Callable[[LoadedMessage | StoreError], None]
 
 
 class ContentSource(Protocol):
-    """Where content is, when it is not in memory."""
+    """Source of content that is not in memory."""
 
     def now(self, message_ids: Sequence[int]) -> Mapping[int, LoadedMessage]:
         """Content that can be had without waiting, by id; what is missing has to be loaded."""
@@ -83,7 +83,7 @@ class Residency:
         self.loads = 0
 
     def want(self, message_ids: Iterable[int]) -> None:
-        """Somebody is interested: load what is neither here nor on its way."""
+        """Load content that one more holder wants, unless it is in memory or on its way."""
         missing: dict[int, _Wanted] = {}
         for message_id in message_ids:
             wanted = self._wanted.get(message_id)
@@ -104,7 +104,10 @@ class Residency:
                 self._came(wanted, content)
 
     def unwant(self, message_ids: Iterable[int]) -> None:
-        """Somebody is no longer interested. The last one makes it go when room is needed."""
+        """End one interest in messages.
+
+        After the last one their content goes when room is needed.
+        """
         for message_id in message_ids:
             wanted = self._wanted[message_id]
             wanted.count -= 1

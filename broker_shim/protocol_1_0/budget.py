@@ -1,4 +1,4 @@
-"""How much of a peer's begins and attaches one connection remembers, and does at a time."""
+"""Limit the begins and attaches that one connection remembers, and its work at a time."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ class Budget:
         self.used_bytes += byte_count
 
     def give_back(self, byte_count: int) -> None:
-        """So much is forgotten."""
+        """Give back bytes that are forgotten."""
         self.used_bytes -= byte_count

@@ -85,7 +85,7 @@ class Channels:
             session.receive_deliveries(came.handle, came.deliveries)
 
     def _session(self, channel: int, frame_name: str) -> Session:
-        """That of a channel.
+        """Return the session on a channel.
 
         Raises:
             ProtocolViolation: There is none.

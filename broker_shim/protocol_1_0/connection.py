@@ -1,4 +1,4 @@
-"""One connection: bytes in, events out; commands in, bytes out."""
+"""Run one connection: bytes in, events out; commands in, bytes out."""
 
 from __future__ import annotations
 
@@ -113,12 +113,12 @@ class ServerConnection:
 
     @property
     def pending_bytes(self) -> int:
-        """How many bytes `data_to_send` would hand out, without the dispositions that wait."""
+        """Count the bytes that `data_to_send` would give, without the dispositions that wait."""
         return self._output.byte_count
 
     @property
     def handed_bytes(self) -> int:
-        """How many bytes `data_to_send` ever gave."""
+        """Count the bytes that `data_to_send` ever gave."""
         return self._output.made_bytes - self._output.byte_count
 
     def receive_data(self, received: bytes, *, now_s: float, most_work: int = UNLIMITED) -> None:

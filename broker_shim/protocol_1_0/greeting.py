@@ -1,4 +1,4 @@
-"""Before the first AMQP frame: protocol headers, and SASL between them (2.2, 5.3)."""
+"""Greet a peer before the first AMQP frame: protocol headers, and SASL between them (2.2, 5.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When to show that we are there, and when the peer is gone (2.4.5). Times are arguments."""
+"""Decide when to show that we are there, and when the peer is gone (2.4.5). Times are arguments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Due(Enum):
 
 
 class Heartbeat:
-    """Both directions of one connection."""
+    """Heartbeat of one connection, in both directions."""
 
     def __init__(self, *, idle_timeout_s: float, now_s: float) -> None:
         self._idle_timeout_s = idle_timeout_s
@@ -46,7 +46,7 @@ class Heartbeat:
         return Due.NOTHING
 
     def next_at_s(self) -> float:
-        """When to look again, at the latest."""
+        """Return when to look again, at the latest."""
         silent_at_s = self._received_at_s + self._idle_timeout_s
         if self._interval_s is None:
             return silent_at_s

@@ -14,7 +14,7 @@ def plus(number: int, count: int) -> int:
 
 
 def distance(first: int, second: int) -> int:
-    """How far `second` lies after `first`, in [-2³¹, 2³¹): negative if it lies before."""
+    """Return how far `second` lies after `first`, in [-2³¹, 2³¹): negative if it lies before."""
     return (second - first + _HALF) % WRAP - _HALF
 
 

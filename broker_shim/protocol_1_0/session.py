@@ -342,13 +342,13 @@ _ANSWER_BYTES = 128
 
 
 def _says_of_link(flow: Flow) -> bool:
-    """Whether a flow has a field that must not be set without a handle (2.7.4)."""
+    """Tell whether a flow has a field that must not be set without a handle (2.7.4)."""
     told = (flow.delivery_count, flow.link_credit, flow.available, flow.properties)
     return flow.drain or any(each is not None for each in told)
 
 
 def _wrong_with(attach: Attach) -> str | None:
-    """Why a link cannot be attached at all; None if it can."""
+    """Return the reason why a link cannot be attached at all; None if it can."""
     if attach.source is None and attach.target is None:
         return "an attach needs a source or a target"
     if Role(attach.role) is Role.SENDER and attach.initial_delivery_count is None:

@@ -15,7 +15,7 @@ from broker_shim.protocol_1_0.codec.errors import InvalidCommand, ProtocolViolat
 
 
 class GreetingState(StrEnum):
-    """How far a connection is before its first AMQP frame."""
+    """States of a connection before its first AMQP frame."""
 
     START = "waiting for a protocol header"
     SASL = "within SASL"
@@ -34,7 +34,7 @@ class GreetingStep(StrEnum):
 
 
 class ConnectionState(StrEnum):
-    """How far a connection is."""
+    """States of a connection after the greeting."""
 
     HEADERS_EXCHANGED = "not open"
     OPEN_RECEIVED = "opened by the peer"
@@ -55,7 +55,7 @@ class ConnectionStep(StrEnum):
 
 
 class EndpointState(StrEnum):
-    """How far a session or a link is; each is begun by the peer and answered by us."""
+    """States of a session or a link; each is begun by the peer and answered by us."""
 
     BEGUN = "begun by the peer"
     ACTIVE = "begun by both"

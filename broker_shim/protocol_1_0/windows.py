@@ -1,4 +1,4 @@
-"""How many transfer frames a session still takes, each way (2.5.6)."""
+"""Count the transfer frames that a session still takes, each way (2.5.6)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class IncomingWindow:
         self.take_many(1)
 
     def take_many(self, count: int) -> None:
-        """So many came, `left` at most."""
+        """Count frames that came, `left` at most."""
         self.left -= count
         self.next_id = (self.next_id + count) % WRAP
 
@@ -74,7 +74,7 @@ class OutgoingWindow:
         self.left = left
 
     def take(self, count: int = 1) -> None:
-        """So many transfer frames go."""
+        """Count transfer frames that go."""
         self.left -= count
         self.next_id = (self.next_id + count) % WRAP
 

@@ -1,4 +1,4 @@
-"""Until when a certificate is valid: what its DER says (RFC 5280 section 4.1). Pure.
+"""Read until when a certificate is valid, by its DER (RFC 5280 section 4.1). Pure.
 
 Certificate    SEQUENCE { TBSCertificate, … }
 TBSCertificate SEQUENCE { [0] version (may be absent), serialNumber, signature, issuer,
@@ -19,7 +19,7 @@ _BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 
 
 class Validity(NamedTuple):
-    """When a certificate is valid; both ends are."""
+    """The time in which a certificate is valid; both ends are in it."""
 
     begin: datetime
     end: datetime
@@ -34,7 +34,7 @@ class Validity(NamedTuple):
 
 
 def validity_of(pem: str) -> Validity:
-    """That of the first certificate in a PEM text.
+    """Read the validity of the first certificate in a PEM text.
 
     Raises:
         ValueError: There is none, or it is none that this can read.

@@ -119,7 +119,7 @@ class Guard:
         }
 
     def let_in(self, remote: Remote, mechanism: str, name: str) -> Principal:
-        """Somebody logged in, or may stay anonymous without SASL (`mechanism` is empty)."""
+        """Let in a peer that logged in, or may be anonymous without SASL (`mechanism` is empty)."""
         self.counts.logins += 1
         user = self.users.get(name)
         self.audit(
@@ -132,7 +132,7 @@ class Guard:
         return mechanism not in PASSWORD_MECHANISMS or principal.name in self.users
 
     def login_failed(self, remote: Remote, mechanism: str, reason: str, now_s: float) -> float:
-        """Somebody did not; for how long the answer has to wait, in seconds."""
+        """Audit a failed login; return how long the answer has to wait, in seconds."""
         self.counts.failed_logins += 1
         self.audit(
             AuditEvent.LOGIN_FAILED, peer=remote, mechanism=mechanism, tls=remote.tls, reason=reason
@@ -147,7 +147,7 @@ class Guard:
         )
 
     def opens(self, remote: Remote, principal: Principal, most: int) -> bool:
-        """Somebody who was let in opens a connection; False if it has `most` already.
+        """Count a connection that a peer opens after its login; False if the user has `most`.
 
         One that was counted is told of by `closes` once it is over.
         """

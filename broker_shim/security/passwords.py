@@ -67,7 +67,7 @@ def secrets_of_new(password: str) -> dict[str, ScramSecret]:
 
 
 class Passwords:
-    """Tells whether a password is a user's, in the same time for users who do not exist.
+    """Checks passwords of users, in the same time for users who do not exist.
 
     A password that was right is remembered as HMAC of it under a key that only this process has,
     together with the stored key that it fits; so a changed password is not taken for the old one.

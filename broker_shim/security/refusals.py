@@ -22,7 +22,7 @@ class SummedRefusals:
     """
 
     def __init__(self, write: Callable[..., None], interval_s: float = INTERVAL_S) -> None:
-        """Begin; `write` gets the details of a line."""
+        """Sum up refusals; `write` gets the details of a line."""
         self._write, self._interval_s = write, interval_s
         self._quiet_until_s = float("-inf")
         self._hosts: Counter[str] = Counter()
@@ -30,7 +30,7 @@ class SummedRefusals:
         self.pending = 0
 
     def add(self, host: str, now_s: float, **details: object) -> None:
-        """One more; `details` are for a line of its own.
+        """Add one refusal; `details` are for a line of its own.
 
         Args:
             host: Whose it is.

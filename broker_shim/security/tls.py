@@ -20,7 +20,7 @@ _SAN_KINDS = ("URI", "email", "DNS")
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Where certificates are; PEM.
+    """Paths of certificates and keys, in PEM.
 
     Attributes:
         certificate: Ours, with those between it and its authority.
@@ -96,7 +96,7 @@ def _check_key(key: Path) -> None:
 
 
 def _no_password() -> str:
-    """Without this OpenSSL would ask on the terminal of a server."""
+    """Refuse to ask for a password: OpenSSL would ask on the terminal of a server."""
     raise ValueError("the key is encrypted: store it without a password, mode 0600")
 
 

@@ -89,7 +89,7 @@ class UsersFile:
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises InvalidRequest as `read_users`."""
+        """Read the users file. Raises InvalidRequest as `read_users`."""
         self._path = path
         self._content, self._stamp = _read(path)
         self._decoy_key = token_bytes(32)
@@ -101,7 +101,7 @@ class UsersFile:
 
     @property
     def decoy_key(self) -> bytes:
-        """That of the file; if it has none, one that lasts as long as this process."""
+        """Return the file's decoy key; without one, a key that lasts as long as this process."""
         return self._now().decoy_key or self._decoy_key
 
     def _now(self) -> UsersFileContent:

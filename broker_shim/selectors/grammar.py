@@ -147,7 +147,7 @@ def compiling(text: str, *, is_kept: bool = False) -> Generator[None, None, Sele
 
 
 def _told(text: str, reason: UnexpectedInput) -> str:
-    """Where and what, in one line of ASCII."""
+    """Describe where and what is wrong in a selector, in one line of ASCII."""
     if isinstance(reason, UnexpectedCharacters):
         at = reason.pos_in_stream or 0
         what = "an unended text" if text[at] in "'\"" else f"an unexpected {text[at]!a}"
@@ -298,7 +298,7 @@ def _text(quoted: Token) -> str:
 
 @cache
 def _parser() -> Lark:
-    """Made once: a few milliseconds."""
+    """Make the parser once, which takes a few milliseconds."""
     return Lark(
         _GRAMMAR, parser="lalr", lexer="basic", transformer=_Builder(), maybe_placeholders=True
     )

@@ -83,7 +83,7 @@ class _Part(NamedTuple):
         return self.wild.match(text, at) is not None
 
     def find(self, text: str, start: int, end: int) -> int:
-        """Where the text first has it between two places; -1 if it has not."""
+        """Return where the text first has this part between two places; -1 if it has not."""
         if self.wild is None:
             return text.find(self.plain, start, end)
         found = self.wild.search(text, start, end)

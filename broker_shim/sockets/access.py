@@ -1,4 +1,4 @@
-"""How one peer gets in: what it is offered, and the limits of its connection."""
+"""Let one peer in: what it is offered, and the limits of its connection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from broker_shim.security.tls import certificate_name
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One peer at the door.
+    """The access of one peer: its guard and its limits.
 
     Attributes:
         guard: Decides who may come in.
@@ -29,7 +29,7 @@ class Access:
 
     @property
     def mechanisms(self) -> Mechanisms:
-        """Offered to it, in the order of preference."""
+        """Return the mechanisms that the peer is offered, in the order of preference."""
         return self.guard.mechanisms(self.remote)
 
 

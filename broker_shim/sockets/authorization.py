@@ -1,4 +1,4 @@
-"""May this peer do that there? Permissions, held against what a name means here.
+"""Check what a peer may do there: permissions, held against what a name means here.
 
 One rule for all protocols: each listener says in its own words what is refused. Nothing is written
 down here, and nobody is told.
@@ -39,7 +39,7 @@ class Denial(NamedTuple):
 
 
 def place_of(node: Node) -> AccessTarget | None:
-    """Where permissions look for a node; None for what names nothing by itself."""
+    """Return the place where permissions look for a node; None for what names nothing by itself."""
     match node:
         case QueueNode(queue):
             key = key_of(queue)
@@ -112,7 +112,7 @@ def is_impersonation(client: ServedConnection, header: MessageHeader) -> bool:
 
 
 def impersonation_text(client: ServedConnection, user_id: str) -> str:
-    """Why such a message is refused, and what to do."""
+    """Tell why a message under another user's id is refused, and what to do."""
     name = shown(client.login.principal.name)
     return (
         f"{name} may not send as {shown(user_id)}: send with the user-id of the login or without"

@@ -105,11 +105,11 @@ class Listener:
                 peer.connection.close_unauthorized(text)
 
     def connections(self) -> list[ServedConnection]:
-        """Those that are there, in no order."""
+        """Return the connections that are there, in no order."""
         return [peer.connection for peer in self._peers]
 
     def run(self) -> None:
-        """Serve; returns after `stop` or `end`."""
+        """Serve connections; returns after `stop` or `end`."""
         self._loop.run()
 
     def close(self) -> None:
@@ -227,7 +227,10 @@ class Listener:
             self._gone(newcomer)
 
     def _gone(self, newcomer: Newcomer) -> None:
-        """There is no connection of it, or none any more; may be called twice."""
+        """Forget a newcomer without a connection, or whose connection ended.
+
+        May be called twice.
+        """
         self._arriving.pop(newcomer, None)
         newcomer.leave()
 
@@ -276,7 +279,7 @@ class Listener:
         self._listening.clear()
 
     def _advance_stop(self, now_s: float) -> None:
-        """One step to a clean end: no more in, what is under way ends, give back, say goodbye."""
+        """Take one step to a clean end: refuse, let work under way end, give back, say goodbye."""
         broker = self._host.broker
         if not broker.is_stopping:
             broker.is_stopping = True

@@ -1,4 +1,4 @@
-"""One peer's way in: who it is, and whether its connection counts or waits for a refusal."""
+"""Log one peer in: who it is, and whether its connection counts or waits for a refusal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FailedLogin(Protocol):
 
     @property
     def reason(self) -> str:
-        """Why, for the audit log."""
+        """Return the reason of the refusal, for the audit log."""
 
 
 class Login:

@@ -1,4 +1,4 @@
-"""Whose a link is: the container ids of a user are its own. Pure.
+"""Name the owner of a link: the container ids of a user are its own. Pure.
 
 A link is known by its container id, which a client chooses. Were that all, a user could take over
 the links of another who can be guessed, end its durable subscriptions, and read what waits there.

@@ -19,7 +19,7 @@ def next_number() -> int:
 
 
 class ServedConnection(Protocol):
-    """One peer, as its socket sees it. On the loop's thread only."""
+    """The connection of one peer, as its socket sees it. On the loop's thread only."""
 
     @property
     def broker(self) -> Broker:
@@ -27,7 +27,7 @@ class ServedConnection(Protocol):
 
     @property
     def access(self) -> Access:
-        """How the peer got in."""
+        """Return how the peer got in."""
 
     @property
     def login(self) -> Login:
@@ -35,11 +35,11 @@ class ServedConnection(Protocol):
 
     @property
     def number(self) -> int:
-        """Tells it apart from all others of this process."""
+        """Return the number that tells the connection apart from all others of this process."""
 
     @property
     def began_at_us(self) -> int:
-        """When it came, UTC µs."""
+        """Return when the connection came, UTC µs."""
 
     @property
     def container_id(self) -> str:
@@ -47,7 +47,7 @@ class ServedConnection(Protocol):
 
     @property
     def link_count(self) -> int:
-        """How many links, or subscriptions, it has."""
+        """Return how many links, or subscriptions, the connection has."""
 
     @property
     def is_open(self) -> bool:
@@ -67,7 +67,7 @@ class ServedConnection(Protocol):
 
     @property
     def wait_s(self) -> float:
-        """How long the next turn has to wait, in seconds; 0 unless something holds it back."""
+        """Return how long the next turn has to wait, in seconds; 0 unless it is held back."""
 
     def receive(self, received: bytes, most_work: int = ...) -> None:
         """Bytes from the peer, for so much work at most; none means that it sends no more."""
@@ -79,10 +79,10 @@ class ServedConnection(Protocol):
         """The next bytes to write; then tell how many are `unsent`."""
 
     def unsent(self, byte_count: int) -> None:
-        """So much of what `output` handed out is not with the peer yet; there may be room again."""
+        """Note how many bytes of `output` are not with the peer yet; there may be room again."""
 
     def tick(self, now_s: float) -> float:
-        """Do what is due by the clock; when to call again, at the latest."""
+        """Do what is due by the clock; return when to call again, at the latest."""
 
     def lost(self) -> None:
         """The peer is gone, as far as the broker goes. May be called twice."""

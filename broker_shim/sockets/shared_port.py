@@ -1,4 +1,4 @@
-"""One port for several protocols: the first bytes of a connection tell which it speaks."""
+"""Share one port among protocols: the first bytes of a connection tell which it speaks."""
 
 from __future__ import annotations
 
@@ -130,4 +130,4 @@ class UndecidedConnection:
 
 
 def _stays(_connection: ServedConnection) -> None:
-    """Nobody serves this connection, so nobody serves another one instead."""
+    """Ignore a decision that came after the connection was let go of."""

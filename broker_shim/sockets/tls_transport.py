@@ -28,16 +28,16 @@ class InnerProtocol(Protocol):
         """The handshake is over."""
 
     def buffer_updated(self, byte_count: int) -> None:
-        """So many bytes are in the buffer."""
+        """Take bytes that are in the buffer."""
 
     def eof_received(self) -> None:
         """The other end sends no more."""
 
     def pause_writing(self) -> None:
-        """Much waits to be written."""
+        """Hold back output, as much waits to be written."""
 
     def resume_writing(self) -> None:
-        """Most of it was written."""
+        """Go on with output, as most of it was written."""
 
     def connection_lost(self, reason: Exception | None) -> None:
         """The socket is gone."""
@@ -88,11 +88,11 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._timer = loop.call_later(self._timeout_s, self._late)
 
     def get_buffer(self, _size_hint: int) -> memoryview:
-        """Where to read to; the bytes are taken out before anybody else reads."""
+        """Return the buffer to read to; the bytes are taken out before anybody else reads."""
         return self._buffer
 
     def buffer_updated(self, byte_count: int) -> None:
-        """So many encrypted bytes came."""
+        """Decrypt the bytes that came."""
         self._incoming.write(self._buffer[:byte_count])
         if not self._is_shaken:
             self._shake_hands()
@@ -109,12 +109,12 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._end_reading()
 
     def pause_writing(self) -> None:
-        """Much waits to be written."""
+        """Hold back the protocol's output, as much waits to be written."""
         if self._inner is not None and self._is_shaken:
             self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """Most of it was written."""
+        """Go on with the protocol's output, as most of it was written."""
         if self._inner is not None and self._is_shaken:
             self._inner.resume_writing()
 
@@ -164,7 +164,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._below.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
-        """How many bytes wait to be written."""
+        """Return how many bytes wait to be written."""
         return 0 if self._below is None else self._below.get_write_buffer_size()
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
@@ -219,7 +219,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._inner.connection_made(self)
 
     def _fail(self, reason: str) -> None:
-        """There is no handshake: tell that, and hang up when the alert is written."""
+        """Give up the handshake: report the reason, and hang up when the alert is written."""
         self._stop_timer()
         self._inner = None
         self._is_closing = True

@@ -26,7 +26,7 @@ Connect = Callable[[Callable[[], None], asyncio.Transport], ServedConnection]
 
 
 class _Output:
-    """Tells that a peer has output; once its socket is gone, nobody.
+    """Tells the loop that a peer has output; once its socket is gone, nobody.
 
     A connection has this, and not its peer, and outlives the socket while the store owes it
     answers: so the two are no cycle when it is over.
@@ -127,17 +127,17 @@ class Peer(asyncio.BufferedProtocol):
         self._tick()
 
     def _is_decided(self, connection: ServedConnection) -> None:
-        """This is the connection from now on."""
+        """Serve this connection from now on."""
         self.connection = connection
         if isinstance(connection, UndecidedConnection):
             connection.on_decided = self._is_decided
 
     def get_buffer(self, _size_hint: int) -> memoryview:
-        """Where to read to; the bytes are copied before anybody else reads."""
+        """Return the buffer to read to; the bytes are copied before anybody else reads."""
         return self._buffer
 
     def buffer_updated(self, byte_count: int) -> None:
-        """So many bytes came."""
+        """Give the connection the bytes that came, as one turn."""
         received = bytes(self._buffer[:byte_count])
         self._turn(lambda: self.connection.receive(received, self._turns.work), byte_count)
 
@@ -150,7 +150,7 @@ class Peer(asyncio.BufferedProtocol):
         self._turn(lambda: self.connection.go_on(self._turns.work))
 
     def _turn(self, act: Callable[[], None], byte_count: int = 0) -> None:
-        """One turn of this peer; `byte_count` is what it said for it."""
+        """Give this peer a turn; `byte_count` is what it said for it."""
         began_s = time.monotonic()
         self._contain(act)
         if self.connection.is_open and not self._is_open:
@@ -192,7 +192,7 @@ class Peer(asyncio.BufferedProtocol):
         self.write()
 
     def resume_writing(self) -> None:
-        """Nearly all of what waited was taken."""
+        """Tell the connection of room, as nearly all of what waited was taken."""
         self._turn(lambda: self.connection.unsent(self._transport.get_write_buffer_size()))
 
     def connection_lost(self, _reason: Exception | None) -> None:
@@ -239,7 +239,7 @@ class Peer(asyncio.BufferedProtocol):
         self.connection.unsent(self._transport.get_write_buffer_size())
 
     def _tick(self) -> None:
-        """Do what is due by the clock, and come again."""
+        """Do what is due by the clock, and come again when the connection wants it."""
         if self._timer is not None:
             self._timer.cancel()
         now_s = time.monotonic()

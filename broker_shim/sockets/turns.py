@@ -8,7 +8,7 @@ from time import thread_time
 
 
 class Taken:
-    """How much of the loop's time one peer took lately: what is 0.1 s past counts half."""
+    """Time of the loop that one peer took lately: what is 0.1 s past counts half."""
 
     __slots__ = ("_at_s", "_seconds")
 
@@ -25,12 +25,15 @@ class Taken:
         return self._seconds
 
     def sent(self, byte_count: int) -> None:
-        """So much goes to it: the loop's work for that is not done in the peer's own turns."""
+        """Count bytes that go to the peer.
+
+        The loop's work for them is not in the peer's own turns.
+        """
         self.add(byte_count * _SENT_BYTE_S, time.monotonic())
 
 
 class Turns:
-    """How much work one peer may cause in its turn: the less, the more of them have more to do.
+    """Limits of the work of one turn: the less, the more peers have more to do.
 
     A read brings up to 128 KiB, which may be six thousand frames, and a frame may name all that is
     unsettled: without turns one peer would hold up all others for as long.
@@ -57,7 +60,7 @@ class Turns:
 
     @property
     def work(self) -> int:
-        """In pieces of some 20 µs (`protocol_1_0.budget`)."""
+        """Return the work of a turn, in pieces of some 20 µs (`protocol_1_0.budget`)."""
         most = _WORK_WHILE_AWAITED if self._is_awaited else _MOST_WORK
         return max(_LEAST_WORK, most // max(1, self.busy_count))
 
@@ -90,7 +93,7 @@ class Turns:
             self._greediest = Taken()
 
     def count(self, change: int) -> None:
-        """So many more peers have more to do."""
+        """Count peers that have more to do."""
         self.busy_count += change
         self._hurry()
 
@@ -120,7 +123,7 @@ thousand who wait the loop must not pause after the turn of each."""
 
 
 class Turn:
-    """One turn of one peer: how much more may be done in it.
+    """A turn of one peer: how much more may be done in it.
 
     Work is an estimate, the clock is not: the turn is over when either says so. What a turn took
     too much is taken off the next ones.
@@ -141,7 +144,7 @@ class Turn:
         return min(_MOST_STEP_WORK, self._work_left)
 
     def spend(self, work: int) -> None:
-        """So much was done."""
+        """Count work that was done."""
         self._work_left -= work
 
     def goes_on(self) -> bool:

@@ -120,7 +120,7 @@ class BucketStart:
         return epochs.claim_after(self._bucket, after, wal)
 
     def _wal_folders(self, last: Claim | None) -> list[Path]:
-        """Where the log is of the store that served last, if it may hold what the bucket lacks.
+        """Return log folders of the store that served last, if they may hold what the bucket lacks.
 
         Raises:
             InvalidRequest: It is not here.

@@ -70,11 +70,11 @@ class BucketTables:
         return s3a_settings(os.environ)
 
     def location(self, table: str) -> str:
-        """Where Spark finds one of `TABLES`, as of its version."""
+        """Return the URI by which Spark finds one of `TABLES`, as of its version."""
         return f"{self.data_folder(table)}@v{self._versions[table]}"
 
     def data_folder(self, table: str) -> str:
-        """Where executors find the data files of one of `TABLES`."""
+        """Return the folder in which executors find the data files of one of `TABLES`."""
         return f"{self._at}/{table}"
 
     def fetch(self, table: str) -> None:
@@ -96,7 +96,7 @@ class PublicTables(BucketTables):
     """The same at their newest version: for views that are asked at any time."""
 
     def location(self, table: str) -> str:
-        """Where Spark finds one of `TABLES`."""
+        """Return the folder in which Spark finds one of `TABLES`."""
         return self.data_folder(table)
 
 
@@ -131,7 +131,7 @@ class ClusterTables(BucketTables):
         return super().hadoop_settings() | tables | logs
 
     def location(self, table: str) -> str:
-        """Where Spark finds one of `TABLES`."""
+        """Return the URI by which Spark finds one of `TABLES` in the joined view."""
         return f"viewfs://job-{self._run}/{table}"
 
     def fetch(self, table: str) -> None:

@@ -1,4 +1,4 @@
-"""Whose turn it is to write to a root in a bucket: an object for each epoch, put if absent.
+"""Take turns in writing to a root in a bucket: an object for each epoch, put if absent.
 
     <prefix>/epoch/00000000000000000007.json      who claimed epoch 7, and where its log is
                    00000000000000000007.closed    its store ended well: the bucket has everything

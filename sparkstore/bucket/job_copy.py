@@ -196,7 +196,7 @@ class JobCopy:
 
 
 def folder_of_jobs(location: str, copy_dir: str = "") -> Path:
-    """Where the jobs' copy is on this machine: beside that of a store."""
+    """Return the folder of the jobs' copy on this machine, beside that of a store."""
     folder = working_copy.folder_of(location, copy_dir)
     return folder.with_name(f"{folder.name}-jobs")
 

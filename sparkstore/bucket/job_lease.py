@@ -1,4 +1,4 @@
-"""One job at a time on a root in a bucket: an object that its holder renews.
+"""Let one job at a time work on a root in a bucket, by an object that its holder renews.
 
     <prefix>/jobs/lease.json     who has it, for how long, and how often it was renewed
 

@@ -34,7 +34,9 @@ _UPLOADS = 4
 
 
 class CommitPublisher:
-    """Used on the committer's thread, and by a start before there is one.
+    """Publishes a store's commits to its bucket.
+
+    Used by the committer's thread, and by a start before.
 
     Attributes:
         claim: The epoch that is published under.
@@ -71,7 +73,7 @@ class CommitPublisher:
 
     @property
     def location(self) -> str:
-        """Where the bucket's root is."""
+        """Return the location of the bucket's root."""
         return self._bucket.location
 
     def publish(self) -> None:
@@ -123,7 +125,7 @@ class CommitPublisher:
         check_primary_at(self._bucket)
 
     def close(self, *, is_well: bool) -> None:
-        """End; `is_well`: all that was acknowledged is published."""
+        """End the publisher; `is_well`: all that was acknowledged is published."""
         self.jobs.stop()
         self._pool.shutdown()
         if is_well:

@@ -31,7 +31,7 @@ from sparkstore.tables.root import Root
 
 
 class TablePublisher:
-    """Used by one thread at a time."""
+    """Publishes the commits of one table. One thread at a time uses it."""
 
     def __init__(self, bucket: Storage, root: Root, table: str, uploads: Executor | None) -> None:
         """Take the copy as published: it was just brought up.

@@ -20,7 +20,10 @@ from sparkstore.storage.storage import Storage
 
 
 class UnnamedFiles:
-    """Noted by the committer's thread, removed on another."""
+    """Files that no version names any more.
+
+    The committer's thread notes them, another thread removes them.
+    """
 
     def __init__(self, bucket: Storage, grace_s: float) -> None:
         """Know of none yet.

@@ -138,12 +138,12 @@ class Witness:
 
     @property
     def location(self) -> str:
-        """Where the witness is."""
+        """Return the location of the witness."""
         return self._storage.location
 
     @property
     def left_s(self) -> float:
-        """How long the lease runs without another renewal; 0: it has run out."""
+        """Return the seconds that the lease runs without another renewal; 0: it has run out."""
         return max(0.0, self._held_until - self._clock())
 
     def claim(self, *, is_new: bool) -> None:

@@ -64,7 +64,7 @@ def every_file(_name: str) -> bool:
 
 
 def folder_of(location: str, copy_dir: str) -> Path:
-    """Where the working copy of a root is on this machine: where it was said, or in the cache."""
+    """Return the folder of a root's working copy: the one that was named, or one in the cache."""
     if copy_dir:
         return path_of(copy_dir)
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "")

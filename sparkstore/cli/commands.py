@@ -270,14 +270,17 @@ def _unreadable(root: Root, failure: Exception | None) -> StoreError:
 
 
 def _limit(arguments: Namespace, for_people: int) -> int:
-    """How many rows to show, 0: all; a machine gets all unless it says otherwise."""
+    """Return the number of rows to show, 0: all; a machine gets all unless it says otherwise."""
     if arguments.limit is not None:
         return int(arguments.limit)
     return 0 if arguments.json else for_people
 
 
 def tell_unreplayed(arguments: Namespace, root: Root) -> None:
-    """That what was shown is not all, for a machine as a last object: no row has its name."""
+    """Note that the answer is not complete.
+
+    A machine gets this as a last object, whose name no row has.
+    """
     found = note_unreplayed(root)
     if found and arguments.json:
         _print(json_lines([{"unreplayed": found}]))

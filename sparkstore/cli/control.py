@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def opened_control(where: str | Path, settings: Path | None) -> Iterator[AdminClient]:
-    """Whoever can change the root; closed in the end.
+    """Open whatever can change the root, and close it at the end.
 
     Args:
         where: Folder of the root, or the URI of one in a bucket.

@@ -225,7 +225,7 @@ def where_executors_read(uri: str) -> str:
 
 
 def _is_too_early(root: Root, arguments: Namespace) -> bool:
-    """True, and said, if fewer records wait than were asked for."""
+    """Tell whether fewer records wait than were asked for, and say so."""
     least = arguments.min_records
     is_early = bool(least) and _waiting(root) < least
     if is_early:

@@ -1,4 +1,4 @@
-"""How commands print: aligned tables for people, one JSON object a line for machines. Pure."""
+"""Print the answers of commands: tables for people, one JSON object a line for machines. Pure."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def table(
 
 
 def fields(row: Row) -> Iterator[str]:
-    """One row, a line for each column; nothing is cut."""
+    """Print one row, a line for each column; nothing is cut."""
     width = max(map(len, row), default=0)
     for name, value in row.items():
         yield f"{name:{width}}  {_text(value)}"

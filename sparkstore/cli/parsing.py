@@ -1,4 +1,4 @@
-"""How the parsers of commands are made: alike, each with its help, its example and `--json`."""
+"""Make the parsers of commands: alike, each with its help, its example and `--json`."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def append_clustered(
 
 
 def _sorted(rows: DataFrame, segment: int) -> DataFrame:
-    """One task: what brings content by queue, then all else by message id."""
+    """Sort a segment in one task: rows that bring content by queue, then the rest by message id."""
     brings = F.expr(BRINGS)
     keys = [~brings, F.when(brings, F.col("queue")), F.col("message_id"), F.col("position")]
     number = F.lit(segment).cast("int")

@@ -141,7 +141,7 @@ def _raise_start(spark: SparkSession, root: Root, start: int) -> None:
 
 
 def _needed(spark: SparkSession, root: Root, segments: list[HistorySegment]) -> dict[int, int]:
-    """How many rows of each segment are needed; segments without any are left out."""
+    """Count the needed rows of each segment; segments without any are left out."""
     if not segments:
         return {}
     needed = _still_needed(root, [segment.number for segment in segments])

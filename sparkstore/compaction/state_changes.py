@@ -117,7 +117,7 @@ class Touched(NamedTuple):
 
 
 def touched_by(changes: DataFrame) -> Touched:
-    """One row for each block of a step comes to the driver: a few, as ids rise."""
+    """Bring one row for each block of a step to the driver: these are few, as ids rise."""
     rows = (
         changes.groupBy("part", "block")
         .agg(F.count("*").alias("row_count"), F.max("was_there").alias("was_there"))

@@ -94,7 +94,7 @@ def _optimize(spark: SparkSession, root: Root, table: str, places: list[str]) ->
 
 
 def kept_s(commits: list[dict[str, Any]], reader_grace_s: float, now_ms: int) -> float:
-    """How many seconds back a file that was removed may still be needed.
+    """Return for how many seconds a file may still be needed after its removal.
 
     The version that the last fold but one left must stay whole, so files that the last one removed
     stay; those that went before may go. VACUUM counts back from when it gets to it, not from

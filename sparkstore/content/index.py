@@ -1,4 +1,4 @@
-"""Which rows of Parquet files bring content, found by message id.
+"""Find the rows of Parquet files that bring content, by message id.
 
 A file's statistics say which message ids it names, but most rows that name an old id only end it
 (`dequeued`); so which rows *bring* content is found by reading the narrow columns once for each
@@ -32,7 +32,7 @@ class GroupKey(NamedTuple):
 
 
 class ContentLocation(NamedTuple):
-    """One row that brings a message, or a piece of it.
+    """Place of a row that brings a message, or a piece of it.
 
     Attributes:
         key: In which row group.

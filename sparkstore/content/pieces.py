@@ -1,4 +1,4 @@
-"""One message from the rows that bring it. Pure."""
+"""Assemble a message from the rows that bring it. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Piece(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where a message's content is.
+    """Places of a message's content: its header and its pieces.
 
     Attributes:
         header: Its header, as it was enqueued if it was.
@@ -52,7 +52,7 @@ _LAST = (1 << 63) - 1
 
 
 class LayoutBuilder:
-    """Takes the rows of one message in file order; each offset counts once.
+    """Builds a layout from the rows of one message in file order; each offset counts once.
 
     Attributes:
         last_position: No row after it is of interest.
@@ -81,7 +81,7 @@ class LayoutBuilder:
         return self._offsets[max(self._offsets)]
 
     def layout(self, message_id: int) -> Layout:
-        """Where its content is, as far as the rows came.
+        """Return the layout of the content, as far as its rows have come.
 
         Raises:
             InvalidRequest: None of them brings its header.

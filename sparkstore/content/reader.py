@@ -141,7 +141,10 @@ class ContentReader:
         return self._slice(message_id, layout, min(offset, size), min(offset + length, size))
 
     def _assemble(self, message_id: int) -> Content:
-        """One row brings it all, nearly always; then its whole batch is made ready."""
+        """Read a message.
+
+        One row nearly always brings it all, and then its whole batch is kept ready.
+        """
         place = self._first_place(message_id)
         if place.body_offset is None:
             rows, row = self._bodies.row(place.key, place.row)

@@ -88,7 +88,7 @@ class Rows:
         return self._bodies[min(first + start, last) : min(first + end, last)].tobytes()
 
     def enqueued(self) -> Iterator[tuple[int, int, int, MessageHeader]]:
-        """(position, epoch, message id, header) of each row that enqueues with its header."""
+        """Iterate over rows that enqueue with a header: (position, epoch, message id, header)."""
         kind_wanted = Kind.ENQUEUED.column
         rows = zip(
             self.positions, self.epochs, self.message_ids, self.kinds, self.headers, strict=True
@@ -98,7 +98,7 @@ class Rows:
                 yield position, epoch, message_id, header
 
     def whole(self) -> Iterator[tuple[int, int, int, Content]]:
-        """(position, epoch, message id, content) of each row that brings a message whole."""
+        """Iterate over rows that bring a whole message: (position, epoch, message id, content)."""
         wanted, offsets, bodies = Kind.ENQUEUED.column, self._offsets, self._bodies
         there = [True] * len(self)
         if self._body_column.null_count:
@@ -179,7 +179,7 @@ def _pairs(column: pa.Array) -> Any:
 
 
 def _offsets(column: pa.Array) -> list[int]:
-    """Where each value of a binary column begins in its data, and where the last one ends."""
+    """Return the offset of each value of a binary column in its data, and the end of the last."""
     if not len(column):
         return [0]
     offsets = memoryview(column.buffers()[1]).cast("i")

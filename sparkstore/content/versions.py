@@ -55,7 +55,9 @@ class ContentVersions:
                 yield self._files[at]
 
     def limits(self, path: Path, epochs: Collection[int], last_position: int) -> dict[int, int]:
-        """Before which position rows of a file count, by their epoch; all, if it is not there.
+        """Return, by epoch, the position before which rows of a file count.
+
+        An absent file counts in full.
 
         A row of a fenced writer does not count (ARCHITECTURE: Rule 3): its id may have been given
         out again. In history all count.

@@ -145,6 +145,6 @@ def add_audit_file(path: Path) -> logging.Handler:
 
 
 def remove_audit_file(handler: logging.Handler) -> None:
-    """No more lines go to this file."""
+    """Stop writing audit lines to this file."""
     LOGGER.removeHandler(handler)
     handler.close()

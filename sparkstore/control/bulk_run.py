@@ -44,7 +44,7 @@ class Job:
 
 
 def run(control: AdminClient, job: Job, message_ids: Iterable[int], show: Show) -> Answer:
-    """Do it, in the order of the ids.
+    """Carry out the job on each message, in the order of the ids.
 
     Args:
         control: Who changes queues.

@@ -99,7 +99,7 @@ class AdminClient(Protocol):
 def open_control(
     where: Root | str | Path, config: StoreConfig | None = None, audit_file: Path | None = None
 ) -> AdminClient:
-    """Whoever can change the queues of a root now.
+    """Open whatever can change the queues of a root now.
 
     Args:
         where: The root, a folder or the URI of a bucket.

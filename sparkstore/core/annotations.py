@@ -38,7 +38,7 @@ Annotations = Mapping[str, tuple[str, str]]
 
 
 class Death(NamedTuple):
-    """Why a message left its queue for the dead letters, or for an alternate exchange.
+    """The reason why a message left its queue for the dead letters, or for an alternate exchange.
 
     Attributes:
         queue: Name of the queue that the message left.

@@ -237,7 +237,7 @@ class Entries(Mapping[int, Entry]):
         return isinstance(message_id, int) and self._find(message_id) is not None
 
     def __len__(self) -> int:
-        """How many are on the queue."""
+        """The number of entries on the queue."""
         return self._packed + len(self._young)
 
     def __iter__(self) -> Iterator[int]:
@@ -262,7 +262,7 @@ class Entries(Mapping[int, Entry]):
         yield from self._young.items()
 
     def marked(self) -> Iterator[tuple[int, Entry]]:
-        """Those that are acquired, came back before, or are annotated: few, nearly always."""
+        """Iterate over the few entries that are acquired, came back before, or are annotated."""
         for chunk in [*self._chunks]:
             yield from chunk.marked()
         yield from _marked(self._young)

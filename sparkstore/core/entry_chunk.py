@@ -1,4 +1,4 @@
-"""Some entries of a queue that follow each other, as columns: 20 bytes each instead of 300."""
+"""Keep entries of a queue that follow each other as columns: 20 bytes each instead of 300."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class EntryChunk:
         return [self.ids[at] for at in compress(range(len(waits)), waits) if expired[at]]
 
     def expires_at(self, index: int) -> int:
-        """When an entry expires; `NO_EXPIRY`: it does not."""
+        """Return the time at which an entry expires; `NO_EXPIRY`: it does not."""
         end = self._columns[3][index]
         return NO_EXPIRY if end == _NEVER else end
 

@@ -186,7 +186,7 @@ def _unconfigured(state: State, _position: int, record: Record, _epoch: int) -> 
 
 
 def _prepared(state: State, _position: int, record: Record, _epoch: int) -> None:
-    """Only that it is in doubt: what it holds and brought, records of their own have said."""
+    """Note a branch that is in doubt; records of their own say what it holds and brought."""
     assert record.binding_key is not None
     state.prepared[record.binding_key] = record.detail or "{}"
 

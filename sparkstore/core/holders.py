@@ -1,4 +1,4 @@
-"""Since when a holder is there, as far as the store's records know it. Pure."""
+"""Find the time since which a holder is there, as far as the store's records know it. Pure."""
 
 from __future__ import annotations
 

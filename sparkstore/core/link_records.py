@@ -49,7 +49,7 @@ ENDS_WITH_LINK = "ends_with_link"
 
 
 class Role(StrEnum):
-    """Which end of a link we are."""
+    """The end of a link that is ours."""
 
     SENDER = "sender"
     RECEIVER = "receiver"

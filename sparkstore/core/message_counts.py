@@ -1,4 +1,4 @@
-"""On how many queues each message is, in a byte or two a message."""
+"""Count the queues that each message is on, in a byte or two a message."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ class MessageCounts(Mapping[int, int]):
             self._many[message_id] = self._many.get(message_id, count) + 1
 
     def extend(self, message_ids: Sequence[int]) -> None:
-        """They are on one queue more each; new ids that follow each other are marked together."""
+        """Count one more queue for each message.
+
+        New ids that follow each other are marked together.
+        """
         first, end = message_ids[0], message_ids[-1] + 1
         if end - first != len(message_ids) or [*message_ids] != [*range(first, end)]:
             for message_id in message_ids:
@@ -79,7 +82,7 @@ class MessageCounts(Mapping[int, int]):
                 del self._pages[number]
 
     def __getitem__(self, message_id: int) -> int:
-        """On how many queues it is; KeyError for none."""
+        """The number of queues that a message is on; KeyError for none."""
         page = self._pages.get(message_id >> _BITS)
         count = 0 if page is None else page[message_id & (_PAGE - 1)]
         if count == 0:

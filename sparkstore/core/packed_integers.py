@@ -66,14 +66,14 @@ class Keys(Column):
 
 
 def pack(values: Sequence[int]) -> Column:
-    """At least one value."""
+    """Pack one value or more into a column."""
     if values.count(values[0]) == len(values):  # sooner known than the least and the largest
         return Column(values[0], None, len(values))
     return Column(*_packed(values, min(values), max(values)))
 
 
 def pack_keys(values: Sequence[int]) -> Keys:
-    """At least one value; none is below the one before."""
+    """Pack one value or more as keys; none is below the one before."""
     return Keys(*_packed(values, values[0], values[-1]))
 
 

@@ -111,7 +111,7 @@ class MessageHeader(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One fact. Fields that a kind does not use are None.
+    """A record: one fact. Fields that a kind does not use are None.
 
     Attributes:
         kind: What it says.
@@ -253,7 +253,7 @@ def content_staged(
     body: bytes,
     message: MessageHeader | None = None,
 ) -> Record:
-    """One piece of a large message's content; it is on no queue yet.
+    """Make the record of one piece of a large message's content, which is on no queue yet.
 
     If the first piece brings the header, the message is *staged*: the state remembers it, also over
     a restart, until it is enqueued or its staging is aborted.

@@ -36,7 +36,7 @@ HeaderValue = bool | int | float | str | None
 
 
 class HeaderMatch(NamedTuple):
-    """Which messages a binding to a headers exchange wants.
+    """The condition on messages of a binding to a headers exchange.
 
     Attributes:
         is_any: One of the headers is enough.
@@ -60,7 +60,7 @@ def alternate_of(arguments: Mapping[str, Any]) -> str | None:
 
 
 def deletes_itself(arguments: Mapping[str, Any]) -> bool:
-    """Whether an exchange with these arguments goes with its last binding."""
+    """Tell whether an exchange with these arguments goes with its last binding."""
     return arguments.get(AUTO_DELETE) is True
 
 

@@ -14,7 +14,7 @@ _HEAD_BYTES = 5
 
 
 class Xid(NamedTuple):
-    """Which branch of which distributed transaction.
+    """Identity of one branch of a distributed transaction.
 
     Attributes:
         format_id: How the coordinator made the other two, 0 to 2³¹ - 1.
@@ -96,5 +96,5 @@ def branch_holder(key: str) -> str:
 
 
 def is_branch_holder(holder: str) -> bool:
-    """Whether a prepared branch holds an entry: only a decision about the branch frees it."""
+    """Tell whether a prepared branch holds an entry: only a decision about the branch frees it."""
     return holder.startswith(_HOLDER)

@@ -209,7 +209,10 @@ def _changed(table: DeltaTable, new: Mapping[int, pa.Table]) -> list[int]:
 
 
 def _is_same(dataset: ds.Dataset, block: int, rows: pa.Table) -> bool:
-    """Whether a block's entries are what the table says; what cannot be read is not."""
+    """Tell whether the table has a block's entries as they are.
+
+    A block that cannot be read differs.
+    """
     try:
         found = dataset.to_table(columns=NARROW.names, filter=ds.field("block") == block)
         found = found.sort_by("position").cast(NARROW)
@@ -221,7 +224,7 @@ def _is_same(dataset: ds.Dataset, block: int, rows: pa.Table) -> bool:
 def _replace_changed(
     root: Root, table: DeltaTable, blocks: Mapping[int, pa.Table], signed: CommitProperties
 ) -> list[int]:
-    """One commit: the files of blocks that changed go, others take their place; which blocks.
+    """Replace the files of changed blocks in one commit, and return these blocks.
 
     Rows get their headers as deltalake asks for them, on another thread: it cannot open a table
     within its own call.

@@ -1,4 +1,4 @@
-"""Where the time of a job went: from the command's start, in figures that explain its `seconds`.
+"""Measure where a job's time went, from the command's start, to explain its `seconds`.
 
     starting_seconds   until Spark was there: Python, its imports, the JVM
     task_seconds       Spark's tasks: their time, divided by the cores that run them
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def process_began() -> float:
-    """When this process was started, on the clock of `time.monotonic`; now, if nobody says."""
+    """Return the start of this process on the clock of `time.monotonic`; now, if it is unknown."""
     now = time.monotonic()
     try:
         after_the_name = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
@@ -36,7 +36,7 @@ def process_began() -> float:
 
 @dataclass(frozen=True, slots=True)
 class Durations:
-    """How long a job took, and what of it went where, in seconds; the module tells what each is."""
+    """Seconds that a job took, and the parts of them, as the module explains."""
 
     seconds: float
     starting_seconds: float
@@ -59,7 +59,7 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        """Since the command's start."""
+        """Return the seconds since the command's start."""
         return round(time.monotonic() - self._began, 3)
 
     def session_is_there(self, spark: SparkSession) -> None:
@@ -95,7 +95,7 @@ def _task_s(spark: SparkSession) -> float:
 
 
 def waited_s(process: int) -> float:
-    """How long the living threads of a process were ready and waited for a core; 0: unknown."""
+    """Return how long a process's living threads were ready and waited for a core; 0: unknown."""
     waited_ns = 0
     for thread in Path(f"/proc/{process}/task").glob("*/schedstat"):
         with suppress(OSError, ValueError, IndexError):  # it has ended, or the kernel does not say

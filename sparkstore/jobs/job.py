@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class JobSettings:
-    """How a job runs, whatever it does.
+    """Settings of how a job runs, whatever it does.
 
     Attributes:
         heap: Of the JVM that it starts, as Java writes it; spark-submit has its own.

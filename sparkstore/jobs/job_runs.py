@@ -59,7 +59,7 @@ _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_lo
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """One run of a job, over.
+    """The record of a job's run that is over.
 
     Attributes:
         run_id: A UUID drawn for this run, in hexadecimal.

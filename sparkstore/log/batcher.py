@@ -31,7 +31,7 @@ class RecordGroup:
 
 @dataclass(frozen=True, slots=True)
 class CommitLimits:
-    """When a Delta commit is due: whichever is reached first.
+    """Limits of a Delta commit: it is due once one of them is reached.
 
     Attributes:
         interval_ms: Longest wait of a group.
@@ -61,7 +61,7 @@ class CommitBatcher:
         self._is_urgent = True
 
     def due_at_ms(self, *, now_ms: int) -> int | None:
-        """When a commit is due; None while nothing waits."""
+        """Return the time at which a commit is due; None while nothing waits."""
         if not self._groups:
             return None
         if self._is_urgent or self.waiting_bytes >= self._limits.max_bytes:
@@ -70,7 +70,7 @@ class CommitBatcher:
 
     @property
     def oldest_at_ms(self) -> int | None:
-        """When the group came that has waited longest; None while nothing waits."""
+        """Return the time at which the longest waiting group came; None while nothing waits."""
         groups = self._groups
         return groups[0][0] if groups else None
 
@@ -89,7 +89,7 @@ class CommitBatcher:
 
 @dataclass(frozen=True, slots=True)
 class SegmentLimits:
-    """When a segment closes: whichever is reached first.
+    """Limits of a segment: it closes once one of them is reached.
 
     Attributes:
         records: Rows in it.

@@ -230,7 +230,7 @@ class Committer:
                 return
 
     def _maintain(self) -> None:
-        """Whatever is due; a failure costs nothing but a line in the log."""
+        """Do the maintenance that is due; a failure costs nothing but a line in the log."""
         self._room.look()
         try:
             if self._is_mark_due():

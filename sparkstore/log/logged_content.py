@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class LoggedContent:
-    """Reads what the log took.
+    """Reads the content of messages that the log accepted.
 
     Args:
         recent: What is in memory.

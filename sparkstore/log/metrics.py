@@ -32,7 +32,7 @@ class LogBacklog(NamedTuple):
 
 @dataclass(slots=True)
 class LogMetrics:
-    """Since the log was opened.
+    """Counters of a log since it was opened.
 
     Attributes:
         delta_error: Why the newest try of a Delta commit failed; empty while they work.
@@ -47,13 +47,13 @@ class LogMetrics:
     delta_error: str = ""
 
     def synced(self, records: int, packed_bytes: int) -> None:
-        """One group is on disk."""
+        """Count one group that is on disk."""
         self.groups += 1
         self.records += records
         self.packed_bytes += packed_bytes
 
     def committed(self, rows: int, took_s: float) -> None:
-        """One Delta commit landed."""
+        """Count one Delta commit that landed."""
         self.delta_commits += 1
         self.delta_rows += rows
         self.delta_commit_s += took_s

@@ -267,7 +267,7 @@ def _make_durable(root: Root, journal: Journal, config: StoreConfig) -> None:
 
 
 def _wal_folders(root: Root, wal_folder: Path) -> list[Path]:
-    """Where a write-ahead log may be: where the newest was, and where this start's will be.
+    """Return the folders a write-ahead log may be in: that of the newest, and that of this start.
 
     Raises:
         InvalidRequest: The newest one is not there: without it, acknowledged records are lost.

@@ -39,7 +39,7 @@ class Unreplayed:
         return self.last_position - self.first_position + 1
 
     def __str__(self) -> str:
-        """For a person: what is so, and what to do."""
+        """Describe the records for a person, and what to do about them."""
         told = (
             f"{self.records} acknowledged records (positions {self.first_position} to"
             f" {self.last_position}) are in the write-ahead log {self.wal} and not in the tables"

@@ -36,7 +36,7 @@ _LEAST_FILE_BYTES = 1 << 20
 
 
 class NoRoom(Exception):
-    """No file is free and none can be made: try again when `release` freed one."""
+    """No WAL file is free and none can be made: try again when `release` freed one."""
 
 
 @dataclass(slots=True)

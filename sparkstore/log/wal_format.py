@@ -42,7 +42,7 @@ _TURNS_OF_AN_EPOCH = 1 << 24
 
 
 class FileHeader(NamedTuple):
-    """Whose file it is."""
+    """Identity of a file's writer and of its use."""
 
     root_id: bytes
     epoch: int
@@ -89,7 +89,7 @@ def decode_file_header(block: bytes) -> FileHeader | None:
 
 
 def seed(root_id: bytes, epoch: int) -> int:
-    """Where the CRC of a group starts from."""
+    """Return the value that the CRC of a group starts from."""
     return zlib.crc32(root_id + epoch.to_bytes(8, "little"))
 
 
@@ -115,7 +115,7 @@ def group_bytes(payload_bytes: int) -> int:
 
 
 class WalFileReader:
-    """One file, mapped: an empty or vanishing file has no groups."""
+    """Reads one file, mapped: an empty or vanishing file has no groups."""
 
     def __init__(self, path: Path, root_id: bytes, epoch: int) -> None:
         self.path = path

@@ -126,7 +126,7 @@ class UnfitRecords:
     def table(
         self, records: list[Record], first_position: int, *, epoch: int, segment: int
     ) -> pa.Table:
-        """Their rows, those of unfit ones replaced.
+        """Return the records' rows, those of unfit ones replaced.
 
         Args:
             records: Consecutive ones, after those of the call before.
@@ -170,7 +170,7 @@ class UnfitRecords:
 
 
 def _misfit(record: Record) -> str | None:
-    """Why a record cannot be a row of a table; None if it can."""
+    """Return the reason why a record cannot be a row of a table; None if it can."""
     try:
         rows.to_table([record], first_position=1, epoch=1, segment=0)
     except _UNFIT as reason:

@@ -116,7 +116,7 @@ class Log:
 
     @property
     def backlog(self) -> LogBacklog:
-        """How much was taken and is not yet synced, or not yet committed to Delta."""
+        """Return how much was accepted and is not yet synced, or not yet committed to Delta."""
         files = 0 if self._wal is None else self._wal.file_count
         unsynced = self._taken_bytes - self._done_bytes
         waiting = self._committer.waiting_bytes
@@ -156,7 +156,7 @@ class Log:
             raise InvalidRequest(message) from reason
 
     def append_packed(self, records: Sequence[Record], packed: bytes, on_complete: Fire) -> int:
-        """Do what `append` does, after `check`, with what `pack` encoded; refuses nothing."""
+        """Append checked records that `pack` encoded, as `append` does; refuses nothing."""
         first = self.next_position
         self.next_position = first + len(records)
         self._taken_bytes += len(packed)
@@ -171,7 +171,7 @@ class Log:
             self._refuse_the_rest()
 
     def flush(self, on_complete: Fire) -> None:
-        """Fire, on the committer's thread, when all records before are in Delta commits."""
+        """Call back, on the committer's thread, when all records before are in Delta commits."""
         self._inbox.put(_Item(b"", (), on_complete, is_flush=True))
         if self._has_ended:
             self._refuse_the_rest()
@@ -265,7 +265,7 @@ class Log:
             self._committer.flush(bound(item.fire, None), self._synced_below)
 
     def _tell(self, batch: list[_Item]) -> list[_Item]:
-        """Fire, in order, what a synced group completes; give back the flushes, which wait."""
+        """Complete a synced group in order; return the flushes, which wait on."""
         flushes = []
         for item in batch:
             if item.is_flush:
@@ -278,14 +278,20 @@ class Log:
         return flushes
 
     def _hand_over_unacknowledged(self, batch: list[_Item], group: RecordGroup) -> None:
-        """With `ack = "delta"` the committer fires, when the commit is durable."""
+        """Leave completions to the committer.
+
+        With `ack = "delta"` it fires once the commit is durable.
+        """
         group.on_commit = [bound(item.fire, item.error) for item in batch]
         self._committer.add(group)
         if any(item.is_flush for item in batch):
             self._committer.flush(ignore, self._synced_below)
 
     def _secure(self, batch: list[_Item], size: int, count: int) -> StoreError | None:
-        """Do all that a group's completions wait for; why they must be told an error, if so."""
+        """Do all that a group's completions wait for.
+
+        Returns the error that they must be told, if any.
+        """
         error = self.failure
         if error is None and self._wal is not None and size:
             error = self._sync(self._wal, batch, count)

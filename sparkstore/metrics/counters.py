@@ -9,7 +9,7 @@ _HELP = "help"
 
 
 class Counter(NamedTuple):
-    """One counter, as it is now."""
+    """A counter with its present value."""
 
     name: str
     help: str

@@ -118,10 +118,10 @@ class AdministrationFacts(Protocol):
         """Return how much a queue holds, and how many consumers use it."""
 
     def link_of(self, queue: str) -> OwnLink | None:
-        """Whose own queue it is; None: nobody's."""
+        """Return the link whose own queue it is; None: no link's."""
 
     def senders_of_dead_letters(self, queue: str) -> list[str]:
-        """Other queues that have it as their dead-letter queue."""
+        """Return the other queues that have this one as their dead-letter queue."""
 
     def exchange_type(self, exchange: str) -> str | None:
         """Type of an exchange; None: there is none."""
@@ -130,7 +130,7 @@ class AdministrationFacts(Protocol):
         """The alternate of an exchange; None: it has none."""
 
     def users_of_alternate(self, exchange: str) -> list[str]:
-        """Whose alternate exchange it is, for a person."""
+        """Name the queues and exchanges that have this alternate exchange, for a person."""
 
     def bindings(self) -> Collection[ExchangeBindingKey]:
         """Return the keys of all bindings."""

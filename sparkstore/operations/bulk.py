@@ -48,7 +48,7 @@ class Action(StrEnum):
 
 
 class Request(NamedTuple):
-    """One transaction of the store.
+    """A request about messages, which is one transaction of the store.
 
     Attributes:
         action: What is done with each of the messages.
@@ -140,7 +140,7 @@ class MessageFacts(NamedTuple):
 
 
 def check(request: Request, terms: Callable[[str], Terms | None]) -> str | None:
-    """Where the messages of a request go; None if they go to no queue.
+    """Return the queue that a request's messages go to; None if they go to none.
 
     Args:
         request: What somebody asks for, not yet looked at.

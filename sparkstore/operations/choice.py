@@ -42,17 +42,17 @@ class Choice:
 
     @property
     def needs_header(self) -> bool:
-        """Whether a message's header must be read before it can be chosen."""
+        """Tell whether a message's header must be read before it can be chosen."""
         return bool(self.properties) or self.subject is not None
 
     def takes_entry(self, message_id: int, entry: Entry, now_us: int) -> bool:
-        """Whether a place on a queue meets the conditions about ids and age."""
+        """Tell whether an entry meets the conditions about ids and age."""
         if self.message_ids and message_id not in self.message_ids:
             return False
         return self.older_than_us is None or entry.at <= now_us - self.older_than_us
 
     def takes_header(self, header: MessageHeader) -> bool:
-        """Whether a header meets the conditions about subject and properties."""
+        """Tell whether a header meets the conditions about subject and properties."""
         if self.subject is not None and header.subject != self.subject:
             return False
         return {*self.properties} <= {*header.properties}

@@ -1,4 +1,4 @@
-"""Which arguments of a queue may change, and when. Pure.
+"""Decide which arguments of a queue may change, and when. Pure.
 
     message_ttl_ms, max_delivery_count,    at any time. A time to live holds for what is enqueued
     dead_letter_queue, on_reject,          from now on; the others for what is on the queue, too

@@ -70,7 +70,7 @@ class StateFacts:
         return QueueUsage(len(self._state.queues[queue].entries))
 
     def link_of(self, queue: str) -> OwnLink | None:
-        """Whose own queue it is; None: nobody's."""
+        """Return the link whose own queue it is; None: no link's."""
         text = own_link_text(self._state, queue)
         if text is None:
             return None
@@ -79,7 +79,7 @@ class StateFacts:
         return OwnLink(name, is_attached=False)
 
     def senders_of_dead_letters(self, queue: str) -> list[str]:
-        """Other queues that have it as their dead-letter queue."""
+        """Return the other queues that have this one as their dead-letter queue."""
         return [
             name
             for name, other in self._state.queues.items()
@@ -97,7 +97,7 @@ class StateFacts:
         return None if detail is None else alternate_of(arguments_of(detail))
 
     def users_of_alternate(self, exchange: str) -> list[str]:
-        """Whose alternate exchange it is, for a person."""
+        """Name the queues and exchanges that have this alternate exchange, for a person."""
         exchanges, queues = self._state.exchanges.items(), self._state.queues.items()
         return [
             *(

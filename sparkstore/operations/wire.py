@@ -180,7 +180,7 @@ def holders_line(limit: int) -> bytes:
 
 
 def holders_limit(content: dict[str, Any]) -> int:
-    """How many messages somebody asks about.
+    """Return the number of messages that a client asks about.
 
     Raises:
         InvalidRequest: It is no number.
@@ -283,7 +283,7 @@ def object_of(content: dict[str, Any], name: str) -> Any:
 
 
 def so_far_line(so_far: Answer) -> bytes:
-    """How far a purge is, as a line."""
+    """Encode the progress of a purge as a line."""
     return line({"so_far": so_far._asdict()})
 
 

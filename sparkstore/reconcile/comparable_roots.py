@@ -1,4 +1,4 @@
-"""Which roots may be compared; looked at before a JVM is started. Changes nothing."""
+"""Check which roots may be compared, before a JVM is started. Changes nothing."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ FINDINGS = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is not as it should be; the fields are columns of the table."""
+    """A finding: one thing that is not as it should be. Its fields are columns of the table."""
 
     check: str
     severity: str
@@ -99,7 +99,7 @@ def finding_of(
 
 
 def capped(found: Sequence[Finding], count: int) -> list[Finding]:
-    """At most `MAX_SHOWN` findings of one check, the last of which counts the others.
+    """Return at most `MAX_SHOWN` findings of one check; the last counts those left out.
 
     Args:
         found: Some of them, at least `MAX_SHOWN` if there are so many.

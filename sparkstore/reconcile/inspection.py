@@ -1,4 +1,4 @@
-"""One look at a root: all its tables as they were at one moment, under names of this look alone.
+"""Look at a root: all its tables as they were at one moment, under names of this look alone.
 
 Why a serving store cannot make it lie: the caller holds the jobs' lease, so history and state do
 not move. The journal does: the store appends, merges, and trims what history has. So recovery is
@@ -141,7 +141,7 @@ class Look:
 
     @property
     def refusal(self) -> str:
-        """Why the views refuse; empty if they answer."""
+        """Return the reason why the views refuse; empty if they answer."""
         return self.folds.kept[1]
 
     @property

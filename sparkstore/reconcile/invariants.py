@@ -105,7 +105,7 @@ class _Facts:
 
 
 def check(root: Root, *, deep: bool = False) -> list[InvariantResult]:
-    """One result for each invariant, in the order of `CHECKS`; never raises for a broken root.
+    """Check each invariant in the order of `CHECKS`; never raises for a broken root.
 
     Args:
         root: A root that is not being written to; a serving one may show a commit half done.

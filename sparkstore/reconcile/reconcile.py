@@ -100,7 +100,7 @@ class ReconcileReport(JobReport):
         return 1 if self.errors else 0
 
     def figures(self) -> dict[str, Any]:
-        """Without the findings: they have a table of their own."""
+        """Return the figures without the findings, which have a table of their own."""
         own = ("run", "position", "checks", "errors", "warnings", "repaired")
         return {name: getattr(self, name) for name in own}
 
@@ -216,7 +216,7 @@ class _Reconciliation:
 
     @contextmanager
     def looks(self) -> Iterator[Looks]:
-        """Both roots at one moment each."""
+        """Look at both roots, each at one moment."""
         with ExitStack() as kept:
             seen = kept.enter_context(look(self._spark, self._roots.root))
             other = self._roots.replica

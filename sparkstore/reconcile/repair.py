@@ -58,7 +58,7 @@ _OF_COPIES = {
 
 
 class Looks(NamedTuple):
-    """One look at the root, and one at its replica if it has one."""
+    """A look at the root, and one at its replica if it has one."""
 
     root: Look
     replica: Look | None
@@ -94,7 +94,7 @@ class Repair:
     at: Failpoint = no_failpoint
 
     def run(self, found: Sequence[Finding]) -> Mended:
-        """Do what can be done about some findings, and about what is held by the dead."""
+        """Repair what can be repaired of some findings, and free what dead consumers held."""
         mended = Mended()
         # In a bucket a version is whole or absent, and it is not taken back.
         is_copy = self.root.identity.role == COPY

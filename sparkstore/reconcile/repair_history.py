@@ -108,7 +108,7 @@ def _plan(seen: Look, replica: Look | None) -> _Plan:
 
 
 def _check_not_retained(seen: Look, segments: set[int]) -> None:
-    """Before `history_start` nothing tells what a lost file held, so it is not written over.
+    """Refuse to write over a file from before `history_start`: nothing tells what it held.
 
     Raises:
         CorruptData: A file of such a segment is lost.

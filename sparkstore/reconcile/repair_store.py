@@ -76,7 +76,7 @@ def _ask(
 
 
 def _requests(action: Action, entries: DataFrame) -> Iterator[Request]:
-    """So many ids of one queue at a time; the rows come one partition at a time."""
+    """Make requests of so many ids of one queue; the rows come one partition at a time."""
     rows = entries.select(*_ENTRIES).orderBy(*_ENTRIES).toLocalIterator()
     for queue, group in groupby(rows, key=lambda row: row.queue):
         ids = (row.message_id for row in group)

@@ -75,7 +75,7 @@ def _part(records: DataFrame, first: int, last: int) -> DataFrame:
 
 
 def _folds(seen: Look, replica: Look) -> list[Finding]:
-    """Both fold to the same wiring, entries and the others, at the last position of both."""
+    """Check that both roots fold to the same wiring, entries and the others, where both end."""
     last = min(seen.end, replica.end)
     if last < max(seen.meta.position, replica.meta.position) or seen.refusal or replica.refusal:
         evidence = {"replica": replica.end, "state_position": seen.meta.position}

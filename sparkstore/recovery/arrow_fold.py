@@ -125,7 +125,7 @@ def _meta_and_wiring(state_rows: pa.Table) -> State:
 
 
 def _add_wiring(state: State, row: dict[str, Any]) -> None:
-    """Which of three names a row has tells what it is about."""
+    """Add a row of wiring; which of the three names it has tells what it is about."""
     queue, exchange, key, detail = (
         row[name] for name in ("queue", "exchange", "binding_key", "detail")
     )
@@ -282,7 +282,7 @@ def _with(entries: pa.Table, name: str, column: Any) -> pa.Table:
 
 
 def _keys(entries: pa.Table, events: pa.Table) -> tuple[Any, Any]:
-    """(queue, message id) of both tables as one integer, the same for the same pair."""
+    """Return (queue, message id) of both tables as one integer, the same for the same pair."""
     queues = _distinct(entries["queue"], events["queue"])
     bits = max(1, (len(queues) - 1).bit_length())
     both = [entries["message_id"], events["message_id"]]

@@ -117,7 +117,7 @@ def _recover(root: Root, fold: Callable[[pa.Table, pa.Table], State]) -> Recover
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Where the records in Delta end.
+    """The end of the records in Delta.
 
     Attributes:
         last_position: The largest in journal and history, and P.
@@ -133,7 +133,7 @@ class Tail:
 
 
 def journal_tail(root: Root) -> Tail:
-    """Where the records in Delta end, without folding them.
+    """Return the end of the records in Delta, without folding them.
 
     It goes by the rows, not by the metadata of commits: merges and trims have none. The kinds are
     read from the journal, whose files are few and whose row groups without an `opened` are
@@ -301,7 +301,7 @@ def _sorted_once(rows: pa.Table) -> pa.Table:
 def _check_reach(
     root: Root, *, history_position: int, state_position: int, journal: list[FileStats]
 ) -> None:
-    """If history lost its end, the journal must still have those records: their content is there.
+    """Check that the journal still has the records that history lost: their content is there.
 
     The journal is trimmed only behind a durable history, so this fails only if something that was
     durable is gone.

@@ -123,7 +123,7 @@ def replicate_to_bucket(pair: BucketPair) -> BucketReplicateReport:
 
 
 class _Copy:
-    """One run: what both sides hold is looked up once, at its begin."""
+    """A run of the copy: what both sides hold is looked up once, at its begin."""
 
     def __init__(self, pair: BucketPair) -> None:
         self._pair, self._replica, primary = pair, pair.replica, pair.primary

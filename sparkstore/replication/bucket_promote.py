@@ -138,7 +138,7 @@ def promote_storage(
     ask_witness: bool = True,
     at: Failpoint = no_failpoint,
 ) -> Promotion:
-    """Do the same with a replica in any storage."""
+    """Promote a replica in any storage, as `promote` does."""
     found = _replica_at(replica)
     _check_free(path)
     check_is_conditional(replica)

@@ -42,7 +42,7 @@ class OldPrimary:
 
     @property
     def location(self) -> str:
-        """Where it is, as a user would write it."""
+        """Return the old primary's location, as a user would write it."""
         return self.primary.location
 
     @property
@@ -51,7 +51,7 @@ class OldPrimary:
         return self.primary.identity
 
     def check_not_behind(self, where: str | Path, last_position: int) -> None:
-        """Nobody gives up records by mistake that are there to be read.
+        """Check that no readable record of the old primary is given up by mistake.
 
         Raises:
             InvalidRequest: It holds more than the replica.

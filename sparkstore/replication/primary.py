@@ -40,17 +40,17 @@ class Primary(NamedTuple):
 
     @property
     def location(self) -> str:
-        """Where it is, as a user would write it."""
+        """Return the primary's location, as a user would write it."""
         return self.storage.location
 
     @property
     def folder(self) -> Path | None:
-        """Its folder; None if it is in a bucket."""
+        """Return the primary's folder; None if it is in a bucket."""
         return Path(self.location) if isinstance(self.storage, LocalStorage) else None
 
     @contextmanager
     def tables(self, replica: str) -> Iterator[Root]:
-        """Its tables in a folder, for one run.
+        """Bring the primary's tables into a folder, for one run.
 
         Args:
             replica: Where they are copied to.
@@ -74,7 +74,7 @@ class Primary(NamedTuple):
             lock.release()
 
     def lag(self, root: Root, last: int) -> int:
-        """How many records it has committed after a position; `root` has its tables."""
+        """Count the records that the primary committed after a position; `root` has its tables."""
         if self.folder is not None:
             return max(0, journal_tail(root).last_position - last)
         ends = (

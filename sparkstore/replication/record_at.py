@@ -1,4 +1,4 @@
-"""One record by its position, content included, read without a JVM: to compare two roots."""
+"""Read one record by its position, content included, without a JVM: to compare two roots."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from sparkstore.tables.root import (
 
 
 class Pair(NamedTuple):
-    """Two roots, the second a copy of the first.
+    """A primary and its replica: two roots, the second a copy of the first.
 
     Attributes:
         source: Where the first is.
@@ -48,7 +48,7 @@ class Pair(NamedTuple):
 
 
 def check(primary: str | Path, replica: str | Path) -> None:
-    """Everything that can be refused by looking; needs no Java and changes nothing.
+    """Check everything that can be refused by looking; needs no Java and changes nothing.
 
     Raises:
         InvalidRequest: One of them is no root, the second may not be a replica of the first, or
@@ -80,7 +80,7 @@ _NO_RIGHT = "{} cannot be written: give this user the right to"
 
 @contextmanager
 def paired(primary: str | Path, replica: str | Path) -> Iterator[Pair]:
-    """Both roots, under the replica's lease; the replica is created if its folder is empty.
+    """Open both roots under the replica's lease; the replica is created if its folder is empty.
 
     Decision: a replica has a root id of its own, and names its primary's. A root id says to which
     place a write-ahead log belongs: with one id for both, a log folder that primary and promoted

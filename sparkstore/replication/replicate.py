@@ -191,5 +191,5 @@ def _copy_state(spark: SparkSession, pair: Pair, source: ReplicationSource) -> N
 
 
 def _make_durable(root: Root, *tables: str) -> None:
-    """Nobody else marks a replica's tables."""
+    """Mark a replica's tables as durable, as no store does."""
     mark_durable(root, {name: newest_version(root.table(name)) for name in tables})

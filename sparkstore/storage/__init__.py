@@ -1,4 +1,4 @@
-"""Where the bytes of a root are: folders on a disk, or objects in a bucket.
+"""Keep the bytes of a root: in folders on a disk, or as objects in a bucket.
 
     storage           the seam: read, list, put if absent, replace if unchanged, upload, delete
     local             a folder: link, rename and fsync

@@ -1,4 +1,4 @@
-"""How a bucket of S3 is reached: by the environment, a profile of AWS, or a role, in this order.
+"""Find the way to a bucket of S3: by the environment, a profile of AWS, or a role, in this order.
 
     environment       AWS_ACCESS_KEY_ID and the like, AWS_ENDPOINT_URL, AWS_REGION
     [storage]         of the settings: where the bucket's server is, and which profile; no keys

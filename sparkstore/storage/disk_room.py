@@ -47,14 +47,14 @@ class Disk(NamedTuple):
 
 
 class RoomLimits(NamedTuple):
-    """How much is to stay free, by `StoreConfig`, which tells of each."""
+    """The room that is to stay free, by `StoreConfig`, which describes each limit."""
 
     min_free_bytes: int
     min_free_percent: float
     reserve_bytes: int
 
     def least_free(self, total_bytes: int) -> int:
-        """Below so many free bytes of a disk of this size senders are held back."""
+        """Return the free bytes of a disk of this size below which senders are held back."""
         least = min(self.min_free_bytes, total_bytes // 10)
         return max(least, int(total_bytes * self.min_free_percent / 100))
 
@@ -63,7 +63,7 @@ class RoomLimits(NamedTuple):
         return min(self.reserve_bytes, total_bytes // 20)
 
     def pressure(self, disks: Sequence[Disk], *, was_held_back: bool) -> str:
-        """Why senders are held back now; empty: they are not."""
+        """Return the reason why senders are held back now; empty: they are not."""
         times, of = _GO_ON if was_held_back else (1, 1)
         for folder, free, total in disks:
             least = self.least_free(total)
@@ -122,7 +122,7 @@ class DiskRoom:
         return all(disk.free_bytes - byte_count >= least(disk.total_bytes) for disk in self.disks)
 
     def failed(self) -> None:
-        """Something could not be written: give the reserve of a disk that is full up."""
+        """Give up the reserve of each full disk after a write failed."""
         with self._guard:
             for disk in self.disks:
                 give_up_if_full(disk)
@@ -182,7 +182,7 @@ def check_has_room(folder: Path, byte_count: int, what: str) -> None:
 
 
 def make_room(*folders: Path) -> None:
-    """Before a start or a job: give the reserve of each full disk up, so that it has room."""
+    """Give up the reserve of each full disk before a start or a job, so that it has room."""
     for folder in folders:
         with suppress(OSError):
             give_up_if_full(disk_of(folder))

@@ -1,4 +1,4 @@
-"""Does this storage keep the promise that everything rests on? Asked before anything is written."""
+"""Probe whether a storage keeps the promise that all rests on, before anything is written."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol
 
 
 class StoredFile(NamedTuple):
-    """One file of a listing: its name and its size in bytes."""
+    """A file of a listing: its name and its size in bytes."""
 
     name: str
     size: int
@@ -46,7 +46,7 @@ class Storage(Protocol):
 
     @property
     def location(self) -> str:
-        """Where it is, as a user would write it."""
+        """Return the storage's location, as a user would write it."""
         ...
 
     def read(self, name: str) -> StoredContent | None:

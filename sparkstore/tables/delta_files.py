@@ -42,7 +42,7 @@ class DataFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a table.
+    """The actions of one version of a table.
 
     Attributes:
         version: The number of the version, from 0.
@@ -123,7 +123,7 @@ def read_version(table: Path, version: int) -> Version:
 
 
 def committed_at_s(entry: Path) -> float:
-    """When a version was committed, in seconds since 1970; now if it does not say."""
+    """Return the time of a version's commit, in seconds since 1970; now if it has none."""
     for line in entry.read_bytes().splitlines():
         at_ms = json.loads(line).get("commitInfo", {}).get("timestamp")
         if at_ms is not None:
@@ -146,7 +146,7 @@ def check_sums_agree(path: Path, content: bytes) -> bool:
 
 
 def check_sum_file(path: Path) -> Path:
-    """Where Hadoop keeps the check sums of a file."""
+    """Return the file in which Hadoop keeps the check sums of a file."""
     return path.with_name(f".{path.name}.crc")
 
 

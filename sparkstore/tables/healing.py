@@ -227,7 +227,7 @@ def _is_json(path: Path) -> bool:
 
 
 def _files_to_move(table: Path, found: _Finding) -> list[Path]:
-    """In the order in which they may leave: what points forward first, the oldest version last."""
+    """Order files as they may leave: what points forward first, the oldest version last."""
     log = log_folder(table)
     later = log_files(table, found.last_whole + 1, _NO_LIMIT)
     checkpoint = _file_and_sums(log / "_last_checkpoint")

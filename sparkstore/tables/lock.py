@@ -1,4 +1,7 @@
-"""One writer per root, by an flock; between machines the epoch decides (ARCHITECTURE: Rule 3)."""
+"""Let one writer open a root, by an flock.
+
+Between machines the epoch decides (ARCHITECTURE: Rule 3).
+"""
 
 from __future__ import annotations
 

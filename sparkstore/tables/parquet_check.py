@@ -1,4 +1,4 @@
-"""Is a Parquet file whole? Its size, its magic, its footer and, if asked, every page.
+"""Check that a Parquet file is whole: its size, its magic, its footer and, if asked, every page.
 
 `lost_files` asks that of all files that a table names.
 """
@@ -16,7 +16,7 @@ _BATCH_ROWS = 4096
 
 
 def reason_broken(path: Path, size: int, *, deep: bool) -> str | None:
-    """Why a Parquet file is not whole, in words for the log; None if it is.
+    """Return the reason why a Parquet file is not whole, in words for the log; None if it is.
 
     Args:
         path: The Parquet file to look at.

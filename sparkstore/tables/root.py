@@ -94,11 +94,11 @@ class RemoteTables(Protocol):
         ...
 
     def location(self, table: str) -> str:
-        """Where Spark finds one of `TABLES`, and commits to it if it may."""
+        """Return the URI by which Spark finds one of `TABLES`, and commits to it if it may."""
         ...
 
     def data_folder(self, table: str) -> str:
-        """Where executors find the data files of one of `TABLES`."""
+        """Return the folder in which executors find the data files of one of `TABLES`."""
         ...
 
     def lost_files(self, table: str) -> dict[str, str]:
@@ -148,7 +148,7 @@ class Root:
         return self.path / name
 
     def spark_location(self, name: str) -> str:
-        """Where Spark finds one of `TABLES`."""
+        """Return the path or URI by which Spark finds one of `TABLES`."""
         return str(self.table(name)) if self.remote is None else self.remote.location(name)
 
 

@@ -45,7 +45,7 @@ def _array(values: Any, kind: pa.DataType, count: int) -> pa.Array:
 
 
 def to_records(table: pa.Table) -> Iterator[tuple[int, int, Record]]:
-    """(position, epoch, record) of each row, in the table's order; columns not read are None."""
+    """Iterate over rows in order, as (position, epoch, record); columns not read are None."""
     columns = {
         name: table.column(name).cast(pa.int64()) if name in _TIMES else table.column(name)
         for name in table.column_names

@@ -30,7 +30,7 @@ RESTORE = "put it back, or restore the root from a replica (sparkstore promote) 
 
 
 class FileStats(NamedTuple):
-    """One active data file.
+    """Statistics of one active data file.
 
     Attributes:
         path: Where it is.

@@ -1,4 +1,4 @@
-"""One end of a link as a value: whose it is, what was granted, when it ends. Pure.
+"""Describe one end of a link as a value: its owner, what was granted, when it ends. Pure.
 
     values      source, target and what was granted, as values ↔ JSON
     terminus    our end of a link, attached or not: what was granted, and its unsettled deliveries

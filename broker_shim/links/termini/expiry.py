@@ -1,4 +1,4 @@
-"""When a terminus that nobody is attached to ends (AMQP 3.5.6). Pure: no clock.
+"""Decide when a terminus without an endpoint ends (AMQP 3.5.6). Pure: no clock.
 
     policy            its time starts to run when
     link-detach       the link was detached
@@ -45,7 +45,7 @@ _STARTS_WITH = {
 def expires_at_ms(
     policy: ExpiryPolicy, timeout_s: int, ended: EndedScope, now_ms: int
 ) -> int | None:
-    """When a terminus ends of which just `ended` did; None if its time does not run by that.
+    """Return when a terminus ends whose `ended` just ended; None if its time does not run by that.
 
     Args:
         policy: The expiry policy that the terminus was granted.
@@ -60,19 +60,22 @@ def expires_at_ms(
 
 
 class Deadlines:
-    """When termini end, by time; one that lives on after all is passed over when its time comes."""
+    """Times at which termini end.
+
+    A terminus that lives on after all is passed over when its time comes.
+    """
 
     def __init__(self, is_due_at: Callable[[LinkKey, int], bool]) -> None:
-        """Begin; `is_due_at(key, at_ms)` tells whether a terminus is still to end then."""
+        """Keep no times yet; `is_due_at(key, at_ms)` tells whether a terminus still ends then."""
         self._is_due_at = is_due_at
         self._heap: list[tuple[int, LinkKey]] = []
 
     def add(self, at_ms: int, key: LinkKey) -> None:
-        """This terminus ends then, unless something happens to it."""
+        """Note when this terminus ends, unless something happens to it."""
         heapq.heappush(self._heap, (at_ms, key))
 
     def next_ms(self) -> int | None:
-        """When the next terminus ends; None if none is to."""
+        """Return when the next terminus ends; None if none is to."""
         while self._heap and not self._is_due_at(self._heap[0][1], self._heap[0][0]):
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None

@@ -1,4 +1,4 @@
-"""Whose a link is: its container id, as the broker knows it, begins with the user's name. Pure."""
+"""Prefix a link's container id, as the broker knows it, with its user's name. Pure."""
 
 OWNER_PART = "/"
 """Ends the user's name in a container id (`sockets.owners`)."""

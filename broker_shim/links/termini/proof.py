@@ -1,4 +1,4 @@
-"""Which answers a sender must have read by now, so that its deliveries may be forgotten. Pure.
+"""Decide which answers a sender must have read, so that its deliveries may be forgotten. Pure.
 
 For a link on which we receive, with unsettled deliveries that survive (tier 2). We answer a
 delivery that was stored `accepted`, settled. The sender may never see that: the connection, or we,

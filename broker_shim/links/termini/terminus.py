@@ -20,7 +20,7 @@ DeliveryState = Mapping[str, Any]
 
 
 class EndpointPlace(NamedTuple):
-    """Where a link is attached, by what the caller calls them.
+    """Place where a link is attached, by the caller's names for it.
 
     Attributes:
         connection: Unique among the connections of a broker's life.
@@ -32,7 +32,7 @@ class EndpointPlace(NamedTuple):
 
 
 class LinkEndpoint:
-    """One attachment of a link; a later one is another endpoint of the same terminus.
+    """An attachment of a link; a later one is another endpoint of the same terminus.
 
     It is the same for both directions: what differs is who serves it.
 
@@ -124,7 +124,7 @@ class Termini(dict[LinkKey, Terminus]):
         self._counts: Counter[str] = Counter()
 
     def of(self, owner: str) -> int:
-        """How many are this owner's (`owner_of` a container)."""
+        """Count the termini of an owner (`owner_of` a container)."""
         return self._counts[owner]
 
     def __setitem__(self, key: LinkKey, terminus: Terminus) -> None:

@@ -28,7 +28,7 @@ from sparkstore.core.link_records import DETAIL_VERSION, Role
 
 
 class Filter(NamedTuple):
-    """One filter of a source.
+    """A filter of a source.
 
     Attributes:
         name: As the peer calls it.
@@ -102,7 +102,7 @@ class _Node:
 
 @dataclass(frozen=True, slots=True)
 class Source(_Node):
-    """Where a link's messages come from.
+    """The source of a link's messages.
 
     Attributes:
         distribution_mode: `move` or `copy`; None is `move`.
@@ -119,7 +119,7 @@ class Source(_Node):
 
 @dataclass(frozen=True, slots=True)
 class Target(_Node):
-    """Where a link's messages go to."""
+    """The target of a link's messages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ _BY_NAME = {each.NAME: each for each in COMPOSITES.values()}
 
 
 class _Layout(NamedTuple):
-    """How one class is read and written.
+    """Layout by which a class is read and written.
 
     Attributes:
         readers: For each field, constructor → reader.
@@ -125,7 +125,7 @@ def said_fields(cls: type[Composite], encoded: bytes, at: int) -> list[Any]:
 
 
 def _reader(cls: type[Composite], defaults: tuple[Any, ...], *, is_whole: bool) -> Reader:
-    """Reads what follows the descriptor: the list of the fields; a list again, unless `is_whole`.
+    """Make a reader of the fields after a descriptor; the fields stay a list unless `is_whole`.
 
     Args:
         cls: The composite that it is.

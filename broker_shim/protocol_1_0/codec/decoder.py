@@ -1,4 +1,4 @@
-"""One value from its bytes. Pure.
+"""Decode one value from its bytes. Pure.
 
     value        constructor byte, then what its high nibble says:
                  4x nothing · 5x 1 byte · 6x 2 · 7x 4 · 8x 8 · 9x 16

@@ -49,7 +49,7 @@ _TEXT_1, _TEXT_4 = frozenset({0xA1, 0xA3}), frozenset({0xB1, 0xB3})
 
 
 def skip(encoded: bytes, at: int) -> int:
-    """Where the value at `at` ends, described or not.
+    """Return where the value at `at` ends, described or not.
 
     Raises:
         DecodeError: It is cut short, unknown, or described by too many descriptors.
@@ -74,7 +74,7 @@ def skip(encoded: bytes, at: int) -> int:
 
 
 def content_start(encoded: bytes, at: int) -> int:
-    """Where the content of the value at `at` begins: behind its constructor and its length.
+    """Return where the content of the value at `at` begins: behind its constructor and its length.
 
     Raises:
         DecodeError: There is no value.
@@ -119,7 +119,7 @@ def _items_at(encoded: bytes, at: int, widths: Mapping[int, int]) -> tuple[int, 
 
 
 def item_count(encoded: bytes, at: int) -> int:
-    """How many items the list or map at `at` says it has; 0 for anything else."""
+    """Return the count of items that the list or map at `at` says it has; 0 for anything else."""
     width = _COUNTED.get(encoded[at], 0)
     return int.from_bytes(encoded[at + 1 + width : at + 1 + 2 * width], "big")
 
@@ -170,7 +170,7 @@ def entry_at(encoded: bytes, at: int, key: bytes) -> Scalar:
 
 
 def entries_at(encoded: bytes, at: int) -> dict[bytes, int]:
-    """Where each value of the map at `at` begins, by its key (UTF-8), the last of several.
+    """Return where each value of the map at `at` begins, by its key (UTF-8), the last of several.
 
     Raises:
         DecodeError: It is no map; an item runs past its end.

@@ -113,7 +113,7 @@ def sections_of(encoded: bytes, *, is_cut: bool = False) -> list[MessageSection]
 
 
 def values_before_body(encoded: bytes) -> dict[int, int]:
-    """Where the value of each section up to the body begins, by its code: for many headers.
+    """Return where the value of each section up to the body begins, by its code: for many headers.
 
     Whether they are in order was looked at when they came.
 

@@ -1,4 +1,4 @@
-"""How many deliveries a link still takes, each way (2.6.7).
+"""Count the deliveries that a link still takes, each way (2.6.7).
 
 A delivery counts from its first frame on, on both sides; one that was aborted counts too.
 """
@@ -26,7 +26,7 @@ class SenderCredit:
 
     @property
     def available(self) -> int:
-        """How many deliveries the caller may still start."""
+        """Return how many deliveries the caller may still start."""
         return max(0, self.left - self.waiting)
 
     def told(self, delivery_count: int | None, credit: int, *, drain: bool) -> None:
@@ -39,7 +39,7 @@ class SenderCredit:
         self.is_draining = drain
 
     def sent(self, count: int = 1) -> None:
-        """Use some: the first frames of so many waiting deliveries went."""
+        """Use credit for the first frames of waiting deliveries that went."""
         self.waiting -= count
         self.delivery_count = (self.delivery_count + count) % WRAP
         self.left -= count
@@ -81,11 +81,11 @@ class ReceiverCredit:
 
     @property
     def most(self) -> int:
-        """How many deliveries the peer may begin, as far as it may know."""
+        """Return how many deliveries the peer may begin, as far as it may know."""
         return max(0, distance(self.delivery_count, self._most))
 
     def take(self, count: int = 1) -> bool:
-        """Use some: so many deliveries began. Return False if they should not have."""
+        """Use credit for deliveries that began. Return False if they should not have."""
         if count > self.most:
             return False
         self.left = max(0, self.left - count)

@@ -1,4 +1,4 @@
-"""One end of a link, whichever way it goes, and the deliveries made on it.
+"""Run one end of a link, whichever way it goes, and the deliveries made on it.
 
 A delivery belongs to its link, and a link keeps its unsettled deliveries: they are told in one
 file. Both are told of what their session does for them (`LinkSession`, which `port` is); what makes

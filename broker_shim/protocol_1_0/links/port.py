@@ -48,7 +48,7 @@ class Disposed(NamedTuple):
 
 
 class SessionPort:
-    """One session as its links see it: see the module.
+    """A session as its links see it, which the module describes.
 
     Attributes:
         channel: The number by which our frames name the session.
@@ -93,7 +93,7 @@ class SessionPort:
 
     @property
     def unsettled_count(self) -> int:
-        """How many deliveries the peer was sent that are not settled."""
+        """Count the unsettled deliveries that the peer was sent."""
         return len(self._sent)
 
     def emit(self, performative: Composite) -> None:

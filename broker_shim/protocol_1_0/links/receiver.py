@@ -53,7 +53,7 @@ class ReceiverLink(Link):
 
     @property
     def credit(self) -> int:
-        """How many deliveries the peer may still start."""
+        """Return how many deliveries the peer may still start."""
         return self._credit.left
 
     @property

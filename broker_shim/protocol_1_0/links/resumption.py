@@ -81,7 +81,7 @@ def to_tell(decided: Mapping[bytes, ResumptionStep], ours: Unsettled) -> dict[by
 
 
 def is_outcome(state: Any) -> bool:
-    """Whether a state ends a delivery."""
+    """Tell whether a state ends a delivery."""
     return isinstance(state, OUTCOMES)
 
 
@@ -105,7 +105,7 @@ def _both_named(ours: Any, theirs: Any) -> ResumptionStep:
 
 
 def _progress(state: Any) -> tuple[int, int]:
-    """How far the payload has come; no record is as good as nothing received."""
+    """Return how far the payload has come; no record is as good as nothing received."""
     if isinstance(state, Received):
         return state.section_number, state.section_offset
     return 0, 0

@@ -48,12 +48,12 @@ class SenderLink(Link):
 
     @property
     def credit(self) -> int:
-        """How many deliveries may still be started; 0 while only resumed ones may go."""
+        """Return how many deliveries may be started; 0 while only resumed ones may go."""
         return 0 if self.is_gone or self.is_incomplete else self._credit.available
 
     @property
     def resume_credit(self) -> int:
-        """How many deliveries may still be resumed with their payload."""
+        """Return how many deliveries may be resumed with their payload."""
         return 0 if self.is_gone else self._credit.available
 
     @property

@@ -48,7 +48,7 @@ Answer = Challenge | Passed | Refused
 
 
 class Mechanism(Protocol):
-    """One exchange with one peer."""
+    """A SASL exchange with one peer."""
 
     def step(self, response: bytes | None) -> Answer:
         """Answer what the peer said; None if it said nothing, not even that it is empty."""
@@ -59,7 +59,7 @@ Mechanisms = Mapping[str, Callable[[], Mechanism]]
 
 
 class SaslServer:
-    """One peer's way through SASL.
+    """The way of one peer through SASL.
 
     Attributes:
         mechanism_name: What the peer asked for; "" until then.

@@ -38,7 +38,7 @@ class ScramSecret(NamedTuple):
 
 
 class Scram:
-    """One SCRAM exchange: two words of the peer's.
+    """A SCRAM exchange: two words of the peer's.
 
     Args:
         name: "SCRAM-SHA-256" or "SCRAM-SHA-512".

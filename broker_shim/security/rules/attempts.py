@@ -1,4 +1,6 @@
-"""How long a failed login waits for its answer. Pure: times are arguments, of a clock that rises.
+"""Decide how long a failed login waits for its answer.
+
+Pure: times are arguments, of a clock that rises.
 
 The answer to the first failure of an address waits half a second, to each further one twice as
 long, at most 8 s (less than a handshake may take). A minute without a failure forgives; a success

@@ -1,4 +1,4 @@
-"""How many at a time: connections of each user, half-open ones of each address. Pure.
+"""Limit what is there at a time: connections of a user, half-open ones of an address. Pure.
 
 Both are counted as they come and go, so asking costs the same however many there are.
 """
@@ -14,20 +14,20 @@ from broker_shim.security.rules.attempts import network_of
 
 
 class Counts:
-    """So many of each name; what is not there takes no room."""
+    """Counts by name; a name with none takes no room."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
     def opened(self, name: str, most: int) -> bool:
-        """One more, unless there are as many as there may be; True if it was counted."""
+        """Count one more, unless there are as many as there may be; True if it was counted."""
         if self._counts[name] >= most:
             return False
         self._counts[name] += 1
         return True
 
     def closed(self, name: str) -> None:
-        """One less of those that were counted."""
+        """Count one less of those that were counted."""
         self._counts[name] -= 1
         if not self._counts[name]:
             del self._counts[name]
@@ -55,7 +55,7 @@ class HalfOpen:
         self._oldest_first: dict[Newcomer, None] = {}
 
     def enter(self, host: str) -> Newcomer:
-        """One more, from an address as a number."""
+        """Count one more half-open connection, from an address as a number."""
         newcomer = Newcomer(self, network_of(host))
         self._of[newcomer.network] += 1
         self._oldest_first[newcomer] = None
@@ -64,7 +64,7 @@ class HalfOpen:
     def refusal_of_newcomer(
         self, host: str, count: int, *, most: int, most_half_open: int, now_s: float
     ) -> str | None:
-        """Why a connection is one too many; None if it is not, or another one gave way to it.
+        """Return why a connection is one too many; None if it is not, or another one gave way.
 
         Args:
             host: Where it comes from, as a number.
@@ -93,7 +93,7 @@ class HalfOpen:
         self._oldest_first.pop(newcomer, None)
 
     def leave(self, newcomer: Newcomer, until_s: float) -> None:
-        """One less, but not before then; 0 is now."""
+        """Count one half-open connection less, but not before `until_s`; 0 is now."""
         self._oldest_first.pop(newcomer, None)
         if until_s:
             heappush(self._held, (until_s, newcomer.network))
@@ -117,7 +117,7 @@ class HalfOpen:
 
 
 def _stay(_reason: str) -> None:
-    """Nothing to end: it has no socket."""
+    """End nothing, as a newcomer that left has no socket."""
 
 
 class Newcomer:

@@ -48,7 +48,7 @@ class Permission(StrEnum):
 
 
 class AccessTarget(NamedTuple):
-    """Where: an address or an exchange, and a queue on it if one is meant.
+    """Target of a permission: an address or an exchange, and a queue on it if one is meant.
 
     Attributes:
         address: Of the queue, or the exchange's name; `temporary` for one that the broker named.
@@ -84,7 +84,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One line of `permissions`.
+    """A rule: one line of `permissions`.
 
     Attributes:
         who: Names of users, `role:` and a role's name, `*`.

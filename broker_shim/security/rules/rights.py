@@ -1,4 +1,4 @@
-"""Which right an act needs, whatever protocol asks for it. Pure.
+"""Decide which right an act needs, whatever protocol asks for it. Pure.
 
 This is the one table of them: both listeners look here, docs/security.md shows it to users, and a
 test walks every right over every command of both protocols. Who gives orders by the control socket

@@ -55,7 +55,7 @@ Users = Mapping[str, User]
 
 
 def check_name(name: str, what: str = "user") -> None:
-    """Raises InvalidRequest if a user or a role cannot be called so."""
+    """Check that a user or a role may be called so; raises InvalidRequest."""
     if not name or len(name) > MOST_NAME_CHARACTERS or not name.isprintable():
         message = f"a {what}'s name has 1 to {MOST_NAME_CHARACTERS} printable characters"
         raise InvalidRequest(message)

@@ -168,7 +168,7 @@ def _told(header: MessageHeader) -> dict[str, Any]:
 
 
 def _lines(row: dict[str, Any], body: bytes, *, as_json: bool) -> Iterator[str]:
-    """One message: whole, since it was asked for."""
+    """Print one message whole, since it was asked for."""
     if as_json:
         yield from json_lines([row | body_as_json(body)])
         return

@@ -1,4 +1,4 @@
-"""Writes messages to a file or a stream: header, properties, body; the store is not touched.
+"""Write messages to a file or a stream: header, properties, body; the store is not touched.
 
 Content is read by message id, in the order of the queue, and written as it comes.
 """

@@ -1,4 +1,4 @@
-"""Where rows of history come to lie, so that a question opens few files. Pure: no Spark, no clock.
+"""Decide where rows of history lie, so that a question opens few files. Pure: no Spark, no clock.
 
 A *chunk* is what one task sorts and writes: first the rows that bring content, by queue, then all
 others, by message id. It is cut into files of so many rows each. So one queue's content is in one
@@ -42,7 +42,7 @@ class HistoryChunk(NamedTuple):
 
 
 def chunks(after: int, last: int, files: Iterable[Extent]) -> list[HistoryChunk]:
-    """How to cut what is moved from a journal; each piece ends where a segment of it does.
+    """Cut what is moved from a journal into pieces; each piece ends where a segment of it does.
 
     Args:
         after: The last position that history has.
@@ -66,7 +66,7 @@ def chunks(after: int, last: int, files: Iterable[Extent]) -> list[HistoryChunk]
 
 
 def rows_per_file(rows: int, bringing: int, size_bytes: int, count: int) -> int:
-    """How many rows a file gets; 0: all of a chunk.
+    """Return the number of rows of a file; 0: all of a chunk.
 
     Args:
         rows: How many rows all chunks have.
@@ -81,7 +81,7 @@ def rows_per_file(rows: int, bringing: int, size_bytes: int, count: int) -> int:
 
 
 class HistorySegmentSize(NamedTuple):
-    """What Delta's log says of one segment of history.
+    """Size of one segment of history, as Delta's log has it.
 
     Attributes:
         number: The number of the segment.

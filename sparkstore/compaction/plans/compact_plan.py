@@ -17,7 +17,7 @@ class PositionRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How large one commit may get.
+    """Limits of the size of one commit.
 
     Attributes:
         step_records: Records folded in one MERGE, up to an eighth more: bounds what it keeps in
@@ -42,7 +42,7 @@ class Upkeep:
 
 
 def steps(state_last: int, history_last: int, limits: Limits) -> list[PositionRange]:
-    """How to fold everything after P = `state_last`; empty if nothing is.
+    """Cut everything after P = `state_last` into folds; empty if there is nothing.
 
     A small rest goes with the step before: a MERGE of its own takes seconds, however few it folds.
     """
