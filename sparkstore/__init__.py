@@ -9,4 +9,4 @@ A broker calls `log`, `recovery`, `content` and `control`; an operator calls the
 `session` starts Spark, `errors` says what can go wrong. Nothing here imports `broker_shim`.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.6.0.dev0"
