@@ -1,4 +1,4 @@
-"""What an AMQP address means here. Pure.
+"""The meaning of an AMQP address for this broker. Pure.
 
     address             a sender's messages go to             a receiver gets
     queue               that queue                            its messages
@@ -78,7 +78,7 @@ def node_of(
     exchanges: Container[str],
     routing_of: RoutingOf = lambda _address: Routing.ANYCAST,
 ) -> Node:
-    """What an address names."""
+    """Find the node that an address names."""
     if not address:
         return AnonymousNode()
     reason = too_long(address)
@@ -108,7 +108,7 @@ def _named(
     addresses: AddressManager,
     routing_of: RoutingOf,
 ) -> Node:
-    """What is neither a queue by its whole name nor an exchange."""
+    """Find the node of a name that is neither a queue's whole name nor an exchange's."""
     if address in addresses:
         return AddressNode(address)
     if isinstance(found, Binding):

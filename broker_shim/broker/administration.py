@@ -87,7 +87,7 @@ class AdministeredHost(QueueHost, Protocol):
 
 
 class BrokerFacts:
-    """See `AdministrationFacts`."""
+    """The `AdministrationFacts` of a running broker. See `AdministrationFacts`."""
 
     def __init__(self, host: AdministeredHost, last_value_queues: LastValueQueues) -> None:
         self._host, self._last_value_queues = host, last_value_queues
@@ -103,12 +103,15 @@ class BrokerFacts:
         return None if there is None else definition(there.arguments, int(there.durability))
 
     def standing(self, queue: str) -> QueueUsage:
-        """What a queue has; the store knows of messages that have not arrived yet."""
+        """Count a queue's messages and consumers.
+
+        The store knows of messages that have not arrived yet.
+        """
         depth = len(self._host.calls.message_ids(queue)) + self._last_value_queues.count(queue)
         return QueueUsage(depth, self._host.queues[queue].consumer_count)
 
     def link_of(self, queue: str) -> OwnLink | None:
-        """Whose own queue it is; None: nobody's."""
+        """Find the link whose own queue this is; None: it is no link's."""
         links = (owner.own_link(queue) for owner in self._host.queue_owners)
         return next((link for link in links if link is not None), None)
 
@@ -129,7 +132,7 @@ class BrokerFacts:
         return self._host.destinations.router.alternate_of(exchange)
 
     def users_of_alternate(self, exchange: str) -> list[str]:
-        """Whose alternate exchange it is, for a person."""
+        """Name the queues and exchanges that have this alternate exchange, for a person."""
         queues, router = self._host.queues.items(), self._host.destinations.router
         return [
             *(f"exchange {shown(name)}" for name in router.with_alternate(exchange)),
@@ -141,7 +144,7 @@ class BrokerFacts:
         ]
 
     def bindings(self) -> Collection[ExchangeBindingKey]:
-        """All bindings."""
+        """List all bindings of the broker."""
         return self._host.destinations.router.bindings()
 
     def binding_arguments(self, key: ExchangeBindingKey) -> Mapping[str, Any]:

@@ -40,7 +40,7 @@ OnAnswer = Callable[[StoreError | None, Answer], None]
 
 
 class _Decided(NamedTuple):
-    """What a request comes to.
+    """The steps and the answer that a request comes to.
 
     Attributes:
         steps: In the order of the request.

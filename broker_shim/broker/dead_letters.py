@@ -114,7 +114,7 @@ class Rejection:
         self.exchange = queue.arguments.reject_exchange(queue.name)
 
     def steps(self) -> list[tuple[int, Enqueue | Dequeue]]:
-        """What the store is to do, decided on what is true now.
+        """Make the store's steps of the rejection, by what is true now.
 
         Raises:
             StoreError: Where the message goes depends on its header, which cannot be read now.
@@ -154,7 +154,7 @@ class Rejection:
             self._host.create_queue(Queue(self.target), on_done)
 
     def is_done(self) -> None:
-        """It is durable: the message arrives at its target."""
+        """Put the message, which is durable there now, on its target's queue."""
         for step in self._steps:
             if isinstance(step, Dequeue):
                 self._host.deaths.note(self._message_id, step)

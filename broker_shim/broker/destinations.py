@@ -1,4 +1,4 @@
-"""What names mean to this broker now: queues on their addresses, exchanges, address settings.
+"""The names of this broker now: queues on their addresses, exchanges, address settings.
 
 It decides where a message goes and what a queue created on demand is like; it makes no queue and
 knows no store. On the loop's thread only.
@@ -46,7 +46,7 @@ class Destinations:
         self._told: set[Ambiguous] = set()
 
     def node_of(self, address: str | None) -> Node:
-        """What an address names now."""
+        """Find the node that an address names now."""
         return node_of(
             address,
             addresses=self.addresses,
@@ -55,7 +55,7 @@ class Destinations:
         )
 
     def source_of(self, address: str | None) -> Node:
-        """What an address names for a receiver: an anycast address is its queue, if it has one.
+        """Find a receiver's node: an anycast address is its queue, if it has only one.
 
         A receiver that named no queue is not given an arbitrary one: with several it is told.
         """
@@ -68,7 +68,7 @@ class Destinations:
         return AmbiguousNode(Ambiguous(node.address, tuple(sorted(names))))
 
     def said_by(self, node: Node, header: MessageHeader) -> Node:
-        """What a message names that was sent to a node: without one, what its `to` says.
+        """Find the node that a message goes to; sent to no node, it goes where its `to` says.
 
         A message whose `to` or subject is too long to be looked up names nothing.
         """

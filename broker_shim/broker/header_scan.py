@@ -103,7 +103,7 @@ class HeaderScan:
         error: StoreError | None,
         found: Sequence[MessageHeader | None],
     ) -> None:
-        """What was held before a restart has its group."""
+        """Note the groups of messages that were held before a restart."""
         self._asked.discard(queue.name)
         if error is None:
             for message_id, header in headers_of(self._host.headers, held, found).items():
@@ -160,7 +160,7 @@ def headers_of(
     message_ids: Sequence[int],
     found: Sequence[MessageHeader | None],
 ) -> Headers:
-    """What to judge by: the common view of each header that was found, by message id."""
+    """Map each message id to the common view of its header, by which it is judged."""
     return {
         message_id: None if header is None else factory.common_of(header)
         for message_id, header in zip(message_ids, found, strict=True)

@@ -1,4 +1,4 @@
-"""What the broker counts, and what it shows a monitor of its queues. No socket, no file."""
+"""The counters of the broker, and the gauges of its queues. No socket, no file."""
 
 from __future__ import annotations
 

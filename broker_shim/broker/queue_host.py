@@ -1,4 +1,4 @@
-"""Who calls whom around the virtual host: what its parts need of it, and what it asks of listeners.
+"""The interfaces around the virtual host: for its parts, and to its listeners.
 
 The virtual host makes its parts, and they call it back by `QueueHost`, or by a protocol beside a
 part that adds what this one alone needs. A listener keeps subscriptions and other links beyond

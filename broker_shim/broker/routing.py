@@ -46,18 +46,18 @@ class DirectBindings:
         self._queues: dict[str, set[str]] = {}
 
     def bind(self, binding_key: str, queue: str) -> None:
-        """See `Bindings`."""
+        """Bind a queue under exactly this key. See `Bindings`."""
         self._queues.setdefault(binding_key, set()).add(queue)
 
     def unbind(self, binding_key: str, queue: str) -> None:
-        """See `Bindings`."""
+        """Remove a queue's binding under this key. See `Bindings`."""
         queues = self._queues.get(binding_key, set())
         queues.discard(queue)
         if not queues:
             self._queues.pop(binding_key, None)
 
     def route(self, routing_key: str) -> set[str]:
-        """See `Bindings`."""
+        """Find the queues that are bound with exactly this key. See `Bindings`."""
         return set(self._queues.get(routing_key, ()))
 
 
@@ -68,15 +68,15 @@ class FanoutBindings:
         self._bindings: set[tuple[str, str]] = set()
 
     def bind(self, binding_key: str, queue: str) -> None:
-        """See `Bindings`."""
+        """Bind a queue, whatever its key is. See `Bindings`."""
         self._bindings.add((binding_key, queue))
 
     def unbind(self, binding_key: str, queue: str) -> None:
-        """See `Bindings`."""
+        """Remove one binding of a queue. See `Bindings`."""
         self._bindings.discard((binding_key, queue))
 
     def route(self, routing_key: str) -> set[str]:  # noqa: ARG002  # the protocol's name
-        """See `Bindings`."""
+        """Find all queues that are bound, whatever the key is. See `Bindings`."""
         return {queue for _key, queue in self._bindings}
 
 
@@ -93,7 +93,7 @@ def _no_header(_name: str) -> None:
 
 
 def _no_deletion(_exchange: str) -> None:
-    """Nobody deletes exchanges."""
+    """Delete no exchange: nothing deletes them by themselves."""
 
 
 class Router:
@@ -168,7 +168,7 @@ class Router:
         return self._arguments.get(key, {})
 
     def bindings(self) -> set[ExchangeBindingKey]:
-        """All bindings."""
+        """List the bindings of all exchanges."""
         return {
             ExchangeBindingKey(exchange, queue, key)
             for queue, keys in self._keys.items()

@@ -38,7 +38,7 @@ _TIERS = {tier.word: tier for tier in TerminusDurability}
 
 
 class DurableMessages(StrEnum):
-    """What becomes of a message that is durable (AMQP 1.0 section 3.2.1).
+    """The broker's way with a message that is durable (AMQP 1.0 section 3.2.1).
 
     KEPT: as its queue keeps it. REJECTED: the store is in memory, and must not accept it.
     IN_MEMORY: the same, but somebody asked that it be accepted.
@@ -51,7 +51,7 @@ class DurableMessages(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AddressSettings:
-    """What holds for the addresses that match, and for the queues created on demand on them.
+    """The settings of addresses that match, and of queues made on demand on them.
 
     Attributes:
         match: An address; words with dots between, where `*` is one word and `#` any number.

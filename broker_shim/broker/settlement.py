@@ -1,4 +1,4 @@
-"""What consumers decided, made durable: dequeue and release, repeated until the store took them.
+"""Consumers' outcomes made durable: dequeue and release, repeated until the store took them.
 
 Why repeated: `Unavailable` leaves the outcome unknown, and the consumer has made up its mind.
 Taking an accepted message off again is harmless (the store says that it is not there), giving up
@@ -37,7 +37,7 @@ class Settlement:
         later: Later,
         on_released: Callable[[QueueDispatch, int], None],
     ) -> None:
-        """Begin.
+        """Begin with no call under way.
 
         Args:
             host: Whose queues the messages are on.
@@ -77,7 +77,7 @@ class Settlement:
         outcome: Mapping[str, Any] | None,
         turn: int,
     ) -> None:
-        """As `remove`, for the `turn`th time again."""
+        """Remove messages, as `remove` does, in the `turn`th repetition."""
 
         def done(outcomes: Sequence[StoreError | None]) -> None:
             ended = message_ids
@@ -211,7 +211,7 @@ class Settlement:
 
 
 def _known(error: StoreError | None, what: What, turn: int) -> StoreError | None:
-    """What came of a call that was made `turn` times before: then a refusal says it was taken."""
+    """Judge the error of a call made `turn` times before: a refusal then says that it was done."""
     if isinstance(error, InvalidRequest) and turn:
         return None
     if isinstance(error, (InvalidRequest, NotAcquired)):

@@ -1,4 +1,4 @@
-"""What waits in memory of messages that have not come whole: of each link, each connection, in all.
+"""The memory of messages that have not come whole: of a link, a connection, and in all.
 
 Where it is too much in all, whoever has the most gives it up, and not who came last: a client that
 begins messages and never ends them does not keep others from sending. On the loop's thread only.
@@ -52,7 +52,10 @@ class Unfinished:
         byte_count: int,
         settings: BrokerSettings,
     ) -> None:
-        """As `hold`; where that is too much, the link or the largest one gives up what it has."""
+        """Count bytes as `hold` does; if that is too much, a link gives up what it has.
+
+        It is this link, or the one with the most.
+        """
         of_connection = self.hold(connection, link, byte_count)
         most = max(settings.max_unfinished_bytes, settings.max_message_bytes)
         most_in_all = max(settings.max_unfinished_bytes_in_all, settings.max_message_bytes)

@@ -132,7 +132,7 @@ class Broker:
 
     @property
     def open_count(self) -> int:
-        """What is under way: calls of the store, and decisions that it has yet to take."""
+        """The number of calls under way, and of decisions that the store has yet to take."""
         return self.calls.open_count + self.settlement.waiting_count
 
     def queues_for(self, node: Node, header: MessageHeader) -> set[str]:
@@ -143,7 +143,7 @@ class Broker:
         return self.destinations.queues_for(node, header, get) & self.queues.keys()
 
     def selecting(self, names: Iterable[str], header: MessageHeader) -> tuple[str, ...]:
-        """Of the queues that a message is routed to, those that do not refuse it by a selector."""
+        """Keep those queues whose selector does not refuse a message that is routed to them."""
         routed, queues = tuple(names), self.queues
         if all(each not in queues or queues[each].only is None for each in routed):
             return routed
@@ -155,7 +155,7 @@ class Broker:
         )
 
     def work_of(self, header: MessageHeader, queues: Iterable[str]) -> int:
-        """Of publishing a message, beyond that of most, in pieces of some 20 µs."""
+        """Estimate the extra work of publishing a message, in pieces of some 20 µs."""
         words = header.subject or header.to or ""
         work = header.header_bytes // 64 + len(words) // 16 - 5
         for name in queues:

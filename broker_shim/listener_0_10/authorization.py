@@ -25,7 +25,7 @@ from sparkstore.core.queue_names import shown
 
 
 def check(session: Any, act: Act, node: Node, said: str) -> None:
-    """See that a session's peer may do this there.
+    """Check that a session's peer may do this there.
 
     Args:
         session: The session; `Amqp010Session`.
@@ -47,7 +47,7 @@ def may(session: Any, act: Act, node: Node) -> bool:
 
 
 def check_something(session: Any, said: str, *nodes: Node) -> None:
-    """See that a session's peer may do anything at all at one of these, so may know of it.
+    """Check that a session's peer may do anything at one of these, so may know of it.
 
     Raises:
         RemoteCommandError: It may not; the audit log was told.
@@ -59,7 +59,7 @@ def check_something(session: Any, said: str, *nodes: Node) -> None:
 
 
 def check_anywhere(session: Any, said: str) -> None:
-    """See that there is a place from which a session's peer may take, or to which it may send.
+    """Check that a session's peer may take from, or send to, any place at all.
 
     Raises:
         RemoteCommandError: There is none; the audit log was told.
@@ -72,7 +72,7 @@ def check_anywhere(session: Any, said: str) -> None:
 
 
 def check_user_id(session: Any, header: MessageHeader) -> None:
-    """See that a message is from whom it says it is.
+    """Check that a message is from whom it says it is.
 
     Raises:
         RemoteCommandError: Its sender may not speak for that user; the audit log was told.

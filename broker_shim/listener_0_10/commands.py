@@ -36,16 +36,16 @@ class CommandTarget(Protocol):
 
     @property
     def holder(self) -> str:
-        """What the store knows by whom its messages are held."""
+        """The name by which the store knows the holder of the session's messages."""
 
     def wait_for(self, command_id: int) -> None:
-        """What comes after the command that is being done waits until that is complete."""
+        """Do the commands after this one only when it is complete."""
 
     def complete(self, command_id: int) -> None:
         """A command is done, durably."""
 
     def done(self, command_id: int) -> Callable[[StoreError | None], None]:
-        """What the store calls when a command is done, or refused."""
+        """Make the completion that completes a command, or fails the session."""
 
     def result(self, command_id: int, value: Struct) -> None:
         """Answer a command, and complete it."""

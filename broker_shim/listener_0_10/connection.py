@@ -151,7 +151,7 @@ class Amqp010Connection:
         return self._output.room_bytes
 
     def receive(self, received: bytes, most_work: int = 1 << 60) -> None:
-        """See `ServedConnection`."""
+        """Take bytes from the peer, and do what they ask. See `ServedConnection`."""
         self._clock.heard_s = time.monotonic()
         if not received:
             self._hangs_up = True
@@ -161,7 +161,7 @@ class Amqp010Connection:
         self.go_on(most_work)
 
     def go_on(self, most_work: int) -> None:
-        """See `ServedConnection`."""
+        """Do more of what came before, within so much work. See `ServedConnection`."""
         self.turn.begin(most_work)
         self._contain(self._take_turn)
         self._has_output()
@@ -217,7 +217,7 @@ class Amqp010Connection:
             self.write(frame.encoded)
 
     def output(self) -> bytes:
-        """See `ServedConnection`."""
+        """Take the next bytes to write; none while a login is decided. See `ServedConnection`."""
         if self.login.is_waiting:
             return b""
         encoded = self._output.take()
@@ -226,11 +226,14 @@ class Amqp010Connection:
         return encoded
 
     def unsent(self, byte_count: int) -> None:
-        """See `ServedConnection`."""
+        """Note how many written bytes still wait. See `ServedConnection`."""
         self._output.unsent(byte_count)
 
     def tick(self, now_s: float) -> float:
-        """See `ServedConnection`."""
+        """Send a heartbeat if one is due, and end with a peer that is silent.
+
+        See `ServedConnection`.
+        """
         is_late = self._clock.is_late(now_s, is_open=self.is_open)
         if is_late and not self.login.is_waiting:
             _log.info("connection %d ended: its peer was silent for too long", self.number)
@@ -242,7 +245,7 @@ class Amqp010Connection:
         return self._clock.next_s(now_s, is_open=self.is_open)
 
     def lost(self) -> None:
-        """See `ServedConnection`."""
+        """End the sessions of a connection whose peer is gone. See `ServedConnection`."""
         if self._is_lost:
             return
         self._is_lost = True
@@ -255,11 +258,11 @@ class Amqp010Connection:
         self.login.gone(self._sasl.given_up)
 
     def let_go(self) -> None:
-        """See `ServedConnection`: handlers hold the connection, which holds none of them."""
+        """Drop the handlers, which hold the connection. See `ServedConnection`."""
         del self._incoming, self._standard
 
     def close_forced(self, reason: str) -> None:
-        """See `ServedConnection`."""
+        """Close the connection because the broker stops. See `ServedConnection`."""
         if self.is_open:
             self._end(ConnectionCloseCode.CONNECTION_FORCED, reason)
         else:
@@ -269,7 +272,7 @@ class Amqp010Connection:
     close_unauthorized = close_forced
 
     def fault(self) -> None:
-        """See `SessionConnection`."""
+        """Close the connection because its output cannot be written. See `SessionConnection`."""
         if self.is_open:
             self._phase = Phase.OVER
             self._say(ConnectionClose(ConnectionCloseCode.CONNECTION_FORCED, _FAILED))
@@ -282,7 +285,7 @@ class Amqp010Connection:
         self.lost()
 
     def connection_control(self, control: Control) -> None:
-        """See `ConnectionControls`."""
+        """Do a control of the connection, as far as its phase allows. See `ConnectionControls`."""
         if isinstance(control, ConnectionClose):
             self._say(ConnectionCloseOk())
             for session in list(self._sessions.values()):
@@ -303,7 +306,7 @@ class Amqp010Connection:
         step(self, control)
 
     def session_on(self, channel: int) -> AssemblyHandler | None:
-        """See `ConnectionControls`."""
+        """Find the first handler of the session on a channel. See `ConnectionControls`."""
         last = 0 if self._phase in _BEFORE_OPEN else self._channel_max
         if channel > last:
             raise RemoteFramingError(f"channel {channel}: {last} is the last that may be used")
@@ -316,7 +319,7 @@ class Amqp010Connection:
         return session.first
 
     def holds(self, byte_count: int) -> None:
-        """See `ConnectionControls`."""
+        """Count the bytes of methods that have not come whole. See `ConnectionControls`."""
         if not self._is_lost:  # else it would be counted for ever
             self.broker.unfinished.limit(self, self, byte_count, self.broker.settings)
 
@@ -326,7 +329,7 @@ class Amqp010Connection:
         self._has_output()
 
     def session_failed(self, channel: int, error: RemoteCommandError) -> None:
-        """See `ConnectionControls`."""
+        """Fail the session on a channel that got no good command. See `ConnectionControls`."""
         session = self._sessions.get(channel)
         if session is not None:
             session.fail(error)

@@ -6,7 +6,7 @@ _LEAST_S, _MOST_S = 0.05, 120.0
 
 
 class ConnectionClock:
-    """Of one connection; seconds of a clock that only rises.
+    """The heartbeats of one connection, in seconds of a clock that only rises.
 
     Attributes:
         heartbeat_s: What was agreed; 0: no heartbeats.

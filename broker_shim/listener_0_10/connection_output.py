@@ -1,4 +1,4 @@
-"""What waits to be written to one peer, and who waits for that."""
+"""The bytes that wait to be written to one peer, and who waits for room."""
 
 from __future__ import annotations
 
@@ -52,5 +52,5 @@ class ConnectionOutput:
         self._waiting[waiter] = None
 
     def forget_waiters(self) -> None:
-        """Nobody waits any more."""
+        """Call none of those who wait for room."""
         self._waiting.clear()

@@ -8,7 +8,7 @@ from broker_shim.handlers.chain import Delayed
 
 
 class DelayedHandlers:
-    """See above. On the loop's thread only."""
+    """The handlers of a connection that hold frames back. On the loop's thread only."""
 
     def __init__(self) -> None:
         self._delayed: dict[Delayed, None] = {}
@@ -18,7 +18,7 @@ class DelayedHandlers:
         return bool(self._delayed)
 
     def add(self, delayed: Delayed) -> None:
-        """See `HandlerContext.delay`."""
+        """Add a handler that holds frames back. See `HandlerContext.delay`."""
         self._delayed[delayed] = None
 
     def wait_s(self) -> float:
@@ -34,5 +34,5 @@ class DelayedHandlers:
                 del self._delayed[each]
 
     def forget(self) -> None:
-        """Nothing more goes on."""
+        """Forget all handlers, so that none goes on."""
         self._delayed.clear()

@@ -51,7 +51,7 @@ _BASES: dict[str, Callable[[Any], Any]] = {
 
 
 def neutral_header(header: MessageHeader) -> NeutralHeader:
-    """What other protocols may know of a message of AMQP 0-10."""
+    """Show a message of AMQP 0-10 to other protocols."""
     try:
         message = HeaderSegment(bytes(header.header or b"")).message
     except RemoteCommandError:  # it was read when it came: only a damaged root has one

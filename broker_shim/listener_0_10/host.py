@@ -1,4 +1,4 @@
-"""What all connections of this protocol share. On the loop's thread only."""
+"""The state that all connections of AMQP 0-10 share. On the loop's thread only."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Amqp010Host:
     def connect(
         self, has_output: Callable[[], None], access: Access = LOOPBACK
     ) -> Amqp010Connection:
-        """See `ConnectionHost`."""
+        """Make a connection for a peer that came in. See `ConnectionHost`."""
         return Amqp010Connection(self.broker, self, self.points, has_output, access)
 
     def attach(

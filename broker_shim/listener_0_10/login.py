@@ -39,18 +39,18 @@ class SaslExchange:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the peer may choose from."""
+        """The mechanisms that the peer may choose from."""
         return tuple(self._mechanisms)
 
     @property
     def given_up(self) -> SaslDecision | None:
-        """What it comes to if the peer is gone now: None if it was decided, or had not begun."""
+        """Decide a login whose peer is gone; None if it was decided, or had not begun."""
         if self._mechanism is None or self.is_decided:
             return None
         return SaslDecision(self._name, reason=f"given up when it was asked, as {self._user!r}")
 
     def step(self, control: ConnectionStartOk | ConnectionSecureOk) -> bytes | bool:
-        """What the peer said: a challenge to answer it with, or True if it is in, False if not."""
+        """Answer the peer by a challenge; True if it is in, False if it is not."""
         if isinstance(control, ConnectionStartOk):
             self._name = control.mechanism
             make = self._mechanisms.get(control.mechanism)

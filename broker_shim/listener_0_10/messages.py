@@ -46,7 +46,7 @@ _SUBJECT = ("qpid.subject", "x-jms-type", "JMSType")
 
 
 def check_items(header: HeaderSegment, most_bytes: int) -> None:
-    """See that a header has no more items than AMQP 1.0 takes: each counts as 256 bytes at least.
+    """Check that a header has no more items than AMQP 1.0 takes. Each counts as 256 bytes at least.
 
     One of 250 kB in items of four bytes would hold up all others for a third of a second.
 
@@ -145,7 +145,7 @@ def written_header(header: MessageHeader, *, is_redelivered: bool) -> HeaderSegm
 
 
 def _foreign(header: MessageHeader) -> tuple[MessageDeliveryProperties, MessageProperties]:
-    """What is known of a message of another protocol, by its columns."""
+    """Make the properties of a message of another protocol from its columns."""
     exchange, routing_key = _parts(header.to)
     mode = MessageDeliveryMode.PERSISTENT if header.durable else MessageDeliveryMode.NON_PERSISTENT
     delivery = MessageDeliveryProperties(
@@ -242,7 +242,7 @@ def _bytes(told: MessageIdentity) -> bytes | None:
 
 
 def _short(text: str | None) -> str | None:
-    """As much of a text as a str8 holds."""
+    """Cut a text to what a str8 holds."""
     return None if text is None else text.encode()[:255].decode(errors="ignore")
 
 

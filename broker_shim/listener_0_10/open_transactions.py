@@ -17,7 +17,7 @@ class OpenTransactions:
     def __init__(
         self, later: Later, most_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """None yet.
+        """Begin with no transaction that is open.
 
         Args:
             later: Makes a call after a while.
@@ -34,7 +34,7 @@ class OpenTransactions:
         self._look_later()
 
     def ended(self, transaction: Hashable) -> None:
-        """It is committed, or rolled back; one that never began changes nothing."""
+        """Forget a transaction that is over; one that never began changes nothing."""
         self._open.pop(transaction, None)
 
     def _look_later(self) -> None:

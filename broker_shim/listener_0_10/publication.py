@@ -66,7 +66,7 @@ class SessionPublisher:
     def _add(
         self, transfer: MessageTransfer, command_id: int, header: HeaderSegment, body: bytes
     ) -> Node | None:
-        """As `add`; returns where a message was to go that no queue gets."""
+        """Add a message as `add` does, and return its node if no queue gets it."""
         session = self._session
         broker, connection = session.broker, session.connection
         exchange = transfer.destination or ""

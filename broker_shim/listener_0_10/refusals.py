@@ -14,7 +14,7 @@ _CODES: tuple[tuple[type[StoreError], ExecutionErrorCode], ...] = (
 
 
 def refusal_of(error: StoreError) -> RemoteCommandError:
-    """What a client is told about an error of the store."""
+    """Map an error of the store to the error that ends the session."""
     for kind, code in _CODES:
         if isinstance(error, kind):
             return RemoteCommandError(code, str(error))
@@ -23,7 +23,7 @@ def refusal_of(error: StoreError) -> RemoteCommandError:
 
 
 def not_found(text: str) -> RemoteCommandError:
-    """What a command names is not there."""
+    """Refuse a command that names what is not there."""
     return RemoteCommandError(ExecutionErrorCode.NOT_FOUND, text)
 
 
@@ -48,10 +48,10 @@ def locked(text: str) -> RemoteCommandError:
 
 
 def illegal_state(text: str) -> RemoteCommandError:
-    """It cannot be asked now."""
+    """Refuse a command that cannot be asked now."""
     return RemoteCommandError(ExecutionErrorCode.ILLEGAL_STATE, text)
 
 
 def short_text(text: str) -> str:
-    """As much of a text as a str8 holds."""
+    """Cut a text to what a str8 holds."""
     return text.encode()[:255].decode(errors="ignore")

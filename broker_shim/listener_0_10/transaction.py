@@ -39,11 +39,11 @@ class AcceptedDelivery:
 
     @property
     def place(self) -> tuple[str, int]:
-        """See `SettledWork`."""
+        """The queue and the id of the accepted message. See `SettledWork`."""
         return self.queue, self.message_id
 
     def operations(self, broker: Broker) -> list[Operation]:  # noqa: ARG002
-        """See `SettledWork`."""
+        """Make the dequeue of the accepted message. See `SettledWork`."""
 
         def dequeue(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
             store.dequeue(self.message_id, self.queue, self.holder, note, transaction)
@@ -51,7 +51,7 @@ class AcceptedDelivery:
         return [dequeue]
 
     def committed(self, broker: Broker) -> None:
-        """See `SettledWork`."""
+        """Take the message, which is dequeued durably, off its queue. See `SettledWork`."""
         dispatch = broker.queues.get(self.queue)
         if dispatch is not None:
             dispatch.removed((self.message_id,))
@@ -59,11 +59,11 @@ class AcceptedDelivery:
         self.on_committed()
 
     def promised(self) -> None:
-        """See `SettledWork`."""
+        """Note that a branch has the message durably. See `SettledWork`."""
         self.on_committed()
 
     def undone(self, on_done: OnComplete) -> None:
-        """See `SettledWork`."""
+        """Let the session have the delivery again. See `SettledWork`."""
         self.on_undone()
         on_done(None)
 

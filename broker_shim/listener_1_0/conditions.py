@@ -26,7 +26,7 @@ CONNECTION_FORCED = "amqp:connection:forced"
 
 
 class Refusal(NamedTuple):
-    """What a client is told.
+    """The error that a client gets, in the protocol's words.
 
     Attributes:
         condition: Of the protocol.
@@ -55,7 +55,7 @@ _OF_TRANSACTIONS: Mapping[RefusalReason, str] = {
 
 
 def refusal_of(error: StoreError) -> Refusal:
-    """What a client is told about an error of the store."""
+    """Map an error of the store to the error that a client gets."""
     if isinstance(error, TransactionRefused):
         return Refusal(_OF_TRANSACTIONS[error.reason], str(error))
     for kind, condition in _CONDITIONS:
@@ -65,7 +65,7 @@ def refusal_of(error: StoreError) -> Refusal:
 
 
 def queue_deleted(queue: str) -> Refusal:
-    """What the clients of a queue are told when an administrator deletes it."""
+    """Make the error for a queue's clients when an administrator deletes it."""
     return Refusal(RESOURCE_DELETED, f"queue {shown(queue)} was deleted by an administrator")
 
 

@@ -111,7 +111,7 @@ class Connection:
 
     @property
     def container_id(self) -> str:
-        """What the peer calls itself; empty if it said nothing, or not yet."""
+        """The peer's own name; empty if it gave none, or not yet."""
         remote = self._machine.remote
         return (remote.container_id if remote else "") or ""
 
@@ -278,7 +278,7 @@ class Connection:
         self.login.gone(self._machine.given_up)
 
     def let_go(self) -> None:
-        """See `ServedConnection`."""
+        """Drop what the connection refers to, after `lost`. See `ServedConnection`."""
         self._happened.clear()
         self._served.let_go()
 
@@ -341,7 +341,11 @@ class Connection:
         self._served.decided(event.deliveries)
 
     def _missed(self, event: events.DispositionMissed) -> None:
-        """What cannot count must not be left out in silence: all of the transaction or nothing."""
+        """Spoil the transaction that decides about a delivery of a detached link.
+
+        What cannot count must not be left out in silence: all of the transaction, or
+        nothing.
+        """
         self.transactions.spoil(event.state, "it decides about a delivery of a detached link")
 
     def _link_detached(self, event: events.LinkDetached) -> None:

@@ -1,4 +1,6 @@
-"""What serves each link of one connection, and how it ends. On the loop's thread only.
+"""The endpoints that serve the links of one connection, and how each ends.
+
+On the loop's thread only.
 
 Whatever ended, in this order: the registry is told, which decides whether the terminus lives on;
 the endpoint lets go of its queue, and of what it held as that says; what was the link's own ends.
@@ -40,7 +42,7 @@ class ServedEndpoint(Protocol):
         """The link is attached on both sides."""
 
     def gone(self) -> None:
-        """It ended; called once."""
+        """End the endpoint, whose link ended. Called once."""
 
     def on_flow(self) -> None:
         """Credit, a drain, or room to write again."""
@@ -68,7 +70,7 @@ class AuditedCarrier(LinkCarrier, Protocol):
 
     @property
     def login(self) -> Login:
-        """Who it is."""
+        """The user of the connection, for the audit log."""
 
 
 class ConnectionLinks:
@@ -89,7 +91,7 @@ class ConnectionLinks:
         return len(self._endpoints)
 
     def get(self, link: Link) -> ServedEndpoint | None:
-        """What serves a link, or will; None if nothing does any more."""
+        """Get the endpoint that serves a link, or will; None if none does any more."""
         return self._endpoints.get(link)
 
     def put(self, link: Link, endpoint: ServedEndpoint) -> None:
@@ -167,7 +169,7 @@ class ConnectionLinks:
         self._end_all(ended, self._links.connection_lost(connection, ended))
 
     def let_go(self) -> None:
-        """Nobody resumes links of a connection that is over: they and their deliveries part.
+        """Part the links of a connection that is over from their deliveries.
 
         Until then the protocol has them; then each would be a cycle with each of its deliveries.
         """
@@ -210,7 +212,7 @@ def _is_no_coordinator(link: Link) -> bool:
 
 
 def _pieces_of(first: TransferPiece, happened: deque[Event]) -> list[TransferPiece]:
-    """What came of deliveries of one link without anything between, from `first` on; taken off."""
+    """Take the pieces that follow `first` on its link, without anything between."""
     pieces, link = [first], first.delivery.link
     while happened:
         after = happened[0]

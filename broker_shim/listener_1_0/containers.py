@@ -41,7 +41,7 @@ TAKEN_OVER = Refusal(
 
 
 class Enforcement(IntEnum):
-    """What becomes of two connections of which one is to be the only one."""
+    """The fate of two connections of which one is to be the only one."""
 
     REFUSE_CONNECTION = 0
     CLOSE_EXISTING = 1
@@ -52,7 +52,7 @@ class ContainedConnection(Protocol):
 
     @property
     def container(self) -> str:
-        """Whose it is (`owners`)."""
+        """The container whose connection this is (`owners`)."""
 
     def close(self, refusal: Refusal) -> None:
         """End it for a reason."""
@@ -62,7 +62,7 @@ class ContainedConnection(Protocol):
 
 
 class Entered(NamedTuple):
-    """What an open comes to.
+    """The outcome of an open of a container.
 
     Attributes:
         refusal: Why the connection may not be; None if it may.
@@ -74,7 +74,7 @@ class Entered(NamedTuple):
 
 
 def asked(remote: Open) -> Enforcement | None:
-    """What an open asks to be enforced; None if it does not ask to be the only one."""
+    """Read what an open asks to enforce; None if it does not ask to be the only one."""
     if SOLE not in (remote.desired_capabilities or ()):
         return None
     properties: Mapping[Any, Any] = remote.properties or {}

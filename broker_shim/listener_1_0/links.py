@@ -65,7 +65,7 @@ class Held(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What a detach came to.
+    """The outcome of a detach: a terminus that is over, or a refusal.
 
     Attributes:
         over: A terminus to `finish`.
@@ -77,7 +77,7 @@ class Left(NamedTuple):
 
 
 def now_ms() -> int:
-    """Of a clock that only rises."""
+    """Read a clock that only rises, in milliseconds."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -86,11 +86,11 @@ class LinkCarrier(Protocol):
 
     @property
     def number(self) -> int:
-        """Of all connections of the broker's life."""
+        """The number of the connection, among all in the broker's life."""
 
     @property
     def container(self) -> str:
-        """Whose the connection is (`owners`)."""
+        """The container whose connection this is (`owners`)."""
 
     def lose(self, link: Link, refusal: Refusal) -> None:
         """Another attach has taken a link."""
@@ -204,7 +204,7 @@ class Links:
         self._put_off[key], self._waits_for[link] = (connection, link), key
 
     def waits_no_more(self, link: Link) -> None:
-        """It takes effect now, or never will."""
+        """Forget an attach that was put off: it takes effect now, or never will."""
         key = self._waits_for.pop(link, None)
         if key is not None:
             del self._put_off[key]
@@ -321,7 +321,7 @@ class Links:
             self._broker.destroy_queue(queue, on_done)
 
     def own_link(self, queue: str) -> OwnLink | None:
-        """See `QueueOwner.own_link`."""
+        """Find the link whose own queue this is. See `QueueOwner.own_link`."""
         terminus = self._terminus_of(queue)
         if terminus is None:
             return None
@@ -330,7 +330,10 @@ class Links:
         return OwnLink(name, is_attached=terminus.endpoint is not None)
 
     def end_own_link(self, queue: str, on_done: OnComplete) -> bool:
-        """See `QueueOwner.end_own_link`."""
+        """Drop the terminus whose own queue this is, and end what it had.
+
+        See `QueueOwner.end_own_link`.
+        """
         terminus = self._terminus_of(queue)
         over = None if terminus is None else self.registry.drop(terminus.key)
         if over is not None:
@@ -343,7 +346,7 @@ class Links:
         return next(own, None)
 
     def queue_gone(self, queue: str) -> None:
-        """See `QueueOwner.queue_gone`."""
+        """Forget what links held of a queue that is destroyed. See `QueueOwner.queue_gone`."""
         self.held = {
             key: left
             for key, held in self.held.items()
@@ -398,7 +401,7 @@ class Links:
         self._under_way[key] = self._under_way.get(key, 0) + 1
 
     def end(self, key: LinkKey) -> None:
-        """It is durable, or refused."""
+        """Note that a call for a link has its outcome; after the last, go on with who waited."""
         left = self._under_way.pop(key) - 1
         if left:
             self._under_way[key] = left
@@ -437,13 +440,13 @@ class Links:
         return Left(over)
 
     def _consumer_count(self, terminus: Terminus) -> int:
-        """Of its own queue."""
+        """Count the consumers of a terminus' own queue."""
         name = None if terminus.terms is None else terminus.terms.queue
         queue = None if name is None else self._broker.queues.get(name)
         return 0 if queue is None else queue.consumer_count
 
 
 def key_of(connection: LinkCarrier, link: Link) -> LinkKey:
-    """Who a link is."""
+    """Make the key of a link: its container, its name, its role."""
     role = Role.RECEIVER if link.is_receiver else Role.SENDER
     return LinkKey(connection.container, link.name, role)

@@ -33,7 +33,7 @@ _PARTIAL = Received(0, 0)
 
 
 class ResumptionPlan(NamedTuple):
-    """What the two maps come to, where we send.
+    """The comparison of both maps of unsettled deliveries, where we send.
 
     Attributes:
         told: For our attach: tag → state.

@@ -42,7 +42,7 @@ def granted_source(
     durability: TerminusDurability,
     filter_set: dict[Any, Any] | None,
 ) -> Source:
-    """What is granted of a source that was asked for.
+    """Make the source that is granted for the one that was asked for.
 
     Args:
         remote: As the peer asked.
@@ -65,7 +65,7 @@ def granted_source(
 def granted_target(
     remote: amqp.Target, address: str | None, durability: TerminusDurability
 ) -> Target:
-    """What is granted of a target; as `granted_source`."""
+    """Make the target that is granted for the one that was asked for."""
     return Target(
         address,
         durability,
@@ -102,7 +102,7 @@ def served_source(value: Source, remote: amqp.Source) -> amqp.Source | None:
 
 
 def default_outcome(remote: amqp.Source | None) -> amqp.Released | amqp.Modified:
-    """What becomes of a delivery without an outcome when its link is gone, as its receiver asked.
+    """Choose the outcome of a delivery without one, whose link is gone, as its receiver asked.
 
     Those two are honoured: nobody is to lose a message that it never decided about.
     """
@@ -132,7 +132,7 @@ def wrong_with(node: amqp.Source | amqp.Target) -> str | None:
 
 
 def as_source(value: Source | None) -> amqp.Source | None:
-    """For an attach."""
+    """Write a kept source as the protocol's, for an attach."""
     if value is None:
         return None
     return amqp.Source(
@@ -149,7 +149,7 @@ def as_source(value: Source | None) -> amqp.Source | None:
 
 
 def as_target(value: Target | None) -> amqp.Target | None:
-    """For an attach."""
+    """Write a kept target as the protocol's, for an attach."""
     if value is None:
         return None
     return amqp.Target(
@@ -214,7 +214,7 @@ _PLAIN_NAMES = frozenset({_SELECTOR_NAME, "jms-selector"})
 
 
 class Filters(NamedTuple):
-    """What a link's source asks for, as far as we know it.
+    """The filters of a link's source, as far as we know them.
 
     Attributes:
         selector: What it selects by; None if it takes all.
@@ -233,7 +233,7 @@ class Filters(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What a filter set asks for, its selector not compiled.
+    """The parts of a filter set that are honoured, with its selector not compiled.
 
     Attributes:
         text: Of the selector; None if there is none, or an empty one.

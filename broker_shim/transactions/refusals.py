@@ -30,7 +30,7 @@ class TransactionRefused(InvalidRequest):
 
 
 def unknown(txn_id: object) -> TransactionRefused:
-    """Nothing is known of a transaction: it was never declared here, or has ended."""
+    """Refuse a transaction that was never declared here, or has ended."""
     text = txn_id.hex() if isinstance(txn_id, bytes) else repr(txn_id)
     description = f"transaction {text[:64]} is not declared on this connection, or has ended"
     return TransactionRefused(RefusalReason.UNKNOWN, description)

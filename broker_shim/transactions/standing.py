@@ -36,7 +36,7 @@ class TransactionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionLimits:
-    """What a client may have in transactions.
+    """The limits of a client's transactions.
 
     Attributes:
         open_count: Transactions of one connection at a time.
@@ -55,7 +55,7 @@ class TransactionLimits:
 
 @dataclass(slots=True)
 class Memory:
-    """What waits for commits of one connection.
+    """The content in memory that waits for commits of one connection.
 
     Attributes:
         content_bytes: Of messages, in all transactions that are not over.
@@ -65,7 +65,7 @@ class Memory:
 
 
 class TransactionStanding:
-    """See above.
+    """The state of one transaction, and what was taken into it.
 
     Attributes:
         txn_id: Its name between us and the client.
@@ -113,7 +113,7 @@ class TransactionStanding:
             raise self.refusal
 
     def spoil(self, refusal: TransactionRefused) -> None:
-        """It cannot be committed any more; nothing once its commit has begun."""
+        """Mark that it cannot be committed; nothing once its commit has begun."""
         if self.state is TransactionState.OPEN:
             self.state, self.refusal = TransactionState.SPOILED, refusal
 
@@ -132,7 +132,7 @@ class TransactionStanding:
         return True
 
     def commit(self) -> None:
-        """Begin its commit.
+        """Begin the commit of the transaction.
 
         Raises:
             TransactionRefused: It can only be rolled back, or is discharged already.
@@ -141,7 +141,7 @@ class TransactionStanding:
         self.state = TransactionState.COMMITTING
 
     def end(self) -> None:
-        """It is committed or rolled back; may be called twice."""
+        """End it, committed or rolled back. May be called twice."""
         self.state = TransactionState.OVER
         self._memory.content_bytes -= self._content_bytes
         self._content_bytes = 0

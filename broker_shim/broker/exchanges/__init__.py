@@ -1,4 +1,4 @@
-"""What exchanges do beyond a routing key.
+"""Exchanges that route by more than a routing key, and alternate exchanges.
 
 `headers_exchange` routes by application properties, pure; `alternates` says where a message goes
 that leaves its queue for an alternate exchange, and `evacuation` brings there what is on a queue

@@ -22,7 +22,7 @@ class RoutingHost(QueueHost, Protocol):
         """The queues that a message sent to a node goes to; none if it routes nowhere."""
 
     def selecting(self, names: Iterable[str], header: MessageHeader) -> tuple[str, ...]:
-        """Of the queues that a message is routed to, those that do not refuse it by a selector."""
+        """Keep those queues whose selector does not refuse a message that is routed to them."""
 
 
 def alternate_queues(

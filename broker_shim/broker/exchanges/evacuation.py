@@ -1,4 +1,4 @@
-"""What a queue holds when it is deleted goes where its alternate exchange routes it.
+"""The way of a deleted queue's messages to where its alternate exchange routes them.
 
 The queue is out of use by then, and its messages go some at a time: off the queue and onto others
 in one transaction of the store for each part. Why nothing is lost that has a way out: the store
@@ -44,7 +44,7 @@ class EvacuatedHost(RoutingHost, Protocol):
 
 
 def evacuation_of(host: EvacuatedHost, queue: QueueDispatch) -> Callable[[OnComplete], None] | None:
-    """What is to be done before a queue is destroyed: it moves its messages; None: nothing.
+    """Make the call that moves a queue's messages before it is destroyed; None: nothing does.
 
     Where another broker decides, that one knows the messages: it destroys the queue, too.
     """

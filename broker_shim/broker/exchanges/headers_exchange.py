@@ -19,7 +19,7 @@ Get = Callable[[str], HeaderValue]
 
 
 def properties_of(factory: HeaderFactory[CommonHeader], columns: MessageHeader) -> Get:
-    """What tells a message's application properties; nothing is looked at before it is asked."""
+    """Make a reader of application properties, which decodes nothing before it is asked."""
     common: CommonHeader | None = None
 
     def get(name: str) -> HeaderValue:

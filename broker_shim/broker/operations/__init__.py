@@ -1,4 +1,4 @@
-"""What any protocol may ask of queues, exchanges and messages beside sending and receiving.
+"""Operations of any protocol on queues and exchanges, beside sending and receiving.
 
     create, delete, bind, purge     `Broker.administration`: an order is decided and carried out for
                                     a client as for an administrator

@@ -64,7 +64,7 @@ class AutoDeletion:
     def __init__(
         self, host: AutoDeletingHost, later: Later, is_claimed: Callable[[str], bool]
     ) -> None:
-        """Begin.
+        """Begin with no queue in use.
 
         Args:
             host: Whose queues they are.

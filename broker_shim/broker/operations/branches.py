@@ -117,7 +117,7 @@ class Branches:
         self._host.calls.call(on_done, self._store().forget_branch, branch.xid)
 
     def _entries(self, xid: Xid) -> BranchEntries:
-        """What a branch does to queues that are decided in this process.
+        """Get the entries that a branch has on queues that are decided in this process.
 
         Raises:
             InvalidRequest: No branch of this xid is in doubt.

@@ -27,7 +27,7 @@ class ClaimedHost(AutoDeletingHost, Protocol):
 
 
 class Claims:
-    """Who has which queue to itself. On the loop's thread only.
+    """The queues that one client has to itself, and whose each is. On the loop's thread only.
 
     Attributes:
         auto_deletion: Deletes queues that nobody uses any more.

@@ -1,4 +1,4 @@
-"""What others did to messages on queues of the broker, as records that are durable.
+"""The broker's view of what others did to its messages, as records that are durable.
 
 Others are members of the store's service, and operators who decide prepared branches.
 """

@@ -1,4 +1,4 @@
-"""What a queue or an exchange is, and what is bound to what: changes nothing."""
+"""Questions about queues, exchanges and bindings, which change nothing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ExchangeAnswer(NamedTuple):
 
 
 class BoundAnswer(NamedTuple):
-    """What of a question about bindings is not so; all false: there is such a binding.
+    """The parts of a question about bindings that are not so; none: there is a binding.
 
     What was not asked about is not told as wrong.
 
@@ -88,7 +88,7 @@ class Queries:
         self._host = host
 
     def queue(self, name: str) -> QueueAnswer | None:
-        """What a queue is, by its whole name; None: there is none."""
+        """Describe a queue by its whole name; None: there is none."""
         definition, dispatch = self._host.definitions.get(name), self._host.queues.get(name)
         if definition is None or dispatch is None:
             return None
@@ -115,7 +115,7 @@ class Queries:
             on_usage(None, QueueUsage(len(there), there.consumer_count, there.held_count))
 
     def exchange(self, name: str) -> ExchangeAnswer | None:
-        """What an exchange is; None: there is none."""
+        """Describe an exchange; None: there is none."""
         router = self._host.destinations.router
         there = router.definitions.get(name)
         if there is None:
@@ -125,7 +125,7 @@ class Queries:
         return ExchangeAnswer(name, there.type, alternate, count, there.durability)
 
     def users_of_alternate(self, exchange: str) -> list[str]:
-        """Whose alternate exchange it is, for a person; such an exchange cannot be deleted."""
+        """Name the users of an alternate exchange, which cannot be deleted, for a person."""
         return self._host.administration.facts.users_of_alternate(exchange)
 
     def bound(

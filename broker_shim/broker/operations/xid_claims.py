@@ -22,17 +22,17 @@ _HERE = ""
 
 
 class XidDecider(Protocol):
-    """The broker that knows this for several."""
+    """The broker that knows the begun xids of several brokers."""
 
     def claim_xid(self, xid: Xid, on_done: OnComplete) -> None:
-        """See `XidClaims.claim`."""
+        """Reserve an xid for a branch that is about to begin. See `XidClaims.claim`."""
 
     def release_xid(self, xid: Xid) -> None:
-        """See `XidClaims.release`."""
+        """Give back an xid whose branch is prepared, or over. See `XidClaims.release`."""
 
 
 class XidClaims:
-    """See above. On the loop's thread only.
+    """The xids of branches that have begun, and where. On the loop's thread only.
 
     Attributes:
         decider: Who knows what others have begun, if another broker does.

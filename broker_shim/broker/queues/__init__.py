@@ -1,4 +1,6 @@
-"""Who gets which message of a queue next. Pure: ids, never bodies; no store, no clock, no thread.
+"""The decision which consumer gets which message of a queue next.
+
+Pure: ids, never bodies; no store, no clock, no thread.
 
 `queue` dispatches: messages come in when they are durable, consumers say how many they take, and
 pairs of both go out. `queue_index` keeps what waits, by `priority_level`; `selective_cursor` is a

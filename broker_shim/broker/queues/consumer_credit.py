@@ -43,7 +43,7 @@ class ConsumerCredit:
         self._is_short = False
 
     def stop(self) -> None:
-        """Nothing more is taken: what is left of the credit is gone."""
+        """Take all credit back, so that nothing more is handed out."""
         self.messages = self.content_bytes = 0
         self._is_short = False
 

@@ -23,7 +23,10 @@ class LastValues:
         self.stale: set[int] = set()
 
     def value_of(self, header: CommonHeader) -> str | None:
-        """What a message has for the key, so that 1 and '1' differ; None: it replaces nothing."""
+        """Get a message's value of the key as text, so that 1 and '1' differ.
+
+        None: it has none, and replaces nothing.
+        """
         value = header.get(self._key)
         if value is None:
             return None

@@ -1,4 +1,4 @@
-"""Whose own messages a queue is not to have: a subscriber is not told what it said itself. Pure.
+"""Queues that do not get the messages of their own subscriber ("no-local"). Pure.
 
     asked by                      whose messages are not routed there
     a subscription (AMQP 1.0)     those of its connection
@@ -28,7 +28,7 @@ class Origin(NamedTuple):
 
 
 class NoLocal(NamedTuple):
-    """Whose messages a queue is not to have.
+    """The senders whose messages a queue is not to have.
 
     Attributes:
         connection: Those of this connection; None: of none.
@@ -42,7 +42,7 @@ class NoLocal(NamedTuple):
 
 
 class AskedClaims(Protocol):
-    """Who has which queue to itself."""
+    """The queues that a session has to itself."""
 
     def is_of_connection(self, queue: str, connection: int) -> bool:
         """Whether a queue is a session's alone that is on this connection."""
@@ -53,7 +53,7 @@ class FilteringQueue(Protocol):
 
     @property
     def no_local(self) -> NoLocal | None:
-        """Whose; None: nobody's."""
+        """The senders whose messages the queue does not get; None: it gets all."""
 
 
 class FilteringHost(Protocol):
@@ -61,15 +61,15 @@ class FilteringHost(Protocol):
 
     @property
     def queues(self) -> Mapping[str, FilteringQueue]:
-        """By their names."""
+        """All queues by their names."""
 
     @property
     def claims(self) -> AskedClaims:
-        """Who has which of them to itself."""
+        """The queues that a session has to itself."""
 
 
 def without_local(host: FilteringHost, names: set[str], origin: Origin) -> set[str]:
-    """Of the queues that a message is routed to, those that are not to be without its sender's.
+    """Leave out the queues that are not to have this sender's messages.
 
     A message that only such queues would get is taken, and is on none: as one that no subscription
     selects.

@@ -18,7 +18,7 @@ _BUCKETS = 1 << 16
 
 
 def bucket_of(group: str) -> int:
-    """What stands for a group."""
+    """Hash the name of a group to the bucket that it is kept by."""
     return crc32(group.encode("utf-8", "surrogatepass")) % _BUCKETS
 
 
@@ -43,7 +43,7 @@ class Groups:
         self._unplaced[message_id] = holder
 
     def placed(self, message_id: int, bucket: int | None) -> None:
-        """What group a message is of; nothing is done if it has ended meanwhile."""
+        """Note the group of a held message; one that has ended meanwhile changes nothing."""
         holder = self._unplaced.pop(message_id, None)
         if holder is not None:
             owner = self._by_name.get(holder, holder)

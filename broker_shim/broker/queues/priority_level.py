@@ -1,4 +1,4 @@
-"""What waits on a queue with one priority, in the order of arrival. Pure.
+"""The waiting messages of one priority of a queue, in the order of arrival. Pure.
 
     PriorityLevel  chunks of slots, by rising index (an index counts the level's arrivals)
     Chunk          array of slots:  n > 0   the message base + n waits      -n   held, or gone
@@ -96,7 +96,7 @@ class PriorityLevel:
         return offset < len(chunk.slots) and chunk.slots[offset] == message_id - chunk.base
 
     def hold(self, indexes: Iterable[int]) -> None:
-        """What waits here waits no more."""
+        """Mark waiting messages as held."""
         chunk, start, end = None, 0, 0
         for index in indexes:
             if chunk is None or not start <= index < end:
@@ -108,7 +108,7 @@ class PriorityLevel:
             self.waiting_count -= 1
 
     def put_back(self, index: int) -> None:
-        """What was held waits again."""
+        """Mark a held message as waiting again, at its old place."""
         position = self._position(index)
         chunk = self._chunks[position]
         chunk.waits_again(index - chunk.start)
@@ -116,7 +116,7 @@ class PriorityLevel:
         self._head = min(self._head, position)
 
     def drop(self, indexes: Iterable[int]) -> None:
-        """What was held is gone; so is a chunk, if it was the last in it."""
+        """Forget held messages, and each chunk that has none left."""
         chunk, start, end = None, 0, 0
         for index in indexes:
             if chunk is None or not start <= index < end:
@@ -132,7 +132,7 @@ class PriorityLevel:
                 chunk = None
 
     def _position(self, index: int) -> int:
-        """Of the chunk that an index is in, or would be; -1 before the first."""
+        """Find the chunk that an index is in, or would be; -1 before the first."""
         chunks = self._chunks
         if len(chunks) < 2 or index < chunks[1].start:  # most often, and a bisection costs 1 µs
             return 0 if chunks and index >= chunks[0].start else -1

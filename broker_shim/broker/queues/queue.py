@@ -1,4 +1,6 @@
-"""Who gets which message of a queue next. Pure: ids, never bodies; no store, no clock.
+"""The dispatch of one queue: which consumer gets which message next.
+
+Pure: ids, never bodies; no store, no clock.
 
 Higher priority first, then the order of arrival; a message that was given back is again where it
 was. Consumers with credit take turns. A consumer with a selector, and every consumer of a queue
@@ -109,7 +111,7 @@ class QueueDispatch:
 
     @property
     def consumer_count(self) -> int:
-        """Consumers attached."""
+        """The number of consumers that are attached."""
         return len(self._consumers) + len(self._cursors)
 
     @property
@@ -219,12 +221,12 @@ class QueueDispatch:
         self._elsewhere.add(message_id)
 
     def held_here(self, message_id: int) -> None:
-        """What another member held is held by a link of this broker from now on."""
+        """Note that a link of this broker holds now what another member held."""
         self._elsewhere.discard(message_id)
 
     @property
     def elsewhere(self) -> Collection[int]:
-        """What other members hold."""
+        """The messages that other members hold."""
         return self._elsewhere
 
     def is_elsewhere(self, message_id: int) -> bool:
@@ -232,7 +234,7 @@ class QueueDispatch:
         return message_id in self._elsewhere
 
     def cursor(self) -> Cursor:
-        """Of a browser that begins at the head."""
+        """Make the cursor of a browser, which begins at the head."""
         return Cursor()
 
     def can_look(self, _cursor: Cursor, _on_known: Callable[[], None]) -> bool:
@@ -240,11 +242,11 @@ class QueueDispatch:
         return True
 
     def entry_of_browsed(self, _message_id: int) -> Entry | None:
-        """What the service has of a message that was browsed, once; None: the store knows it."""
+        """Take the service's entry of a browsed message, once; None: the store knows it."""
         return None
 
     def take_browsed(self, message_id: int, _entry: Entry | None, _holder: str) -> Withdrawn:
-        """As `withdraw`, of what a browser was shown with this entry (`entry_of_browsed`)."""
+        """Withdraw a message that a browser was shown with this entry (`entry_of_browsed`)."""
         return self.withdraw((message_id,))
 
     def is_acquired(self, _message_id: int) -> bool:
@@ -260,18 +262,18 @@ class QueueDispatch:
         return self._delivery_counts.get(message_id, 0)
 
     def delivery_counts(self, message_ids: Sequence[int]) -> list[int]:
-        """`delivery_count` of each."""
+        """Tell the `delivery_count` of each message."""
         counts = self._delivery_counts
         return [counts.get(each, 0) for each in message_ids] if counts else [0] * len(message_ids)
 
     def failed_too_often(self) -> list[int]:
-        """What waits with more failed deliveries than the queue allows."""
+        """List waiting messages that failed more often than the queue allows."""
         limit, counts = self.arguments.max_delivery_count, self._delivery_counts
         failed = [each for each, count in counts.items() if limit is not None and count > limit]
         return [each for each in failed if self._index.find(each) is not None]
 
     def add_measuring(self, consumer: MeasuringConsumer, selector: Selector | None = None) -> None:
-        """As `add`, for a consumer that is asked about each message (`ConsumerCredit`)."""
+        """Add a consumer that is asked about each message (`ConsumerCredit`)."""
         self._measuring[consumer] = consumer
         self.add(consumer, selector)
 
@@ -318,7 +320,10 @@ class QueueDispatch:
                     self._index.put_back(place)
 
     def to_look_at(self, count: int) -> list[tuple[SelectiveCursor, Batch]]:
-        """What consumers with credit look at next, `count` messages in all; end it by `judge`."""
+        """Choose what consumers with credit look at next, `count` messages in all.
+
+        End it by `judge`.
+        """
         wanting = [cursor for cursor in self._cursors if cursor.consumer.credit > 0]
         each = max(1, count // max(1, len(wanting)))
         batches = [(cursor, cursor.next_batch(self._index, each)) for cursor in wanting]
@@ -381,7 +386,7 @@ class QueueDispatch:
         ]
 
     def browse(self, cursor: Cursor, count: int) -> Batch:
-        """What waits after a cursor, in order, `count` at most; the cursor moves past it."""
+        """Get what waits after a cursor, in order, `count` at most, and move the cursor past it."""
         return self._index.look(cursor, count)
 
     def has_browsed(self, cursor: Cursor) -> bool:

@@ -1,4 +1,4 @@
-"""What a queue's definition says of the messages that may be routed to it.
+"""The part of a queue's definition that limits which messages are routed to it.
 
 A subscription's selector is in the definition of its queue: whoever publishes asks it, and with
 members that is a broker which the subscriber never talked to. So is whose messages it is not to

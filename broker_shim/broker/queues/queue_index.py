@@ -1,4 +1,4 @@
-"""What waits on a queue, in order, in some three bytes a message. Pure.
+"""The waiting messages of a queue, in order, in some three bytes a message. Pure.
 
 QueueIndex     ten levels, one for each priority, highest first
 PriorityLevel  slots by rising index: one for each arrival (`priority_level`)
@@ -18,7 +18,7 @@ _INDEX = (1 << _INDEX_BITS) - 1
 
 
 class Withdrawn(NamedTuple):
-    """What became of messages that were to be taken out of dispatch.
+    """The outcome of withdrawing messages from dispatch.
 
     Attributes:
         held: Taken out: held by the caller now.
@@ -67,7 +67,7 @@ class QueueIndex:
         self._levels = [PriorityLevel() for _ in range(MAX_PRIORITY + 1)]
 
     def __len__(self) -> int:
-        """Messages that wait."""
+        """The number of messages that wait."""
         return sum(level.waiting_count for level in self._levels)
 
     def extend(self, message_ids: Sequence[int], priority: int) -> None:
@@ -115,16 +115,16 @@ class QueueIndex:
         return self._level(place).waits(place & _INDEX, message_id)
 
     def hold(self, places: Sequence[int]) -> None:
-        """What waits here waits no more; end that by `put_back` or `drop`."""
+        """Mark waiting messages as held; end that by `put_back` or `drop`."""
         for number, indexes in _by_level(places):
             self._levels[number].hold(indexes)
 
     def put_back(self, place: int) -> None:
-        """What was held waits again."""
+        """Mark a held message as waiting again, at its old place."""
         self._level(place).put_back(place & _INDEX)
 
     def drop(self, places: Sequence[int]) -> None:
-        """What was held is gone."""
+        """Forget held messages, which are gone from the queue."""
         for number, indexes in _by_level(places):
             self._levels[number].drop(indexes)
 

@@ -16,7 +16,9 @@ Shares = dict[Consumer, list[tuple[int, int]]]
 
 
 class RoundRobin:
-    """See above. It says who gets what; whoever asks holds it for them.
+    """The consumers without a selector, in the order of their turns.
+
+    It says who gets what; whoever asks holds it for them.
 
     Args:
         measuring: Consumers that are asked about each message, kept up to date by the caller.
@@ -36,7 +38,7 @@ class RoundRobin:
         return len(self._consumers)
 
     def __iter__(self) -> Iterator[Consumer]:
-        """Whose turn it is first, then the others."""
+        """Iterate over the consumers, the one whose turn it is first."""
         return iter(self._consumers)
 
     def add(self, consumer: Consumer) -> None:
@@ -44,16 +46,16 @@ class RoundRobin:
         self._consumers.append(consumer)
 
     def discard(self, consumer: Consumer) -> None:
-        """It takes no more, if it is there."""
+        """Remove a consumer, if it is there."""
         if consumer in self._consumers:
             self._consumers.remove(consumer)
 
     def clear(self) -> None:
-        """Nobody takes any."""
+        """Remove all consumers at once."""
         self._consumers.clear()
 
     def deal(self, index: QueueIndex) -> Shares:
-        """What each with credit gets now, of what waits; none is dealt twice."""
+        """Deal waiting messages to consumers with credit, one each in turn."""
         measuring = self._measuring
         left: dict[Consumer, int] = {}
         for each in self._consumers:
@@ -91,7 +93,7 @@ class RoundRobin:
         return last
 
     def _next_of(self, turns: deque[Consumer], message_id: int) -> Consumer | None:
-        """Whose turn it is to get a message, of those that have not refused it."""
+        """Find the next in turn that has not refused this message."""
         refusers = self._refused_by.get(message_id, ())
         for _ in range(len(turns)):
             consumer = turns[0]

@@ -24,7 +24,7 @@ _GROUP = "JMSXGroupID"
 
 
 def group_of(header: CommonHeader) -> int | None:
-    """What stands for a message's group; None: it is of none."""
+    """Find the bucket of a message's group; None: it is of no group."""
     group = header.get(_GROUP)
     return bucket_of(group) if isinstance(group, str) and group else None
 
@@ -55,7 +55,7 @@ class Consumer(Protocol):
 
     @property
     def holder(self) -> str:
-        """What the store knows it by."""
+        """The name by which the store knows the consumer."""
 
     @property
     def is_draining(self) -> bool:
@@ -129,7 +129,7 @@ class SelectiveCursor:
         return not (self._is_reading or self._found or self._again) and index.is_past(self._cursor)
 
     def next_batch(self, index: QueueIndex, count: int) -> Batch:
-        """What to look at next: nothing that comes after what was found already.
+        """Choose what to look at next: nothing that comes after what was found already.
 
         End it by `judge` or `put_off`.
         """

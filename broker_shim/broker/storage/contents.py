@@ -38,7 +38,7 @@ class StoreContents:
         self._to_ask: list[int] = []
 
     def now(self, message_ids: Sequence[int]) -> dict[int, LoadedMessage]:
-        """See `ContentSource.now`."""
+        """Get the content that the store has at hand, without waiting. See `ContentSource.now`."""
         try:
             there = self._store.at_hand(message_ids)
         except StoreError:
@@ -49,7 +49,10 @@ class StoreContents:
         return loaded
 
     def load(self, message_id: int, on_loaded: OnLoaded) -> None:
-        """See `ContentSource.load`."""
+        """Load a message on the store's thread; two who ask share one load.
+
+        See `ContentSource.load`.
+        """
         waiting = self._asked.get(message_id)
         if waiting is not None:
             waiting.append(on_loaded)
@@ -61,7 +64,7 @@ class StoreContents:
         self._to_ask.append(message_id)
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
-        """See `ContentSource.read`."""
+        """Read a part of a message's content from the store, and wait. See `ContentSource.read`."""
         return self._store.read(message_id, offset, length)
 
     def _ask(self, _nothing: None) -> None:

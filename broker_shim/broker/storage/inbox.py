@@ -33,7 +33,7 @@ class Inbox:
         self._is_awake = False
 
     def fileno(self) -> int:
-        """What the loop waits on."""
+        """The file descriptor that the loop waits on."""
         return self._descriptor
 
     def post(self, call: Call, argument: object, weight: int = 1) -> None:

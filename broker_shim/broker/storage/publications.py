@@ -30,11 +30,11 @@ class PublishingHost(Protocol):
 
     @property
     def calls(self) -> StoreCalls:
-        """The store."""
+        """The calls of the broker's store."""
 
     @property
     def metrics(self) -> Metrics:
-        """What is counted."""
+        """The counters of the broker."""
 
     @property
     def queues(self) -> Mapping[str, QueueDispatch]:

@@ -66,7 +66,7 @@ class StoreCalls:
         content_bytes: int = 16 << 20,
         entries: Mapping[str, Mapping[int, Entry]] | None = None,
     ) -> None:
-        """Begin.
+        """Begin with no call under way.
 
         Args:
             store: The store that is called.
@@ -86,11 +86,11 @@ class StoreCalls:
         self.messages = Messages(residency, lambda call: inbox.post(_make, call))
 
     def entries(self, queue: str) -> Mapping[int, Entry]:
-        """What the store has of the messages on a queue now, by their ids."""
+        """The store's entries of a queue now, by message id."""
         return self._entries.get(queue, {})
 
     def entry(self, queue: str, message_id: int) -> Entry | None:
-        """What the store has of a message on a queue; None if it is not there."""
+        """The store's entry of a message on a queue; None if it is not there."""
         return self.entries(queue).get(message_id)
 
     def bytes_and_oldest(self, queue: str) -> tuple[int, int | None]:
@@ -104,7 +104,7 @@ class StoreCalls:
         return entries.message_bytes, oldest.at
 
     def message_ids(self, queue: str) -> Collection[int]:
-        """What the store has on a queue now, in its order, also what has not arrived yet."""
+        """The ids on a queue now, in its order, also of messages that have not arrived yet."""
         return self._entries.get(queue, {}).keys()
 
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
@@ -155,7 +155,10 @@ class StoreCalls:
         return store if hasattr(store, "find_branches") else None
 
     def find_branches(self, xid: Xid | None, on_found: OnBranches) -> None:
-        """See `BranchDirectory.find_branches`, of the store, which has them."""
+        """Find branches in the store, and answer on the loop's thread.
+
+        See `BranchDirectory.find_branches`.
+        """
         store: Any = self._store
         found: list[BranchFacts] = []
 
@@ -227,7 +230,10 @@ class StoreCalls:
     def enqueue_new(
         self, messages: Sequence[NewEntry], on_done: Callable[[Sequence[int], Outcomes], None]
     ) -> None:
-        """See `BatchCalls.enqueue_new`; `on_done` gets the ids, too."""
+        """Put new messages on queues; `on_done` gets their ids, too.
+
+        See `BatchCalls.enqueue_new`.
+        """
         ids: Sequence[int] = ()
 
         def done(outcomes: Outcomes) -> None:
@@ -242,7 +248,7 @@ class StoreCalls:
     def acquire_each(
         self, message_ids: Sequence[int], queue: str, holder: str, on_done: OnEachComplete
     ) -> None:
-        """See `BatchCalls.acquire_each`."""
+        """Reserve many messages of one queue for a holder. See `BatchCalls.acquire_each`."""
         acquire = partial(self._store.acquire_each, message_ids, queue, holder)
         self._call_each(on_done, len(message_ids), acquire)
 
@@ -254,12 +260,12 @@ class StoreCalls:
         on_done: OnEachComplete,
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """See `BatchCalls.dequeue_each`."""
+        """Remove many messages from one queue. See `BatchCalls.dequeue_each`."""
         dequeue = partial(self._store.dequeue_each, message_ids, queue, holder, outcome=outcome)
         self._call_each(on_done, len(message_ids), dequeue)
 
     def acquire(self, message_id: int, queue: str, holder: str, on_done: OnComplete) -> None:
-        """See `MessageStore.acquire`."""
+        """Reserve a message on a queue for a holder. See `MessageStore.acquire`."""
         self.call(on_done, self._store.acquire, message_id, queue, holder)
 
     def dequeue(
@@ -270,7 +276,7 @@ class StoreCalls:
         on_done: OnComplete,
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """See `MessageStore.dequeue`."""
+        """Remove a message from a queue for good. See `MessageStore.dequeue`."""
         self.call(on_done, self._store.dequeue, message_id, queue, holder, outcome=outcome)
 
     def release(
@@ -283,20 +289,20 @@ class StoreCalls:
         failed: bool,
         annotations: Annotations | None = None,
     ) -> None:
-        """See `MessageStore.release`."""
+        """Make an acquired message available again. See `MessageStore.release`."""
         told = {"delivery_failed": failed, "annotations": annotations}
         self.call(on_done, self._store.release, message_id, queue, holder, **told)
 
     def create(self, wiring: Queue | Exchange, on_done: OnComplete) -> None:
-        """See `WiringCalls.create`."""
+        """Create a queue or an exchange in the store. See `WiringCalls.create`."""
         self.call(on_done, self._store.create, wiring)
 
     def alter(self, queue: Queue, on_done: OnComplete) -> None:
-        """See `WiringCalls.alter`."""
+        """Give a queue of the store other arguments. See `WiringCalls.alter`."""
         self.call(on_done, self._store.alter, queue)
 
     def destroy(self, wiring: Queue | Exchange, on_done: OnComplete) -> None:
-        """See `WiringCalls.destroy`."""
+        """Destroy a queue or an exchange of the store. See `WiringCalls.destroy`."""
         self.call(on_done, self._store.destroy, wiring)
 
     def bind(
@@ -305,17 +311,20 @@ class StoreCalls:
         on_done: OnComplete,
         arguments: Mapping[str, Any] | None = None,
     ) -> None:
-        """See `WiringCalls.bind`."""
+        """Bind a queue to an exchange in the store. See `WiringCalls.bind`."""
         self.call(on_done, self._store.bind, key, arguments or {})
 
     def unbind(self, key: ExchangeBindingKey, on_done: OnComplete) -> None:
-        """See `WiringCalls.unbind`."""
+        """Remove a binding from the store. See `WiringCalls.unbind`."""
         self.call(on_done, self._store.unbind, key)
 
     def configure(
         self, category: str, key: str, detail: Mapping[str, Any] | None, on_done: OnComplete
     ) -> None:
-        """See `WiringCalls.configure`."""
+        """Keep an object of the broker's configuration in the store.
+
+        See `WiringCalls.configure`.
+        """
         self.call(on_done, self._store.configure, category, key, detail)
 
     def decide_branch(
@@ -327,7 +336,7 @@ class StoreCalls:
         *,
         commits: bool,
     ) -> None:
-        """See `BranchStore.decide_heuristically`."""
+        """Decide a branch in doubt for an operator. See `BranchStore.decide_heuristically`."""
         taken: list[RecordStep] = []
 
         def done(error: StoreError | None) -> None:
@@ -342,14 +351,14 @@ class StoreCalls:
             self.answer((done, InvalidRequest(_NO_BRANCHES)))
 
     def forget_branch(self, xid: Xid, on_done: OnComplete) -> None:
-        """See `BranchCalls.forget_branch`."""
+        """Forget a branch whose decision its coordinator knows. See `BranchCalls.forget_branch`."""
         if (store := self.branches) is not None:
             self.call(on_done, store.forget_branch, xid)
         else:
             self.answer((on_done, InvalidRequest(_NO_BRANCHES)))
 
     def flush(self, on_done: OnComplete) -> None:
-        """See `MessageStore.flush`."""
+        """Complete when all earlier calls are where queries see them. See `MessageStore.flush`."""
         self.call(on_done, self._store.flush)
 
     def probe(self) -> None:
@@ -388,7 +397,7 @@ class StoreCalls:
             self.on_fatal(ends[0])
 
     def completion(self, on_done: OnComplete) -> OnComplete:
-        """What the store is given: it has `on_done` called on the loop's thread; count it."""
+        """Wrap `on_done` for the store, so that it is called on the loop's thread; count it."""
         post, finished = self._inbox.post, self._finished
         return lambda error: post(finished, (on_done, error))
 
@@ -411,4 +420,4 @@ def _make(call: Callable[[], None]) -> None:
 
 
 def _nothing(_error: StoreError | None) -> None:
-    """The commit tells."""
+    """Ignore the outcome: the commit tells of it."""

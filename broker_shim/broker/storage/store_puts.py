@@ -59,7 +59,7 @@ class CompletionCounter(Protocol):
         """Call a method of the store, with a completion."""
 
     def completion(self, on_done: OnComplete) -> OnComplete:
-        """What the store is given: it has `on_done` called on the loop's thread; count it."""
+        """Wrap `on_done` for the store, so that it is called on the loop's thread; count it."""
 
     def answer(self, answer: tuple[OnComplete, StoreError | None]) -> None:
         """Call back on the next turn of the loop, as if the store had completed."""
@@ -214,4 +214,4 @@ class Puts:
 
 
 def _nothing(_error: StoreError | None) -> None:
-    """What comes after it tells."""
+    """Ignore the outcome: the call that follows tells of it."""

@@ -29,7 +29,7 @@ class BranchBegin:
     def __init__(
         self, session: Any, xid: Xid, command_id: int, on_begun: Callable[[OpenBranch], None]
     ) -> None:
-        """Nothing is asked yet; `on_begun` gets the branch."""
+        """Prepare to begin a branch, which `on_begun` gets."""
         self._session, self._xid, self._command_id = session, xid, command_id
         self._on_begun = on_begun
         self._opened: OpenBranches = session.connection.host.branches
@@ -70,7 +70,10 @@ class BranchBegin:
             self._on_begun(branch)
 
     def _refuse(self, error: RemoteCommandError | None) -> None:
-        """It is not begun, and the session ends by that; without an error it has ended."""
+        """Give up a branch that is not begun, and fail its session.
+
+        Without an error the session has ended.
+        """
         self._opened.not_begun(self._xid)
         if error is not None:
             error.method_code = c.DtxStart.CODE

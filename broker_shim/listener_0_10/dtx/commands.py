@@ -289,7 +289,7 @@ def _needed(branch: BranchFacts) -> set[tuple[Act, str]]:
 
 
 def _check_known(session: Any, xid: Xid, act: Act, queue: str) -> None:
-    """See that a user may do what a prepared branch does; to another one it is not there.
+    """Check that a user may do what a prepared branch does; to others it is not there.
 
     Raises:
         RemoteCommandError: It may not; the audit log was told what.
@@ -352,7 +352,7 @@ def _ended(session: Any, branch: OpenBranch, command_id: int, status: DtxXaStatu
 
 
 def _done(session: Any, command_id: int, error: StoreError | None) -> None:
-    """What the store refused was undone: that is what a coordinator understands."""
+    """Answer a command: what the store refused was undone, so its status is a rollback."""
     if error is None:
         _answer(session, command_id, DtxXaStatus.XA_OK)
     elif isinstance(error, InvalidRequest):

@@ -67,7 +67,7 @@ class OpenBranches:
         claims: XidClaims,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """None yet.
+        """Begin with no branch that is open.
 
         Args:
             later: Makes a call after a while.
@@ -105,7 +105,7 @@ class OpenBranches:
         self._claims.release(xid)
 
     def add(self, branch: OpenBranch) -> None:
-        """A branch begins."""
+        """Add a branch that begins now."""
         self._beginning.discard(branch.xid)
         branch.began_at_s = self._clock()
         self._branches[branch.xid] = branch
@@ -140,7 +140,7 @@ class OpenBranches:
             self.forget(branch)
 
     def _fail(self, branch: OpenBranch) -> None:
-        """It can be rolled back only, while a session is there that knows of it."""
+        """Fail a branch, which can only be rolled back, while a session knows of it."""
         branch.fail()
         if not branch.sessions:
             self.forget(branch)

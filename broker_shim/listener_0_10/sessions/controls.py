@@ -41,7 +41,7 @@ class ControlledSession(Protocol):
     is_behind: bool
 
     def say(self, control: Control) -> None:
-        """Send a control."""
+        """Send a control to the peer."""
 
     def send(self, command: Assembly) -> None:
         """Send a command that has its number, now or again."""
@@ -70,7 +70,7 @@ def say_expected(session: ControlledSession) -> None:
 
 
 def _attach(session: ControlledSession, control: SessionAttach) -> None:
-    """It is attached already: to this channel, which can have no other."""
+    """Refuse an attach of a channel that has a session already."""
     session.say(SessionDetached(control.name, SessionDetachCode.TRANSPORT_BUSY))
 
 

@@ -61,7 +61,7 @@ class IncomingCommands:
         return True
 
     def _skip_to(self, command_id: int) -> bool:
-        """Nothing comes before this number; what was open has to be complete."""
+        """Begin anew at this number, if all commands before it are complete."""
         if self.open_count:
             return False
         is_new = self._low == self._base
@@ -129,7 +129,7 @@ class IncomingCommands:
         return self._is_due or self._untold >= _MOST_UNTOLD
 
     def told(self) -> Ranges:
-        """What is complete and the peer has not said that it knows: tell it that."""
+        """Tell the peer which commands are complete, of those it may not know of."""
         self._is_due, self._untold = False, 0
         ranges: Ranges = ()
         if self._low != self._base:

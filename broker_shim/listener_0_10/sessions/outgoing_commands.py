@@ -1,4 +1,4 @@
-"""What a session sends, by its numbers, and what may have to be sent again. Pure.
+"""The commands that a session sends, by number, and those that it may send again. Pure.
 
 A session that outlives its connection keeps each command until its client has said that it is
 complete or confirmed; then a client that was lost is sent again what it had not taken in.
@@ -57,7 +57,7 @@ class OutgoingCommands:
             self._kept_bytes -= _bytes_of(self._kept.pop(number))
 
     def since(self, first: int) -> tuple[Ranges, list[Assembly]]:
-        """What is sent again to a client that expects a number.
+        """Find the commands to send again to a client that expects a number.
 
         Returns:
             Numbers that nothing is kept of any more; and what is kept.

@@ -91,7 +91,7 @@ class SessionConnection(Hashable, Protocol):
         """Have `has_room` called when less waits to be written."""
 
     def fault(self) -> None:
-        """What goes out cannot be written: the connection ends, on a later turn."""
+        """End the connection on a later turn, as its output cannot be written."""
 
 
 class Amqp010Session:
@@ -140,7 +140,7 @@ class Amqp010Session:
         self._announced: int | None = None
 
     def begin(self) -> None:
-        """It is attached."""
+        """Tell the peer that the session is attached."""
         self.connection.attach(self)
         self.say(SessionAttached(self.name))
 
@@ -160,12 +160,12 @@ class Amqp010Session:
 
     @property
     def connection_number(self) -> int:
-        """Of the connection that it is on, or was."""
+        """The number of the connection that it is on, or was."""
         return self.connection.number
 
     @property
     def holder(self) -> str:
-        """What the store knows by whom its messages are held."""
+        """The name by which the store knows the holder of the session's messages."""
         user, name = self.key
         return f"amqp-0-10/{user}/{_shown(name)}"
 
@@ -175,12 +175,12 @@ class Amqp010Session:
         return len(self.subscriptions)
 
     def session_control(self, control: Control) -> None:
-        """See `SessionControls`."""
+        """Do a control, unless the session is over. See `SessionControls`."""
         if not self.is_over:
             controls.invoke(self, control)
 
     def numbered(self, assembly: Assembly) -> bool:
-        """See `SessionControls`."""
+        """Number the next command; False if the session takes none. See `SessionControls`."""
         if self.is_over:
             return False
         command_id = self.incoming.receive(sync=assembly.sync)
@@ -190,7 +190,7 @@ class Amqp010Session:
         return True
 
     def invoke(self, assembly: Assembly) -> None:
-        """See `Commands`."""
+        """Do a command, or keep it until the one before is complete. See `Commands`."""
         if self._wiring_id is None and not self._held:
             self._invoke(assembly)
         else:
@@ -202,7 +202,7 @@ class Amqp010Session:
         return sum(map(_bytes_of, self._held))
 
     def holds(self, byte_count: int) -> None:
-        """See `Commands`: a client may not begin any number of messages that it never ends."""
+        """Count the bytes of messages that the client began and has not ended. See `Commands`."""
         self.broker.unfinished.limit(self.connection, self, byte_count, self.broker.settings)
 
     def give_up_unfinished(self, reason: str) -> None:
@@ -218,7 +218,7 @@ class Amqp010Session:
         invoke(self, assembly)
 
     def wait_for(self, command_id: int) -> None:
-        """What comes after the command that is being done waits until that is complete."""
+        """Do the commands after this one only when it is complete."""
         self._wiring_id = command_id
 
     def _go_on(self) -> None:
@@ -256,7 +256,7 @@ class Amqp010Session:
             self.tell()
 
     def done(self, command_id: int) -> Callable[[StoreError | None], None]:
-        """What the store calls when a command is done, or refused."""
+        """Make the completion that completes a command, or fails the session."""
 
         def finished(error: StoreError | None) -> None:
             if error is None:
@@ -273,7 +273,7 @@ class Amqp010Session:
             self.complete(command_id)
 
     def say(self, control: Control) -> None:
-        """Send a control."""
+        """Send a control to the peer, if the session is attached."""
         if self.is_attached:
             self._hand_out(Assembly(self.channel, control))
 
@@ -371,7 +371,7 @@ class Amqp010Session:
         self._over(is_lost=True)
 
     def _leave(self, *, is_lost: bool) -> None:
-        """It has no connection any more; its client may come back."""
+        """Leave the connection; the client may come back to the session."""
         if self.is_over or not self.is_attached:
             return
         self.publisher.hand_over()
@@ -404,7 +404,7 @@ class Amqp010Session:
 
 
 def session_key(connection: SessionConnection, name: bytes) -> tuple[str, bytes]:
-    """What tells a session apart from all others, by the connection that asks for it."""
+    """Make the key that tells a session apart from all others: its user and its name."""
     return connection.login.principal.name, name
 
 

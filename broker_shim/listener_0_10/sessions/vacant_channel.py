@@ -1,4 +1,4 @@
-"""What stands where a channel has no session."""
+"""The handler of a channel that has no session."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _log = logging.getLogger(__name__)
 
 
 class VacantChannel:
-    """What stands where a channel has no session: only session.attach means something there."""
+    """A channel without a session, on which only session.attach means something."""
 
     def __init__(self, connection: SessionConnection, channel: int) -> None:
         self._connection, self._channel = connection, channel
 
     def handle_assembly(self, assembly: Assembly) -> None:
-        """See `AssemblyHandler`; commands on their way to a session that ended are lost."""
+        """Attach a session; commands to a session that ended are lost. See `AssemblyHandler`."""
         method = assembly.method
         if isinstance(method, SessionAttach):
             host, channel = self._connection.host, self._channel
@@ -39,4 +39,4 @@ class VacantChannel:
             self._connection.fault()
 
     def handle_frame(self, frame: Frame) -> None:
-        """See `AssemblyHandler`."""
+        """Drop a frame of content, which no session takes. See `AssemblyHandler`."""

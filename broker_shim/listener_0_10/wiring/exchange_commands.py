@@ -71,7 +71,7 @@ def declare(session: Any, command: ExchangeDeclare, command_id: int) -> None:
 
 
 def _check_known(session: Any, name: str, *others: Node) -> None:
-    """See that a client may know whether an exchange is there: that of the broker's all do."""
+    """Check that a client may know of an exchange; the broker's own all may know."""
     if name not in DEFAULT_EXCHANGES:
         check_something(session, name, ExchangeNode(name), *others)
 
@@ -118,7 +118,7 @@ def delete(session: Any, command: ExchangeDelete, command_id: int) -> None:
 
 
 def query(session: Any, command: ExchangeQuery, command_id: int) -> None:
-    """What an exchange is; the one without a name is direct, to queues by their names."""
+    """Answer an exchange.query; the exchange without a name is direct, to queues by name."""
     name = command.name or ""
     if name:  # clients ask by one name for an exchange and for a queue, to learn which it is
         _check_known(session, name, QueueNode(canonical_or_empty(name)))
@@ -167,7 +167,7 @@ def _matching(
 
 
 def bound(session: Any, command: ExchangeBound, command_id: int) -> None:
-    """What there is of an exchange, a queue and a binding, of which one may know."""
+    """Answer an exchange.bound, as far as the client may know."""
     broker, exchange = session.broker, command.exchange or ""
     queue = None if not command.queue else canonical_or_empty(command.queue)
     _check_asked(session, command, queue)
@@ -196,7 +196,7 @@ def _bound_by_name(broker: Any, queue: str | None, key: str | None) -> ExchangeB
 
 
 def _check_asked(session: Any, command: ExchangeBound, queue: str | None) -> None:
-    """See that a client may know of the exchange and of the queue that it asks about.
+    """Check that a client may know of the exchange and the queue that it asks about.
 
     Of the broker's own exchanges everybody knows, but not what others bound to them.
     """
@@ -211,7 +211,7 @@ def _check_asked(session: Any, command: ExchangeBound, queue: str | None) -> Non
 
 
 def _check(session: Any, act: Act, name: str) -> None:
-    """See that one may do this at an exchange, and that it is there."""
+    """Check that a client may do this at an exchange, and that it is there."""
     if not name:
         raise _nameless()
     check(session, act, ExchangeNode(name), name)

@@ -1,4 +1,4 @@
-"""What a client orders of queues and exchanges, carried out; what destroys is written down."""
+"""A client's orders about queues and exchanges; those that destroy are written down."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def declare(session: Any, command: QueueDeclare, command_id: int) -> None:
 
 
 def _arguments(command: QueueDeclare) -> dict[str, Any]:
-    """What a new queue is asked for; others are no affair of the store."""
+    """Read the arguments of a new queue; others are no affair of the store."""
     said = plain_arguments(command.arguments)
     named = {_OTHER_NAMES.get(name, name): value for name, value in said.items()}
     arguments = {name: named[name] for name in QueueArguments._fields if name in named}
@@ -128,7 +128,7 @@ def _check_new(session: Any, command: QueueDeclare, name: str) -> None:
 
 
 def _check_where_messages_go(session: Any, arguments: Mapping[str, Any]) -> None:
-    """What is rejected goes there: only where its user may send it."""
+    """Check that a user may send to where rejected messages of its queue go."""
     dead_letters, alternate = map(arguments.get, ("dead_letter_queue", ALTERNATE_EXCHANGE))
     if isinstance(dead_letters, str) and dead_letters:
         node = QueueNode(canonical_or_empty(dead_letters))
@@ -179,7 +179,7 @@ def destroyed(session: Any, said: str, act: Act) -> str:
 
 
 def query(session: Any, command: QueueQuery, command_id: int) -> None:
-    """What a queue is, and how many messages wait; nothing is said of one that is not there."""
+    """Answer a queue.query; a queue that is not there is answered with nothing."""
     name = canonical_or_empty(command.queue)
     check_something(session, command.queue, QueueNode(name))
     there = session.broker.queries.queue(name)
@@ -231,7 +231,7 @@ def _plain(name: str, value: Any) -> str | int | float | bool | None:
 
 
 def name_of(said: str) -> str:
-    """What the store calls a queue that a command names.
+    """Name the queue that a command means as the store does.
 
     Raises:
         RemoteCommandError: It is no name.
@@ -262,7 +262,7 @@ def existing(session: Any, said: str, act: Act) -> str:
 
 
 def named(session: Any, said: str) -> Node:
-    """What a command means by the name of a queue: one that is there, or would be of this name.
+    """Find the node that a command means by a queue's name: there, or to be of this name.
 
     Raises:
         RemoteCommandError: It is no name.
@@ -290,7 +290,7 @@ def found(session: Any, act: Act, node: Node, said: str) -> str:
 
 
 def check_owner(session: Any, name: str) -> None:
-    """See that a queue is nobody else's alone.
+    """Check that a queue is not exclusive to another session.
 
     Raises:
         RemoteCommandError: It is another session's.

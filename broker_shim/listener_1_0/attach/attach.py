@@ -87,7 +87,7 @@ def _may_be_kept(link: AnyLink) -> bool:
 
 
 def _attach_known(connection: Connection, link: AnyLink) -> None:
-    """What is kept of the link is known here."""
+    """Attach a link now that what is kept of it is known here."""
     refusal = _refusal_of_new(connection, link) or _refusal_of_node(link)
     if refusal is not None:
         refuse(connection, link, refusal)
@@ -185,7 +185,7 @@ def _ready(connection: Connection, link: ReceiverLink, endpoint: LinkEndpoint, n
 
 
 def _announced(broker: Broker) -> dict[Symbol, Symbol] | None:
-    """What becomes of durable messages, for the answer, where the store does not keep them."""
+    """Tell the peer what becomes of durable messages where the store does not keep them."""
     durable = broker.settings.durable_messages
     if durable is DurableMessages.KEPT:
         return None

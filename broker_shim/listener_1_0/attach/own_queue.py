@@ -115,7 +115,7 @@ def is_volatile(key: LinkKey) -> bool:
 
 
 def looked_up(key: LinkKey, desired: Container[str]) -> LinkKey:
-    """Whose terminus is meant by an attach without a source (how JMS unsubscribes)."""
+    """Find whose terminus an attach without a source means (how JMS unsubscribes)."""
     is_global = "global" in desired and "shared" in desired
     everybody = owner_of(key.remote_container_id)
     return key._replace(remote_container_id=everybody) if is_global else key
@@ -132,7 +132,7 @@ def _escaped(text: str) -> str:
 
 
 class Subscribed(NamedTuple):
-    """What serves a link on a subscription.
+    """A subscription that is about to serve a link.
 
     Attributes:
         endpoint: The link's attachment.
@@ -206,7 +206,7 @@ def _wild(broker: Broker, node: SubscribedNode) -> str | None:
 
 
 def _check_names(queue: str, node: SubscribedNode) -> None:
-    """What a subscription needs of the store has names that it takes.
+    """Check the names that a subscription needs of the store.
 
     Raises:
         InvalidRequest: It does not.
@@ -251,7 +251,7 @@ def _terms(
     subscription: Subscription,
     known: Terminus | None,
 ) -> LinkTerms:
-    """What the subscription is to be."""
+    """Make the terms of the subscription that is asked for."""
     remote: Source = link.remote.source
     asked = TerminusDurability(remote.durable)
     if subscription.is_volatile:
@@ -292,7 +292,7 @@ def _is_in_use(broker: Broker, known: Terminus | None) -> bool:
 
 
 def name_on(node: SubscribedNode, queue: str) -> str:
-    """What the store calls a queue on what a subscription is to."""
+    """Name a subscription's queue as the store knows it."""
     return name_of(QueueKey(node.address, queue)) if isinstance(node, AddressNode) else queue
 
 

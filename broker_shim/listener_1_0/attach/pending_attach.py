@@ -1,4 +1,4 @@
-"""What both sides of an attach need: waiting for what it names, the answer, and refusals.
+"""An attach that waits for what it names, its answer, and its refusal; of both sides.
 
 A link is answered when all that it needs exists durably. A refused one is attached and detached
 with the reason (AMQP 1.0 section 2.6.3), so that the client's library reports it.
@@ -41,17 +41,17 @@ class _Pending:
         self.is_gone = False
 
     def start(self) -> None:
-        """Nothing yet."""
+        """Do nothing: the link is not attached yet."""
 
     def gone(self) -> None:
-        """It ended before it began."""
+        """Note that the link ended before it began."""
         self.is_gone = True
 
     def on_flow(self) -> None:
         """Read again when it starts."""
 
     def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
-        """It has no deliveries."""
+        """Ignore dispositions: there are no deliveries."""
 
 
 def put_off(connection: Connection, link: AnyLink) -> Callable[[], bool]:

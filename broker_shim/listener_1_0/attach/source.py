@@ -82,7 +82,7 @@ ServedNode = QueueNode | AddressNode | ExchangeNode
 
 
 class Wanted(NamedTuple):
-    """What a receiver is to be served.
+    """A receiver's wishes of its source, and what serves them.
 
     Attributes:
         endpoint: The attachment of its link.
@@ -137,7 +137,7 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
 
 
 def _served_node(connection: Connection, link: SenderLink) -> ServedNode | None:
-    """What the peer may be served from there; None if that is nothing, and the link is refused."""
+    """Find the node that serves the peer; None if there is none, and the link is refused."""
     remote: Source = link.remote.source
     node: Node = QueueNode(temporary_name())
     if not remote.dynamic:
@@ -282,7 +282,7 @@ def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
 
 
 def _resumed(connection: Connection, link: SenderLink, wanted: Wanted) -> ResumptionPlan | None:
-    """What the link held before it was attached: for its new endpoint to end, once it starts."""
+    """Plan how the new endpoint ends what the link held before it was attached."""
     held = connection.links.held.get(wanted.endpoint.terminus.key)
     return resumed_sender(link, held) if held else None
 
@@ -299,10 +299,10 @@ class TerminusLookup:
         return self._link.is_gone
 
     def start(self) -> None:
-        """Nothing is sent."""
+        """Do nothing: a look-up gets no messages."""
 
     def gone(self) -> None:
-        """It held nothing."""
+        """Do nothing: a look-up held no message."""
 
     def on_flow(self) -> None:
         """Credit is not used; a drain gives it up."""
@@ -310,7 +310,7 @@ class TerminusLookup:
             self._link.drained()
 
     def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
-        """It has no deliveries."""
+        """Ignore dispositions: a look-up has no deliveries."""
 
 
 def _look_up(connection: Connection, link: SenderLink) -> None:

@@ -41,7 +41,10 @@ _KINDS: Mapping[type, str] = {
 
 
 def told(given: Mapping[Any, Any] | None) -> Annotations:
-    """What an outcome says; keys that are no symbols are left out: there are none (2.8.14)."""
+    """Keep the annotations that an outcome adds.
+
+    Keys that are no symbols are left out: there are none (2.8.14).
+    """
     return {
         str(key): _kept(value) for key, value in (given or {}).items() if isinstance(key, Symbol)
     }

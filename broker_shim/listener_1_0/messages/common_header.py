@@ -68,7 +68,7 @@ class AmqpCommonHeader:
         return len(self._columns.header or b"") // _STEP_BYTES
 
     def get(self, name: str) -> Known:
-        """What a name stands for in this message; None if it has nothing by that name."""
+        """Read the value of a name in this message; None if it has nothing by that name."""
         known = self._known
         if name not in known:
             known[name] = self._read(name)

@@ -59,7 +59,7 @@ def _value(told: NeutralValue) -> Any:
 
 
 def neutral_header(header: MessageHeader, sections: list[MessageSection]) -> NeutralHeader:
-    """What other protocols may know of a message of AMQP 1.0."""
+    """Show a message of AMQP 1.0 to other protocols."""
     encoded = header.header or b""
     identity: list[Any] = []
     properties: dict[str, NeutralValue] = {}

@@ -27,7 +27,7 @@ class Amqp10Session(NamedTuple):
     detail: str | None = None
 
     def framing(self, header: MessageHeader) -> FramingHeader:
-        """See `messages.header.Session`."""
+        """Frame a header for this link's next delivery. See `messages.header.Session`."""
         return framing(
             header,
             delivery_count=self.failures,

@@ -14,7 +14,7 @@ _ENTRY_BYTES = 128
 
 
 def check_header(encoded: bytes, sections: Sequence[MessageSection], most_bytes: int) -> None:
-    """See that the sections around the body of a message have no more bytes than that.
+    """Check that the sections around a message's body have at most so many bytes.
 
     A key counts as 128 bytes at least, and a value: to read one takes as long as to read so many.
     A header section has five fields, or is refused when it is read.
@@ -34,7 +34,7 @@ def check_header(encoded: bytes, sections: Sequence[MessageSection], most_bytes:
 
 
 def check_begun(prefix: bytes) -> None:
-    """See that the body of a message begins within its first bytes.
+    """Check that the body of a message begins within its first bytes.
 
     Raises:
         DecodeError: resource-limit-exceeded: it does not.

@@ -168,7 +168,7 @@ def framing(
     is_first: bool = False,
     detail: str | None = None,
 ) -> FramingHeader:
-    """What goes before and after the content on the wire: as it came, but for a few changes.
+    """Make what goes before and after the content on the wire: as it came, but for a few changes.
 
     What an intermediary has to change (AMQP 1.0 section 3.2.1): delivery-count rises by the failed
     deliveries here, a time to live shrinks by the time it waited, first-acquirer tells whether
@@ -243,7 +243,7 @@ def _content_place(sections: list[MessageSection], byte_count: int) -> int:
 
 
 def _header_fields(encoded: bytes, value: int, end: int) -> Sequence[Any]:
-    """What a header section says, five fields, whose value is there.
+    """Read the five fields of a header section.
 
     Raises:
         DecodeError: It is not what such a section may hold.
@@ -309,7 +309,7 @@ def _as_text(entries: list[tuple[str, Scalar]]) -> tuple[tuple[str, str], ...]:
 
 
 class _Said(NamedTuple):
-    """What a header section says, but for durable; None where it says nothing."""
+    """The fields of a header section but for durable; None where it has none."""
 
     priority: int | None = None
     ttl: int | None = None
@@ -319,7 +319,7 @@ class _Said(NamedTuple):
 
 @lru_cache(maxsize=1 << 10)
 def _said(value: bytes) -> _Said:
-    """Of the value of a header section: most messages of a sender have the same.
+    """Read a header section's value, which most messages of a sender share.
 
     One that cannot be read says nothing: earlier releases took some that this one refuses, and a
     message that a root has must be delivered.

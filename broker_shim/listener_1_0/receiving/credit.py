@@ -47,7 +47,7 @@ class CreditWindow:
         self._is_held_back = True
 
     def probe(self) -> None:
-        """It is time to try again."""
+        """Allow one more try, because the time of a probe has come."""
         self._is_held_back = False
 
     def to_give(self, credit: int) -> int:

@@ -47,7 +47,7 @@ NOT_KEPT = Refusal(
 
 
 class IncomingLink:
-    """Our receiving end.
+    """Our receiving end of a link, on which a client sends.
 
     A delivery is settled when the store's completion has fired and never before; one that came
     settled is not answered at all. While the store has to catch up with a large message, the
@@ -315,7 +315,7 @@ class IncomingLink:
             self._credit.go_on()
 
     def _accept(self, delivery: Delivery) -> None:
-        """It is stored: say so."""
+        """Answer a delivery as accepted, now that it is stored."""
         answering = self._answering
         self._window.done()
         if self.is_gone:

@@ -57,7 +57,7 @@ class IncomingMessage:
         now_us: Callable[[], int],
         may_send: Callable[[MessageHeader], bool] = lambda _header: True,
     ) -> None:
-        """Begin.
+        """Begin before the first bytes of the message.
 
         Args:
             broker: The virtual host that the message goes to.

@@ -9,7 +9,7 @@ from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 
 
 class LinkCredit:
-    """See above. On the loop's thread only.
+    """The credit of one link on which a client sends. On the loop's thread only.
 
     Attributes:
         takes_none: True once nothing more is taken.
@@ -22,7 +22,7 @@ class LinkCredit:
         window: CreditWindow,
         answering: ReceivedDeliveries | None,
     ) -> None:
-        """Begin.
+        """Begin before the link is answered.
 
         Args:
             connection: That the link is on.

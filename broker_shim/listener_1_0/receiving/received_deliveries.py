@@ -45,7 +45,7 @@ STORED = {"outcome": "accepted"}
 
 
 class ReceivedDeliveries:
-    """What one link remembers of the deliveries it got. On the loop's thread only."""
+    """The deliveries that one link got and remembers. On the loop's thread only."""
 
     def __init__(self, links: Links, endpoint: LinkEndpoint, link: ReceiverLink) -> None:
         self._links, self._endpoint, self._link = links, endpoint, link
@@ -131,7 +131,7 @@ class ReceivedDeliveries:
         return note, self._links.tracked(self._endpoint.terminus, done)
 
     def accept(self, delivery: Delivery) -> None:
-        """It is stored: say so."""
+        """Tell the sender that its delivery is stored, and await that it has read so."""
         delivery.answer(ACCEPTED)
         self._answers.answered(delivery.tag)
 

@@ -17,7 +17,7 @@ Outcomes = Sequence[StoreError | None]
 
 
 class WholeMessages:
-    """See above. On the loop's thread only."""
+    """The whole messages that wait for the end of a turn. On the loop's thread only."""
 
     def __init__(self, broker: Broker, answering: ReceivedDeliveries) -> None:
         self._broker, self._answering = broker, answering
@@ -57,4 +57,4 @@ class WholeMessages:
 
 
 def _nothing(_error: StoreError | None) -> None:
-    """Nobody else waits."""
+    """Ignore the outcome: no other caller waits for it."""

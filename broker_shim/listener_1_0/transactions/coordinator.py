@@ -81,7 +81,7 @@ class CoordinatorLink:
         self._link.flow(_CREDIT)
 
     def gone(self) -> None:
-        """It ended: what was declared on it and not discharged is rolled back."""
+        """Roll back what was declared on the link and not discharged."""
         self._has_ended = True
         self._connection.transactions.abandon(self)
 

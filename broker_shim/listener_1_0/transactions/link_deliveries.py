@@ -1,4 +1,6 @@
-"""What one sending link has in transactions: deliveries they decide about, or were acquired in.
+"""The deliveries of one sending link that are in transactions.
+
+Transactions decide about them, or they were acquired in one.
 
 A delivery is either with the link, unsettled, or in `Retirements`: it comes here when the client
 names a transaction with its outcome, and goes when that ends. So what the link gives back when it
@@ -58,7 +60,7 @@ class TransactionalLink(Protocol):
     has_ended: bool
 
     def refuse(self, message_id: int) -> None:
-        """It must not get a message again."""
+        """Never get this message again (modified, undeliverable-here)."""
 
     def confirm(self, deliveries: Sequence[Delivery], state: object) -> None:
         """Settle deliveries with the outcome that the peer chose, now that it is durable."""
@@ -81,7 +83,7 @@ class Retirements:
 
     @property
     def holder(self) -> str:
-        """What the store knows the link by."""
+        """The name by which the store knows the link."""
         return self._owner.holder
 
     def retire(
@@ -115,7 +117,7 @@ class Retirements:
         self._owner.refuse(message_id)
 
     def retired(self, retirement: Retirement) -> None:
-        """It is committed: confirm the outcome, unless the client has forgotten the delivery."""
+        """Confirm an outcome that is committed, unless the client has forgotten the delivery."""
         del self._under_way[retirement.delivery]
         metrics = self._broker.metrics
         if isinstance(retirement.outcome, Accepted):
@@ -126,7 +128,7 @@ class Retirements:
             self._owner.confirm((retirement.delivery,), type(retirement.outcome)())
 
     def taken_back(self, retirement: Retirement, on_done: OnComplete) -> None:
-        """It is rolled back: the client decides again; or cannot, and the message is given back.
+        """Undo an outcome: the client decides again, or the message is given back.
 
         As a failed delivery: the client has seen the message.
         """
@@ -160,12 +162,12 @@ class Acquisitions:
         self._within: dict[Delivery, LocalTransaction] = {}
 
     def begin(self, transaction: LocalTransaction | None) -> None:
-        """What is sent from now on is acquired in this transaction, or in none."""
+        """Acquire what is sent from now on in this transaction, or in none."""
         self._transaction = transaction
 
     @property
     def state(self) -> TransactionalState | None:
-        """Of a delivery that is sent now; a discharge clears it."""
+        """Get the state of a delivery that is sent now; a discharge clears it."""
         if self._transaction is None or not self._transaction.standing.is_open:
             self._transaction = None
             return None
@@ -186,7 +188,7 @@ class Acquisitions:
                 self._within.pop(delivery, None)
 
     def gone(self) -> None:
-        """The link ended."""
+        """Forget what was acquired, because the link ended."""
         self._transaction = None
         self._within.clear()
 

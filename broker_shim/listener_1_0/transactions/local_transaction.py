@@ -58,7 +58,7 @@ class RetiringLink(Protocol):
 
     @property
     def holder(self) -> str:
-        """What the store knows the link by."""
+        """The name by which the store knows the link."""
 
     def refuse(self, message_id: int) -> None:
         """The link must not get a message again."""
@@ -145,11 +145,14 @@ class Retirement:
 
     @property
     def place(self) -> tuple[str, int]:
-        """See `SettledWork`."""
+        """The queue and the id of the delivery's message. See `SettledWork`."""
         return self.link.queue.name, self.taken.message_id
 
     def committed(self, broker: Broker) -> None:
-        """See `SettledWork`."""
+        """Take the message off its queue, or let it wait again, as was decided.
+
+        See `SettledWork`.
+        """
         queue, message_id = self.link.queue, self.taken.message_id
         if broker.queues.get(queue.name) is queue:
             if self.is_undeliverable:
@@ -165,10 +168,10 @@ class Retirement:
         self.link.retired(self)
 
     def promised(self) -> None:
-        """See `SettledWork`: no client of AMQP 1.0 is served distributed transactions."""
+        """Do nothing: AMQP 1.0 serves no distributed transactions. See `SettledWork`."""
 
     def undone(self, on_done: OnComplete) -> None:
-        """See `SettledWork`."""
+        """Have the link take the delivery back. See `SettledWork`."""
         self.link.taken_back(self, on_done)
 
 
