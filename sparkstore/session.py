@@ -232,12 +232,12 @@ class _JvmOutput:
                     self._kept.append(line)
 
     def pass_on(self) -> None:
-        """The JVM runs: from now on its words are for the user."""
+        """Pass the JVM's output on to the user from now on."""
         self._started = True
         self.writer.close()
 
     def end(self) -> str:
-        """The JVM ended: all it said."""
+        """Return all that the JVM said before it ended."""
         self.writer.close()
         self._thread.join(timeout=10)
         return "".join(self._kept)

@@ -17,7 +17,7 @@ class Routing(StrEnum):
 
 
 class Binding(NamedTuple):
-    """A queue on its address.
+    """A queue bound to its address.
 
     Attributes:
         key: Address and name of the queue, which together name it once.

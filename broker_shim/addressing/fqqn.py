@@ -8,7 +8,7 @@ from sparkstore.core import queue_names
 
 
 class BindingKey(NamedTuple):
-    """The identity of a queue.
+    """The identity of a queue: its address and its name.
 
     Attributes:
         address: Where messages are sent.

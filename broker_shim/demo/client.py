@@ -42,7 +42,7 @@ class Client(MessagingHandler):
         raise NotImplementedError
 
     def told(self) -> None:
-        """The broker confirmed something: say so now and then, for the one who watches."""
+        """Say now and then what the broker confirmed, for the one who watches."""
         self._told_count += 1
         if self._told_count % PROGRESS_EVERY == 0:
             self.say()
@@ -58,10 +58,10 @@ class Client(MessagingHandler):
         print(word, flush=True)
 
     def on_transport_error(self, event: Any) -> None:
-        """The connection is lost: `on_disconnected` follows, and the container ends."""
+        """Note a lost connection: `on_disconnected` follows, and the container ends."""
 
     def on_link_error(self, event: Any) -> None:
-        """The broker refused the link: nothing more can be done here."""
+        """Fail, as the broker refused the link."""
         print(f"link refused: {event.link.remote_condition}", file=sys.stderr)
         event.connection.close()
 

@@ -44,7 +44,7 @@ class QuotaConsumer(Client):
         self._is_written = False
 
     def open_links(self, container: Container) -> None:
-        """A link for each queue."""
+        """Open a link for each queue."""
         for queue in self._queues:
             receiver = container.create_receiver(self.connection, queue)
             receiver.flow(min(WINDOW, self._quota))
@@ -69,7 +69,7 @@ class QuotaConsumer(Client):
         self._finish()
 
     def on_settled(self, event: Any) -> None:
-        """The broker confirmed: only now is it told."""
+        """Note a settlement as confirmed, since the broker said so."""
         key, outcome = self._settling.pop(event.delivery)
         event.delivery.settle()
         self._ledgers["settled" if outcome == Delivery.ACCEPTED else "released"].add(key)

@@ -83,7 +83,7 @@ class BrokerProcess:
 
 
 class ClientProcess:
-    """A publisher or a consumer.
+    """The process of a publisher or a consumer.
 
     Attributes:
         told_count: Confirmations so far, as it says now and then.

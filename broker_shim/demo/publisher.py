@@ -39,21 +39,21 @@ class Publisher(Client):
         self._sender = container.create_sender(self.connection, EXCHANGE)
 
     def on_sendable(self, event: Any) -> None:  # noqa: ARG002  # proton's signature
-        """The broker gave credit."""
+        """Send departures, as the broker gave credit."""
         self._send()
 
     def on_accepted(self, event: Any) -> None:
-        """The message is durable: the broker said so."""
+        """Note a message as confirmed: the broker said that it is durable."""
         self._accepted.append(self._in_flight.pop(event.delivery.tag))
         self.told()
         self._send()
 
     def on_rejected(self, event: Any) -> None:
-        """The broker refused the message."""
+        """Note a message that the broker refused."""
         self._refused.append(self._in_flight.pop(event.delivery.tag))
 
     def on_released(self, event: Any) -> None:
-        """The broker did not take the message."""
+        """Note a message that the broker did not take."""
         self.on_rejected(event)
 
     def content(self) -> Mapping[str, Any]:

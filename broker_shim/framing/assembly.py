@@ -73,7 +73,7 @@ class MethodReader:
         self._last: tuple[bytes, Method, bool] | None = None
 
     def take_whole(self, frames: deque[Frame]) -> Assembly | None:
-        """The command that the first of some frames begins, if the next ones are all of the rest.
+        """Return the command that the first frame begins, if the next frames are all of the rest.
 
         That is how nearly all messages come: a frame each for command, header and body. Those are
         taken off, and header and body attached; what is anything else is for `take`, frame by
@@ -104,7 +104,9 @@ class MethodReader:
         )
 
     def take(self, frame: Frame) -> Assembly | Frame | None:
-        """The assembly that begins with a method which is complete now; a header's or body's frame.
+        """Add a frame.
+
+        Returns an assembly whose method is complete now, or a frame of its header or body.
 
         None if more of the method has to come.
 

@@ -57,7 +57,7 @@ _PAIR = struct.Struct(">II")
 
 
 def unreadable(reason: Exception) -> str:
-    """The same in words for the peer."""
+    """Describe a decoding error in words for the peer."""
     if isinstance(reason, MalformedValue):
         return str(reason)
     if isinstance(reason, UnicodeDecodeError):

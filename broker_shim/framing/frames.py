@@ -65,7 +65,7 @@ class Frame(NamedTuple):
 
     @property
     def encoded(self) -> bytes:
-        """The bytes of it.
+        """Return the encoded frame.
 
         Raises:
             LocalFramingError: It is too large, or a value does not fit.
@@ -103,7 +103,7 @@ class FrameReader:
         return len(self._came)
 
     def feed(self, received: bytes) -> list[Frame]:
-        """The frames that are whole now.
+        """Add bytes, and return the frames that are whole now.
 
         Raises:
             RemoteFramingError: There is something that is no frame. Nothing more can be read.

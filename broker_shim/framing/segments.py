@@ -41,7 +41,7 @@ class Segment:
         self.byte_count = 0 if payload is None else len(payload)
 
     def add(self, frame: Frame) -> None:
-        """The next frame of it.
+        """Add the next frame of the segment.
 
         Raises:
             LocalFramingError: It is complete, or the frame belongs to another one.
@@ -68,7 +68,7 @@ class Segment:
 
 
 class MethodSegment(Segment):
-    """A control or a command."""
+    """The segment of a control or a command."""
 
     @classmethod
     def of(cls, method: Method, *, sync: bool = False) -> MethodSegment:
@@ -134,7 +134,7 @@ class HeaderSegment(Segment):
 
 
 class BodySegment(Segment):
-    """The content of a message."""
+    """The segment of a message's content."""
 
     def __init__(self, payload: bytes | None = None) -> None:
         super().__init__(int(SegmentType.BODY), payload)

@@ -13,7 +13,7 @@ _HALF = 1 << 31
 
 
 def after(number: int, steps: int = 1) -> int:
-    """The number so many steps after another."""
+    """Return the number so many steps after another."""
     return (number + steps) % _MODULUS
 
 

@@ -19,7 +19,7 @@ class ConnectionControls(Protocol):
     """The connection's side of its frames: its own controls, and the session on each channel."""
 
     def connection_control(self, control: Control) -> None:
-        """A control of the connection came.
+        """Handle a control of the connection.
 
         Raises:
             RemoteFramingError: It cannot come now.
@@ -48,7 +48,7 @@ class ConnectionIncoming:
         self._counted_bytes = 0
 
     def handle_next(self, frames: deque[Frame]) -> int:
-        """The first of some frames, and those after it that complete its command, if they do.
+        """Handle the first of some frames, and those after it that complete its command.
 
         Header and body are attached then: the frames of a message of ordinary size need not go
         through all handlers one by one. For where nobody stands before the standard handlers.
@@ -103,6 +103,6 @@ class ConnectionIncoming:
             self._controls.holds(self._counted_bytes)
 
     def drop(self, channel: int) -> None:
-        """A session ended: of what began on its channel nothing more is wanted."""
+        """Drop what began on the channel of a session that ended."""
         self._methods.drop(channel)
         self._count()

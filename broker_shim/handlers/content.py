@@ -35,7 +35,7 @@ class ContentCollector:
         return sum(each.held_bytes for each in parts if each is not None)
 
     def begin(self, assembly: Assembly) -> bool:
-        """A command comes; True if it has all that is wanted, False if frames of that follow.
+        """Begin a command; True if it has all that is wanted, False if frames of that follow.
 
         Somebody before may have attached the header, or both.
         """
@@ -45,7 +45,7 @@ class ContentCollector:
         return False
 
     def add(self, frame: Frame) -> tuple[Assembly | None, Frame | None]:
-        """A frame of it.
+        """Add a frame to the assembly that is open.
 
         Returns:
             The assembly once it has all that is wanted; and the frame if it is to be forwarded

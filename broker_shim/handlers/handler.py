@@ -24,7 +24,10 @@ class AssemblyHandler(FrameHandler, Protocol):
     """Takes controls and commands, and those frames of header and body that nobody put together."""
 
     def handle_assembly(self, assembly: Assembly) -> None:
-        """The next control or command; frames follow, unless it `is_whole`. Raises the same."""
+        """Take the next control or command; frames follow, unless it `is_whole`.
+
+        Raises the same.
+        """
 
 
 class FrameAddOn:
@@ -43,7 +46,7 @@ class FrameAddOn:
 
 
 class AssemblyAddOn:
-    """The same where there are assemblies.
+    """A handler that stands before one that takes assemblies: alone it only forwards.
 
     Attributes:
         then: The handler that comes after it.

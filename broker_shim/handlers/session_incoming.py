@@ -14,7 +14,7 @@ class SessionControls(Protocol):
     """The session's side of its frames: its own controls, and the numbers of commands."""
 
     def session_control(self, control: Control) -> None:
-        """A control of the session came.
+        """Handle a control of the session.
 
         Raises:
             RemoteCommandError: It cannot come now, or says what cannot be.

@@ -29,7 +29,7 @@ class SessionOutgoing:
         self._write(b"".join([frame.encoded for frame in frames]))
 
     def _encoded(self, assembly: Assembly) -> bytes | None:
-        """The method, if it is a transfer: one says the same as the one before, nearly always."""
+        """Encode a transfer's method, once for transfers that say the same: nearly all do."""
         method = assembly.method
         if type(method) is not MessageTransfer or assembly.sync:
             return None

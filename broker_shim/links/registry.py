@@ -54,7 +54,7 @@ class Attached(NamedTuple):
 
 
 class LinkRegistry:
-    """The termini of one virtual host, attached or not; `counted` by whose they are."""
+    """The termini of one virtual host, attached or not; `counted` counts them by owner."""
 
     def __init__(self, link_store: LinkStore, unsettled_store: UnsettledStore) -> None:
         self._lock = threading.RLock()
@@ -210,7 +210,7 @@ class LinkRegistry:
             return terminus
 
     def end_session(self, place: EndpointPlace, now_ms: int) -> list[Terminus]:
-        """A session ended, its links with it; the termini that are over by that: see `forget`."""
+        """End a session with its links; returns the termini that are over by that: see `forget`."""
         with self._lock:
             keys = self._by_connection.get(place.connection, ())
             here = [self._termini[key] for key in keys]
@@ -218,7 +218,10 @@ class LinkRegistry:
             return self._end_all(here, EndedScope.SESSION, now_ms)
 
     def end_connection(self, connection: Hashable, now_ms: int) -> list[Terminus]:
-        """A connection is gone, its links with it; the termini that are over: see `forget`."""
+        """End a connection with its links.
+
+        Returns the termini that are over by that: see `forget`.
+        """
         with self._lock:
             keys = self._by_connection.get(connection, ())
             over = self._end_all(
@@ -242,7 +245,7 @@ class LinkRegistry:
             return self._deadlines.next_ms()
 
     def forget(self, terminus: Terminus, on_complete: OnComplete | None = None) -> None:
-        """A terminus that is over has nothing of its own any more: the stores forget it.
+        """Have the stores forget a terminus that is over, and that has nothing of its own any more.
 
         Args:
             terminus: Over: another method told so.
@@ -281,7 +284,7 @@ class LinkRegistry:
         return True
 
     def remembered(self, endpoint: LinkEndpoint, tag: bytes, state: DeliveryState | None) -> None:
-        """The transaction in which a delivery was to be remembered is committed, and durable."""
+        """Remember a delivery whose transaction is committed, and durable."""
         with self._lock:
             endpoint.terminus.unsettled[tag] = state
 

@@ -58,7 +58,7 @@ class Keeping:
             yield terminus
 
     def agreed(self, terminus: Terminus, terms: LinkTerms, on_complete: OnComplete) -> bool:
-        """A terminus has these terms from now on.
+        """Give a terminus these terms from now on, and have the stores keep them.
 
         Raises:
             InvalidRequest: More durability than can be granted; nothing was done.
@@ -113,7 +113,7 @@ class Keeping:
         on_complete: OnComplete,
         transaction: Any,
     ) -> bool:
-        """A delivery is not settled, and so much is known of it.
+        """Have the store keep an unsettled delivery and its state.
 
         Without a transaction the terminus knows it when it is durable. With one it does not: the
         store completes what it has taken *into* a transaction, which says nothing of its commit.

@@ -50,7 +50,7 @@ class Message:
         return self._messages.interests((self,), holder)[0]
 
     def interested(self, holder: str) -> Interest:
-        """An interest, where `Messages.interests` has the content loaded."""
+        """Add an interest whose content `Messages.interests` loads."""
         self._number += 1
         self._interested.add(self._number)
         return Interest(self, self._number, holder)
@@ -89,7 +89,7 @@ class Message:
         self.ended(number)
 
     def ended(self, number: int) -> None:
-        """A hold is over; that nobody wants its content any more its caller says."""
+        """End a hold. The caller reports that nobody wants the content any more."""
         if number in self._interested:
             self._interested.discard(number)
         else:

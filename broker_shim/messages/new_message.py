@@ -86,7 +86,7 @@ class NewMessage:
             self._on_room()
 
     def _flushed(self, _error: StoreError | None) -> None:
-        """An error here is no reason to refuse: what is durable stays so."""
+        """Note the end of a flush. Its error is no reason to refuse: what is durable stays so."""
         was_full = self.is_full
         self._flushes -= 1
         if was_full and not self.is_full:

@@ -161,7 +161,7 @@ class Residency:
         return self._source.read(message_id, offset, length)
 
     def forget(self, message_ids: Iterable[int]) -> None:
-        """The messages are gone: nobody will ask again. What somebody wants stays as it is."""
+        """Drop messages that are gone. Content that somebody wants stays as it is."""
         for message_id in message_ids:
             content = self._idle.pop(message_id, None)
             if content is not None:

@@ -267,7 +267,7 @@ class ServerConnection:
         self._tell(ConnectionClosed(close.error))
 
     def _fail(self, error: Error) -> None:
-        """The peer broke the protocol: tell it, as far as it can be told, and be over."""
+        """Tell the peer that it broke the protocol, as far as it can be told, and be over."""
         can_tell = self._greeting.is_done and self._state not in {
             ConnectionState.CLOSE_SENT,
             ConnectionState.END,

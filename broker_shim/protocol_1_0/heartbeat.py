@@ -25,7 +25,7 @@ class Heartbeat:
         self._received_at_s = self._sent_at_s = now_s
 
     def peer_wants(self, idle_timeout_ms: int | None) -> None:
-        """The peer gives up after so long: at half of it it hears of us, but not all the time."""
+        """Send at half of the peer's idle timeout, but not all the time."""
         if idle_timeout_ms:
             self._interval_s = max(LEAST_INTERVAL_S, idle_timeout_ms / 2_000)
 

@@ -26,7 +26,7 @@ class FreeNumbers:
         self._returned: list[int] = []
 
     def take(self) -> int:
-        """A number, from then on taken."""
+        """Take a number that is free."""
         if self._returned:
             return heapq.heappop(self._returned)
         self._next += 1

@@ -136,7 +136,7 @@ Step = TypeVar("Step", bound=StrEnum)
 def after_received(
     table: Mapping[State, Mapping[Step, State]], state: State, step: Step, scope: Scope
 ) -> State:
-    """The state after a step of the peer's.
+    """Return the state after a step of the peer's.
 
     Raises:
         ProtocolViolation: illegal-state: the table does not list it.
@@ -149,7 +149,7 @@ def after_received(
 
 
 def after_sent(table: Mapping[State, Mapping[Step, State]], state: State, step: Step) -> State:
-    """The state after a step of ours.
+    """Return the state after a step of ours.
 
     Raises:
         InvalidCommand: The table does not list it.

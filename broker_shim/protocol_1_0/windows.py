@@ -27,7 +27,7 @@ class IncomingWindow:
         return 2 * self.left <= self.size
 
     def take(self) -> None:
-        """A transfer frame came.
+        """Count a transfer frame that came.
 
         Raises:
             ProtocolViolation: window-violation: there was no room for it.
@@ -43,7 +43,7 @@ class IncomingWindow:
         self.next_id = (self.next_id + count) % WRAP
 
     def told(self, next_id: int) -> None:
-        """The peer told of which transfer frame it sends next.
+        """Check and note which transfer frame the peer sends next.
 
         Raises:
             ProtocolViolation: window-violation: of one that came already, or the frames that it
@@ -79,7 +79,7 @@ class OutgoingWindow:
         self.next_id = (self.next_id + count) % WRAP
 
     def told(self, next_incoming_id: int | None, window: int) -> None:
-        """The peer told how it stands; a peer that has seen no begin of ours tells no id."""
+        """Note the peer's window. A peer that has seen no begin of ours tells no id."""
         seen = 0 if next_incoming_id is None else next_incoming_id
         on_the_way = distance(seen, self.next_id)
         self.left = max(0, window - max(0, on_the_way))

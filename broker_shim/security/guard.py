@@ -157,7 +157,7 @@ class Guard:
         return False
 
     def closes(self, principal: Principal) -> None:
-        """A connection that was counted is over."""
+        """Count a connection that is over."""
         self._of_user.closed(principal.name)
 
     def connection_refused(

@@ -14,7 +14,7 @@ _FILES = ("users", "tls_cert", "tls_key", "tls_client_ca", "audit_file")
 
 
 def add_options(add: Callable[..., object]) -> None:
-    """The options, told to an argparse parser."""
+    """Add the options of security to an argparse parser."""
     add(
         "--users",
         metavar="FILE",

@@ -101,7 +101,7 @@ class Passwords:
 
 
 def _fits(secret: ScramSecret, prepared: bytes) -> bool:
-    """The hash of the client's key is what is stored; no key has the decoy's stored key."""
+    """Tell whether the hash of the client's key is stored; no key has the decoy's stored key."""
     salted = hashlib.pbkdf2_hmac("sha256", prepared, secret.salt, secret.iterations)
     client_key = hmac.digest(salted, b"Client Key", hashlib.sha256)
     return hmac.compare_digest(hashlib.sha256(client_key).digest(), secret.stored_key)

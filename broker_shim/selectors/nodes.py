@@ -99,7 +99,10 @@ def some(nodes: Sequence[Node]) -> Node:
 
 
 def _joined(nodes: Sequence[Node], *, ending: bool) -> Node:
-    """The first that is `ending` decides; then an unknown one; else the opposite."""
+    """Join nodes by AND or OR.
+
+    The first that is `ending` decides, then an unknown one, else the opposite.
+    """
     parts = [node.evaluate for node in nodes]
 
     def evaluate(get: Lookup) -> Value:
@@ -252,6 +255,6 @@ _ARITHMETIC: dict[str, Callable[[float, float], float]] = {
 
 
 def _over(nodes: Sequence[Node], evaluate: Evaluate, sort: Sort = Sort.BOOLEAN) -> Node:
-    """An expression of some others."""
+    """Make the expression of some others."""
     depth = max(node.depth for node in nodes) + 1
     return Node(evaluate, sort, depth, sum(node.work for node in nodes))

@@ -34,7 +34,7 @@ class Access:
 
 
 def identified(remote: Remote, transport: asyncio.Transport) -> Remote:
-    """The same with what TLS tells, once its handshake is over."""
+    """Return the remote with what TLS tells, once its handshake is over."""
     tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
     if tls is None:
         return remote

@@ -239,7 +239,7 @@ class Listener:
         self._arriving[newcomer]()
 
     def _give_way(self, remote: Remote, end: Callable[[], object], reason: str) -> None:
-        """A half-open connection ends, as the oldest one, for another that comes."""
+        """End the oldest half-open connection for another that comes."""
         self._guard.connection_refused(remote, f"{reason}: the oldest half-open one gave way")
         end()
 

@@ -18,7 +18,7 @@ class PassedLogin(Protocol):
 
     @property
     def mechanism(self) -> str:
-        """The mechanism that it chose."""
+        """Return the mechanism that the peer chose."""
 
     @property
     def identity(self) -> str:
@@ -30,7 +30,7 @@ class FailedLogin(Protocol):
 
     @property
     def mechanism(self) -> str:
-        """The mechanism that it chose; empty if none."""
+        """Return the mechanism that the peer chose; empty if none."""
 
     @property
     def reason(self) -> str:
@@ -73,7 +73,7 @@ class Login:
             self._later(delay_s, self._answer)
 
     def opens(self, most: int) -> str | None:
-        """The peer opens; without SASL it is anonymous. Why it may not, if it may not.
+        """Let the peer open; without SASL it is anonymous. Returns the reason if it may not.
 
         Args:
             most: Connections of one user.
@@ -87,7 +87,7 @@ class Login:
         return f"{most} connections of {shown(self.principal.name)} are open, and no more may be"
 
     def gone(self, given_up: FailedLogin | None) -> None:
-        """The connection is over; may be called twice.
+        """End the login of a connection that is over; may be called twice.
 
         Args:
             given_up: The peer had begun to say who it is, and did not end: that is a failed login,

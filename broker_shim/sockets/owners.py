@@ -14,7 +14,7 @@ from broker_shim.security.rules.users import ANONYMOUS
 
 
 def owned(container: str, user: str) -> str:
-    """A container of a user, as the broker knows it."""
+    """Return a user's container id, as the broker knows it."""
     if user == ANONYMOUS:
         return _escaped(container)
     return f"{_escaped(user)}{OWNER_PART}{container}"

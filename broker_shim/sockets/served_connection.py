@@ -76,7 +76,7 @@ class ServedConnection(Protocol):
         """Take more of what came before."""
 
     def output(self) -> bytes:
-        """The next bytes to write; then tell how many are `unsent`."""
+        """Return the next bytes to write; then tell how many are `unsent`."""
 
     def unsent(self, byte_count: int) -> None:
         """Note how many bytes of `output` are not with the peer yet; there may be room again."""
@@ -85,10 +85,10 @@ class ServedConnection(Protocol):
         """Do what is due by the clock; return when to call again, at the latest."""
 
     def lost(self) -> None:
-        """The peer is gone, as far as the broker goes. May be called twice."""
+        """End the connection as far as the broker goes: the peer is gone. May be called twice."""
 
     def let_go(self) -> None:
-        """The socket is gone, after `lost`: no cycle may be left, and nothing is asked any more.
+        """Let go of everything once the socket is gone, after `lost`: no cycle may be left.
 
         Answers that the store still owes may come after it.
         """

@@ -28,7 +28,7 @@ class SharedPort:
 
     @property
     def broker(self) -> Broker:
-        """The virtual host, one for all."""
+        """Return the virtual host, one for all protocols."""
         return self._otherwise.broker
 
     def connect(self, has_output: Callable[[], None], access: Access) -> UndecidedConnection:

@@ -25,13 +25,13 @@ class InnerProtocol(Protocol):
     """The protocol that is served over TLS: the part of `asyncio.BufferedProtocol` used here."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The handshake is over."""
+        """Begin, as the handshake is over."""
 
     def buffer_updated(self, byte_count: int) -> None:
         """Take bytes that are in the buffer."""
 
     def eof_received(self) -> None:
-        """The other end sends no more."""
+        """Note that the other end sends no more."""
 
     def pause_writing(self) -> None:
         """Hold back output, as much waits to be written."""
@@ -40,7 +40,7 @@ class InnerProtocol(Protocol):
         """Go on with output, as most of it was written."""
 
     def connection_lost(self, reason: Exception | None) -> None:
-        """The socket is gone."""
+        """End, as the socket is gone."""
 
 
 class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
@@ -79,7 +79,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     # ------------------------------------------------------------ what the transport below calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The socket is there: the handshake begins."""
+        """Begin the handshake on the connected socket."""
         self._below = cast("asyncio.Transport", transport)
         if self._is_closing:  # there was no place for it any more
             self._below.abort()
@@ -100,7 +100,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._read()
 
     def eof_received(self) -> None:
-        """The other end hung up: what it sent before is taken, then the transport below closes."""
+        """Take what came before the other end hung up; then the transport below closes."""
         if not self._is_shaken:
             self._fail(_HUNG_UP)
             return
@@ -119,7 +119,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             self._inner.resume_writing()
 
     def connection_lost(self, reason: Exception | None) -> None:
-        """The socket is gone: so is everything here, and no cycle is left."""
+        """Let go of everything, as the socket is gone: no cycle is left."""
         self._stop_timer()
         inner, self._inner = self._inner, None
         below, self._below = self._below, None

@@ -42,11 +42,11 @@ class _Output:
             self._tell()
 
     def begin(self, tell: Callable[[], None]) -> None:
-        """The socket is there."""
+        """Begin to report output on a connected socket."""
         self._tell = tell
 
     def end(self) -> None:
-        """The socket is gone."""
+        """Report no more output, as the socket is gone."""
         self._tell = None
 
 
@@ -142,7 +142,7 @@ class Peer(asyncio.BufferedProtocol):
         self._turn(lambda: self.connection.receive(received, self._turns.work), byte_count)
 
     def _go_on(self) -> None:
-        """The next turn, for what the one before was not long enough."""
+        """Take the next turn for input that the one before was too short for."""
         self._is_turn_due = False
         if self._is_gathering or self._transport.is_closing():
             self._be_busy(is_busy=False)
@@ -187,7 +187,7 @@ class Peer(asyncio.BufferedProtocol):
                 self._transport.pause_reading()
 
     def eof_received(self) -> None:
-        """The peer sends no more, so it can settle nothing: when it has all, it is done with."""
+        """Tell the connection that its peer sends no more, so that it can settle nothing more."""
         self._contain(lambda: self.connection.receive(b""))
         self.write()
 
@@ -196,7 +196,7 @@ class Peer(asyncio.BufferedProtocol):
         self._turn(lambda: self.connection.unsent(self._transport.get_write_buffer_size()))
 
     def connection_lost(self, _reason: Exception | None) -> None:
-        """The socket is gone."""
+        """End the connection, as the socket is gone."""
         let_go(self._transport)
         if not self._is_begun:
             self._output.end()

@@ -65,7 +65,7 @@ class Turns:
         return max(_LEAST_WORK, most // max(1, self.busy_count))
 
     def ended(self, taken: Taken, began_s: float, byte_count: int) -> None:
-        """A turn is over.
+        """Note that a turn is over.
 
         Args:
             taken: Of the loop's time by this peer; this turn is added.
@@ -88,7 +88,7 @@ class Turns:
             time.sleep(_PAUSE_S)
 
     def gone(self, taken: Taken) -> None:
-        """A peer takes no more."""
+        """Forget the work of a peer that takes no more."""
         if self._greediest is taken:
             self._greediest = Taken()
 
@@ -134,7 +134,7 @@ class Turn:
         self._ends_s = 0.0
 
     def begin(self, most_work: int) -> None:
-        """The next turn, of so much work; it takes as much processor time at most."""
+        """Begin the next turn, of so much work; it takes as much processor time at most."""
         self._work_left = most_work + max(-_MOST_DEBT, min(0, self._work_left))
         self._ends_s = thread_time() + most_work * _WORK_S
 

@@ -86,7 +86,7 @@ class BucketStart:
         _log.info("%s: the working copy is in %s", bucket.location, self._folder)
 
     def rounds(self) -> Iterator[OpenedCopy]:
-        """The copy, and again each time that the writer before was faster than the first put.
+        """Bring up the copy, and again each time that the writer before was faster than our put.
 
         Raises:
             Fenced: A later start was faster, or the root is a primary no more.

@@ -93,7 +93,7 @@ class BucketTables:
 
 
 class PublicTables(BucketTables):
-    """The same at their newest version: for views that are asked at any time."""
+    """Tables of a bucket at their newest version, for views that are asked at any time."""
 
     def location(self, table: str) -> str:
         """Return the folder in which Spark finds one of `TABLES`."""

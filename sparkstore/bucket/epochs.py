@@ -168,7 +168,7 @@ def wal_id_in(folder: Path) -> str:
 
 
 def own_wal_id(folder: Path) -> str:
-    """The same, given to a folder that has none."""
+    """Return the id of a write-ahead log's folder; a folder without one is given an id."""
     LocalStorage(folder).put_if_absent(_WAL_ID_FILE, uuid4().hex.encode())
     return wal_id_in(folder)
 

@@ -120,7 +120,7 @@ def bring_up(
 def bring_up_table(
     bucket: Storage, folder: Path, table: str, wants: Callable[[str], bool] = every_file
 ) -> None:
-    """The same of one table.
+    """Bring up the working copy of one table.
 
     Raises:
         StoreError, OSError: As `bring_up`.

@@ -48,7 +48,7 @@ def add(subparsers: Subparsers) -> None:
 
 
 def current(arguments: Namespace) -> int:
-    """The tables `current`, as of now."""
+    """Write the tables `current` anew from the state of now."""
     from sparkstore.current.publication import publish
     from sparkstore.storage.objects import is_object_uri
     from sparkstore.tables.root import open_root
@@ -70,7 +70,7 @@ def current(arguments: Namespace) -> int:
 
 
 def _publish_in_bucket(uri: str) -> CurrentReport:
-    """The same of a root in a bucket, by a copy whose commits are published there."""
+    """Publish the tables `current` of a root in a bucket, by a copy whose commits go there."""
     from sparkstore.bucket.job_copy import folder_of_jobs, job_copy
     from sparkstore.current.publication import TABLES, publish
     from sparkstore.storage.objects import ObjectStorage

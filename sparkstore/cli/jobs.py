@@ -119,7 +119,7 @@ def job_options(parser: argparse.ArgumentParser) -> None:
 
 
 def compact(arguments: Namespace) -> int:
-    """The compaction job, once; then what its queues say of expired messages."""
+    """Run the compaction job once; then end messages as their queues say of expired ones."""
     from sparkstore.config import read_config
     from sparkstore.settings_file import audit_file
     from sparkstore.storage.objects import is_object_uri
@@ -149,7 +149,7 @@ def compact(arguments: Namespace) -> int:
 
 
 def _compact_bucket(arguments: Namespace, config: StoreConfig | None, audited: Path | None) -> int:
-    """The same of a root in a bucket, by a copy whose commits are published."""
+    """Run the compaction of a root in a bucket, by a copy whose commits are published there."""
     from sparkstore.bucket.job_copy import TABLES as JOB_TABLES
     from sparkstore.bucket.job_copy import folder_of_jobs, job_copy
     from sparkstore.current.publication import TABLES as CURRENT_TABLES

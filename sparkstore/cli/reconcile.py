@@ -59,7 +59,7 @@ def add(subparsers: Subparsers) -> None:
 
 
 def reconcile(arguments: Namespace) -> int:
-    """The reconciliation job, once."""
+    """Run the reconciliation job once."""
     from sparkstore.config import StoreConfig, read_config
     from sparkstore.reconcile.comparable_roots import check_roots
     from sparkstore.settings_file import audit_file
@@ -100,7 +100,7 @@ def reconcile(arguments: Namespace) -> int:
 
 
 def _repair_bucket(arguments: Namespace) -> int:
-    """The same of a root in a bucket, by a copy whose commits are published."""
+    """Reconcile a root in a bucket, by a copy whose commits are published there."""
     from sparkstore.bucket.job_copy import folder_of_jobs, job_copy
     from sparkstore.config import StoreConfig, read_config
     from sparkstore.replication import replicas

@@ -97,7 +97,7 @@ def _add_promote(subparsers: Subparsers) -> None:
 
 
 def replicate(arguments: Namespace) -> int:
-    """The replication job, once."""
+    """Run the replication job once."""
     from sparkstore.replication import replicas
     from sparkstore.storage.objects import is_object_uri
 
@@ -131,7 +131,7 @@ def _note_unreplayed(primary: str) -> None:
 
 
 def _replicate_to_bucket(arguments: Namespace) -> int:
-    """The same to a bucket: no Spark, so no frame of a Spark job."""
+    """Replicate to a bucket, which needs no Spark and no frame of a Spark job."""
     from sparkstore.jobs.job import run_without_spark
     from sparkstore.replication.bucket_copy import replicate_to_bucket
     from sparkstore.replication.bucket_replica import paired

@@ -51,7 +51,7 @@ def answer(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> Q
 
 
 def distinct(names: list[str]) -> list[str]:
-    """The same names, each once: the second `a` becomes `a_2`, or what is free."""
+    """Make names distinct: the second `a` becomes `a_2`, or what is free."""
     found: list[str] = []
     for name in names:
         number, free = 1, name

@@ -65,7 +65,7 @@ def try_to_end_messages(
     audit_file: Path | None = None,
     uri: str = "",
 ) -> Answer:
-    """The same after another job: what cannot be done now is a warning, and the next run's."""
+    """End messages after another job: a failure is a warning, and the next run tries again."""
     try:
         answer = end_messages(spark, root, config, audit_file, uri)
     except StoreError as reason:

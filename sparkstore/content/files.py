@@ -95,7 +95,7 @@ class _Stream:
 
     @property
     def end(self) -> int:
-        """The row after those at hand."""
+        """The row after those that are decoded."""
         return self.first_row + len(self.rows)
 
     def advance(self) -> None:

@@ -16,7 +16,7 @@ NO_EXPIRY = (1 << 63) - 1
 
 @dataclass(slots=True, eq=True)
 class Entry:
-    """A message on a queue.
+    """An entry of a queue, which stands for a message on it.
 
     Attributes:
         position: Of the record that enqueued it: entries of a queue are in this order.
@@ -177,7 +177,7 @@ class EntryChunk:
         self._gone += 1
 
     def without_gaps(self) -> EntryChunk:
-        """The same without what is gone."""
+        """Return the chunk without its removed entries."""
         left = [*compress(range(len(self.is_there)), self.is_there)]
         ids = [self.ids[index] for index in left]
         keys = ids if self.ids is self.keys else [self.keys[index] for index in left]

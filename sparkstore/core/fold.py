@@ -124,7 +124,9 @@ def apply(state: State, position: int, record: Record, epoch: int = 0) -> None:
 
 
 def decided(state: State, member: str, request: int) -> None:
-    """A request of a member is decided, and each before it; one that was already changes nothing.
+    """Mark a member's request as decided, and each before it.
+
+    One that was decided already changes nothing.
 
     Public, because a store that takes many requests at once need say so only of the last.
     """

@@ -92,12 +92,15 @@ def link_key(text: str) -> LinkKey:
 
 
 def attached(at: int, link: str, detail: str) -> Record:
-    """A link was attached; its termini are these from now on."""
+    """Make the record of a link that was attached; its termini are these from now on."""
     return Record(Kind.ATTACHED, at, holder=link, detail=detail)
 
 
 def detached(at: int, link: str, *, closed: bool) -> Record:
-    """A link was detached: for good if `closed`, else its termini and deliveries stay."""
+    """Make the record of a link's detach.
+
+    For good if `closed`, else its termini and deliveries stay.
+    """
     return Record(Kind.DETACHED, at, holder=link, detail=CLOSED if closed else None)
 
 
@@ -116,5 +119,5 @@ def unsettled(
 
 
 def settled(at: int, link: str, tag: bytes, transaction: int | None = None) -> Record:
-    """A delivery on a link is forgotten."""
+    """Make the record of a delivery on a link that is forgotten."""
     return Record(Kind.SETTLED, at, holder=link, transaction=transaction, binding_key=tag.hex())

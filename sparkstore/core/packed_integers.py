@@ -42,7 +42,7 @@ class Column:
 
 
 def values_at(columns: Iterable[Column], index: int) -> list[int]:
-    """The value of each column there."""
+    """Return the value of each column at an index."""
     return [
         column.base if column.offsets is None else column.base + column.offsets[index]
         for column in columns

@@ -165,7 +165,10 @@ class ExchangeBindingKey(NamedTuple):
 
 
 def opened(at: int, writer: str) -> Record:
-    """A writer opened the root; the row's epoch is its turn. `detail` is the writer's UUID."""
+    """Make the record of a writer that opened the root.
+
+    The row's epoch is its turn, `detail` its UUID.
+    """
     return Record(Kind.OPENED, at, detail=writer)
 
 
@@ -175,32 +178,35 @@ def ids_reserved(at: int, below: int) -> Record:
 
 
 def queue_created(at: int, queue: str, detail: str) -> Record:
-    """A queue came to be."""
+    """Make the record of a queue that was created."""
     return Record(Kind.CREATED, at, queue, detail=detail)
 
 
 def queue_altered(at: int, queue: str, detail: str) -> Record:
-    """A queue has another definition from now on; what is on it stays."""
+    """Make the record of a queue with another definition from now on; what is on it stays."""
     return Record(Kind.ALTERED, at, queue, detail=detail)
 
 
 def queue_destroyed(at: int, queue: str) -> Record:
-    """A queue and every entry on it went."""
+    """Make the record of a queue that was destroyed, with every entry on it."""
     return Record(Kind.DESTROYED, at, queue)
 
 
 def exchange_created(at: int, exchange: str, detail: str) -> Record:
-    """An exchange came to be."""
+    """Make the record of an exchange that was created."""
     return Record(Kind.CREATED, at, exchange=exchange, detail=detail)
 
 
 def exchange_destroyed(at: int, exchange: str) -> Record:
-    """An exchange went; its bindings were unbound by records of their own before."""
+    """Make the record of a destroyed exchange.
+
+    Its bindings were unbound by records of their own before.
+    """
     return Record(Kind.DESTROYED, at, exchange=exchange)
 
 
 def bound(at: int, key: ExchangeBindingKey, detail: str) -> Record:
-    """A queue was bound to an exchange."""
+    """Make the record of a queue that was bound to an exchange."""
     return Record(
         Kind.BOUND,
         at,
@@ -217,32 +223,32 @@ def unbound(at: int, key: ExchangeBindingKey) -> Record:
 
 
 def configured(at: int, category: str, key: str, detail: str) -> Record:
-    """An object of a broker's configuration came to be, or was replaced."""
+    """Make the record of an object of a broker's configuration that is new, or was replaced."""
     return Record(Kind.CONFIGURED, at, exchange=category, binding_key=key, detail=detail)
 
 
 def unconfigured(at: int, category: str, key: str) -> Record:
-    """An object of a broker's configuration went."""
+    """Make the record of an object of a broker's configuration that was removed."""
     return Record(Kind.UNCONFIGURED, at, exchange=category, binding_key=key)
 
 
 def prepared(at: int, xid: bytes, key: str, detail: str) -> Record:
-    """A branch of a distributed transaction will be committed or rolled back, whatever happens."""
+    """Make the record of a prepared branch: it will be committed or rolled back for sure."""
     return Record(Kind.PREPARED, at, binding_key=key, detail=detail, xid=xid)
 
 
 def committed(at: int, xid: bytes, key: str) -> Record:
-    """A prepared branch was committed, by the records before this one."""
+    """Make the record of a prepared branch that the records before this one committed."""
     return Record(Kind.COMMITTED, at, binding_key=key, xid=xid)
 
 
 def rolled_back(at: int, xid: bytes, key: str) -> Record:
-    """A prepared branch was rolled back, by the records before this one."""
+    """Make the record of a prepared branch that the records before this one rolled back."""
     return Record(Kind.ROLLED_BACK, at, binding_key=key, xid=xid)
 
 
 def refused(at: int, member: str, request: int, detail: str) -> Record:
-    """A request of a member was refused; `detail` is `{"error": ..., "message": ...}`."""
+    """Make the record of a refused request; `detail` is `{"error": ..., "message": ...}`."""
     return Record(Kind.REFUSED, at, detail=detail, member=member, request=request)
 
 
@@ -272,7 +278,7 @@ def content_staged(
 
 
 def staging_aborted(at: int, message_id: int) -> Record:
-    """A message that was staged with its header will not be enqueued."""
+    """Make the record of a message that was staged with its header and will not be enqueued."""
     return Record(Kind.STAGING_ABORTED, at, message_id=message_id)
 
 
@@ -286,7 +292,10 @@ def message_enqueued(
     asked: tuple[str | None, int | None] = (None, None),
     detail: str | None = None,
 ) -> Record:
-    """A message was put on a queue; first queue: whole header, and body unless staged."""
+    """Make the record of a message put on a queue.
+
+    Its first queue: whole header, and body unless staged.
+    """
     fields = (at, queue, message_id, None, None, transaction, message, body, None, None, None)
     return Record(Kind.ENQUEUED, *fields, detail, *asked)
 
@@ -299,14 +308,14 @@ def message_dequeued(
     outcome: str | None = None,
     transaction: int | None = None,
 ) -> Record:
-    """A message left a queue for good; `outcome` is a JSON object or None for accepted."""
+    """Make the record of a message that left a queue for good; `outcome` None: it was accepted."""
     return Record(Kind.DEQUEUED, at, queue, message_id, holder, None, transaction, detail=outcome)
 
 
 def message_acquired(
     at: int, queue: str, message_id: int, holder: str, transaction: int | None = None
 ) -> Record:
-    """A message on a queue was reserved for one holder."""
+    """Make the record of a message on a queue that was reserved for one holder."""
     return Record(Kind.ACQUIRED, at, queue, message_id, holder, None, transaction)
 
 
@@ -318,6 +327,6 @@ def message_released(
     transaction: int | None = None,
     detail: str | None = None,
 ) -> Record:
-    """A message was given back; `delivery_count` is the count from now on, `detail` if not None."""
+    """Make the record of a message given back; `delivery_count` is the count from now on."""
     fields = (at, queue, message_id, None, delivery_count, transaction)
     return Record(Kind.RELEASED, *fields, detail=detail)

@@ -28,7 +28,7 @@ class Xid(NamedTuple):
 
 
 def check_xid(xid: object) -> Xid:
-    """The xid, if it is one.
+    """Check that this is a valid xid, and return it.
 
     Raises:
         InvalidRequest: It is none; a field has a wrong type, or is too long.

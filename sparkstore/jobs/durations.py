@@ -68,7 +68,7 @@ class Stopwatch:
         self._task_s = -_task_s(spark)
 
     def worked(self, spark: SparkSession) -> None:
-        """The work is done, and Spark still there to be asked."""
+        """Note that the work is done, while Spark is still there to be asked."""
         self._worked_at = time.monotonic()
         self._task_s += _task_s(spark)
         jvm = spark.sparkContext._jvm  # noqa: SLF001
@@ -76,7 +76,7 @@ class Stopwatch:
         self._waited_s = waited_s(int(jvm.java.lang.ProcessHandle.current().pid()))
 
     def over(self) -> Durations:
-        """The figures of a run that has ended."""
+        """Return the figures of a run that has ended."""
         planning_s = self._worked_at - self._session_at - self._task_s
         return Durations(
             self.seconds,

@@ -19,7 +19,7 @@ def fire_once(fire: Fire, error: StoreError | None) -> None:
 
 
 def bound(fire: Fire, error: StoreError | None) -> Fire:
-    """The same with an error of its own, which goes before that of whoever calls it."""
+    """Bind an error to a completion; it goes before the error of whoever calls it."""
 
     def fire_bound(outcome: StoreError | None) -> None:
         fire_once(fire, error or outcome)

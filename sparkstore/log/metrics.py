@@ -59,7 +59,7 @@ class LogMetrics:
         self.delta_commit_s += took_s
 
     def commit_failed(self, reason: str) -> None:
-        """A try of a Delta commit failed."""
+        """Count a failed try of a Delta commit."""
         self.delta_error = reason
 
     def commit_worked(self) -> None:

@@ -226,7 +226,7 @@ def _gap(before: WalGroup | None, later: WalGroup, missing: int) -> CorruptData:
 
 
 def _half(group: WalGroup, last_position: int) -> CorruptData:
-    """A group goes to Delta as a whole: whoever holds half of one is not this log's journal."""
+    """Return the error of a group of which Delta has half: such a log is not this journal's."""
     return CorruptData(
         f"{group.path}, byte {group.offset}, holds positions {group.first_position} to"
         f" {group.last_position} as one group, but Delta ends at {last_position}, inside it:"

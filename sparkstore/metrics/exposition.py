@@ -33,7 +33,7 @@ def gauge(name: str, help_text: str, values: Iterable[tuple[Labels, float]]) -> 
 
 
 def counter(name: str, help_text: str, values: Iterable[tuple[Labels, float]]) -> Metric:
-    """The same of what only rises; `_total` is added to its name."""
+    """Make a counter with a value for each set of labels; `_total` is added to its name."""
     return _labelled(CounterMetricFamily, name, help_text, values)
 
 

@@ -93,7 +93,7 @@ class Order(NamedTuple):
 
 
 class OwnLink(NamedTuple):
-    """The link whose own queue one is.
+    """The link that a queue belongs to.
 
     Attributes:
         name: Of the link and its client, for a person.

@@ -73,7 +73,7 @@ class Finding:
         return self.check, self.subject
 
     def as_row(self) -> dict[str, Any]:
-        """The columns that this knows itself."""
+        """Return the columns that this finding knows itself."""
         return {
             "check": self.check,
             "severity": self.severity,

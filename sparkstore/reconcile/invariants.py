@@ -54,7 +54,7 @@ class InvariantResult:
 
 
 class _Broken(Exception):
-    """An invariant does not hold; the text is the evidence.
+    """The failure of an invariant; its text is the evidence.
 
     Attributes:
         advice: What to do, if not what the invariant says.

@@ -184,5 +184,5 @@ def staged_content_is_used(seen: Look) -> list[Finding]:
 
 
 def told(row: Row) -> Mapping[str, Any]:
-    """A row as evidence: what it says, without what it does not."""
+    """Return the fields of a row that have a value, as evidence."""
     return {name: value for name, value in row.asDict().items() if value is not None}

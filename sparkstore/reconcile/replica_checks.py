@@ -39,7 +39,7 @@ def _own(replica: Look) -> Iterator[Finding]:
 
 
 def _records(seen: Look, replica: Look) -> list[Finding]:
-    """The same record at every position that both have."""
+    """Check that both have the same record at every common position."""
     first, last = max(seen.start, replica.start), min(seen.end, replica.end)
     found = []
     if replica.end > seen.end:

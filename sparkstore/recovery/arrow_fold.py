@@ -87,7 +87,7 @@ def fold_tables(state_rows: pa.Table, rows: pa.Table) -> State:
 
 
 def fold_columns(state_rows: pa.Table, rows: pa.Table) -> tuple[State, pa.Table]:
-    """The same, with the entries beside the state, as columns, in no particular order.
+    """Fold as `fold_tables`, with the entries beside the state, as columns, in no particular order.
 
     They are those of `Entry` by their names, `queue` and `message_id`.
 

@@ -68,7 +68,7 @@ def recover(root: Root) -> RecoveredRoot:
 
 
 def recover_columns(root: Root) -> tuple[RecoveredRoot, pa.Table]:
-    """The same, with the entries as columns (`arrow_fold.fold_columns`), and not in the state.
+    """Recover a root with the entries as columns (`arrow_fold.fold_columns`), and not in the state.
 
     Raises:
         CorruptData: What `recover` raises it for.

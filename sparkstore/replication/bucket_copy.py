@@ -322,7 +322,7 @@ def _write(tables: list[pa.Table], segment: int, folder: Path) -> _WrittenFile:
 
 
 def _check_gapless(added: list[_WrittenFile], after: int, last: int) -> None:
-    """A record that is in neither table of the primary must not be passed over.
+    """Check that no record is passed over that neither table of the primary has.
 
     Raises:
         Unavailable: So it seems; its tables changed while they were read, or are damaged.

@@ -214,7 +214,7 @@ def _replica_at(replica: Storage) -> Identity:
 
 
 def _empty_scratch(path: Path) -> Path:
-    """A folder beside the one that is made; what a killed promotion left there goes."""
+    """Make an empty folder beside the new root; files of a killed promotion are removed."""
     scratch = path.with_name(f".{path.name}.promoting")
     private_folder(path.parent)
     shutil.rmtree(scratch, ignore_errors=True)

@@ -28,7 +28,7 @@ from sparkstore.tables.root import Identity, Root, open_root
 
 
 class Primary(NamedTuple):
-    """A root that is copied.
+    """A root that is copied to a replica.
 
     Attributes:
         storage: Where it is.

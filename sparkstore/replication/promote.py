@@ -120,7 +120,10 @@ def promote(
 
 
 def check_not_empty(where: str | Path, last_position: int) -> None:
-    """A replica whose first run did not end must not fence the primary that has everything."""
+    """Refuse a replica whose first run did not end.
+
+    It must not fence the primary that has everything.
+    """
     if last_position == 0:
         message = f"{where} holds nothing yet: let sparkstore replicate end once, then promote"
         raise InvalidRequest(message)

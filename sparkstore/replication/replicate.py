@@ -179,7 +179,7 @@ def _append(pair: Pair, source: ReplicationSource, after: int, last: int) -> Non
 
 
 def _copy_state(spark: SparkSession, pair: Pair, source: ReplicationSource) -> None:
-    """The primary's state at the version that was looked at, in one commit.
+    """Copy the primary's state at the version that was looked at, in one commit.
 
     A replica cannot fold it from history where history is no longer gapless. A block comes whole to
     one task, so that it is one file.

@@ -255,7 +255,7 @@ def _check_is_text(uri: object) -> None:
 
 
 def encoded(uri: str) -> str:
-    """The same place for who decodes what stands after a `%`, as this library does."""
+    """Quote the place in a URI, for a library that decodes what stands after a `%`."""
     scheme, _, place = uri.partition("://")
     return f"{scheme}://{quote(place)}"
 

@@ -169,7 +169,9 @@ def _last_whole(table: Path, first: int, newest: int, mark: int) -> tuple[int, s
 
 
 def _check_not_lost(table: Path, mark: int) -> None:
-    """A whole version, on disk, whose data file somebody removed: to set it aside mends nothing.
+    """Check that no data file of a whole version was removed.
+
+    To set the version aside would mend nothing.
 
     Raises:
         CorruptData: So it is, and the file is to be put back.

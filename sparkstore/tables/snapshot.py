@@ -80,7 +80,7 @@ def read_files(
 
 
 def _with_shared_nulls(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The same; columns that have nothing but nulls share the memory of those before.
+    """Return the batch with its columns of nothing but nulls in memory that they share.
 
     A record has some thirty columns, of which its kind fills ten: a third of what a start reads.
     """

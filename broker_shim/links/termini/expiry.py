@@ -81,7 +81,7 @@ class Deadlines:
         return self._heap[0][0] if self._heap else None
 
     def take(self, now_ms: int) -> LinkKey | None:
-        """A terminus that ends now, or should have; None if there is none."""
+        """Return a terminus that ends now, or should have; None if there is none."""
         next_ms = self.next_ms()
         if next_ms is None or next_ms > now_ms:
             return None

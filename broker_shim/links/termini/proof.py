@@ -36,19 +36,19 @@ class Answers:
         return len(self._unproved)
 
     def granted(self, credit: int) -> None:
-        """A flow was written: `credit` more deliveries than were started may be started."""
+        """Note a flow: `credit` more deliveries than were started may be started."""
         self._allowed = max(self._allowed, self._started + credit)
 
     def started(self) -> None:
-        """A delivery came, which is its first frame."""
+        """Note the first frame of a delivery that came."""
         self._started += 1
 
     def answered(self, tag: bytes) -> None:
-        """The end of a delivery was written, settled."""
+        """Note that the end of a delivery was written, settled."""
         self._unproved[tag] = self._allowed
 
     def forget(self, tag: bytes) -> None:
-        """The sender has settled this one, or uses its tag again: nothing is left to prove."""
+        """Forget a delivery that the sender has settled, or whose tag it uses again."""
         self._unproved.pop(tag, None)
 
     def proved(self) -> list[bytes]:

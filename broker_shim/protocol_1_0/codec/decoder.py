@@ -79,7 +79,7 @@ UNREADABLE = (IndexError, KeyError, struct.error, UnicodeDecodeError)
 
 
 def unreadable(reason: Exception) -> DecodeError:
-    """The same in the specification's words."""
+    """Describe a decoding error in the specification's words."""
     if isinstance(reason, KeyError):
         return DecodeError(f"no such constructor here: {reason.args[0]!r}")
     if isinstance(reason, UnicodeDecodeError):
@@ -277,7 +277,7 @@ def _raw(kind: str, code: int, category: str, width: int) -> Reader:
 
 
 def _typed(kind: str, raw: Reader) -> Reader:
-    """The same, as the class that keeps the type."""
+    """Make a reader of the class that keeps the value's type."""
     keep = CLASSES.get(kind)
     if keep is None:
         return raw

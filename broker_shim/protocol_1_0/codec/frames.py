@@ -49,7 +49,7 @@ SASL_HEADER = ProtocolHeader(3)
 
 
 class FrameView(NamedTuple):
-    """A whole frame, where it lies.
+    """A whole frame in the bytes that came, where it lies.
 
     Attributes:
         kind: AMQP_FRAME or SASL_FRAME, or a number that nobody knows.

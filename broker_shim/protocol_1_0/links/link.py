@@ -58,7 +58,7 @@ class LinkSession(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """A message's trip over one link.
+    """A delivery of a message over one link.
 
     Attributes:
         link: Our end of the link that the delivery is made on.

@@ -57,7 +57,7 @@ class External:
         self._identity = identity
 
     def step(self, response: bytes | None) -> Answer:
-        """The peer may say who it is, if it is that."""
+        """Let the peer act as the user of its certificate alone."""
         if response is None:
             return Challenge(b"")
         if self._identity is None:

@@ -66,7 +66,7 @@ class Scram:
         self._server = ScramMechanism(name).make_server(self._secret_of, s_nonce=nonce)
 
     def step(self, response: bytes | None) -> Answer:
-        """The peer's first word is answered by a challenge, its second decides."""
+        """Answer the peer's first word by a challenge, and decide by its second."""
         if response is None:
             return Challenge(b"")
         if len(response) > MAX_MESSAGE_BYTES:

@@ -30,7 +30,7 @@ class FailedLogins:
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def failed(self, host: str, now_s: float) -> float:
-        """A login failed; how long its answer has to wait, in seconds.
+        """Count a failed login; return how long its answer has to wait, in seconds.
 
         Args:
             host: The peer's address as a number, without its port.

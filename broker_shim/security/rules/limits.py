@@ -121,7 +121,7 @@ def _stay(_reason: str) -> None:
 
 
 class Newcomer:
-    """A connection that has not opened yet.
+    """A connection that was accepted and has not opened yet.
 
     Attributes:
         network: What counts as its address.

@@ -204,7 +204,7 @@ def _told(arguments: Namespace, action: Action | None) -> dict[str, Any]:
 
 
 def _check(arguments: Namespace, action: Action | None) -> Request:
-    """A request without messages: refused if a queue is wrong."""
+    """Make a request without messages: it is refused if a queue is wrong."""
     if action is None:
         return Request(Action.PURGE, arguments.to, ())
     return Request(action, arguments.queue, (), arguments.to if action is Action.MOVE else None)
@@ -255,7 +255,7 @@ def _write(arguments: Namespace, found: Iterable[Any]) -> None:
 
 
 def _counted(found: Iterable[Any], show: Callable[[Answer], None]) -> Iterator[Any]:
-    """The same, shown about once a second."""
+    """Iterate over what was found, and show its count about once a second."""
     shown_at = time.monotonic()
     for number, each in enumerate(found):
         if time.monotonic() - shown_at >= 1:
