@@ -27,7 +27,7 @@ class ExpiringStore(Protocol):
     """A store that decides in this process, and so knows of every message when it expires."""
 
     def expired(self, now_us: int, count: int, after: str) -> DueMessages | None:
-        """What has expired on one queue; None: nothing has, anywhere.
+        """Find messages of one queue whose time to live is over; None: no queue has any.
 
         The cost is that of the number of queues, and of what has expired.
 
@@ -48,7 +48,10 @@ class LocalExpiry:
     _holding: Callable[[], AbstractContextManager[None]]
 
     def expired(self, now_us: int, count: int, after: str) -> DueMessages | None:
-        """See `ExpiringStore.expired`."""
+        """Find messages whose time to live is over, under the store's lock.
+
+        See `ExpiringStore.expired`.
+        """
         with self._holding():
             return due(self._machine.state.queues, now_us, count, after)
 
@@ -56,7 +59,7 @@ class LocalExpiry:
 def due(
     queues: Mapping[str, QueueState], now_us: int, count: int, after: str
 ) -> DueMessages | None:
-    """See `ExpiringStore.expired`; under the lock that changes of the queues are made under."""
+    """Find messages whose time to live is over, under the lock that guards the queues."""
     names = [name for name, queue in queues.items() if queue.entries.soonest <= now_us]
     turn = names.index(after) + 1 if after in names else 0
     for name in names[turn:] + names[:turn]:

@@ -46,7 +46,9 @@ class MessageLinkStore:
         self._store = store
 
     def recover(self) -> Mapping[LinkKey, LinkTerms]:
-        """See `LinkStore`; what another member of the store's service keeps in another form is its.
+        """Get the links that the store has; those of a newer form are another member's.
+
+        See `LinkStore`.
 
         Its links are as good as ours, but say more of a terminus than is known here: no broker
         fails to start on them.
@@ -63,15 +65,15 @@ class MessageLinkStore:
         return links
 
     def attach(self, key: LinkKey, terms: LinkTerms, on_complete: OnComplete) -> None:
-        """See `LinkStore`."""
+        """Have the store keep the termini of a link. See `LinkStore`."""
         self._store.attach(key, terms.as_json(), on_complete)
 
     def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
-        """See `LinkStore`."""
+        """Have the store forget a link that is closed, if it knows it. See `LinkStore`."""
         self._store.detach(key, _unless_unknown(on_complete), closed=closed)
 
     def close(self) -> None:
-        """Nothing of its own to let go of."""
+        """Do nothing: the message store is closed by its owner."""
 
 
 class MessageUnsettledStore:
@@ -83,7 +85,7 @@ class MessageUnsettledStore:
         self._store = store
 
     def recover(self) -> Unsettled:
-        """See `UnsettledStore`."""
+        """Get all deliveries that the store remembers. See `UnsettledStore`."""
         return self._store.recover().unsettled
 
     def unsettled(
@@ -94,17 +96,17 @@ class MessageUnsettledStore:
         on_complete: OnComplete,
         transaction: Any = None,
     ) -> None:
-        """See `UnsettledStore`."""
+        """Have the store remember a delivery. See `UnsettledStore`."""
         self._store.unsettled(key, tag, state, on_complete, transaction)
 
     def settle(
         self, key: LinkKey, tags: Sequence[bytes], on_complete: OnComplete, transaction: Any = None
     ) -> None:
-        """See `UnsettledStore`."""
+        """Have the store forget deliveries. See `UnsettledStore`."""
         self._store.settle(key, tags, _unless_unknown(on_complete), transaction)
 
     def close(self) -> None:
-        """Nothing of its own to let go of."""
+        """Do nothing: the message store is closed by its owner."""
 
 
 def _unless_unknown(on_complete: OnComplete) -> OnComplete:

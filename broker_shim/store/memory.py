@@ -28,7 +28,7 @@ class MemorySink(NoContent):
         self._position = 1
 
     def append(self, records: Sequence[Record], on_complete: OnComplete) -> int:
-        """Complete at once."""
+        """Number the records and complete at once, as nothing is written."""
         first = self._position
         self._position += len(records)
         self._completions.put(on_complete, None)
@@ -39,7 +39,7 @@ class MemorySink(NoContent):
         self._completions.put(on_complete, error)
 
     def flush(self, on_complete: OnComplete) -> None:
-        """Nothing is anywhere."""
+        """Complete at once, as no query sees what is in memory."""
         self._completions.put(on_complete, None)
 
     def close(self) -> None:

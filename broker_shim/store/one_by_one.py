@@ -25,7 +25,7 @@ class OneByOne:
     def enqueue_new(
         self, messages: Sequence[NewEntry], on_complete: OnEachComplete
     ) -> Sequence[int]:
-        """See `BatchCalls.enqueue_new`."""
+        """Put each new message on its queue by calls of its own. See `BatchCalls.enqueue_new`."""
         check_batch(messages, on_complete)
         ids: list[int] = []
 
@@ -42,7 +42,7 @@ class OneByOne:
     def acquire_each(
         self, message_ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete
     ) -> None:
-        """See `BatchCalls.acquire_each`."""
+        """Reserve each message by a call of its own. See `BatchCalls.acquire_each`."""
         check_batch(message_ids, on_complete)
         calls = (partial(self.acquire, each, queue, holder) for each in message_ids)
         _each(calls, len(message_ids), on_complete)
@@ -55,7 +55,7 @@ class OneByOne:
         on_complete: OnEachComplete,
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """See `BatchCalls.dequeue_each`."""
+        """Remove each message by a call of its own. See `BatchCalls.dequeue_each`."""
         check_batch(message_ids, on_complete)
         calls = (
             partial(self.dequeue, each, queue, holder, outcome=outcome) for each in message_ids

@@ -36,22 +36,28 @@ _Asked = tuple[Sequence[int], OnLoaded]
 
 
 class Reads(Protocol):
-    """What reads for a store, its arguments checked; see `ContentCalls` for what each promises."""
+    """The reads of one store, whose arguments are checked before.
+
+    See `ContentCalls` for what each promises.
+    """
 
     def load(self, message_id: int) -> StoredMessage:
-        """See `ContentCalls.load`."""
+        """Get a message with its content, and wait for storage. See `ContentCalls.load`."""
 
     def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
-        """See `ContentCalls.at_hand`."""
+        """Get the messages whose content is in memory, without waiting.
+
+        See `ContentCalls.at_hand`.
+        """
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
-        """See `ContentCalls.read`."""
+        """Get a part of a message's content, and wait for storage. See `ContentCalls.read`."""
 
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
-        """See `ContentCalls.headers`."""
+        """Get the headers of many messages, and wait for storage. See `ContentCalls.headers`."""
 
     def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
-        """See `ContentCalls.prefetch`."""
+        """Load messages on a thread of the store's own. See `ContentCalls.prefetch`."""
 
     def close(self) -> None:
         """Tell who waits for a message that the store is closed."""
@@ -63,28 +69,28 @@ class ReadCalls:
     _reads: Reads
 
     def load(self, message_id: int) -> StoredMessage:
-        """See `ContentCalls.load`."""
+        """Check the argument, then load the message. See `ContentCalls.load`."""
         check_message_id(message_id)
         return self._reads.load(message_id)
 
     def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
-        """See `ContentCalls.at_hand`."""
+        """Check the arguments, then get the messages in memory. See `ContentCalls.at_hand`."""
         check_message_ids(message_ids)
         return self._reads.at_hand(message_ids)
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
-        """See `ContentCalls.read`."""
+        """Check the arguments, then read a part of the content. See `ContentCalls.read`."""
         check_message_id(message_id)
         check_range(offset, length)
         return self._reads.read(message_id, offset, length)
 
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
-        """See `ContentCalls.headers`."""
+        """Check the arguments, then get the headers. See `ContentCalls.headers`."""
         check_message_ids(message_ids)
         return self._reads.headers(message_ids)
 
     def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
-        """See `ContentCalls.prefetch`."""
+        """Check the arguments, then load the messages ahead. See `ContentCalls.prefetch`."""
         check_message_ids(message_ids)
         check_completion(on_loaded)
         self._reads.prefetch(message_ids, on_loaded)
@@ -159,12 +165,15 @@ class LocalReads:
         self._prefetcher = Prefetcher(self._load_all)
 
     def load(self, message_id: int) -> StoredMessage:
-        """See `ContentCalls.load`."""
+        """Get a message from memory, or from the sink. See `ContentCalls.load`."""
         message = self._volatile(message_id)
         return message or StoredMessage(message_id, *self._sink.load(message_id))
 
     def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
-        """See `ContentCalls.at_hand`: two look-ups for each, each atomic, so without the lock."""
+        """Get the messages whose content is in memory, without the lock.
+
+        There are two look-ups for each, and each is atomic. See `ContentCalls.at_hand`.
+        """
         there: dict[int, StoredMessage] = {}
         for message_id, content in self._sink.at_hand(message_ids).items():
             there[message_id] = _new(StoredMessage, (message_id, *content, False))
@@ -174,14 +183,14 @@ class LocalReads:
         return there
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
-        """See `ContentCalls.read`."""
+        """Read a part of the content from memory, or from the sink. See `ContentCalls.read`."""
         message = self._volatile(message_id)
         if message is not None:
             return message.body[offset : offset + length]
         return self._sink.read(message_id, offset, length)
 
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
-        """See `ContentCalls.headers`."""
+        """Get headers from memory, and the others from the sink. See `ContentCalls.headers`."""
         with self._holding():
             volatile, there = self._machine.volatile, self._machine.state.messages
             found: dict[int, MessageHeader | None]
@@ -193,7 +202,7 @@ class LocalReads:
         return [found.get(message_id) for message_id in message_ids]
 
     def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
-        """See `ContentCalls.prefetch`."""
+        """Load messages on the prefetcher's thread. See `ContentCalls.prefetch`."""
         self._prefetcher.ask(message_ids, on_loaded)
 
     def close(self) -> None:

@@ -46,7 +46,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class MemberIdentity:
-    """Who we are: `protocol.Hello` without what is about one connection.
+    """The identity of a member: `protocol.Hello` without what is about one connection.
 
     It raises InvalidRequest for what no member can be called, or for a value of another type.
     """
