@@ -90,7 +90,7 @@ class BranchCalls(Protocol):
 
 
 class BranchFacts(NamedTuple):
-    """What there is to know of a branch before it is decided, wherever its queues are.
+    """The effect of a branch on queues before it is decided, wherever its queues are.
 
     Attributes:
         xid: The name that its coordinator gave it.
@@ -131,7 +131,7 @@ class BranchStore(BranchDirectory, Protocol):
     """A store of this process: it tells its broker what a branch does to queues."""
 
     def branch_entries(self, xid: Xid) -> BranchEntries:
-        """What a branch in doubt puts on queues and takes off them.
+        """Get the entries that a branch in doubt puts on queues and takes off them.
 
         Raises:
             InvalidRequest: No xid, or no branch of it is in doubt.
@@ -163,7 +163,7 @@ class LocalBranches:
     begin: Callable[[], TransactionContext]
 
     def prepare(self, transaction: TransactionContext, xid: Xid, on_complete: OnComplete) -> None:
-        """See `BranchCalls.prepare`."""
+        """Prepare a transaction under the store's lock. See `BranchCalls.prepare`."""
         machine = self._machine
         self._decide_branch(
             on_complete,
@@ -172,7 +172,12 @@ class LocalBranches:
         )
 
     def adopt_branch(self, xid: Xid, on_complete: OnComplete) -> None:
-        """See `chain.mirror.MirrorStore.adopt_branch`."""
+        """Prepare a branch that another store has in doubt; it may be empty.
+
+        See `chain.mirror.MirrorStore.adopt_branch`.
+
+        It may be empty. See `chain.mirror.MirrorStore.adopt_branch`.
+        """
         machine, transaction = self._machine, self.begin()
         self._decide_branch(
             on_complete,
@@ -181,7 +186,7 @@ class LocalBranches:
         )
 
     def commit_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
-        """See `BranchCalls.commit_prepared`."""
+        """Commit a branch in doubt under the store's lock. See `BranchCalls.commit_prepared`."""
         machine = self._machine
         self._decide_branch(
             on_complete,
@@ -190,7 +195,10 @@ class LocalBranches:
         )
 
     def rollback_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
-        """See `BranchCalls.rollback_prepared`."""
+        """Roll back a branch in doubt under the store's lock.
+
+        See `BranchCalls.rollback_prepared`.
+        """
         machine = self._machine
         self._decide_branch(
             on_complete,
@@ -199,13 +207,16 @@ class LocalBranches:
         )
 
     def prepared(self) -> list[PreparedBranch]:
-        """See `BranchCalls.prepared`."""
+        """List the branches in doubt, the oldest first. See `BranchCalls.prepared`."""
         with self._lock:
             self._check_open()
             return branches.prepared(self._machine)
 
     def branch_entries(self, xid: Xid) -> BranchEntries:
-        """See `BranchStore.branch_entries`."""
+        """Get the queue entries of a branch in doubt from the state machine.
+
+        See `BranchStore.branch_entries`.
+        """
         with self._lock:
             self._check_open()
             return branches.entries_of(self._machine, xid)
@@ -230,7 +241,10 @@ class LocalBranches:
         ]
 
     def branch_steps(self) -> dict[Xid, BranchSteps]:
-        """What waits in each branch in doubt, the oldest branch first: see `branches.restore`."""
+        """Get the steps that wait in each branch in doubt, the oldest branch first.
+
+        See `branches.restore`.
+        """
         with self._lock:
             self._check_open()
             held = self._machine.branches
@@ -238,11 +252,14 @@ class LocalBranches:
             return {xid: [*held[key].steps] for xid in in_doubt if (key := xid_text(xid)) in held}
 
     def find_branches(self, xid: Xid | None, on_found: OnBranches) -> None:
-        """See `BranchDirectory.find_branches`."""
+        """Tell the branches that the state machine has, at once.
+
+        See `BranchDirectory.find_branches`.
+        """
         on_found(None, self.branch_facts(None if xid is None else check_xid(xid)))
 
     def forget_branch(self, xid: Xid, on_complete: OnComplete) -> None:
-        """See `BranchCalls.forget_branch`."""
+        """Forget a branch that an operator decided. See `BranchCalls.forget_branch`."""
         machine = self._machine
         self._decide_branch(
             on_complete, lambda: branches.forget_heuristic(machine, xid), lambda: None
@@ -251,7 +268,10 @@ class LocalBranches:
     def decide_heuristically(
         self, xid: Xid, by: str, on_complete: OnComplete, on_steps: OnSteps, *, commits: bool
     ) -> None:
-        """See `BranchStore.decide_heuristically`."""
+        """Decide a branch in doubt for an operator, under the store's lock.
+
+        See `BranchStore.decide_heuristically`.
+        """
         machine = self._machine
         taken: list[RecordStep] = []
 
@@ -273,7 +293,7 @@ class LocalBranches:
         decide: Callable[[], list[RecordStep]],
         taken: Callable[[], None],
     ) -> None:
-        """`taken` follows when the log has the records, and not if it refuses them."""
+        """Decide a branch and log it; `taken` follows when the log has it, not if it refuses."""
         check_completion(on_complete)
         with self._lock:
             self._check_open()

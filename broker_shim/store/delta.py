@@ -85,7 +85,7 @@ class Batch:
         return self._position - 1
 
     def begin(self) -> Transaction:
-        """A new transaction."""
+        """Open a transaction with the next number."""
         return Transaction(next(self._numbers), self.machine)
 
     def finish(self, on_complete: OnComplete) -> None:
@@ -101,7 +101,7 @@ class Batch:
 
 
 def _nobody(_error: StoreError | None) -> None:
-    """Nobody waits."""
+    """Ignore an outcome that no caller waits for."""
 
 
 class DeltaMessageStore(LocalMessageStore):
@@ -130,12 +130,12 @@ class DeltaMessageStore(LocalMessageStore):
 
     @property
     def root(self) -> Root:
-        """Where it lives."""
+        """The root directory that the store serves."""
         return self._log.root
 
     @property
     def failure(self) -> StoreError | None:
-        """What the log stopped with for good, if it has."""
+        """The error that the log stopped with for good, if it has."""
         return self._log.failure
 
     def catch_up(self) -> None:
@@ -201,7 +201,7 @@ class DeltaMessageStore(LocalMessageStore):
 
     @property
     def refusal(self) -> StoreError | None:
-        """What a record would be refused with now: no room, or what the log stopped with."""
+        """The error that a record would be refused with now: no room, or the log's end."""
         try:
             self._log.check()
         except StoreError as refusal:
@@ -210,12 +210,12 @@ class DeltaMessageStore(LocalMessageStore):
 
     @property
     def room(self) -> DiskRoom:
-        """What is free on its disks, and whether senders are held back."""
+        """The free space on its disks, and whether senders are held back."""
         return self._log.room
 
     @property
     def backlog(self) -> LogBacklog:
-        """What was taken and is still on its way."""
+        """The records that were taken and are still on their way."""
         return self._log.backlog
 
     def load_anywhere(self, message_id: int) -> StoredMessage:

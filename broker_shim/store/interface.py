@@ -65,7 +65,7 @@ __all__ = [
 
 
 class WiringCalls(Protocol):
-    """What a broker tells its store about queues, exchanges, bindings and its configuration."""
+    """A broker's calls about queues, exchanges, bindings and its configuration."""
 
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         """Create a queue or an exchange. A call that repeats one with the same arguments succeeds.
@@ -225,7 +225,7 @@ class ContentCalls(Protocol):
 
 
 class MessageStore(Protocol):
-    """What a broker does with messages on queues, singly or in transactions."""
+    """A broker's calls about messages on queues, singly or in transactions."""
 
     @property
     def durability(self) -> TerminusDurability:
@@ -401,7 +401,7 @@ class BatchCalls(Protocol):
 
 
 class LinkCalls(Protocol):
-    """What a broker tells its store about links.
+    """A broker's calls about links and their deliveries.
 
     What survives a restart is the lower of the link's durability and what the store can keep: from
     CONFIGURATION on its termini and that it is attached, from UNSETTLED_STATE on its deliveries.

@@ -70,7 +70,7 @@ SHARED_KINDS = frozenset(
 
 
 class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
-    """See `BrokerStore`; `max_message_bytes` is inclusive."""
+    """A `BrokerStore` that decides in this process; `max_message_bytes` is inclusive."""
 
     def __init__(
         self, machine: StoreStateMachine, sink: Sink, max_message_bytes: int = 128 << 20
@@ -91,35 +91,38 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         return self._machine.durability
 
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """See `WiringCalls.create`."""
+        """Create a queue or an exchange by the state machine. See `WiringCalls.create`."""
         self._decide(on_complete, self._machine.create, wiring)
 
     def alter(self, queue: Queue, on_complete: OnComplete) -> None:
-        """See `WiringCalls.alter`."""
+        """Give a queue other arguments by the state machine. See `WiringCalls.alter`."""
         self._decide(on_complete, self._machine.alter, queue)
 
     def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """See `WiringCalls.destroy`."""
+        """Destroy a queue or an exchange by the state machine. See `WiringCalls.destroy`."""
         self._decide(on_complete, self._machine.destroy, wiring)
 
     def bind(
         self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
     ) -> None:
-        """See `WiringCalls.bind`."""
+        """Bind a queue to an exchange by the state machine. See `WiringCalls.bind`."""
         self._decide(on_complete, self._machine.bind, key, arguments)
 
     def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
-        """See `WiringCalls.unbind`."""
+        """Remove a binding by the state machine. See `WiringCalls.unbind`."""
         self._decide(on_complete, self._machine.unbind, key)
 
     def configure(
         self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
     ) -> None:
-        """See `WiringCalls.configure`."""
+        """Keep an object of the broker's configuration. See `WiringCalls.configure`."""
         self._decide(on_complete, self._machine.configure, category, key, detail)
 
     def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
-        """See `ContentCalls.message`; raises StoreError if no records are taken now."""
+        """Make a message with the next id. See `ContentCalls.message`.
+
+        It raises StoreError if no records are taken now.
+        """
         with self._lock:  # as hot as `enqueue`
             self._check_open()
             message, steps = self._machine.message(header, body)
@@ -128,7 +131,10 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         return message
 
     def adopt(self, message: StoredMessage) -> bool:
-        """See `chain.mirror.MirrorStore.adopt`."""
+        """Take a message over with the id that another store gave it.
+
+        See `chain.mirror.MirrorStore.adopt`.
+        """
         with self._holding():
             steps = self._machine.adopt(message)
             if steps:
@@ -136,7 +142,10 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         return steps is not None
 
     def content(self, message: StoredMessage) -> ContentWriter:
-        """See `ContentCalls.content`: each piece is a record, the last one completes it."""
+        """Write each piece of the content as a record; the last one completes it.
+
+        See `ContentCalls.content`.
+        """
         check_message(message)
         with self._holding():
             is_kept = self._machine.begin_content(message)
@@ -146,7 +155,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
     def stage(
         self, message: StoredMessage, pieces: Iterable[bytes], on_complete: OnComplete
     ) -> StoredMessage:
-        """See `ContentCalls.stage`."""
+        """Write the content of a new message from an iterator. See `ContentCalls.stage`."""
         return staged(
             self.content,
             message,
@@ -164,7 +173,10 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         *,
         annotations: Annotations | None = None,
     ) -> None:
-        """See `MessageStore.enqueue`."""
+        """Put a message on a queue, on the short road where it is plain.
+
+        See `MessageStore.enqueue`.
+        """
         is_plain = transaction is None and annotations is None
         if is_plain and self.enqueue_plain(message, queue, on_complete):
             return
@@ -180,7 +192,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         transaction: TransactionContext | None = None,
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """See `MessageStore.dequeue`."""
+        """Remove a message from a queue, now or at the commit. See `MessageStore.dequeue`."""
         if transaction is None:
             one = (message_id,)
             self.decide_each(alone(on_complete), one, batches.dequeue, queue, holder, outcome)
@@ -198,7 +210,10 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
     ) -> None:
-        """See `MessageStore.acquire`."""
+        """Reserve a message for a holder, now or within a transaction.
+
+        See `MessageStore.acquire`.
+        """
         if transaction is None:
             self.decide_each(alone(on_complete), (message_id,), batches.acquire, queue, holder)
             return
@@ -216,18 +231,18 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         delivery_failed: bool = False,
         annotations: Annotations | None = None,
     ) -> None:
-        """See `MessageStore.release`."""
+        """Make an acquired message available again. See `MessageStore.release`."""
         decide = partial(
             self._machine.release, delivery_failed=delivery_failed, annotations=annotations
         )
         self._decide(on_complete, decide, message_id, queue, holder, transaction=transaction)
 
     def attach(self, key: LinkKey, detail: Mapping[str, Any], on_complete: OnComplete) -> None:
-        """See `LinkCalls.attach`."""
+        """Keep that a link is attached, and its termini. See `LinkCalls.attach`."""
         self._decide(on_complete, self._machine.attach, key, detail)
 
     def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
-        """See `LinkCalls.detach`."""
+        """Keep that a link is detached, or forget it. See `LinkCalls.detach`."""
         self._decide(on_complete, partial(self._machine.detach, closed=closed), key)
 
     def unsettled(
@@ -238,7 +253,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
     ) -> None:
-        """See `LinkCalls.unsettled`."""
+        """Remember a delivery of a link, now or at the commit. See `LinkCalls.unsettled`."""
         decide = self._machine.unsettled
         self._decide(on_complete, decide, key, tag, state, transaction=transaction)
 
@@ -249,35 +264,41 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         on_complete: OnComplete,
         transaction: TransactionContext | None = None,
     ) -> None:
-        """See `LinkCalls.settle`."""
+        """Forget deliveries of a link, now or at the commit. See `LinkCalls.settle`."""
         self._decide(on_complete, self._machine.settle, key, tags, transaction=transaction)
 
     def begin(self) -> TransactionContext:
-        """See `MessageStore.begin`."""
+        """Open a transaction with the next number. See `MessageStore.begin`."""
         with self._holding():
             return Transaction(next(self._transactions), self._machine)
 
     def commit(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
-        """See `MessageStore.commit`."""
+        """Commit a transaction by the state machine, as one item of the log.
+
+        See `MessageStore.commit`.
+        """
         self._decide(on_complete, transactions.commit, self._machine, transaction)
 
     def abort(self, transaction: TransactionContext, on_complete: OnComplete) -> None:
-        """See `MessageStore.abort`."""
+        """End a transaction without effect. See `MessageStore.abort`."""
         self._decide(on_complete, transactions.abort, self._machine, transaction)
 
     def flush(self, on_complete: OnComplete) -> None:
-        """See `MessageStore.flush`."""
+        """Have the sink complete when queries see all earlier calls. See `MessageStore.flush`."""
         check_completion(on_complete)
         with self._holding():
             self._sink.flush(on_complete)
 
     def recover(self) -> Recovered:
-        """See `MessageStore.recover`."""
+        """Tell what is in the store now. See `MessageStore.recover`."""
         with self._holding():
             return recovered_of(self._machine.state)
 
     def close(self) -> None:
-        """See `MessageStore.close`."""
+        """Close the reads, then the sink, which completes what is under way.
+
+        See `MessageStore.close`.
+        """
         with self._lock:
             if self._is_closed:
                 return

@@ -50,7 +50,10 @@ class LocalBatches:
     def enqueue_new(
         self, messages: Sequence[NewEntry], on_complete: OnEachComplete
     ) -> Sequence[int]:
-        """See `BatchCalls.enqueue_new`."""
+        """Put new messages on queues under one holding of the lock.
+
+        See `BatchCalls.enqueue_new`.
+        """
         check_batch(messages, on_complete)
         with self._lock:
             self._check_open()
@@ -66,13 +69,19 @@ class LocalBatches:
         on_complete: OnEachComplete,
         outcome: Mapping[str, Any] | None = None,
     ) -> None:
-        """See `BatchCalls.dequeue_each`."""
+        """Remove many messages of a queue under one holding of the lock.
+
+        See `BatchCalls.dequeue_each`.
+        """
         self.decide_each(on_complete, message_ids, batches.dequeue, queue, holder, outcome)
 
     def acquire_each(
         self, message_ids: Sequence[int], queue: str, holder: str, on_complete: OnEachComplete
     ) -> None:
-        """See `BatchCalls.acquire_each`."""
+        """Reserve many messages of a queue under one holding of the lock.
+
+        See `BatchCalls.acquire_each`.
+        """
         self.decide_each(on_complete, message_ids, batches.acquire, queue, holder)
 
     def decide_each(

@@ -1,4 +1,4 @@
-"""What the records of a member mean to the store: steps of its state machine, or a refusal. Pure.
+"""The meaning of a member's records: steps of the state machine, or a refusal. Pure.
 
 `arrivals` checks records as they come off the wire, `decisions` decides them one by one or several
 together, `staged_content` those that bring content in pieces. A member's requests call it under the

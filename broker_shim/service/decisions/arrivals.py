@@ -140,7 +140,7 @@ def binding_of(record: Record) -> ExchangeBindingKey:
 
 
 def object_of(detail: str) -> dict[str, Any]:
-    """A JSON object.
+    """Read a detail as a JSON object.
 
     Raises:
         InvalidRequest: It is none.
@@ -192,7 +192,10 @@ def tags_of(record: Record) -> list[bytes]:
 
 
 def annotations_of(detail: str | None) -> dict[str, Any] | None:
-    """What an entry adds to its message; the state machine asks whether that is annotations."""
+    """Read what an entry adds to its message's annotations.
+
+    The state machine asks whether that is annotations.
+    """
     return None if detail is None else object_of(detail)
 
 

@@ -1,4 +1,4 @@
-"""What one record, or several together, mean to the state machine: steps, or a refusal. Pure.
+"""The meaning of one record, or several together: steps, or a refusal. Pure.
 
 Nothing is changed here but an open transaction; the caller makes the steps true.
 """
@@ -82,7 +82,7 @@ class Decisions:
             raise
 
     def holder_of_free(self, holder: str | None) -> str | None:
-        """Who takes what nobody holds: see `holder_of`."""
+        """Name who takes what nobody holds, as `holder_of` does for what is held."""
         if holder is None or self.machine.is_resumable(holder):
             return holder
         return self._prefix + holder
@@ -256,7 +256,7 @@ class Decisions:
         return holder_of(self.machine, self._prefix, record)
 
     def created(self, record: Record) -> list[RecordStep]:
-        """See `WiringCalls.create`."""
+        """Decide to create a queue or an exchange. See `WiringCalls.create`."""
         wiring = definition_of(record)
         steps = self.machine.create(wiring)
         is_kept = wiring.durability is not TerminusDurability.NONE
@@ -265,14 +265,14 @@ class Decisions:
         return steps
 
     def altered(self, record: Record) -> list[RecordStep]:
-        """See `WiringCalls.alter`."""
+        """Decide to give a queue other arguments. See `WiringCalls.alter`."""
         queue = definition_of(record)
         if not isinstance(queue, Queue):
             raise InvalidRequest("only a queue is altered, not an exchange")
         return self.machine.alter(queue)
 
     def destroyed(self, record: Record) -> list[RecordStep]:
-        """See `WiringCalls.destroy`."""
+        """Decide to destroy a queue or an exchange. See `WiringCalls.destroy`."""
         wiring = definition_of(record)
         steps = self.machine.destroy(wiring)
         if isinstance(wiring, Queue):
@@ -280,30 +280,30 @@ class Decisions:
         return steps
 
     def bound(self, record: Record) -> list[RecordStep]:
-        """See `WiringCalls.bind`."""
+        """Decide to bind a queue to an exchange. See `WiringCalls.bind`."""
         arguments = object_of(record.detail or "{}").get("arguments", {})
         if not isinstance(arguments, dict):
             raise InvalidRequest("the arguments of a binding are an object")
         return self.machine.bind(binding_of(record), arguments)
 
     def unbound(self, record: Record) -> list[RecordStep]:
-        """See `WiringCalls.unbind`."""
+        """Decide to remove a binding. See `WiringCalls.unbind`."""
         return self.machine.unbind(binding_of(record))
 
     def dequeued(self, record: Record, transaction: Transaction | None) -> list[RecordStep]:
-        """See `MessageStore.dequeue`."""
+        """Decide to remove a message from a queue. See `MessageStore.dequeue`."""
         outcome = None if record.detail is None else object_of(record.detail)
         taker = None if record.holder is None else self._holder(record)
         target = (record.message_id or 0, record.queue or "")
         return self.machine.dequeue(*target, taker, outcome, transaction)
 
     def acquired(self, record: Record, transaction: Transaction | None) -> list[RecordStep]:
-        """See `MessageStore.acquire`."""
+        """Decide to reserve a message for a holder. See `MessageStore.acquire`."""
         target = (record.message_id or 0, record.queue or "")
         return self.machine.acquire(*target, self._holder(record), transaction)
 
     def released(self, record: Record, transaction: Transaction | None) -> list[RecordStep]:
-        """See `MessageStore.release`."""
+        """Decide to make an acquired message available. See `MessageStore.release`."""
         return self.machine.release(
             record.message_id or 0,
             record.queue or "",
@@ -314,22 +314,22 @@ class Decisions:
         )
 
     def unsettled(self, record: Record, transaction: Transaction | None) -> list[RecordStep]:
-        """See `LinkCalls.unsettled`."""
+        """Decide to remember a delivery of a link. See `LinkCalls.unsettled`."""
         state = None if record.detail is None else object_of(record.detail)
         tag = tag_of(record.binding_key)
         return self.machine.unsettled(link_key_of(record), tag, state, transaction)
 
     def settled(self, record: Record, transaction: Transaction | None) -> list[RecordStep]:
-        """See `LinkCalls.settle`."""
+        """Decide to forget deliveries of a link. See `LinkCalls.settle`."""
         return self.machine.settle(link_key_of(record), tags_of(record), transaction)
 
     def attached(self, record: Record) -> list[RecordStep]:
-        """See `LinkCalls.attach`; who attached it is kept with it: see `Members.lose`."""
+        """Decide that a link is attached, and keep with it at which member. See `Members.lose`."""
         told = {**object_of(record.detail or ""), MEMBER: self._member}
         return self.machine.attach(link_key_of(record), told)
 
     def detached(self, record: Record) -> list[RecordStep]:
-        """See `LinkCalls.detach`."""
+        """Decide that a link is detached, or forgotten. See `LinkCalls.detach`."""
         is_closed = record.detail is not None and object_of(record.detail).get("closed") is True
         return self.machine.detach(link_key_of(record), closed=is_closed)
 
@@ -343,7 +343,7 @@ class Decisions:
 
 
 def holder_of(machine: StoreStateMachine, prefix: str, record: Record) -> str:
-    """Who a holder is among all members: one of that member, so its name goes before.
+    """Name a holder among all members: one of a member has its name before it.
 
     But a link that is kept with its deliveries is one and the same wherever it comes back. To the
     member both are one holder: what it acquired before the link was kept, or while it was, it still
@@ -357,7 +357,7 @@ def holder_of(machine: StoreStateMachine, prefix: str, record: Record) -> str:
 
 
 def _held_by(machine: StoreStateMachine, record: Record) -> str | None:
-    """Who holds the entry that a record is about, as an open transaction that claims it has it."""
+    """Find who holds an entry, or claims it in an open transaction."""
     place = (record.queue or "", record.message_id or 0)
     if (claimant := machine.claims.get(place)) is not None:
         return claimant.claims[place]

@@ -1,4 +1,4 @@
-"""What EACH means: one record for each of many messages, every one a request of its own. Pure.
+"""The meaning of EACH: one record for many messages, every one a request of its own. Pure.
 
 Each is decided as if it came alone, in order. What is decided together is what cannot change one
 another: messages that a batch names twice are decided one after the other (`parts_of`). A refusal
@@ -66,7 +66,7 @@ class Part(NamedTuple):
 
 
 def part_of(body: Body) -> Part:
-    """What came off the wire; its record and its contents are looked at as they are decided.
+    """Read the body of an EACH; its record and contents are looked at as they are decided.
 
     Raises:
         InvalidRequest: It is not what the protocol says.

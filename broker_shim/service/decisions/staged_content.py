@@ -14,7 +14,7 @@ _BODY = Record._fields.index("body")
 
 
 class StagedContents:
-    """See above.
+    """The content of one member that has not come whole.
 
     Attributes:
         bytes_of: How much came, by message. It is of this run of the service: to another one the
