@@ -62,7 +62,7 @@ class GrantedConsumer(Protocol):
 
     @property
     def holder(self) -> str:
-        """What the member calls who holds its messages."""
+        """The name by which the member knows who holds its messages."""
 
     def granted(self) -> None:
         """A message that was handed out to it is acquired, and told of."""
@@ -72,7 +72,7 @@ class GrantedConsumer(Protocol):
 
 
 def _nothing() -> None:
-    """Nobody waits for it."""
+    """Do nothing: no caller waits for it."""
 
 
 Grant = tuple[GrantedConsumer, int]
@@ -82,7 +82,7 @@ _Contents = Mapping[int, StoredMessage]
 
 @dataclass(slots=True)
 class _Handout:
-    """What one turn hands out.
+    """The messages that one turn hands out.
 
     Attributes:
         due: Consumers and messages, in order.
@@ -96,7 +96,7 @@ class _Handout:
 
 
 class Grants:
-    """See above. On the loop's thread only."""
+    """The messages on their way to members' consumers. On the loop's thread only."""
 
     def __init__(self, broker: Broker, store: DeltaMessageStore, inbox: Inbox) -> None:
         self._broker, self._store, self._inbox = broker, store, inbox
@@ -119,7 +119,7 @@ class Grants:
                 self._not_granted(consumer, message_id)
 
     def _not_granted(self, consumer: GrantedConsumer, message_id: int) -> None:
-        """It is on its queue as the store has it: another member may have taken it meanwhile."""
+        """Let a message be on its queue as the store has it: another member may have taken it."""
         consumer.not_granted()
         self._broker.undelivered.not_taken(consumer.queue, message_id)
 
@@ -288,7 +288,7 @@ class Grants:
         return consumer.number, message_id, shown(entry), message.header, message.body
 
     def give_back_all_but(self, member: str, kept: Mapping[str, frozenset[int]]) -> None:
-        """What a member has in its own name and does not know of was never told to it.
+        """Release what a member holds in its own name and does not know of.
 
         Args:
             member: Name of the member.
@@ -311,7 +311,9 @@ class Grants:
         *,
         failed: bool = False,
     ) -> None:
-        """What a subscription's holder has and does not know of was never told to it.
+        """Release what a subscription's holder has and does not know of.
+
+        It was never told to the member.
 
         `then` is called when that waits on its queue again, with all that was given back before:
         the observer of the store is told of it first, and both come by the same inbox.
@@ -372,7 +374,7 @@ class Grants:
 
 
 def holders_of(member: str, holder: str) -> set[str]:
-    """What the store may call who is a member's holder of this name."""
+    """Name a member's holder in all the ways that the store may know it by."""
     names = {f"{member}/{holder}"}
     if holder.startswith("["):  # a link, which is one and the same wherever it is attached
         names.add(holder)
@@ -380,7 +382,7 @@ def holders_of(member: str, holder: str) -> set[str]:
 
 
 def hold_what_is_acquired(broker: Broker, state: State) -> None:
-    """What members hold in the store's state waits on no queue of a broker that was just made."""
+    """Hold at a new broker's queues what members hold in the store's state."""
     for name, queue in state.queues.items():
         dispatch = broker.queues[name]
         for message_id, entry in queue.entries.marked():

@@ -59,7 +59,7 @@ class ConsumerDelivery:
         resuming: ResumingOutlet | None = None,
         now_us: Callable[[], int] = wall_us,
     ) -> None:
-        """Bring nothing yet.
+        """Begin with no message on its way.
 
         Args:
             broker: The virtual host.
@@ -185,7 +185,7 @@ class ConsumerDelivery:
     def _single(
         self, taken: TakenMessage, header: MessageHeader | None, error: StoreError | None
     ) -> None:
-        """It is the turn of a large one, or of one that cannot be read."""
+        """Decide about a large message, or one that cannot be read, whose turn it is."""
         if header is None:
             assert error is not None
             self._failed(taken, error)
@@ -219,7 +219,7 @@ class ConsumerDelivery:
     def _decide(
         self, taken: TakenMessage, header: MessageHeader, content: LoadedMessage | None
     ) -> None:
-        """It is its turn, and its content is in memory; None: it is a large one."""
+        """Decide about a message whose turn it is; `content` is None for a large one."""
         if self._is_over:
             self._put_back(taken)
         elif self._has_expired(taken):
@@ -237,7 +237,7 @@ class ConsumerDelivery:
             self._send(taken, header, content, self._queue.delivery_count(taken.message_id))
 
     def _has_expired(self, taken: TakenMessage) -> bool:
-        """What the client was sent before it gets again: it waits for it."""
+        """Tell whether a message has expired; one that its client was sent before has not."""
         return taken.message_id not in self._kept and taken.has_expired(self._now_us())
 
     def _may_go(self, taken: TakenMessage) -> bool:
@@ -310,19 +310,22 @@ class ConsumerDelivery:
         self._let_go()
 
     def _is_through(self, taken: TakenMessage) -> None:
-        """It is not under way any more."""
+        """Subtract a message that is not under way any more from what is."""
         self.count -= 1
         self.byte_count -= taken.held_bytes
 
     def _done(self, taken: TakenMessage) -> None:
-        """It is not under way any more, and was not sent."""
+        """Let a message go that is not under way any more, and was not sent."""
         self._is_through(taken)
         self._kept.discard(taken.message_id)
         self._outlet.unsent(taken)
         taken.release()
 
     def _put_back(self, taken: TakenMessage, *, delay_s: float = 0.0) -> None:
-        """It was not sent: it waits again. What was never acquired is only the queue's affair."""
+        """Let a message wait again that was not sent.
+
+        If it was never acquired, that is only the queue's affair.
+        """
         message_id = taken.message_id
         is_kept = message_id in self._kept
         self._done(taken)

@@ -36,7 +36,7 @@ class ContentLine:
         then: Then,
         after: Callable[[], None] = lambda: None,
     ) -> None:
-        """Begin.
+        """Begin with no message in line.
 
         Args:
             calls: Of the broker: its messages, and the headers of large ones.
@@ -52,7 +52,7 @@ class ContentLine:
         self._is_going = False
 
     def __len__(self) -> int:
-        """How many wait."""
+        """The number of messages in line."""
         return len(self._line)
 
     def add(self, batch: Sequence[TakenMessage]) -> None:
@@ -72,7 +72,7 @@ class ContentLine:
         self._is_held = True
 
     def go(self) -> None:
-        """Go on."""
+        """Hand on what was held, and whatever is ready behind it."""
         self._is_held = False
         self._go()
 
@@ -84,7 +84,9 @@ class ContentLine:
         return line
 
     def let_go(self) -> None:
-        """Nothing is added any more: whoever was called holds this line, which holds him no more.
+        """Let go of those who are called, as nothing is added any more.
+
+        They hold this line, which holds them no more.
 
         Content that comes later is of nobody in line.
         """

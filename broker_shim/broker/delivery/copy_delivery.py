@@ -97,7 +97,7 @@ class CopyDelivery:
     def _single(
         self, taken: TakenMessage, header: MessageHeader | None, error: StoreError | None
     ) -> None:
-        """It is the turn of a large one, or of one that cannot be read: now, or never."""
+        """Show a large message, or try again later to read it, or never show it."""
         if header is not None:
             self._show(taken, header, None)
         elif isinstance(error, Unavailable) and not self._outlet.is_gone:

@@ -1,4 +1,4 @@
-"""What one consumer holds of its queue, and how that ends, whatever protocol it speaks."""
+"""The messages that one consumer holds of its queue, and how that ends, for all protocols."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ConsumerHoldings:
         self._broker.settlement.remove(message_ids, self._queue.name, holder, done)
 
     def reject(self, message_id: int, told: Mapping[str, str], on_done: OnComplete) -> None:
-        """Nobody is to have it of this queue: it goes to the dead letters, or leaves the store.
+        """Reject a message: it goes to the dead letters, or leaves the store.
 
         Args:
             message_id: The id of the message.
@@ -56,7 +56,7 @@ class ConsumerHoldings:
         on_done: OnComplete | None = None,
         annotations: Annotations | None = None,
     ) -> None:
-        """It is available again; see `Settlement.give_back`."""
+        """Make a message available again. See `Settlement.give_back`."""
         self._broker.settlement.give_back(
             message_id,
             self._queue.name,

@@ -1,4 +1,4 @@
-"""What becomes of messages that were taken from their queue for a consumer, and are not sent.
+"""The fate of messages that were taken from their queue for a consumer, and are not sent.
 
 It is decided here for every protocol, alone and for the consumers of members:
 
@@ -37,7 +37,7 @@ class UndeliveringHost(QueueHost, Protocol):
 
 
 class Undelivered:
-    """See above. On the loop's thread only."""
+    """The decisions about messages that are not sent. On the loop's thread only."""
 
     def __init__(self, host: UndeliveringHost, later: Later) -> None:
         self._host, self._later = host, later
@@ -59,7 +59,7 @@ class Undelivered:
             self._later(_CLAIMED_S, partial(self.not_taken, queue, message_id))
 
     def not_taken(self, queue: QueueDispatch, message_id: int) -> None:
-        """It was never acquired for the consumer: it waits again, or is somebody else's."""
+        """Let a message wait again that was never acquired, unless somebody else has it."""
         if not self._is_held(queue, message_id):
             return
         entry = self._host.calls.entry(queue.name, message_id)

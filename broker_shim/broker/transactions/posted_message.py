@@ -62,7 +62,7 @@ class Posting:
         self._broker.calls.puts.prepare(header, content, ready, may_stage=may_stage)
 
     def ended(self, error: StoreError | None) -> None:
-        """It is taken in, or was refused."""
+        """Note that the message was taken in, or refused with an error."""
         self.is_under_way, self.error = False, error
         self._on_ended()
 
@@ -82,7 +82,7 @@ class Posting:
         return [_enqueue(self.message, name) for name in there]
 
     def arrived(self) -> None:
-        """It is on its queues, durably."""
+        """Put the message, which is durable now, on its queues."""
         if self.message is None:
             return
         self._broker.metrics.enqueued += len(self.queues)

@@ -1,4 +1,4 @@
-"""What a client sends and decides in one transaction: all of it happens, or nothing.
+"""The work of a client in one transaction: all of it happens, or nothing.
 
 Decision: the work waits here until it is committed, and goes to the store then, as one transaction
 of the store. Were it given to the store as it comes, a queue that is destroyed while the client
@@ -38,7 +38,9 @@ Promise = Callable[[list[Operation], list[tuple[str, int]], OnComplete], None]
 
 
 class SettledWork(Protocol):
-    """What a client decided about one delivery; until its unit ends nobody else decides about it.
+    """A client's decision about one delivery.
+
+    Until its unit ends, nobody else decides about that delivery.
 
     Attributes:
         place: Name of the queue, and the id of the message on it.
@@ -52,13 +54,13 @@ class SettledWork(Protocol):
         """Make the calls of the store that do it, decided on what is true now."""
 
     def committed(self, broker: Broker) -> None:
-        """It is done, durably."""
+        """Make the decision true for the broker, as it is durable."""
 
     def promised(self) -> None:
-        """It is promised, durably: a branch has it, and its consumer has it no longer."""
+        """Note that a branch has the decision durably. The consumer has the message no longer."""
 
     def undone(self, on_done: OnComplete) -> None:
-        """It was not done; `on_done` when the message is somebody's again, or available."""
+        """Undo the decision; `on_done` when the message is somebody's again, or available."""
 
 
 class UnitOfWork:
@@ -178,7 +180,7 @@ class UnitOfWork:
         return operations
 
     def _hand_over(self, values: Sequence[Value], on_done: OnComplete, replaced: Replaced) -> None:
-        """Nothing else is under way with these values: hand everything to the store."""
+        """Hand everything to the store, while nothing else is under way with these values."""
 
         def decided(error: StoreError | None) -> None:
             came = [each for posting in self._postings for each in posting.came()]

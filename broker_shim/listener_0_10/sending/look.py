@@ -1,4 +1,4 @@
-"""What a browser of a session sees next of its queue."""
+"""The look of a session's browser at its queue: what it sees next."""
 
 from __future__ import annotations
 
@@ -92,4 +92,4 @@ class BrowserLook:
 
 
 def _nothing() -> None:
-    """Nobody looks any more."""
+    """Ignore the call, as no browser looks any more."""

@@ -1,4 +1,4 @@
-"""What a session's consumers need of it."""
+"""The interface that a session has for its consumers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SubscribingSession(Protocol):
 
     @property
     def holder(self) -> str:
-        """What the store knows by whom its messages are held."""
+        """The name by which the store knows the holder of the session's messages."""
 
     @property
     def may_send(self) -> bool:
@@ -41,13 +41,13 @@ class SubscribingSession(Protocol):
         """Have `has_room` called when more may be sent."""
 
     def wait_for(self, command_id: int) -> None:
-        """What comes after the command that is being done waits until that is complete."""
+        """Do the commands after this one only when it is complete."""
 
     def complete(self, command_id: int) -> None:
         """A command is done, durably."""
 
     def done(self, command_id: int) -> OnComplete:
-        """What the store calls when a command is done, or refused."""
+        """Make the completion that completes a command, or fails the session."""
 
     def fail(self, error: RemoteCommandError) -> None:
         """Something cannot be done: say so, and end the session."""

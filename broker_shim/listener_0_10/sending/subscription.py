@@ -65,7 +65,7 @@ class SubscriptionOwner(Protocol):
         """A message went out."""
 
     def close_window(self, subscription: SessionConsumer) -> None:
-        """What a consumer was sent before counts for its window no more."""
+        """Forget what a consumer's window counts of earlier deliveries."""
 
     def queue_deleted(self, subscription: SessionConsumer) -> None:
         """The queue of a consumer is deleted."""
@@ -122,7 +122,7 @@ class SessionConsumer:
             self.queue.add_measuring(self, self._selector)
 
     def gone(self) -> None:
-        """It ended: what was not sent yet goes back as its answers come."""
+        """End the consumer: what was not sent yet goes back as its answers come."""
         if self._has_ended:
             return
         self._has_ended = True
@@ -137,16 +137,16 @@ class SessionConsumer:
         self._delivery.gone()
 
     def queue_deleted(self) -> None:
-        """See `Consumer`."""
+        """Tell the session that the queue is deleted. See `Consumer`."""
         self._owner.queue_deleted(self)
 
     def turned_away(self, reason: str) -> None:
-        """See `Consumer`."""
+        """Tell the session that another consumer has the queue alone. See `Consumer`."""
         self._owner.turned_away(self, reason)
 
     @property
     def is_gone(self) -> bool:
-        """See `Outlet`."""
+        """True once the consumer has ended. See `Outlet`."""
         return self._has_ended
 
     @property
@@ -155,7 +155,7 @@ class SessionConsumer:
 
     @property
     def credit(self) -> int:
-        """See `Consumer`."""
+        """The messages that the consumer takes now. See `Consumer`."""
         is_full = self._delivery.is_full or self._granted
         if self._has_ended or is_full or not self._session.may_send:
             return 0
@@ -166,11 +166,11 @@ class SessionConsumer:
 
     @property
     def measures(self) -> bool:
-        """See `MeasuringConsumer`."""
+        """True if the client gave credit in bytes, too. See `MeasuringConsumer`."""
         return self._credit.content_bytes is not None
 
     def takes(self, message_id: int) -> bool:
-        """See `MeasuringConsumer`."""
+        """Tell whether the credit in bytes covers this message. See `MeasuringConsumer`."""
         return not self.measures or self._credit.covers(self._bytes_of(message_id))
 
     def _bytes_of(self, message_id: int) -> int:
@@ -181,11 +181,11 @@ class SessionConsumer:
 
     @property
     def is_draining(self) -> bool:
-        """See `Consumer`: a flush waits for what there is."""
+        """True while a flush waits for what there is. See `Consumer`."""
         return bool(self._on_flushed)
 
     def set_mode(self, *, is_window: bool) -> None:
-        """Credit begins anew."""
+        """Set the credit mode, which takes all credit back."""
         self._is_window = is_window
         self._take_back()
 
@@ -237,7 +237,7 @@ class SessionConsumer:
         self._settle_line()
 
     def caught_up(self) -> None:
-        """See `Consumer`: a flush may be over."""
+        """End a flush, if nothing is under way. See `Consumer`."""
         self._settle_line()
 
     def _settle_line(self) -> None:
@@ -260,7 +260,7 @@ class SessionConsumer:
         return self.queue.has_caught_up(self)
 
     def assign(self, message_ids: Sequence[int]) -> int:
-        """See `Consumer`."""
+        """Take messages from the queue to their delivery. See `Consumer`."""
         if not self.queue.is_acquired(message_ids[0]):
             return self._delivery.take(message_ids)
         self._granted += message_ids
@@ -277,7 +277,7 @@ class SessionConsumer:
             self.holdings.give_back(self._granted.popleft(), failed=False)
 
     def look(self) -> None:
-        """See `Browser`."""
+        """Copy what waits after the cursor, as far as there is credit. See `Browser`."""
         found = self._look.found
         while self.credit > 0:
             if not found and not self._look.go_on():
@@ -290,32 +290,32 @@ class SessionConsumer:
             self._settle_line()
 
     def took(self, batch: Sequence[TakenMessage]) -> None:
-        """See `Outlet`: more must not be handed out than is covered, so credit is spent now."""
+        """Spend credit now, so that no more is handed out than it covers. See `Outlet`."""
         for taken in batch:
             self._credit.spend(taken.held_bytes)
         self._charged.update(batch)
 
     def unsent(self, taken: TakenMessage) -> None:
-        """See `Outlet`; not if the credit was taken back meanwhile, and began anew."""
+        """Give credit back, unless all of it was taken back meanwhile. See `Outlet`."""
         self._look.entries.pop(taken.message_id, None)
         if taken in self._charged:
             self._charged.discard(taken)
             self._credit.restore(taken.held_bytes)
 
     def may_send(self) -> bool:
-        """See `Outlet`: its credit is spent already."""
+        """True always: the credit is spent already. See `Outlet`."""
         return True
 
     def may_send_all(self, arrived: Sequence[Arrived]) -> bool:  # noqa: ARG002
-        """See `Outlet`."""
+        """True always: the credit is spent already. See `Outlet`."""
         return True
 
     def fits(self, taken: TakenMessage, header: MessageHeader) -> bool:  # noqa: ARG002
-        """See `Outlet`: a message may be of any size."""
+        """True always: a message may be of any size. See `Outlet`."""
         return True
 
     def send(self, arrived: Sequence[Arrived], failures: Sequence[int]) -> None:
-        """See `Outlet.send`."""
+        """Send messages as transfers, in this order. See `Outlet.send`."""
         written = [
             (taken, written_header(content.header, is_redelivered=count > 0), content.body)
             for (taken, content), count in zip(arrived, failures, strict=True)
@@ -333,7 +333,7 @@ class SessionConsumer:
         content: LoadedMessage | None,
         failures: int,
     ) -> bool:
-        """See `CopyOutlet.copy`."""
+        """Send a copy of a message as a transfer. See `CopyOutlet.copy`."""
         assert content is not None
         self._charged.discard(taken)
         message_id = taken.message_id
@@ -351,7 +351,7 @@ class SessionConsumer:
         self._owner.sent(number, sent, (self, byte_count) if self._is_window else None)
 
     def went(self) -> None:
-        """See `Outlet`."""
+        """Take more from the queue, and end a flush that is over. See `Outlet`."""
         self._take_granted()
         self._wanted()
         if not self._under_way and (self._on_flushed or self._on_stopped):

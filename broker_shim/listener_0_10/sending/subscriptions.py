@@ -112,7 +112,7 @@ class Subscriptions:
         self._session.complete(command_id)
 
     def flow(self, command: c.MessageFlow, command_id: int) -> None:
-        """More credit."""
+        """Give a consumer more credit, in messages or in bytes."""
         value = command.value or 0
         is_bytes = command.unit == MessageCreditUnit.BYTE
         if command.destination not in self._deleted:
@@ -184,7 +184,7 @@ class Subscriptions:
         transaction.accept(accepted)
 
     def reject(self, command: c.MessageReject, command_id: int) -> None:
-        """Nobody is to have these of their queues."""
+        """Reject messages: they go to the dead letters, or leave the store."""
         sent = self._take(command.transfers)
         done = self._last_of(len(sent), command_id)
         told = {"description": command.text} if command.text else {}
@@ -206,7 +206,7 @@ class Subscriptions:
             each.subscription.holdings.give_back(each.message_id, failed=failed, on_done=done)
 
     def acquire(self, command: c.MessageAcquire, command_id: int) -> None:
-        """Of messages that were shown, those that nobody else has: they are held from now on."""
+        """Acquire the messages that were shown and that nobody else has."""
         _check(command.transfers)
         shown_ones = [
             (number, self._sent[number])
@@ -241,7 +241,7 @@ class Subscriptions:
             acquire(queue, each.message_id, holder, partial(done, number, each), each.entry)
 
     def _take(self, ranges: Ranges) -> list[tuple[int, SentMessage]]:
-        """What was sent by these numbers and is acquired; the client has decided about it."""
+        """Take acquired deliveries by their numbers, as the client has decided about them."""
         _check(ranges)
         found = [(number, self._sent.pop(number)) for number in self._sent.chosen(ranges)]
         return [(number, each) for number, each in found if each.is_acquired]
@@ -282,7 +282,7 @@ class Subscriptions:
             subscription.has_room()
 
     def close_window(self, subscription: SessionConsumer) -> None:
-        """What a consumer was sent before counts for its window no more."""
+        """Forget what a consumer's window counts of earlier deliveries."""
         for number in [n for n, each in self._in_window.items() if each[0] is subscription]:
             del self._in_window[number]
 
@@ -313,7 +313,10 @@ class Subscriptions:
         subscription.gone()
 
     def turned_away(self, subscription: SessionConsumer, reason: str) -> None:
-        """It was accepted before it was known that another has the queue alone: too late for it."""
+        """End a consumer and its session, as another has the queue alone.
+
+        The command was accepted before that was known.
+        """
         self.queue_deleted(subscription)
         self._session.fail(locked(reason))
 

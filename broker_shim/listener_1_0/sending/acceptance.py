@@ -1,4 +1,4 @@
-"""What a consumer has accepted leaves its queue; whether what it said nothing of was a failure."""
+"""The removal of what a consumer accepted; and whether a delivery without outcome failed."""
 
 from __future__ import annotations
 
@@ -75,4 +75,4 @@ def has_failed(connection: Connection, delivery: Delivery) -> bool:
 
 
 def _nothing(_error: StoreError | None) -> None:
-    """Nobody else waits."""
+    """Ignore the outcome: no other caller waits for it."""

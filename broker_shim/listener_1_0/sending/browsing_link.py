@@ -80,7 +80,7 @@ class BrowsingLink:
             self._wire.drop()
 
     def queue_deleted(self) -> None:
-        """End the link."""
+        """End the link, because its queue is deleted."""
         self._connection.lose(self._link, queue_deleted(self._queue.name))
 
     def on_flow(self) -> None:
@@ -90,7 +90,7 @@ class BrowsingLink:
             self.look()
 
     def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
-        """What the peer decides changes nothing; of a copy that is being sent it wants no more."""
+        """Send no more of a copy that the peer decided about; nothing else changes."""
         for delivery in deliveries:
             self._decided(delivery)
 
@@ -104,7 +104,7 @@ class BrowsingLink:
             delivery.dispose(None)
 
     def look(self) -> None:
-        """See `Browser.look`."""
+        """Copy what waits after the cursor, as far as there is credit. See `Browser.look`."""
         while not (self.is_gone or self._is_waiting or self._is_looking) and self._may_take():
             if self._is_full():
                 return
@@ -174,10 +174,10 @@ class BrowsingLink:
         self._size.took(time.monotonic() - began_s, len(message_ids))
 
     def took(self, batch: Sequence[TakenMessage]) -> None:
-        """See `CopyOutlet`: the credit of a link is spent by its transfers."""
+        """Do nothing: the credit of a link is spent by its transfers. See `CopyOutlet`."""
 
     def unsent(self, taken: TakenMessage) -> None:
-        """See `CopyOutlet`: its credit was not spent."""
+        """Do nothing: the credit of an unsent copy was not spent. See `CopyOutlet`."""
 
     def copy(
         self,
@@ -186,7 +186,7 @@ class BrowsingLink:
         content: LoadedMessage | None,
         failures: int,
     ) -> bool:
-        """See `CopyOutlet.copy`."""
+        """Begin a delivery of the copy, if the client takes its size. See `CopyOutlet.copy`."""
         if not self._wire.takes(taken, header):
             return False
         tag = next(self._tags).to_bytes(8, "big")
@@ -197,7 +197,7 @@ class BrowsingLink:
         return True
 
     def went(self) -> None:
-        """See `CopyOutlet`."""
+        """Have the connection write what was sent. See `CopyOutlet`."""
         self._connection.has_output()
 
     def _write(self) -> None:

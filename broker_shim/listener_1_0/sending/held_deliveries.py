@@ -1,4 +1,4 @@
-"""What a link held from an earlier attachment, sent again or settled."""
+"""The deliveries that a link held from an earlier attachment, sent again or settled."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Resumption:
         link: SenderLink,
         plan: ResumptionPlan,
     ) -> None:
-        """Begin.
+        """Begin before the first delivery is sent again.
 
         Args:
             owner: The link's endpoint.
@@ -121,7 +121,7 @@ class Resumption:
             self._owner.leave()
 
     def left(self) -> dict[bytes, Held]:
-        """What is held still, and was not sent again; told once."""
+        """Take what is still held, and was not sent again; the next call gets nothing."""
         left = {**self.to_send, **self.kept}
         self.to_send, self.kept = {}, {}
         return left

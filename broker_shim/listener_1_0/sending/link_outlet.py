@@ -91,22 +91,25 @@ class LinkOutlet:
 
     @property
     def is_gone(self) -> bool:
-        """See `Outlet`."""
+        """True once the link's endpoint is gone. See `Outlet`."""
         return self._owner.is_gone
 
     def took(self, batch: Sequence[TakenMessage]) -> None:
-        """See `Outlet`: the credit of a link is spent by its transfers."""
+        """Do nothing: the credit of a link is spent by its transfers. See `Outlet`."""
 
     def may_send(self) -> bool:
-        """See `Outlet`."""
+        """Tell whether the link has credit for one more transfer. See `Outlet`."""
         return self._link.credit > 0
 
     def may_send_again(self) -> bool:
-        """See `Outlet`."""
+        """Tell whether the link has credit to resume a delivery. See `Outlet`."""
         return self._link.resume_credit > 0
 
     def may_send_all(self, arrived: Sequence[Arrived]) -> bool:
-        """See `Outlet`; what is acquired in a transaction goes singly, as its state says so."""
+        """Tell whether all may go together, by credit and size.
+
+        What is acquired in a transaction goes singly, as its state says so. See `Outlet`.
+        """
         if self._link.credit < len(arrived) or self._acquisitions.state is not None:
             return False
         return not self._link.remote.max_message_size or all(
@@ -114,11 +117,11 @@ class LinkOutlet:
         )
 
     def fits(self, taken: TakenMessage, header: MessageHeader) -> bool:
-        """See `Outlet`."""
+        """Tell whether the client takes a message of this size. See `Outlet`."""
         return self._wire.takes(taken, header)
 
     def send(self, arrived: Sequence[Arrived], failures: Sequence[int]) -> None:
-        """See `Outlet.send`."""
+        """Send messages as deliveries of the link, in this order. See `Outlet.send`."""
         if len(arrived) == 1:
             [(taken, content)], [count] = arrived, failures
             self._begin(taken, content.header, count)
@@ -130,7 +133,7 @@ class LinkOutlet:
         self._owner.sent(deliveries, batch)
 
     def begin(self, taken: TakenMessage, header: MessageHeader, failures: int) -> None:
-        """See `Outlet.begin`."""
+        """Begin to send a large message, and write it piece by piece. See `Outlet.begin`."""
         self._begin(taken, header, failures)
         self._broker.later(0.0, self.write)
 
@@ -149,14 +152,14 @@ class LinkOutlet:
         self._owner.sent((delivery,), (taken,))
 
     def unsent(self, taken: TakenMessage) -> None:
-        """See `Outlet`: its credit was not spent."""
+        """Do nothing: the credit of an unsent message was not spent. See `Outlet`."""
 
     def keep(self, message_id: int, delay_s: float) -> None:
-        """See `Outlet`."""
+        """Have the link send a message later that its client has in pieces. See `Outlet`."""
         self._owner.send_later(message_id, delay_s)
 
     def went(self) -> None:
-        """See `Outlet`."""
+        """Have the connection write, and let the link take more. See `Outlet`."""
         self._connection.has_output()
         self._owner.refresh()
 

@@ -103,7 +103,7 @@ class OutgoingLink:
 
     @property
     def is_draining(self) -> bool:
-        """See `Consumer.is_draining`."""
+        """True while the client drains its credit. See `Consumer.is_draining`."""
         return self._link.is_draining
 
     def start(self) -> None:
@@ -195,7 +195,10 @@ class OutgoingLink:
         return True
 
     def assign(self, message_ids: Sequence[int]) -> int:
-        """See `Consumer.assign`."""
+        """Take messages from the queue to their delivery, as far as there is room.
+
+        See `Consumer.assign`.
+        """
         count = self._delivery.take(message_ids)
         self.credit = 0 if self._delivery.is_full else self.credit - count
         return count
@@ -270,16 +273,16 @@ class OutgoingLink:
         _DECISIONS[type(delivery.remote_state)](self, delivery, message_id)
 
     def _accepted(self, delivery: Delivery, message_id: int) -> None:
-        """It is the receiver's now."""
+        """Take an accepted message off its queue."""
         accept(self, self._links, [delivery], [message_id])
 
     def _rejected(self, delivery: Delivery, message_id: int) -> None:
-        """Nobody is to have it of this queue: it goes to the dead letters, or leaves the store."""
+        """Reject a message: it goes to the dead letters, or leaves the store."""
         told, done = rejection(delivery.remote_state), self._settling(delivery, REJECTED)
         self.holdings.reject(message_id, told, done)
 
     def _released(self, delivery: Delivery, message_id: int) -> None:
-        """It was not looked at."""
+        """Give back a message that the client did not look at."""
         self.holdings.give_back(
             message_id, failed=False, on_done=self._settling(delivery, RELEASED)
         )
@@ -295,7 +298,10 @@ class OutgoingLink:
         self.holdings.give_back(message_id, failed=failed, on_done=done, annotations=kept)
 
     def _broken_off(self, _delivery: Delivery, message_id: int) -> None:
-        """It decided before it had all of it: whatever it said, it cannot have used the message."""
+        """Give back a message that was decided about before all of it was sent.
+
+        Whatever the client said, it cannot have used the message, and it counts as failed.
+        """
         self.holdings.give_back(message_id, failed=True)
 
     def _settling(self, delivery: Delivery, state: object) -> OnComplete:
@@ -303,7 +309,7 @@ class OutgoingLink:
         return self._links.tracked(self.terminus, partial(self._confirm_durable, delivery, state))
 
     def _confirm_durable(self, delivery: Delivery, state: object, error: StoreError | None) -> None:
-        """What the peer decided is durable: only then it is told so, and never after an error.
+        """Tell the peer that its outcome is durable, and nothing after an error.
 
         What a link of tier 2 has under way here is waited for before the link is attached again
         (`Links.tracked`).
@@ -316,7 +322,7 @@ class OutgoingLink:
         self._connection.leave(self._link)
 
     def _decided_within(self, delivery: Delivery, taken: TakenMessage) -> None:
-        """It decided in a transaction: that has the delivery from now on."""
+        """Hand a delivery to the transaction that its client decided in."""
         try:
             transaction = self._connection.transactions.named_by(delivery.remote_state)
         except TransactionRefused as refusal:
@@ -374,7 +380,7 @@ class OutgoingLink:
                 self._resumption.end_if_worked_off()
 
     def caught_up(self) -> None:
-        """See `Consumer.caught_up`: a drain is over, unless something is under way."""
+        """End a drain, unless something is under way. See `Consumer.caught_up`."""
         if self.is_gone:
             return
         has_caught_up = self._settled_room <= 0 or self.queue.has_caught_up(self)
