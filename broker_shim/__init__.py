@@ -1,4 +1,4 @@
-"""What a broker talks to, and a broker of its own: it knows AMQP, and it knows no Spark.
+"""Serve messages to clients: a broker of AMQP 1.0 and 0-10, which knows no Spark.
 
 Calls go down: sockets and `listener_1_0` take what clients say, `broker` decides about queues,
 `store` keeps what was decided through `sparkstore`, in this process or through a `service`.

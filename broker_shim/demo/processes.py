@@ -69,7 +69,7 @@ class BrokerProcess:
             raise DemoFailed(f"the broker ended with {self._process.returncode}: see {self._log}")
 
     def _ready(self) -> str:
-        """The address in its READY line; killed if there is none in time."""
+        """Wait for the READY line and return its address; kill the process if it does not come."""
         alarm = threading.Timer(START_TIMEOUT_S, self._process.kill)
         alarm.start()
         assert self._process.stdout is not None

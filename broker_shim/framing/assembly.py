@@ -104,11 +104,10 @@ class MethodReader:
         )
 
     def take(self, frame: Frame) -> Assembly | Frame | None:
-        """Add a frame.
+        """Take a frame, and return what is complete by it.
 
-        Returns an assembly whose method is complete now, or a frame of its header or body.
-
-        None if more of the method has to come.
+        That is an assembly whose method is complete now, or a frame of its header or body; None if
+        more of the method has to come.
 
         Raises:
             RemoteFramingError: The frame may not stand here, or is no control.

@@ -107,7 +107,7 @@ def detached(at: int, link: str, *, closed: bool) -> Record:
 def unsettled(
     at: int, link: str, tag: bytes, state: str | None, transaction: int | None = None
 ) -> Record:
-    """A delivery on a link is not settled; `state` is a JSON object, or None before it has one."""
+    """Make the record of an unsettled delivery; `state` is a JSON object, or None without one."""
     return Record(
         Kind.UNSETTLED,
         at,
