@@ -65,7 +65,7 @@ class Cell:
     def await_counts(self, before: list[int], **wanted: int) -> None:
         """Wait until counters have risen by so much, in the order of `before`."""
         after = [there + more for there, more in zip(before, wanted.values(), strict=True)]
-        self.place.until(lambda: self.counts(*wanted) == after, f"{wanted} of {[*wanted]}")
+        self.place.until(lambda: self.counts(*wanted) == after, f"counters rise by {wanted}")
 
 
 @pytest.fixture(scope="module", params=HOMES)
@@ -509,12 +509,12 @@ def test_transactions_are_counted_as_they_end(cell: Cell) -> None:
     before = cell.counts(*names)
     for end in (client.commit, client.rollback, client.commit):
         client.begin()
-        client.send(cell.queue, "x")
-        end()
+        assert client.send(cell.queue, "x") == [True]
+        assert end() is not False
     client.begin()
     client.rollback()  # nothing was done in it
     client.begin()
-    client.send(cell.queue, "x")
+    assert client.send(cell.queue, "x") == [True]
     client.lose()
     cell.await_counts(before, transactions_committed=2, transactions_rolled_back=2)
 

@@ -177,7 +177,8 @@ class ConsumerDelivery:
             if self._is_settled:
                 self._dequeue(arrived)
                 return
-            if self._sent_all(arrived):
+            ids = [taken.message_id for taken, _content in arrived]
+            if self._sent_all(arrived, self._queue.delivery_counts(ids)):
                 return
         for taken, content in arrived:
             self._decide(taken, content.header, content)
@@ -202,19 +203,23 @@ class ConsumerDelivery:
                 return False
         return self._outlet.may_send_all(arrived)
 
-    def _sent_all(self, arrived: Sequence[Arrived]) -> bool:
+    def _sent_all(self, arrived: Sequence[Arrived], failures: Sequence[int]) -> bool:
         """Send them; False if one of them cannot be, which is found by sending them singly."""
-        batch = [taken for taken, _content in arrived]
-        failures = self._queue.delivery_counts([taken.message_id for taken in batch])
+        count = len(arrived)
         try:
             self._outlet.send(arrived, failures)
         except Exception as error:  # noqa: BLE001  # one message must not stop the others
-            _log.debug("%d messages of %r go singly: %s", len(batch), self._queue.name, error)
+            _log.debug("%d messages of %r go singly: %s", count, self._queue.name, error)
             return False
-        self._broker.metrics.delivered += len(batch)
-        self.count -= len(batch)
-        self.byte_count -= sum([taken.held_bytes for taken in batch])
+        self._broker.metrics.delivered += count
+        self.count -= count
+        self.byte_count -= sum([taken.held_bytes for taken, _content in arrived])
         return True
+
+    def _are_sent(self, arrived: Sequence[Arrived], failures: Sequence[int]) -> bool:
+        """Send what left its queue together, if there is credit for all of it."""
+        is_batch = len(arrived) > 1 and self._outlet.may_send_all(arrived)
+        return is_batch and self._sent_all(arrived, failures)
 
     def _decide(
         self, taken: TakenMessage, header: MessageHeader, content: LoadedMessage | None
@@ -254,16 +259,21 @@ class ConsumerDelivery:
 
     def _dequeued(self, arrived: Sequence[Arrived], outcomes: Sequence[StoreError | None]) -> None:
         """They are off their queue: now they are sent, or nobody gets them."""
-        for (taken, content), error in zip(arrived, outcomes, strict=True):
+        for (taken, _content), error in zip(arrived, outcomes, strict=True):
             if error is not None:
                 self._failed(taken, error)
-                continue
-            failures = self._queue.delivery_count(taken.message_id)
-            self._queue.removed((taken.message_id,))
-            if not self._outlet.is_gone:  # a stop waits for it: nobody else would get it
-                self._send(taken, content.header, content, failures)
-            else:
+        if any(outcomes):
+            told = zip(arrived, outcomes, strict=True)
+            arrived = [each for each, error in told if error is None]
+        ids = [taken.message_id for taken, _content in arrived]
+        failures = self._queue.delivery_counts(ids)
+        self._queue.removed(ids)
+        if self._outlet.is_gone:  # a stop waits for it: nobody else would get it
+            for taken, _content in arrived:
                 self._done(taken)
+        elif not self._are_sent(arrived, failures):
+            for (taken, content), count in zip(arrived, failures, strict=True):
+                self._send(taken, content.header, content, count)
         self._went()
 
     def _send(

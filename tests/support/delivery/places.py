@@ -160,6 +160,7 @@ class DeliveryPlace(ABC):
         limit_s = time.monotonic() + TIMEOUT_S
         self.run()
         while not is_so():
+            assert not self.fatal, self.fatal
             assert time.monotonic() < limit_s, f"not within {TIMEOUT_S:g} s: {what}"
             select.select([self.inbox], [], [], _POLL_S)
             self.pass_s(_POLL_S)
