@@ -1,7 +1,7 @@
 """The log, the tables and the jobs of a store: they know Spark, Delta and Arrow, and no AMQP.
 
-Records come in through `log`, which makes them durable and commits them to Delta; `recovery` and
-`content` read them back without a JVM; `compaction`, `replication` and `reconcile` are jobs of
+Records come in through `log`, which makes them durable and commits them to Delta. `recovery` and
+`content` read them back without a JVM. `compaction`, `replication` and `reconcile` are jobs of
 Spark, and `views` show the queues to whoever asks with SQL. `core` and `operations` decide what
 records mean and what may be asked of a queue, without any engine.
 A broker calls `log`, `recovery`, `content` and `control`; an operator calls the command

@@ -13,6 +13,6 @@ nothing that could get out of step. And every text that means one queue is a key
 look-up cuts and joins no strings, which was a worry there.
 
 Decision: a queue on the address of its own name (each that was made by a plain name) is what its
-name says, whatever other addresses have: a queue that a stranger makes elsewhere must not take a
+name says, whatever other addresses have. A queue that a stranger makes elsewhere must not take a
 name away from clients who use it.
 """

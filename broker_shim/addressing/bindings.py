@@ -45,7 +45,7 @@ class AddressManager:
 
     Invariants, after every call: `_addresses` has, for each queue's short name, the addresses of
     the keys in `_bindings`. `_names` has every text that means exactly one binding: what the store
-    calls it, and its short name where that is not ambiguous; an ambiguous one is there from when
+    calls it, and its short name where that is not ambiguous. An ambiguous one is there from when
     it was asked for until one of its queues comes or goes. `_queues` has the bindings of each
     address; the one whose turn it is comes first.
     """

@@ -58,7 +58,7 @@ class TopicBindings:
     """Bindings by patterns of words, as topic exchanges have them.
 
     Patterns that mean the same are one: of a run of `*` and `#` the `#` goes to its end, once. Most
-    are in the tree; one with much behind a `#` would have as many places in the tree under way as
+    are in the tree. One with much behind a `#` would have as many places in the tree under way as
     it has words, and is a row of bits of its own (`_Row`).
     """
 

@@ -9,7 +9,7 @@
     errors                         whose fault it is, and what ends because of it
 
 In come a peer's bytes (`FrameReader.feed`) and go out frames, which become the complete methods of
-assemblies (`MethodSegment`) as they come; header and body stay frames until somebody needs them and
+assemblies (`MethodSegment`) as they come. Header and body stay frames until somebody needs them and
 puts them together (`HeaderSegment`, `BodySegment`). The other way, `frames_of` makes frames of an
 assembly. The handlers (`broker_shim.handlers`) call it; it knows no session and no broker.
 

@@ -9,8 +9,8 @@
     array              4 bytes of size, code, 4 of count, then values
     struct32           4 bytes of size, 2 of code, flags and fields (`methods`)
 
-A reader is called as `reader(encoded, at, depth)` and returns the value and where it ends; it may
-read past what is meant for it, never past `encoded`: whoever knows where a value has to end
+A reader is called as `reader(encoded, at, depth)` and returns the value and where it ends. It may
+read past what is meant for it, never past `encoded`. Whoever knows where a value has to end
 compares. Depth is counted, and what has more items than bytes is refused before its first item, so
 a value of n bytes makes at most some 10 n objects.
 """

@@ -1,6 +1,6 @@
 """An add-on that sends messages elsewhere by what their headers say: it puts the header together.
 
-It shows why header and body are put together where they are needed: this handler needs the header
+It shows why header and body are put together where they are needed. This handler needs the header
 early, attaches it to the command, and forwards the frames of the body, which it has no use for.
 """
 

@@ -4,13 +4,13 @@ Any thread may call it. The argument that attaching and stealing are atomic: eve
 decides, it decides and does under one lock, the calls of the stores too, so the stores are told in
 the order in which it was decided. At any time a terminus has one endpoint at most, and an endpoint
 that is not its terminus' changes nothing of it any more (`is_attached`, read under the lock), but
-for what is known of a delivery that it had taken (`remember`): however a steal, a detach of the
+for what is known of a delivery that it had taken (`remember`). However a steal, a detach of the
 first endpoint and the end of its session fall together, the thief keeps the link and each end is
 told to exactly one caller. What a caller does for it (detach the first one
 with `amqp:link:stolen`) happens after the lock is released, on a thread of its choice.
 
 A terminus that is over leaves the registry at once and is told to the caller, who ends what was
-the link's own, such as a subscription's queue, and then says `forget`: in this order a crash
+the link's own, such as a subscription's queue, and then says `forget`. In this order a crash
 between leaves a link without a queue, which the next start ends, and never a queue that nobody
 knows to end. A new link of that name may be granted between: it is not forgotten.
 

@@ -2,7 +2,7 @@
 
 For content that is large: it goes to the store as it comes, so that a message of any size takes
 little memory. At most `MOST_UNDER_WAY` bytes are under way to be durable, and at most two times
-`FLUSHED_BYTES` are durable, but not yet where the store reads them from: until then it has them in
+`FLUSHED_BYTES` are durable, but not yet where the store reads them from. Until then it has them in
 memory. When it is more, `is_full` says that no more should be read from whoever sends.
 """
 

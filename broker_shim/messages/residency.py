@@ -3,8 +3,8 @@
 Content comes in by a load, which the first interest starts, and is kept as long as anybody is
 interested. After that it stays while there is room: what nobody wants any more goes first, that
 which was wanted longest ago before the rest (flow to disk: the store has it all the same). What is
-wanted is never dropped, so the bytes may exceed the limit by what all interests together hold;
-whoever takes interests bounds that (a link has at most a batch under way).
+wanted is never dropped, so the bytes may exceed the limit by what all interests together hold.
+Whoever takes interests bounds that (a link has at most a batch under way).
 
 Invariant: `byte_count` is the sum of header and content of all that is in memory, `wanted_bytes`
 of that part of it which somebody wants.

@@ -9,7 +9,7 @@
     session channels heartbeat     what holds links; what holds sessions; who is still there
     connection events settings     all of it: the one class to begin with, what it tells, its limits
 
-Bytes of a socket come in by `ServerConnection.receive_data`, events go out by `events`; commands of
+Bytes of a socket come in by `ServerConnection.receive_data`, events go out by `events`. Commands of
 the caller come in by methods of connection, session, link and delivery, bytes to write go out by
 `data_to_send`. The listener (`broker_shim.listener_1_0`) calls it; it calls nobody.
 

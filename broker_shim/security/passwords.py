@@ -2,7 +2,7 @@
 
 PLAIN is checked with the same secrets as SCRAM, on the loop's thread: 10,000 rounds of SHA-256 take
 4 ms here, at most `MOST_ITERATIONS` 8 ms. That is short enough not to need a thread of its own,
-which would have to be bounded, too; and it is paid seldom: a password that was right once is known
+which would have to be bounded, too. It is paid seldom: a password that was right once is known
 by a keyed hash from then on. Of those that are wrong each counts as a half-open connection until
 its answer was due, 8 s for an address that keeps failing (`attempts`), also if nobody waits for it
 (`limits`). So another machine's address gets a quarter of `max_half_open` in 8 s: 16 a second, 6 %
@@ -70,7 +70,7 @@ class Passwords:
     """Checks passwords of users, in the same time for users who do not exist.
 
     A password that was right is remembered as HMAC of it under a key that only this process has,
-    together with the stored key that it fits; so a changed password is not taken for the old one.
+    together with the stored key that it fits. So a changed password is not taken for the old one.
     What that shows to somebody who can read this process' memory is no more than PLAIN itself does.
     """
 

@@ -1,6 +1,6 @@
 """Refusals that come by the hundred, in a line of the audit log a second. Pure but for that line.
 
-Who floods the broker with connections must not have it write a line for each: the first refusal is
+Who floods the broker with connections must not have it write a line for each. The first refusal is
 told at once, what follows within a second is counted and told together.
 """
 

@@ -85,7 +85,7 @@ def offered_mechanisms(
     """The mechanisms that a listener offers, in order.
 
     A listener that others than this machine reach has TLS, and somebody to tell apart, or was
-    asked for explicitly; so PLAIN, which says the password aloud, is nowhere by accident.
+    asked for explicitly. So PLAIN, which says the password aloud, is nowhere by accident.
 
     Args:
         settings: What is configured.

@@ -1,13 +1,13 @@
 """LIKE: `%` is any characters, `_` is one (JMS 2.0 section 3.8.1.2). Pure.
 
-Each part between two `%` is looked for once, at its leftmost place, and never again: leftmost is
+Each part between two `%` is looked for once, at its leftmost place, and never again. Leftmost is
 always as good as any later place, and without that a pattern such as `%a%a%a%a%a%b` would take time
 with the fifth power of the text's length. What stands before the first `%` and after the last one
 is compared at one place.
 
 A part of plain characters is looked for as Python does it, in time with the length of the text or,
 where a short part is made for that, text × part. One with `_` takes text × part, by a regular
-expression, whose step is some eight times as slow: so its characters count eight times in the
+expression, whose step is some eight times as slow. So its characters count eight times in the
 pattern's `work`, which a selector has a limit of.
 """
 

@@ -4,7 +4,7 @@
 
 Decision: our own, of `ssl.SSLObject` and two memory buffers. That of asyncio keeps a buffer of
 256 KiB for each connection, and leaves cycles behind when a connection is over, each with the
-buffer and OpenSSL's state of it: strangers who only shake hands filled the memory faster than
+buffer and OpenSSL's state of it. Strangers who only shake hands filled the memory faster than
 Python's collector comes round. Here nothing points back once the socket is gone.
 
 What is written is encrypted at once, so what waits is with the transport below, which counts it.

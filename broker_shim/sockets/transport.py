@@ -55,9 +55,9 @@ class Peer(asyncio.BufferedProtocol):
 
     Room to write. Deliveries stop when a connection's `buffered_bytes` wait; who is held up by that
     waits at the connection until it hears of room. It hears whenever something was written
-    (`unsent`), and once more when a full socket has taken nearly all (`resume_writing`): either
+    (`unsent`), and once more when a full socket has taken nearly all (`resume_writing`). Either
     what filled the room was handed to the transport since, or the transport has it and empties.
-    Answers are not held up, so while too many of them wait no more is read: a peer that asks and
+    Answers are not held up, so while too many of them wait no more is read. A peer that asks and
     does not read has us gather no more than that.
 
     Turns. What came is acted on as far as the peer's turn goes; the rest waits for its next turn,

@@ -4,7 +4,7 @@ In this order: probe the store's conditional puts; the root, created if the pref
 of the working copy, which keeps a second process of this machine out; the write-ahead log of the
 store that served last, which must be here if it may hold what the bucket lacks; the claim of the
 next epoch. From then on the writer before stops (`epochs`), and the copy is brought up, replayed
-into and opened; where that writer committed once more meanwhile, which the first put finds out, the
+into and opened. Where that writer committed once more meanwhile, which the first put finds out, the
 copy is brought up again, under the same claim. It gives up when a later epoch is in the journal: of
 two who start at a time the one that opened last serves.
 """

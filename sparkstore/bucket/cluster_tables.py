@@ -19,7 +19,7 @@ Why a job that is killed anywhere, or paused for any time, loses nothing: the re
 versions only, each naming data files that were there before. What a run had committed to its own
 log and not published is forgotten with it, and done again by the next run, which begins with the
 real one. Data files of it are named by nobody, and go as all others do (`job_copy`). Private logs
-that killed runs left are removed by the next one, which has the lease; a run that is only paused
+that killed runs left are removed by the next one, which has the lease. A run that is only paused
 finds its log gone then, or the next version of the real one taken, and ends.
 """
 

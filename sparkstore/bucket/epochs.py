@@ -6,8 +6,8 @@
 A store claims the next epoch before it commits anything, and serves only once its `opened` record
 is in the journal. Of several who claim one epoch one wins, the others take the next; the epoch in
 the journal decides among them (ARCHITECTURE: Rule 3). A store that serves sees a later claim and
-stops (`check_not_claimed`), so that one that commits all the time does not keep its successor out;
-one that does not look is stopped by its next commit.
+stops (`check_not_claimed`), so that one that commits all the time does not keep its successor out.
+One that does not look is stopped by its next commit.
 
 How a start knows that a write-ahead log is missing: the claim says whether its store acknowledges
 by a log on its own disk, and names the log by an id that is in a file of its folder, too. The store

@@ -6,7 +6,7 @@ A thread looks every so often; it is not the committer's, since a compaction may
 gigabytes, which must not hold up a commit.
 
 Why a reader of the copy finds every record at each moment: `state` is looked up before `history`
-and comes into the copy after it, because records move the other way (as recovery reads them); of a
+and comes into the copy after it, because records move the other way (as recovery reads them). Of a
 table the data files come first, and log entries in their order. What no version names any more
 stays in the copy for the grace of readers.
 """

@@ -3,7 +3,7 @@
 Decision: Spark reads and writes a folder, as on a disk, and each of its commits is published as it
 is, one put if absent (`table_publisher`), before the job goes on to the next. Open-source Delta's
 log store for S3 checks and then puts unconditionally, so a driver that was paused between the two
-would overwrite a commit; a log store of ours would be a second engine that commits to these tables,
+would overwrite a commit. A log store of ours would be a second engine that commits to these tables,
 and needs Hadoop's S3 client. What it costs: a disk that holds the tables, and their download when a
 copy is new. Where executors are on other machines the copy holds the logs alone, and Spark reads
 and writes data files in the bucket (`cluster_tables`); its commits are published in the same way.

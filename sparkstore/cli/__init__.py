@@ -1,6 +1,6 @@
 """The command `sparkstore`: arguments in, lines and an exit code out.
 
-`command_line` makes the parser and runs one command; the other modules each have the commands of
+`command_line` makes the parser and runs one command. The other modules each have the commands of
 one kind, a module of parsers and one of what they do, so that `--help` imports no engine. `output`
 prints tables for people and JSON for machines, `notes` tells on standard error what a reader must
 know beside the answer, and `control` finds who carries a change out. Nobody imports this package

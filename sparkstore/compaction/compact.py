@@ -2,7 +2,7 @@
 
 Under the jobs' lease: (1) append to `history` what the journal holds after its end, (2, 3) fold
 what `history` holds after P into `state`, one MERGE for each step (`state_fold`). Each goes by the
-end of its own table alone, and each Delta commit leaves a valid store; so a job killed anywhere
+end of its own table alone, and each Delta commit leaves a valid store. So a job killed anywhere
 can be run again, and so can one that was not. (4) Passed segments of history lose what nobody
 needs (`retention`), small files are put together and old ones deleted (`upkeep`). The journal is
 not touched: the store trims it, behind its durable marks (ARCHITECTURE: Rule 5).

@@ -2,7 +2,7 @@
 
 Runs after a compaction, when the answer is cheap, and not under its lease: what it changes goes
 through the store like every other change (`control`). SQL only proposes; the store looks at each
-message again, so one that was consumed, acquired or requeued meanwhile is left alone, and a run
+message again. So one that was consumed, acquired or requeued meanwhile is left alone, and a run
 that is cut off or repeated does no harm.
 """
 

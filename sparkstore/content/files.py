@@ -1,6 +1,6 @@
 """Rows of Parquet files, decoded a batch at a time in file order.
 
-Whoever reads a row group reads it as a stream: the next row asked for is nearly always in the batch
+Whoever reads a row group reads it as a stream. The next row asked for is nearly always in the batch
 at hand or the next one, so it is decoded once, from its start, and kept at hand for the next time.
 Messages of several queues may lie in one group, and several consumers read it at places of their
 own, in turn. So a group may have several streams, and the one next before a row is moved on to it.

@@ -1,7 +1,7 @@
 """Find the rows of Parquet files that bring content, by message id.
 
 A file's statistics say which message ids it names, but most rows that name an old id only end it
-(`dequeued`); so which rows *bring* content is found by reading the narrow columns once for each
+(`dequeued`). So which rows *bring* content is found by reading the narrow columns once for each
 row group.
 """
 

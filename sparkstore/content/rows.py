@@ -1,6 +1,6 @@
 """Rows of a Parquet file, decoded; made into headers and bodies when somebody wants them.
 
-By columns, never by records: a batch of 1,024 rows takes some 3 µs a row, a `Record` for each
+By columns, never by records: a batch of 1,024 rows takes some 3 µs a row. A `Record` for each
 would take five times that, and a row that is passed over takes nothing.
 """
 

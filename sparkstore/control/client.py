@@ -1,7 +1,7 @@
 """The one way to change queues from outside: through the running broker, or under its lock.
 
 `open_control` asks who serves the root. A broker or store service that runs listens on
-`<root>/control.sock` (mode 0600, owner's peers only) and carries requests out through its store; if
+`<root>/control.sock` (mode 0600, owner's peers only) and carries requests out through its store. If
 none runs, the same requests are carried out here, under the writer's lock (`offline`). The lock
 decides: a socket file that nobody listens on proves nothing, so the lock is taken then, and whoever
 has it meanwhile is asked again.

@@ -1,6 +1,6 @@
 """Keep an entry's annotations, which it adds to its message, in records. Pure.
 
-A message is written once and never changed; what is said about it on the way (why it is in a
+A message is written once and never changed. What is said about it on the way (why it is in a
 dead-letter queue, what a consumer annotated) belongs to its entry, and goes with it to another
 queue. In an `enqueued` or a `released` record it is the column `detail`, an entry of `state` has it
 there, too: a JSON object

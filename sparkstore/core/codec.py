@@ -6,7 +6,7 @@
               array of [key, value]
 
 Decision: MessagePack by its C library, not `struct`. A record has some 30
-optional fields; the same layout by `struct` and Python cost 5.8 µs to pack and 14 µs to unpack on
+optional fields. The same layout by `struct` and Python cost 5.8 µs to pack and 14 µs to unpack on
 the project's machine, MessagePack 1.0 and 2.7 µs. It is as easily written from Java by hand.
 """
 

@@ -1,7 +1,7 @@
 """The entries of a queue, in its order: young ones as objects, old ones packed, a few bytes each.
 
-A short queue is a dictionary. When it grows long, its older half is packed into chunks of columns:
-an `Entry` with its place in a dictionary takes 300 bytes, a packed one about 20 (measured), which
+A short queue is a dictionary. When it grows long, its older half is packed into chunks of columns.
+An `Entry` with its place in a dictionary takes 300 bytes, a packed one about 20 (measured), which
 is what lets millions of messages wait. What happens to a packed entry is written where it is, so
 nothing is ever unpacked to be changed, whatever order consumers work in.
 

@@ -1,6 +1,6 @@
 """The meaning of records: `apply(state, position, record)` changes the state. Pure: the oracle.
 
-A live store's own state is this fold of the records it wrote; recovery (`arrow_fold`) and the
+A live store's own state is this fold of the records it wrote. Recovery (`arrow_fold`) and the
 jobs and views (`compact`, SQL) have fast forms of it, and a property test holds the three equal.
 `apply` trusts its records: refusing a call is the business of whoever writes them.
 """

@@ -10,14 +10,14 @@ one moment, and a kill anywhere leaves each table as it was or as it should be. 
 two leaves messages newer than queues. What `queues` says of itself (`as_of`, `as_of_position`) is
 therefore true of `queue_messages` too, as "at least"; exactly which position either has is in the
 metadata of its newest commit. Files that a kill left without a commit go with a vacuum. After a
-power cut the end of a table is healed as that of any other (`healing`, `marks`); one that cannot be
+power cut the end of a table is healed as that of any other (`healing`, `marks`). One that cannot be
 healed is deleted and begun anew, since it is made of others.
 
 What it costs: a fold of `state` and all that is after it, as for `sparkstore queues`; the headers
 of messages in blocks that changed; and the files of these blocks. A block (a range of
 `schema.BLOCK_IDS` message ids) has changed if its entries are not what the table says. Decision:
 they are compared with the table itself and not with a fingerprint that was left beside it, so a
-table that somebody damaged is mended, not believed; a column of freshness on each message would
+table that somebody damaged is mended, not believed. A column of freshness on each message would
 make each block a changed one. Rejected: writing it by Spark in the fold, which would make everyone
 who compacts pay 2 s of planning and more, and leave readers without a JVM waiting for one.
 """

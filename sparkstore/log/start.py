@@ -1,12 +1,12 @@
 """A start, in this order: lock; heal; replay under the old epoch; open the new one.
 
 Why a cut between any two steps is harmless: replayed groups are committed under the epoch that
-wrote them, so the next start finds them in Delta and replays what is left; the new epoch begins
+wrote them, so the next start finds them in Delta and replays what is left. The new epoch begins
 with its `opened` record, which is made durable before the first group of that epoch is written.
 `root.json` says where the newest write-ahead log is, from before its first group on: so a start
 with other settings replays the log that there is, and not the one that it will write.
 
-A root in a bucket is opened by the same steps, on its working copy (`sparkstore.bucket`): instead
+A root in a bucket is opened by the same steps, on its working copy (`sparkstore.bucket`). Instead
 of healing, the copy is brought to what the bucket holds; to make a commit durable is to publish it;
 and the epoch is claimed in the bucket first. What was not published of a copy never was.
 """

@@ -3,7 +3,7 @@
 Measured with 1,000 messages in flight: Python's cyclic collector, which walks every live entry of
 every queue again and again, took half of all CPU time. It may come seldom: nothing on the hot path
 makes cycles, nor does a connection that ends (`broker_shim.sockets.transport`, "The end"). The
-interpreter's switch interval stays as it is: at a fifth of it 32 callers got 0.8 ×, at a fiftieth
+interpreter's switch interval stays as it is. At a fifth of it 32 callers got 0.8 ×, at a fiftieth
 0.5 × the throughput, because every hand-over of the interpreter costs more than what it hurries.
 (The broker shortens it while its loop has more to do than a turn: there one thread does all.)
 """
@@ -24,7 +24,7 @@ _NEW_OBJECTS = 200_000
 def tune_allocator() -> None:
     """Let Arrow use the system's allocator; of no effect once `pyarrow` was imported.
 
-    Arrow's own one kept 140 MB for itself after a start that read two million records back; the
+    Arrow's own one kept 140 MB for itself after a start that read two million records back. The
     system's gives back what is free, and was as fast in every benchmark here.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")

@@ -2,7 +2,7 @@
 
 One thread appends; another releases files whose positions Delta holds durably. What is held: a
 lock around the lists of files, never around a write. Why nothing is lost: `append` returns after
-the group was synced; a file is reused only after `release` said that all its positions would
+the group was synced. A file is reused only after `release` said that all its positions would
 survive without it, and its header, with a new turn, is synced before the first group in it.
 
 A write that failed is not tried again (fsync that failed once may say yes the second time and lie):

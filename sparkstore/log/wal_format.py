@@ -16,7 +16,7 @@
              then the packed records (`codec`), then zeroes to a multiple of 512
 
 A group is the unit: all of it counts or none. It is written only after the group before it was
-synced, so behind a torn group there is never a good one with higher positions; where there is one,
+synced, so behind a torn group there is never a good one with higher positions. Where there is one,
 the disk lost something that was acknowledged, and that is `CorruptData`. A reused file is told
 from its last use by the turn, another root's or another epoch's by the CRC.
 """

@@ -7,7 +7,7 @@ Pure.
     root_at_rest                         the same for a root that nobody serves, as steps
     wire                                 orders, requests and answers ↔ lines of the control socket
 
-A running broker asks these modules before it calls its store; `control.offline` asks them, and the
+A running broker asks these modules before it calls its store. `control.offline` asks them, and the
 state machine that a store has, before it writes records under the lock of a root that is at rest.
 So both answer alike. Nothing here reads a table, waits, or knows what time it is: the caller says.
 """

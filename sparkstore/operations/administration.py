@@ -1,7 +1,7 @@
 """Decides what an administrator asks of queues, exchanges and bindings. Pure.
 
 Both who carry orders out use this: the running broker (`broker_shim.broker.administration`) and,
-if none runs, `control.offline`. An order that is given again does nothing twice: what is so already
+if none runs, `control.offline`. An order that is given again does nothing twice. What is so already
 is told as no change, and what is not there to be taken away is refused, as before.
 
 Decision: `delete` without force refuses what somebody would miss: messages, consumers, a queue that

@@ -1,7 +1,7 @@
 """Define an operator's orders about a branch of a distributed transaction. Pure.
 
 Its coordinator decides a branch. An operator does if that is gone for good, and a heuristic
-decision, as X/Open calls it, may differ from what other resources were told: so it is remembered,
+decision, as X/Open calls it, may differ from what other resources were told. So it is remembered,
 and written down with the operator's name.
 """
 

@@ -1,7 +1,7 @@
 """Decides bulk operations: what is done to each message. Pure: no clock, no thread.
 
 A request names messages by id; somebody else (Spark) chose them, a moment ago. So each is decided
-anew here, on the state as it is now: one that is gone or acquired meanwhile is left alone, and a
+anew here, on the state as it is now. One that is gone or acquired meanwhile is left alone, and a
 request that is made again does nothing twice. Both who carry requests out use this: the running
 broker (`broker_shim.broker.bulk_operations`) and, if none runs, `control.offline`, which has
 the state machine make records of it.

@@ -1,8 +1,8 @@
 """Every invariant of a root, declared once: name, severity and advice, and below it what it means.
 
 `sparkstore verify` computes them without a JVM (`invariants`), `sparkstore reconcile` with Spark
-(`record_checks`, `fold_checks`, `replica_checks`); each of both maps what is declared here to a
-function, and has no name or severity of its own; a finding has advice of its own where it knows
+(`record_checks`, `fold_checks`, `replica_checks`). Each of both maps what is declared here to a
+function, and has no name or severity of its own. A finding has advice of its own where it knows
 more than that its invariant is broken. Pure.
 """
 

@@ -123,7 +123,7 @@ def capped(found: Sequence[Finding], count: int) -> list[Finding]:
 def write(spark: SparkSession, root: Root, run: str, found: Sequence[Finding]) -> None:
     """Append the findings of one run; the caller holds the jobs' lease.
 
-    A run that found nothing writes one row that says so if the run before it had findings: so the
+    A run that found nothing writes one row that says so if the run before it had findings. So the
     newest run in the table tells how things are, and a store where all is well gets no commit.
 
     Raises:

@@ -5,8 +5,8 @@ write what was found to `<root>/findings`. What is found while something writes 
 second time before it is believed: a root may get a new writer between two reads; a store that works
 is never accused.
 
-With `repair`, what the jobs own (history, state) is repaired by Spark commits under this lease;
-what the store owns is asked of the running broker, or done under the writer's lock if none runs
+With `repair`, what the jobs own (history, state) is repaired by Spark commits under this lease.
+What the store owns is asked of the running broker, or done under the writer's lock if none runs
 (`repair`). Then everything is checked again: a repair is done when its finding is gone.
 """
 

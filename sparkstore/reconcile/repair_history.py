@@ -3,8 +3,8 @@
 What is missing is copied back from the journal, or from a replica that agrees with the primary
 wherever both have a record. Segments that change are written anew with `replaceWhere`, which names
 them without reading them: so a file that is lost goes, too. Why nothing is lost: if one position
-can be found nowhere, nothing is changed at all, and the table still names the file that is gone;
-the commit is atomic, and what it replaces stays on disk until a VACUUM.
+can be found nowhere, nothing is changed at all, and the table still names the file that is gone.
+The commit is atomic, and what it replaces stays on disk until a VACUUM.
 """
 
 from __future__ import annotations

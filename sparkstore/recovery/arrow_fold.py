@@ -14,7 +14,7 @@ without entries; unsettled deliveries are `arrow_links`.
 A property test holds this equal to the oracle for every prefix of generated histories.
 
 Decision: Arrow's own kernels and no NumPy. Entries go from columns into packed columns
-(`entries`), some thousands at a time: a Python object for each of millions, all at once, would be
+(`entries`), some thousands at a time. A Python object for each of millions, all at once, would be
 most of the time and of the memory of a start.
 """
 

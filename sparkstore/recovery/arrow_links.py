@@ -1,7 +1,7 @@
 """The part of the Arrow fold that is about links: few links one by one, deliveries by columns.
 
 A delivery is remembered if its last `unsettled` is after its last `settled` and after the last
-`detached` that closed its link (one with a detail, whatever it says); its state is that of this
+`detached` that closed its link (one with a detail, whatever it says). Its state is that of this
 `unsettled`. A row of `state` is an `unsettled` before all. `attached` and `detached` go through the
 oracle.
 """

@@ -2,7 +2,7 @@
 
 `replicas` makes two roots known to each other, `replicate` copies the primary's records to the
 replica's history and state (`replicate_source` reads them, `replicate_plan` decides, pure), and
-`promote` makes a replica the primary and fences the old one; that needs no Spark, as it must work
+`promote` makes a replica the primary and fences the old one. That needs no Spark, as it must work
 when little else does. `record_at` compares two roots at one position. `primary` is the root that is
 copied, in a folder or in a bucket; `old_primary` is what a promotion does about it.
 

@@ -2,15 +2,15 @@
 
 `history` and `state` of the replica name the same files as those of the primary; a file is
 immutable, so it is uploaded once. The journal is not copied file by file, since a busy store
-commits five times a second: each run appends what comes after the replica's last position, in one
+commits five times a second. Each run appends what comes after the replica's last position, in one
 file for each segment, and drops what `history` has by now.
 
 Why a reader of the replica finds every record, at each moment: of the primary's tables a run takes
-state before journal before history, as recovery does, because records move the other way; and it
+state before journal before history, as recovery does, because records move the other way. It
 publishes history before it drops anything from the journal, and state last.
 
 Why no commit is lost or overwritten: each is one `put_if_absent` of the version after the one that
-this run began with. Of two runs at a time one fails and changes nothing more; a run that was paused
+this run began with. Of two runs at a time one fails and changes nothing more. A run that was paused
 while the replica was promoted fails too, because a promotion takes the next version of each table.
 Only the commit counts: what was uploaded before a kill is uploaded again, under the same name with
 the same bytes, or is never named.

@@ -8,7 +8,7 @@ meanwhile: nothing there is locked, and nothing but its list of replicas is chan
 Why each record comes once, whenever this is killed: the append is one Delta commit, its
 transaction number is the last position in it, and the next run goes on after the largest position
 that is there. A run decides by versions of the primary's tables that it looks up once, state before
-journal before history: records move the other way, so what a later version of one table no longer
+journal before history. Records move the other way, so what a later version of one table no longer
 has is in the next. The positions are counted before the append reads the same versions again.
 
 Why promotion finds a whole store: P says less than `history` holds, because history is fsynced

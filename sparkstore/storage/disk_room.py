@@ -7,7 +7,7 @@
     └── none, since others fill the disk, too: the reserve is given up, and that goes on with it
 
 The reserve is a file, `<folder>/reserve`, whose blocks are allocated. Why giving it up loses
-nothing: nobody ever reads it. It is made again when there is room for it beside `least_free`; while
+nothing: nobody ever reads it. It is made again when there is room for it beside `least_free`. While
 no store runs it stays, so a start and a job on a full disk have it, too.
 """
 

@@ -2,7 +2,7 @@
 
 Measured: after 3,000 commits a commit took 17 ms, 11 ms once the files before the checkpoint were
 gone. A log file goes only when all of this holds: it is behind the newest checkpoint but one, the
-durable mark is past it, and nobody may still be reading a version that needs it: a job reads the
+durable mark is past it, and nobody may still be reading a version that needs it. A job reads the
 version that it began with for as long as it runs. What the versions that stay begin with is a
 checkpoint that was fsynced and read back.
 

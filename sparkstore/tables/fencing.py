@@ -190,7 +190,7 @@ class FenceWatch:
     """Looks every so often whether the root may still be written to; once fenced, says so.
 
     Decision: a thread of its own, not a turn of the committer's. A replica may lie on a mount that
-    hangs, and reading its `root.json` must not hold up Delta commits; and while Delta fails, which
+    hangs, and reading its `root.json` must not hold up Delta commits. While Delta fails, which
     is when an operator promotes a replica, the committer is busy trying again.
     """
 

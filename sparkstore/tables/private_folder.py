@@ -1,6 +1,6 @@
 """Folders that hold messages are made so that nobody else gets in.
 
-Decision: the folder of a root protects all that is in it, by its mode 0700; what is in it has the
+Decision: the folder of a root protects all that is in it, by its mode 0700. What is in it has the
 modes that each writer gives (deltalake, Spark, the store). One mode in one place holds for every
 engine, also where the store is a library in a process of others, whose umask is not ours to set;
 and who wants to let a group read opens one folder by hand. A folder that was there stays as it is:

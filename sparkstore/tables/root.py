@@ -208,7 +208,7 @@ def open_or_create_root(where: str | Path, new: Identity | None = None) -> Root:
     Call it with the writer's lock held (`tables.lock`), whose file does not count as content.
 
     Why a creation may be cut off anywhere: `root.json` comes last, so without it no record was ever
-    taken. A version 0 that a power cut left zeroed is made anew, and nothing else is removed: a
+    taken. A version 0 that a power cut left zeroed is made anew, and nothing else is removed. A
     folder without one may be in another creator's hands, whose version appears at once. Tables
     with records and no `root.json` are a root that lost it: they are never touched. Of two who
     create one root on a shared folder, both take the tables of either, and the `root.json` of the

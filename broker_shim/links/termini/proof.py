@@ -3,7 +3,7 @@
 For a link on which we receive, with unsettled deliveries that survive (tier 2). We answer a
 delivery that was stored `accepted`, settled. The sender may never see that: the connection, or we,
 may be gone before. It then asks for the delivery at its next attach, by its tag, and is told
-`accepted` only while we remember it; were it forgotten, it would be sent and stored again.
+`accepted` only while we remember it. Were it forgotten, it would be sent and stored again.
 
 When may it be forgotten? The two directions of a connection are ordered streams, and a sender may
 start delivery number n (counted from 0 on this attachment) only after it read a flow that allows

@@ -12,7 +12,7 @@ value and where it ends. It may read past what is meant for it, never past `enco
 where a value has to end compares. All of them are reached through `read`, `read_performative`
 (composites.py) and nothing else, which make one `DecodeError` of whatever is wrong.
 
-What a hostile peer can cost: depth is counted (`MAX_DEPTH`); a list or a map with more items than
+What a hostile peer can cost: depth is counted (`MAX_DEPTH`). A list or a map with more items than
 bytes is refused before its first item, and so is an array with more than `MAX_EMPTY_ITEMS` of
 items that take no bytes. So a value of n bytes makes at most some 10 n objects.
 """

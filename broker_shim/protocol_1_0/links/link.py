@@ -278,7 +278,7 @@ class Link:
 
         What the peer sent before it saw our detach is read past. It cannot be more frames than
         the session's window had left when we detached, as news of a wider window come after the
-        detach; a frame beyond that is sent against better knowledge (2.6.5, errant-link).
+        detach. A frame beyond that is sent against better knowledge (2.6.5, errant-link).
         """
         self._errant_left -= 1
         return self._errant_left < 0

@@ -18,7 +18,7 @@ What is sure if both ends keep to it, whatever is lost on the way:
 - Nothing that the receiver has accepted is sent again, while it is named: an outcome leads to
   SETTLE, RESTATE or ABORT, and ABORT only if the *receiver's* state is none.
 - Nothing is lost: a sender without an outcome sends, resumes or aborts what it cannot send any
-  more; it forgets only what had an outcome at its own end, or gets one from the receiver.
+  more. It forgets only what had an outcome at its own end, or gets one from the receiver.
 - What a receiver settles at once (rcv-settle-mode first) can come twice: to the sender, forgotten
   after it was taken and never arrived look the same (case 1). Exactly once takes a receiver that
   forgets only what it was told is settled (second), or one that knows that the sender has heard.

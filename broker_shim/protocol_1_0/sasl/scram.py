@@ -2,7 +2,7 @@
 
 The server never holds a password: `look_up` gives what was derived from it. A user who does not
 exist is asked like any other, with a salt that is always the same for that name and mechanism, and
-fails at the end like a wrong password; otherwise a peer could list the users.
+fails at the end like a wrong password. Otherwise a peer could list the users.
 """
 
 from __future__ import annotations

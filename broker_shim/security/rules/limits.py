@@ -42,7 +42,7 @@ class HalfOpen:
     within milliseconds, and is not among the oldest unless hundreds come in these.
 
     Who failed to log in counts until its answer was due, whether or not it waits for that, and
-    gives way to nobody: so hanging up and coming again gains nobody a guess, and what the guesses
+    gives way to nobody. So hanging up and coming again gains nobody a guess, and what the guesses
     cost is limited (see `passwords`).
 
     Times are of a clock that rises. What is kept grows no larger than the limit: beyond it nobody

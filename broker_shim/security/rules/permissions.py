@@ -18,8 +18,8 @@ refused; rules only allow, so their order means nothing.
 Which of them an act needs is in `rights`.
 
 `address` is a pattern of words (`*` one, `#` any number) that an address or an exchange's name is
-held against; with `::` the second half is one for the queue on it. Queues that a client has the
-broker name (dynamic ones, for answers) are on the address `temporary`, and nothing else is: a rule
+held against. With `::` the second half is one for the queue on it. Queues that a client has the
+broker name (dynamic ones, for answers) are on the address `temporary`, and nothing else is. A rule
 for that word is for them alone, and what a client named so, if an older version let it, has none.
 """
 

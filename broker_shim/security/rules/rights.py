@@ -5,7 +5,7 @@ test walks every right over every command of both protocols. Who gives orders by
 or by a command is the operating system's user whose root it is, and needs none.
 
 Decision: to destroy is a right of its own. `create` is given to whoever may have queues of its own
-made, on addresses where others have theirs; and `read` takes messages one by one, each of which is
+made, on addresses where others have theirs. `read` takes messages one by one, each of which is
 settled by somebody, while a purge asks nobody. `admin` alone would be too much for a client that
 ends its durable subscriptions over AMQP 0-10, which are queues.
 """
