@@ -12,5 +12,5 @@
 
 Links of a protocol call in, on the loop's thread; what they asked for is answered by a callback
 when the store has it. A message may be dispatched when its enqueue has completed, and a queue is
-used when its creation has, so that nothing a client was shown is undone by a crash.
+used when its creation has. So nothing a client was shown is undone by a crash.
 """

@@ -9,9 +9,9 @@
     exchange/key        its queues for that routing key       a subscription to that key
     (none)              what the message's `to` says          -
 
-What is looked at first: a queue by its whole name, an exchange, an exchange and a key (the first
-`/` parts them, and only if there is such an exchange), an address that has queues, a queue by its
-short name. Any other text is a queue that is not there yet, slashes and all.
+A name is looked up in this order: a queue by its whole name, an exchange, an exchange and a key, an
+address that has queues, a queue by its short name. The first `/` parts an exchange from a key, and
+only if there is such an exchange. Any other text is a queue that is not there yet, slashes and all.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ def refusal_to_create(queue: str, exchanges: Container[str] = ()) -> str | None:
     """Why a queue of this name is not created on demand; None if it may be.
 
     `amq.` is kept for the broker's own names, so that a misspelt exchange is an error and not a
-    queue; and a queue on an exchange's name would look as if it were bound to it. `temporary`
-    is kept, too (`is_reserved`).
+    queue. A queue on an exchange's name would look as if it were bound to it. `temporary` is kept,
+    too (`is_reserved`).
     """
     address = key_of(queue).address
     if is_reserved(queue):

@@ -1,9 +1,9 @@
 """An administrator's orders to a running broker: `sparkstore.operations.administration` decides.
 
-When things become visible: what is made is used when the store has it, what goes is gone from here
-at once or when the store has let go of it, as elsewhere (`virtual_host`). An alteration holds here
+When things become visible: what is made is used when the store has it. What goes is gone from here
+at once, or when the store has let go of it, as elsewhere (`virtual_host`). An alteration holds here
 from the moment of its decision: whoever attaches or sends while it is under way meets the queue as
-it will be; if the store refuses, the queue is again what it was.
+it will be. If the store refuses, the queue is again what it was.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 What is waiting is taken out of dispatch first, so no consumer gets it meanwhile; what a consumer
 has is left alone. Then one transaction of the store; when it has completed, messages arrive at the
-target. Why nothing is lost: until the completion a message is held here, under nobody's name; if
-the store refuses, it is available again in its old place; if the broker is killed, the transaction
+target. Why nothing is lost: until the completion a message is held here, under nobody's name. If
+the store refuses, it is available again in its old place. If the broker is killed, the transaction
 is in the log whole or not at all, and a start puts in dispatch what the log says.
 """
 
@@ -131,7 +131,7 @@ class BulkOperations:
     def end_if_due(self, queue: QueueDispatch, message_id: int) -> None:
         """Take a message that waits off its queue if it may not stay there: to the dead letters.
 
-        Called when a message was given back: that is when it may have failed once too often, and
+        Called when a message was given back. That is when it may have failed once too often, and
         what is found expired while it is handed out is given back for this.
         """
         entry = self._host.calls.entry(queue.name, message_id)

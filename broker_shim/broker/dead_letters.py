@@ -1,6 +1,6 @@
 """Messages that may not stay on their queue: how a rejected one leaves it, and what is told of all.
 
-A message dies expired, delivered too often (`bulk`) or rejected (here): it goes to its queue's dead
+A message dies expired, delivered too often (`bulk`) or rejected (here). It goes to its queue's dead
 letters in one transaction of the store, with why and whence in the annotations of its entry there.
 Where the queue says nothing of dead letters, a rejected message goes likewise where the queue's
 alternate exchange routes it (`QueueArguments.reject_exchange`). Where there is neither, it goes off

@@ -1,14 +1,14 @@
 """Selectors and message groups over what waits: headers are read in batches, beside the loop.
 
 A batch is chosen, its headers are read on a thread of their own (`header_reader`), and it is judged
-when they are there, in slices of so many steps (a selector of 2,000 words and signs has as many for
-each message). So the loop is held up by one slice at most, and sockets, timers and completions have
-their turn between two. How many messages are one batch follows from how long the judging of the
-last took.
+when they are there. That is done in slices of so many steps (a selector of 2,000 words and signs
+has as many for each message). So the loop is held up by one slice at most, and sockets, timers and
+completions have their turn between two. How many messages are one batch follows from how long the
+judging of the last took.
 
 Why no message is missed, though the queue changes while a batch is read. A message of the batch
 that was handed out meanwhile, or left, is not waiting in its place when it would be handed out, and
-is passed over; if it is given back after that, it is looked at again. One that arrives has a place
+is passed over. If it is given back after that, it is looked at again. One that arrives has a place
 after the cursor, or is given back. A batch whose headers cannot be read now is put back.
 """
 

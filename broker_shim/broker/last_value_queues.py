@@ -3,8 +3,8 @@
 The newer message is enqueued and the older one dequeued in one transaction of the store. Why no
 two are left, and none is lost:
 
-- of one (queue, value) one publish is under way at a time, the others wait for it in their order:
-  so the older message that a publish finds has arrived, and is on the queue or held;
+- of one (queue, value) one publish is under way at a time, and the others wait for it in their
+  order. So the older message that a publish finds has arrived, and is on the queue or held;
 - it is taken out of dispatch before the transaction: no consumer gets it meanwhile. If the store
   refuses, it is available again where it was; after a crash the log says which of both is there;
 - one that a consumer holds is not touched. When it is given back, a newer one is there: then it is

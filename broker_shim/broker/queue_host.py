@@ -2,7 +2,7 @@
 
 The virtual host makes its parts, and they call it back by `QueueHost`, or by a protocol beside a
 part that adds what this one alone needs. A listener keeps subscriptions and other links beyond
-their connections, each with a queue of its own; the virtual host knows neither links nor
+their connections, each with a queue of its own. The virtual host knows neither links nor
 connections, so it asks a `QueueOwner`, and tells it what became of a queue.
 """
 

@@ -1,7 +1,8 @@
 """The memory of messages that have not come whole: of a link, a connection, and in all.
 
-Where it is too much in all, whoever has the most gives it up, and not who came last: a client that
-begins messages and never ends them does not keep others from sending. On the loop's thread only.
+Where it is too much in all, the client that has the most gives it up, and not who came last. So a
+client that begins messages and never ends them does not keep others from sending. On the loop's
+thread only.
 """
 
 from __future__ import annotations

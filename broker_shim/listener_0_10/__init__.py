@@ -13,7 +13,7 @@
 Frames come through `broker_shim.handlers`. A command is complete when the store's completion has
 fired: then, and not before, session.completed names it. Everything here is on the loop's thread.
 
-Decision: what the store refuses after a client went on is an exception that ends the session: the
+Decision: what the store refuses after a client went on is an exception that ends the session. The
 protocol has no other answer to a command, and a client that publishes without waiting learns of it
 at its next sync.
 """

@@ -4,8 +4,8 @@
     message properties    ids, content type, reply-to, user and application id
     application headers   properties, with their types in the header's bytes and as text in SQL
 
-Of a message that came over AMQP 0-10 the header's bytes are kept, with the exchange that it was
-sent to, and go out as they are; the body is its content. A redelivered one says so.
+A message that came over AMQP 0-10 keeps the bytes of its header, with the exchange that it was sent
+to. They go out as they are; the body is its content. A redelivered one says so.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 On the loop's thread only.
 
-Whatever ended, in this order: the registry is told, which decides whether the terminus lives on;
-the endpoint lets go of its queue, and of what it held as that says; what was the link's own ends.
+Whatever ended, this is the order. The registry is told first, which decides whether the terminus
+lives on. Then the endpoint lets go of its queue, and of what it held as that says. At last what was
+the link's own ends.
 """
 
 from __future__ import annotations

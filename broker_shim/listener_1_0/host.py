@@ -65,9 +65,9 @@ class Host:
         """Have the queue of each link that has one, and route there what it selects.
 
         A queue that is missing is made anew: the broker ended while the link was attached for the
-        first time, or while it was being closed; nothing that its client was told is lost.
+        first time, or while it was being closed. Nothing that its client was told is lost.
 
-        A terminus that can never have its queue ends, and the log says so: no client was told that
+        A terminus that can never have its queue ends, and the log says so. No client was told that
         it has one, and one link must not keep the broker from starting, now and ever after.
 
         Args:

@@ -3,15 +3,15 @@
 The registry decides (`broker_shim.links`); here is what follows for queues and messages. On the
 loop's thread only.
 
-What is a link's own ends with its terminus, in this order: what it holds is given back, its queue
-is destroyed, if need be in several turns, and then the stores forget it. A crash between leaves a
-link without a queue, which the next start makes anew, empty; never a queue nobody knows to end.
+The link's own things end with its terminus, in this order: what it holds is given back; its queue
+is destroyed, if need be in several turns; then the stores forget it. A crash between leaves a link
+without a queue, which the next start makes anew, empty; never a queue nobody knows to end.
 
 Two things outlive an attachment as long as the terminus lives (AMQP 2.6.13), which by default is
-its session's life; of a link of tier 2 (`UNSETTLED_STATE`) they outlive a crash, too. What it holds
-of its queue stays acquired (`held`), so nobody else gets it; when the terminus ends it is given
-back, and counts as a failed delivery. And what was under way to the store for an earlier attachment
-is waited for before the next one is answered (`when_quiet`), so that the maps of unsettled
+its session's life. For a link of tier 2 (`UNSETTLED_STATE`) they outlive a crash, too. What it
+holds of its queue stays acquired (`held`), so nobody else gets it; when the terminus ends it is
+given back, and counts as a failed delivery. And what was under way to the store for an earlier
+attachment is waited for before the next one is answered (`when_quiet`). So the maps of unsettled
 deliveries tell what is durable and nothing else. That begins with the last frame of a delivery: a
 large one may be enqueued long after its connection was lost, and is remembered all the same.
 """

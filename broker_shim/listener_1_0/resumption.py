@@ -1,16 +1,16 @@
 """A link that is attached again with unsettled deliveries: what becomes of each (AMQP 2.6.13).
 
-The rules are `protocol_1_0.resumption`'s. What we hold without an attachment is, as a sender, what
-the link acquired of its queue, of which no outcome is known (one that was durable has taken the
-message off); as a receiver, what was stored and not settled yet (`received_deliveries`).
+The rules are `protocol_1_0.resumption`'s. As a sender, we hold without an attachment what the link
+acquired of its queue, of which no outcome is known (one that was durable has taken the message
+off). As a receiver, we hold what was stored and not settled yet (`received_deliveries`).
 
 Exactly once, as a sender: a message stays acquired by its link until the receiver's outcome is
 durable, through lost connections and crashes, so it is offered to nobody else. Where the receiver
 names it with an outcome, that outcome is made durable and the delivery is settled, without sending
 it again. Where it names it without one, it is sent again as the same delivery, which the receiver
-knows by its tag. Where a complete map does not name it, the receiver has no trace of it, so it goes
-back to the queue, as a failed delivery, and to the link again as a new one: before the attach is
-answered, so that it comes before what waited behind it.
+knows by its tag. Where a complete map does not name it, the receiver has no trace of it. So it goes
+back to the queue, as a failed delivery, and to the link again as a new one. That happens before the
+attach is answered, so that it comes before what waited behind it.
 """
 
 from __future__ import annotations

@@ -135,8 +135,8 @@ class MemberDispatcher:
         """Begin to decide, if it has not begun; on the loop's thread.
 
         What is held for members is held at the queues, too. The broker is made under the store's
-        lock: what was decided before is in the state that it is made of, and the observer is told
-        of all that is decided later.
+        lock. So what was decided before is in the state that it is made of, and the observer is
+        told of all that is decided later.
 
         Raises:
             InvalidRequest: A Broker-J host is attached.

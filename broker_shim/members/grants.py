@@ -1,17 +1,18 @@
 """Messages that consumers on members are to have: acquired for them, then told to them.
 
 All that one turn of the loop hands out is one decision under one holding of the store's lock, one
-item of the log, and one completion; each member is told its part in one frame. Content that is not
+item of the log, and one completion. Each member is told its part in one frame. Content that is not
 in memory is read before that, so that no member has to ask for it.
 
 Why a consumer gets its messages in their order: turns are decided in their order, whichever was
-read first. Why nothing goes wrong meanwhile: nothing was acquired, so nobody can release it, and a
+read first. Why nothing goes wrong meanwhile: nothing was acquired, so nobody can release it. A
 consumer or queue that ends then is met where one would be that ended within the turn.
 
 Why no message is lost or had twice: it is acquired in the holder's name before anybody is told, and
 told when that is durable. If the consumer is gone by then, it is given back. If the frame is lost
 with its connection, the member does not name the message when it comes back, and it is given back
-(`dispatcher`); if the member never comes back, with all else that it holds (`service.members`).
+(`dispatcher`). If the member never comes back, the message is given back with all else that it
+holds (`service.members`).
 """
 
 from __future__ import annotations
@@ -315,8 +316,8 @@ class Grants:
 
         It was never told to the member.
 
-        `then` is called when that waits on its queue again, with all that was given back before:
-        the observer of the store is told of it first, and both come by the same inbox.
+        `then` is called when that waits on its queue again, with all that was given back before.
+        The observer of the store is told of it first, and both come by the same inbox.
 
         Args:
             peer: The member's connection.

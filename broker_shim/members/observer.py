@@ -1,14 +1,14 @@
 """The requests of members, brought to the broker that decides for all.
 
 Why its queues are always as the store will have them: the broker changes a message's place only on
-completions of its own calls and on what is observed here, and both come in the order of the store.
+completions of its own calls and on what is observed here. Both come in the order of the store.
 
 - A message that waits here, or is held here for a member, is moved by what its members did.
 - A message that this broker has handed out itself is left to that: if its call is refused, the
   broker looks at what the store says now (`Broker.lost`). What is observed of it meanwhile is
   older than the call's outcome.
 
-The broker may look at the store's state, which is ahead of what is observed: then what comes later
+The broker may look at the store's state, which is ahead of what is observed. Then what comes later
 is passed over (a message that is gone is not put on its queue), or is corrected by it.
 """
 

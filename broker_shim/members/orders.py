@@ -5,8 +5,8 @@ have acquired, and who consumes, on whatever member. Whether a user may order th
 member.
 
 An order is done once (`known_orders`), though a member whose connection was lost says it again. A
-service that was restarted meanwhile cannot know whether it was done: a queue that is gone counts as
-deleted, and a purge takes nothing of what came since the start.
+service that was restarted meanwhile cannot know whether it was done. So a queue that is gone counts
+as deleted, and a purge takes nothing of what came since the start.
 
 Whoever begins a branch of a distributed transaction at a member is asked about here, too
 (`broker.operations.xid_claims`).

@@ -1,11 +1,11 @@
 """The stream of wiring to members: all there is once, then what others did.
 
-A member says of each frame that it has seen it (SEEN), and has `WINDOW` of them at most before it;
-a frame has an end in rows and in characters. So what waits for one that does not read is bounded,
-however much wiring there is and however long its names are. A member that was away goes on after
-the position that it saw, as far as the last `KEPT` changes of this run of the service reach; else
-it is told all there is again. So nothing is ever missed: either each change after what it saw is
-kept, in order, or it gets a whole that is as new as the position that comes with it.
+A member says of each frame that it has seen it (SEEN), and has at most `WINDOW` frames before it
+says so. A frame has an end in rows and in characters. So what waits for one that does not read is
+bounded, however much wiring there is and however long its names are. A member that was away goes on
+after the position that it saw, as far as the last `KEPT` changes of this run of the service reach.
+Else it is told all there is again. So nothing is ever missed. Either each change after what it saw
+is kept, in order, or it gets a whole that is as new as the position that comes with it.
 
 It is told something at once, be it that nothing changed. Its first SEEN comes after all that it
 says when it connects, and so tells that it has said all that it subscribes to.

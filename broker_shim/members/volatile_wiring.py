@@ -1,13 +1,13 @@
 """Queues and exchanges that no restart survives, when the service has restarted and members not.
 
-Messages on these queues are gone with the service, as their durability says. But who consumes from
-them, or publishes there, is connected to a member, and is to notice nothing but time: so a member
-makes them again before it subscribes anew, each by the definition that it has of it, with their
-bindings. Several members may; what is there already is left as it is.
+Messages on these queues are gone with the service, as their durability says. But clients that
+consume from them, or publish there, are connected to a member, and are to notice nothing but time.
+So a member makes the queues again before it subscribes anew, each by the definition that it has of
+it, with their bindings. Several members may; what is there already is left as it is.
 
 A queue that is a link's own is made again by the member that the link is attached at, and by nobody
 else: it ends with that link. What comes between the restart and the new queue is not routed there,
-as if it had come before the restart; nobody was told that it was on such a queue for good.
+as if it had come before the restart. Nobody was told that it was on such a queue for good.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ with the messages that wait on them.
 Of a broker on the loop's thread only. The cost is that of the number of queues, whatever waits on
 them.
 
-Decision: the gauges of a queue are shown by the one process that has the queue, a broker on a root
-or the service of its members, and never by a member, which knows no more than what it was granted.
-So the sum over all processes is right.
+Decision: the gauges of a queue are shown by the one process that has the queue: a broker on a root,
+or the service of its members. A member never shows them, as it knows no more than what it was
+granted. So the sum over all processes is right.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
 
 The port is open before the store is, so that a long recovery is seen as one. Answers are put
 together on the thread that owns what they tell (`ask`), never on the threads here, of which there
-are `MOST_REQUESTS` at a time; who says nothing for `PATIENCE_S` is let go of, and before that if
-another one needs the place: so silent sockets keep no monitor out.
+are `MOST_REQUESTS` at a time. A client that says nothing for `PATIENCE_S` is let go of, and before
+that if another one needs the place. So silent sockets keep no monitor out.
 """
 
 from __future__ import annotations

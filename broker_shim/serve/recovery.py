@@ -69,12 +69,12 @@ def recover(
 ) -> None:
     """Take over what survived, release what connections of the last run held, create wiring.
 
-    Blocks: for the start only, before the loop runs. What was acquired belonged to connections
-    that are gone, so it is released and counts as a failed delivery: they may have seen it. But
-    what a link of tier 2 acquired it holds until it is attached again, and what a member of the
-    store's service acquired that one holds, until the service says that it is lost. A link that is
-    attached at a member stays so: its clients are connected there, and it is no broker's here to
-    say that it was left, or to let its time run out and end its queue.
+    Blocks: for the start only, before the loop runs. What was acquired belonged to connections that
+    are gone, so it is released and counts as a failed delivery: they may have seen it. But what a
+    link of tier 2 acquired it holds until it is attached again. What a member of the store's
+    service acquired that member holds, until the service says that it is lost. A link that is
+    attached at a member stays so, as its clients are connected there. It is no broker's here to say
+    that it was left, or to let its time run out and end its queue.
 
     Args:
         store: What is recovered.

@@ -2,7 +2,7 @@
 
 Answers of requests come from the log's thread, in the order of the log, so those of a connection
 rise. Reads that only look are answered by a thread of their own, so that content read from disk
-holds no request up; they see every request that came before them, as those were decided first.
+holds no request up. They see every request that came before them, as those were decided first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """When a member that is gone loses what it acquired: after its grace, counted from its going.
 
-Why exactly once: a member loses what it holds under the store's lock, if it is not connected then;
-what is released is held by nobody afterwards, so a second time finds nothing. A member that comes
+Why exactly once: a member loses what it holds under the store's lock, if it is not connected then.
+What is released is held by nobody afterwards, so a second time finds nothing. A member that comes
 back in time is connected before the lock is taken, and keeps all. One that comes back later is told
 so: its requests about what it lost are refused.
 

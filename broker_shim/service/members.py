@@ -2,12 +2,12 @@
 
 All under the store's lock.
 
-What must outlive the service is kept in its records: the host that the root belongs to, and the
-incarnations that each member had, both as configured objects of a category of the service's own;
-with the incarnations, when the newest of them came first.
-So after a restart, too, a new incarnation is told from one that was there before, which goes on
-where it was, and from one that another has replaced, which is sent away: requests that it still
-has in doubt could be taken for those of its successor.
+Records of the service keep what must outlive it: the host that the root belongs to, and the
+incarnations that each member had. Both are configured objects of a category of the service's own.
+With the incarnations stands when the newest of them came first. So after a restart, too, a new
+incarnation is told from one that was there before. The latter goes on where it was; but one that
+another has replaced is sent away. Requests that it still has in doubt could be taken for those of
+its successor.
 """
 
 from __future__ import annotations
@@ -160,8 +160,8 @@ class Members:
         """Release what a member holds that is gone; how much, None: it is there after all.
 
         Its deliveries failed. What a link of tier 2 holds, that stays: it may resume elsewhere.
-        Links that were attached there are detached, as by a broker that starts anew, its open
-        transactions are rolled back, and queues end that were its links' own and no restart's.
+        Links that were attached there are detached, as by a broker that starts anew, and its open
+        transactions are rolled back. Queues end that were its links' own and no restart's.
         """
         member = self.by_name.get(name)
         if member is not None and member.peer is not None and not member.peer.is_lost():

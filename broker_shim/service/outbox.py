@@ -1,8 +1,8 @@
 """Answers to one peer: never a wait for whoever fires completions, never unbounded.
 
-What is to be said goes straight into the socket if nothing waits before it; else it waits here,
-and a thread of its own, started with the first wait, writes it as the peer reads. DONE that waits
-at the end swallows the next DONE, so a slow peer costs one of them. A peer that reads nothing for
+A frame goes straight into the socket if nothing waits before it. Else it waits here, and a thread
+of its own, started with the first wait, writes it as the peer reads. DONE that waits at the end
+swallows the next DONE, so a slow peer costs one of them. A peer that reads nothing for
 `WRITE_TIMEOUT_S`, or lets `MAX_BUFFERED_BYTES` wait, is cut off; nobody else notices.
 """
 
@@ -84,7 +84,7 @@ class Outbox:
     def goodbye(self, error: StoreError) -> None:
         """The last word; nothing is said after it, and the reader finds the end. Never blocks.
 
-        That the store has ended is no answer to what was asked of it: the member keeps its requests
+        That the store has ended is no answer to what was asked of it. The member keeps its requests
         and brings them to the service that comes next, which knows which of them are done.
         """
         if isinstance(error, Ended):

@@ -1,15 +1,15 @@
 """The requests of one member: each decided once, in order; many under one holding of the lock.
 
 Why exactly once, whatever is sent again: a request is decided only if its number is above the last
-one decided, and the state that says so changes under the lock that the decision holds. What it
-decided goes to the log in one item, its number on its last record, or a refusal as a record with
-its number: a log that was cut off anywhere (SIGKILL) holds all of a request or nothing, and the
-state that is recovered from it says which was the last. A request that leaves no record is
-decided again after that, and says the same: it only made sure of something, or was transient.
+one decided. The state that says so changes under the lock that the decision holds. The decision
+goes to the log in one item, with the number on its last record; a refusal is a record with its
+number. So a log that was cut off anywhere (SIGKILL) holds all of a request or nothing. The state
+that is recovered from it says which was the last. A request that leaves no record is decided again
+after that, and says the same: it only made sure of something, or was transient.
 
 Of a batch (EACH) each message is a request with a number, a record and, if it is refused, a refusal
-of its own, in the order of the numbers. So the same holds of each: a log that was cut off within a
-batch has a first part of it, whole, and of a batch that comes again the numbers up to the last one
+of its own, in the order of the numbers. So the same holds of each. A log that was cut off within a
+batch has a first part of it, whole. Of a batch that comes again the numbers up to the last one
 decided are told, and the rest is decided.
 """
 
@@ -162,8 +162,8 @@ class MemberRequests:
     def _again(self, batch: Batch, kind: int, body: Body) -> list[Refusal]:
         """A request that was decided; its refusal, if it was refused.
 
-        Another run of the service decided it, perhaps: what that only had in memory, pieces and
-        open transactions, is built up again, as what they are for is not decided yet.
+        Another run of the service decided it, perhaps. Then pieces and open transactions, which
+        that run only had in memory, are built up again: what they are for is not decided yet.
         """
         state, request = batch.machine.state, body[0]
         if kind not in _BUILDS or (told := refusals_of(state, self._member, request, request)):

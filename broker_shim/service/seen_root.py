@@ -1,8 +1,8 @@
 """Decide whether a member has seen more of a root than the root has. Pure.
 
-A broker that stays up while its root is put back from a backup, or wiped, would go on with what
-its clients were told and the root has lost: Broker-J hands out messages of its memory that SQL does
-not know. So a member that connects again says what it has seen, and the service compares.
+A broker that stays up while its root is put back from a backup, or wiped, would go on with what its
+clients were told and the root has lost. Broker-J hands out messages of its memory that SQL does not
+know. So a member that connects again says what it has seen, and the service compares.
 
 Why the comparison finds it: a root has one writer at a time, and each run of a service begins with
 a record of its own, `opened`. Whatever another run answered before has therefore a position below

@@ -25,7 +25,10 @@ TakePiece = Callable[[StoredMessage, int, bytes, OnComplete], None]
 
 
 class LocalContentWriter:
-    """See `ContentWriter`. Of content that the store does not keep, the pieces are held here."""
+    """A `ContentWriter` of a store in this process.
+
+    Of content that the store does not keep, the pieces are held here.
+    """
 
     def __init__(
         self,
@@ -34,7 +37,7 @@ class LocalContentWriter:
         end: Callable[[StoredMessage, OnComplete], None],
         max_message_bytes: int,
     ) -> None:
-        """Begin.
+        """Begin with no content of the message.
 
         Args:
             message: The message that the pieces are the content of; its own body is empty.
@@ -48,7 +51,7 @@ class LocalContentWriter:
         self._body_bytes = 0
 
     def add(self, piece: bytes, on_complete: OnComplete) -> None:
-        """See `ContentWriter.add`."""
+        """Append the next piece, cut to the size of a record. See `ContentWriter.add`."""
         check_body(piece)
         check_completion(on_complete)
         check_size(self._body_bytes + len(piece), self._max_message_bytes)
@@ -64,7 +67,10 @@ class LocalContentWriter:
             self._body_bytes += len(cut)
 
     def end(self, on_complete: OnComplete) -> StoredMessage:
-        """See `ContentWriter.end`."""
+        """Complete the content, and make the message that may be enqueued.
+
+        See `ContentWriter.end`.
+        """
         check_completion(on_complete)
         self._end(self._message, on_complete)
         header = self._message.header._replace(body_bytes=self._body_bytes)

@@ -27,9 +27,9 @@ from sparkstore.tables.root import Root
 class Batch:
     """Many calls decided under one holding of a store's lock, and handed to the log as one item.
 
-    Why nothing is lost, and nothing half done: the log was asked for room before the batch began,
-    and the lock is held until its end, so nobody else takes a position meanwhile. The records of a
-    call are packed, which alone can refuse them, before its steps become true; what was packed is
+    Why nothing is lost, and nothing half done: the log was asked for room before the batch began.
+    The lock is held until its end, so nobody else takes a position meanwhile. The records of a call
+    are packed, which alone can refuse them, before its steps become true. What was packed is
     appended at the end of the batch, whatever happened in between. So at every moment outside the
     lock the state is the fold of what the log has taken.
 

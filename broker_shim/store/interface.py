@@ -13,9 +13,9 @@ Every call that changes something takes an `on_complete(error | None)`. It fires
 thread than the caller's, never before later calls see what was decided; a call does not wait for
 it. A completion without error means that what it stands for survives a power cut, as far as its
 tier promises. Completions of one store fire in the order of the calls, one at a time, outside its
-locks (only those of `flush` have a thread of their own); they must be quick, and may call the
-store again, but not close it. What a call decides (who acquired first, whether a queue exists) is
-decided in call order and is seen by later calls at once, before it is durable.
+locks (only those of `flush` have a thread of their own). They must be quick, and may call the store
+again, but not close it. What a call decides (who acquired first, whether a queue exists) is decided
+in call order and is seen by later calls at once, before it is durable.
 """
 
 from __future__ import annotations
@@ -403,9 +403,10 @@ class BatchCalls(Protocol):
 class LinkCalls(Protocol):
     """A broker's calls about links and their deliveries.
 
-    What survives a restart is the lower of the link's durability and what the store can keep: from
-    CONFIGURATION on its termini and that it is attached, from UNSETTLED_STATE on its deliveries.
-    The rest is in this process's memory only, and `recover` tells it while the store is open.
+    The lower of the link's durability and what the store can keep decides what survives a restart.
+    From CONFIGURATION on that is its termini and that it is attached, from UNSETTLED_STATE on its
+    deliveries. The rest is in this process's memory only, and `recover` tells it while the store is
+    open.
 
     A delivery that a link sends needs no record here: an entry that the link's text has acquired
     (`sparkstore.core.link_records.link_text`) is that delivery.

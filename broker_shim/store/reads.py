@@ -1,7 +1,7 @@
 """How a store reads: the calls, checked; a thread that loads ahead; and the reads of a local store.
 
 Why nobody waits in vain for what is to be loaded: what was asked is in the line, or in the hand of
-the thread, until it was told; `close` lets the thread tell `Closed` to all that is left, and only
+the thread, until it was told. `close` lets the thread tell `Closed` to all that is left, and only
 then ends it.
 """
 

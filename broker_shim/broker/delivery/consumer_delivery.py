@@ -1,11 +1,11 @@
 """A consumer's messages from the queue to its outlet: acquired, in memory, sent in order.
 
 Decision: a message is sent when its acquire has completed, not before. At-least-once would bear
-sending early (a crash only delivers again), but the completion is also where the store refuses:
-a message that another member acquired first must not be seen here. The price is one group commit
-of latency for a delivery, not throughput, as all credit is acquired at once.
+sending early (a crash only delivers again). But the completion is also where the store refuses, and
+a message that another member acquired first must not be seen here. The price is one group commit of
+latency for a delivery, not throughput, as all credit is acquired at once.
 
-A consumer that settles at once gets a message that has left its queue (at most once), so the
+A consumer that settles at once gets a message that has left its queue (at most once). So the
 content has to be in memory before that: content first, then the dequeue.
 
 What becomes of a message that cannot be sent is decided once, for every protocol: here, and by
@@ -13,7 +13,7 @@ What becomes of a message that cannot be sent is decided once, for every protoco
 message of its size, this consumer never gets it again.
 
 Invariant: each message that was taken and is not yet with the outlet is in exactly one of: a call
-of the store, the line for content, the large one that is being sent; or it is just being decided
+of the store, the line for content, the large one that is being sent. Or it is just being decided
 about, and `_decide` raises nothing, so that those which came with it are not lost.
 """
 

@@ -24,9 +24,9 @@ Then = Callable[[TakenMessage, MessageHeader | None, StoreError | None], None]
 class ContentLine:
     """Hands on messages when their content is here, in the order in which they came.
 
-    Content of several messages is on its way at once, and may come in any order; who is first in
-    line holds up the others, as a consumer gets messages in the order of the queue. All that is
-    here goes on together.
+    Content of several messages is on its way at once, and may come in any order. The first in line
+    holds up the others, as a consumer gets messages in the order of the queue. All that is here
+    goes on together.
     """
 
     def __init__(

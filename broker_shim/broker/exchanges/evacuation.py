@@ -1,8 +1,8 @@
 """The way of a deleted queue's messages to where its alternate exchange routes them.
 
-The queue is out of use by then, and its messages go some at a time: off the queue and onto others
-in one transaction of the store for each part. Why nothing is lost that has a way out: the store
-destroys the queue after the last part is durable; killed before that, it has the queue, with what
+The queue is out of use by then, and its messages go some at a time. Each part goes off the queue
+and onto others in one transaction of the store. Why nothing is lost that has a way out: the store
+destroys the queue after the last part is durable. Killed before that, it has the queue, with what
 had not gone yet, and nobody was told that it is deleted. A message that is routed to no queue goes
 with its own.
 """

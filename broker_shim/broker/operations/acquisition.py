@@ -1,8 +1,9 @@
 """A message that somebody has browsed becomes its own, if nobody else has it.
 
-Who is first is decided here among the clients of this broker, by what is waiting, and by the store
-among all that use it: its acquire completes for one holder. Why a message is never lost: it is out
-of dispatch before the store is asked, and back in it, or gone from the queue, as the store says.
+Among the clients of this broker the first is chosen here, by what is waiting. Among all that use
+the store it is chosen by the store, whose acquire completes for one holder. Why a message is never
+lost: it is out of dispatch before the store is asked, and back in it, or gone from the queue, as
+the store says.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Queues that are deleted when their last consumer goes (the argument `auto_delete`).
 
 A queue that never had a consumer stays. So that a broker that is killed leaves nothing behind, the
-store is told when such a queue has its first consumer, or its claimant (`claims`): a start ends all
+store is told when such a queue has its first consumer, or its claimant (`claims`). A start ends all
 that were in use, as their consumers ended with the broker. But a queue that the settings name is
 made so at each start, and stays.
 
@@ -9,7 +9,7 @@ A consumer is a link that is attached, whatever becomes of its terminus when it 
 is a link's own ends with that link, and not by this.
 
 Consumers of another broker are out of sight while the connection to it is lost, or after a restart
-of the one that decides: until that broker has said what it consumes from, or is given up, their
+of the one that decides. Until that broker has said what it consumes from, or is given up, their
 queues stay (`away`, `back`). So a queue goes when its last consumer does, and not before.
 """
 

@@ -3,8 +3,8 @@
 What a branch does is with the broker where its sessions work, until it is prepared. So of two that
 begin one xid both could commit in one phase. Where several brokers are members of one service, its
 broker knows who has begun which; a member that is connected anew says all of its own again. Until a
-member is given up, what it has begun is begun: also while it says that again (`says_again`), so
-that nobody else begins a branch between its old word and its new one.
+member is given up, what it has begun is begun, also while it says that again (`says_again`). So
+nobody else begins a branch between its old word and its new one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which consumer has a message group. Pure.
 
-Groups are kept by a hash of their name, 65,536 in all: groups that share one go to the same
+Groups are kept by a hash of their name, 65,536 in all. Groups that share one go to the same
 consumer, which is allowed, and the memory of a million groups is that of 65,536. A consumer that
-left keeps its groups until all that it held is back or gone: another one would otherwise get a
+left keeps its groups until all that it held is back or gone. Another one would otherwise get a
 later message of a group before an earlier one.
 
 After a restart messages may be held by who is not here again yet: a link that is resumed later, or

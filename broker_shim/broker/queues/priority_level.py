@@ -6,8 +6,8 @@
 A slot has 16 bits, which is enough while the ids of a chunk lie close together, else 64.
 
 Giving a message back is a change of sign where it was, so nothing is sorted. Invariant: a chunk is
-kept while a slot in it waits or is held, so every held message has a place to go back to; what that
-costs is one chunk (2 or 8 KiB) for each held message at most.
+kept while a slot in it waits or is held, so every held message has a place to go back to. That
+costs one chunk (2 or 8 KiB) for each held message at most.
 
 A message is found by its id through the ranges of ids of chunks: ids mostly rise, and then that is
 two bisections. Where they do not (messages moved here from another queue), a chunk ends early, so

@@ -4,7 +4,7 @@ Pure: ids, never bodies; no store, no clock.
 
 Higher priority first, then the order of arrival; a message that was given back is again where it
 was. Consumers with credit take turns. A consumer with a selector, and every consumer of a queue
-with message groups, has a look of its own at the queue (`selective_cursor`): it is offered what it
+with message groups, has a look of its own at the queue (`selective_cursor`). It is offered what it
 wants before the others are, who take the next message whatever it is.
 """
 

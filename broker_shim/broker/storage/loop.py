@@ -28,7 +28,7 @@ class Loop:
     `post` and `stop` may be called on other threads; the rest on the loop's.
 
     Why the end of a turn is never missed: everything that runs on the loop gets there by `later`,
-    `on_readable`, `on_writable`, the inbox, or a transport whose protocol calls `wake`; each asks
+    `on_readable`, `on_writable`, the inbox, or a transport whose protocol calls `wake`. Each asks
     for the end of the turn after it ran. The request stands from before the end runs until it
     begins, so what is asked for while it runs is done in the next turn.
 

@@ -48,7 +48,7 @@ _Finished = tuple[OnComplete, StoreError | None]
 class StoreCalls:
     """Calls of a store, made on the loop's thread; `on_done` is called there too.
 
-    An error that ends the store is given to `on_fatal` and to nobody else: whether what was under
+    An error that ends the store is given to `on_fatal` and to nobody else. Whether what was under
     way is done is known after the next start, so no client may be told that it was refused.
 
     Attributes:

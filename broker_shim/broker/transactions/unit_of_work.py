@@ -2,20 +2,20 @@
 
 Decision: the work waits here until it is committed, and goes to the store then, as one transaction
 of the store. Were it given to the store as it comes, a queue that is destroyed while the client
-thinks (a subscriber leaves) would undo the whole of it, and content would wait in the store as it
+thinks (a subscriber leaves) would undo the whole of it. And content would wait in the store as it
 waits here. Large content does go to the store as it comes, and is forgotten if it is not enqueued.
 
-Why it is all or nothing: the commit of the store is one group of the log and one Delta commit.
-A crash before that group is on disk leaves nothing of it: what was sent is nowhere, and what was
-settled is on its queue, acquired by a consumer that is gone, as if nothing had been said about it.
-A crash after it leaves all.
+Why it is all or nothing: the commit of the store is one group of the log and one Delta commit. A
+crash before that group is on disk leaves nothing of it. What was sent is nowhere; what was settled
+is on its queue, acquired by a consumer that is gone, as if nothing had been said about it. A crash
+after it leaves all.
 
 When it is visible: what was sent may be dispatched when the commit has completed, and SQL sees it
 from that Delta commit on. The client is told after that, so whoever it tells finds the messages.
 
-Why nobody else gets what is settled in it: the message stays held by the consumer for the queue,
-and acquired by it for the store, until the unit ends: a purge, a move or another consumer take what
-waits only.
+Why nobody else gets what is settled in it: until the unit ends, the message stays held by the
+consumer for the queue, and acquired by it for the store. A purge, a move or another consumer take
+only what waits.
 """
 
 from __future__ import annotations

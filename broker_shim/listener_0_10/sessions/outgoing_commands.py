@@ -1,7 +1,7 @@
 """The commands that a session sends, by number, and those that it may send again. Pure.
 
 A session that outlives its connection keeps each command until its client has said that it is
-complete or confirmed; then a client that was lost is sent again what it had not taken in.
+complete or confirmed. Then a client that was lost is sent again what it had not taken in.
 """
 
 from __future__ import annotations

@@ -20,15 +20,15 @@ Everybody is every client of one user, where users are told apart (`owners`).
 
 What a subscription does not select is not routed to its queue: it would wait there for ever. The
 same subscription again, from another attach, is served from the queue that is there. With another
-address or selector it is a new subscription of that name: the queue is made anew, as JMS has it;
-unless others consume from it, who would lose it under their feet.
+address or selector it is a new subscription of that name: the queue is made anew, as JMS has it.
+But it is not if others consume from it, who would lose it under their feet.
 
 A name that the store would refuse is refused before the terminus is granted: else a terminus would
 stay that can never have its queue.
 
 Decision: a shared durable subscription is granted CONFIGURATION, not UNSETTLED_STATE, whatever was
-asked. Its messages are for whichever consumer comes next; what a consumer was sent that is gone
-must go to the others, and Qpid JMS counts its links up, so the same name may never come back.
+asked. Its messages are for whichever consumer comes next, so what a consumer was sent that is gone
+must go to the others. And Qpid JMS counts its links up, so the same name may never come back.
 """
 
 from __future__ import annotations
@@ -299,8 +299,8 @@ def name_on(node: SubscribedNode, queue: str) -> str:
 def queue_of_before(terminus: Terminus) -> str | None:
     """The queue of a dynamic node that a link had before: it gets that one again.
 
-    None if it had a queue of another kind: what a subscription has is not to be had by a dynamic
-    node, which is not asked for what the subscription is.
+    None if it had a queue of another kind. A dynamic node is not asked for what a subscription is,
+    so it does not get what a subscription has.
     """
     terms = terminus.terms
     return terms.queue if terms is not None and terms.own.dynamic else None
@@ -373,9 +373,9 @@ def queue_of_terms(broker: Broker, key: LinkKey, terms: LinkTerms) -> Queue:
     """The queue that is a link's own; on an address it is as the address has it.
 
     Its arguments tell every broker on the store what is the link's own in it: what a subscription
-    selects, whose messages it is not to have, whose answers a dynamic node is for, and that it is
-    nobody's when this broker is gone. One that several links are on, of whatever brokers, goes with
-    the last of them instead.
+    selects, and whose messages it is not to have. They also tell whose answers a dynamic node is
+    for, and that it is nobody's when this broker is gone. One that several links are on, of
+    whatever brokers, goes with the last of them instead.
     """
     assert terms.queue is not None
     is_kept = terms.durability > TerminusDurability.NONE

@@ -1,7 +1,7 @@
 """How a receiver's link is attached: what its source names and asks for, and who serves it.
 
 A receiver without a source asks for a terminus that is there, and brings none of its own (AMQP
-2.6.3): it is answered with the source that is kept of its link, or with none. It gets no messages,
+2.6.3). It is answered with the source that is kept of its link, or with none. It gets no messages,
 and does not take the link from a consumer. Closing it ends the terminus: so Qpid JMS unsubscribes.
 """
 

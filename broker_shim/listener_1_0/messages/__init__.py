@@ -1,11 +1,11 @@
 """An AMQP 1.0 message as the broker keeps it: encoded bytes ↔ `MessageHeader` and body. Pure.
 
-In come the bytes of a transfer, out goes what a store and a queue know of a message; in comes what
-a store kept, out goes what is written around its content on the way to a peer. Sections and values
-are found and read by `protocol_1_0.codec`, which knows AMQP and no broker; here they are mapped.
-`message` makes a `MessageHeader` and back, `limits` says how large one may be, `long_content` finds
-content that comes by itself, `annotations` adds those of an entry, and `common_header` shows a
-header to selectors. Receiving links call it once a message, sending links once a delivery.
+On the way in, the bytes of a transfer become what a store and a queue know of a message. On the way
+out, what a store kept becomes what is written around its content to a peer. Sections and values are
+found and read by `protocol_1_0.codec`, which knows AMQP and no broker; here they are mapped.
+`message` makes a `MessageHeader` and back, `limits` says how large one may be, and `long_content`
+finds content that comes by itself. `annotations` adds those of an entry, and `common_header` shows
+a header to selectors. Receiving links call it once a message, sending links once a delivery.
 
 Nothing here keeps a message or speaks to a store.
 """

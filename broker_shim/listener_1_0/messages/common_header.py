@@ -15,8 +15,9 @@ its text. A message of another protocol has what its columns have. JMSRedelivere
 it changes while a message waits, and a selector looks once.
 
 Decision: a view is made for each reader that judges a message, and not kept with the message. Kept
-views would be a copy of every header outside the budget of content in memory, in decoded size; what
-one costs is bounded by `max_header_bytes`, and readers judge in slices that are their peer's turns.
+views would be a copy of every header outside the budget of content in memory, in decoded size. The
+cost of one is bounded by `max_header_bytes`, and readers judge in slices that are their peer's
+turns.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ _COLUMNS = frozenset({*_FIELDS} & {*MessageHeader._fields})
 class AmqpCommonHeader:
     """The header of one message. Each part of it is read once, when it is first asked for.
 
-    A few properties are looked for one by one, passing over the others; who asks for more has all
-    places written down first: a selector of a thousand names costs no more than the header's bytes.
+    A few properties are looked for one by one, passing over the others. A reader who asks for more
+    has all places written down first, so a selector of a thousand names costs no more than the
+    header's bytes.
     """
 
     __slots__ = ("_columns", "_entries", "_foreign", "_known", "_values")

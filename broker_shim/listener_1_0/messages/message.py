@@ -170,11 +170,11 @@ def framing(
 ) -> FramingHeader:
     """Make what goes before and after the content on the wire: as it came, but for a few changes.
 
-    What an intermediary has to change (AMQP 1.0 section 3.2.1): delivery-count rises by the failed
-    deliveries here, a time to live shrinks by the time it waited, first-acquirer tells whether
-    nobody had it before, and delivery annotations, which were meant for us, go no further. What its
-    entry adds to the message annotations is among them. A message of another protocol has
-    its properties in this one's form, and its body in one data section.
+    An intermediary has to change some fields (AMQP 1.0 section 3.2.1). The delivery-count rises by
+    the failed deliveries here, and a time to live shrinks by the time it waited. The field
+    first-acquirer tells whether nobody had it before. Delivery annotations, which were meant for
+    us, go no further. What its entry adds to the message annotations goes with them. A message of
+    another protocol has its properties in this one's form, and its body in one data section.
 
     Args:
         header: Of the message.

@@ -1,7 +1,7 @@
 """Links on which a client sends: bytes → message → store → outcome.
 
-`incoming_link` is the link, `link_route` where its messages go, `incoming_message` one message on
-its way into the store, whole or in pieces, `credit` how many may be under way, and
+`incoming_link` is the link, and `link_route` where its messages go. `incoming_message` is one
+message on its way into the store, whole or in pieces. `credit` says how many may be under way, and
 `received_deliveries` what a link that may be resumed remembers. A sender is told an outcome when
 the store has completed the enqueue, and never before.
 

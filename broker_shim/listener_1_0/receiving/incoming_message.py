@@ -1,9 +1,9 @@
 """One message that a client is sending: kept whole while it is small, then on its way to the store.
 
 A message whose content is large, durable and bound for queues that keep messages is not put
-together here: its content goes to the store as it comes (`NewMessage`), what is around it is kept.
-It is enqueued when all of it came and is durable, so half a message is never on a queue; what came
-of one that was broken off is forgotten by the store.
+together here. Its content goes to the store as it comes (`NewMessage`), and what is around it is
+kept. It is enqueued when all of it came and is durable, so half a message is never on a queue. If a
+message is broken off, the store forgets what came of it.
 """
 
 from __future__ import annotations

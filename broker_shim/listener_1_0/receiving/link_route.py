@@ -1,6 +1,6 @@
 """Where the messages of one link go that a client sends on: queues, or why there are none.
 
-A target without an address is a relay (AMQP Anonymous Terminus for Message Routing): each message
+A target without an address is a relay (AMQP Anonymous Terminus for Message Routing). Each message
 says in its `to` where it goes, and fares there as an attach to that address would.
 """
 

@@ -2,7 +2,7 @@
 
 That is a link of tier 2; of a lower one all of this is true as long as the broker lives. There it
 is done only for a link that lives longer than its session, that is resumed, or whose mode is
-second; of others it is enough to note what was stored when nobody was there to be told.
+second. For others it is enough to note what was stored when nobody was there to be told.
 
 A delivery's enqueue and the note that it is accepted are one transaction of the store, so after a
 crash a delivery that was stored is known as stored. A sender that attaches again names what it has
@@ -16,10 +16,10 @@ When is the note forgotten?
   does) is settled by us: it knows the outcome, and waiting for it would fill our memory.
 - When it attaches again and does not name the tag, or uses the tag again: it has settled it.
 
-A note is forgotten at once, and by the first frame of a new delivery of its tag at the latest: else
+A note is forgotten at once, and by the first frame of a new delivery of its tag at the latest. Else
 a sender whose connection is lost within that one, or before it was refused, would be told that it
-is stored. What cannot be told apart is a delivery none of whose frames arrived, or whose first
-frame a crash took back, from the one before of that tag, if its answer is not proved read: so a
+is stored. One case cannot be told apart from the delivery before of that tag, if its answer is not
+proved read: a delivery none of whose frames arrived, or whose first frame a crash took back. So a
 sender should not use a tag again as soon as it is free (AMQP 2.6.12: unique among all that either
 end could take for unsettled).
 """

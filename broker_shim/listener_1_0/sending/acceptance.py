@@ -62,9 +62,9 @@ def has_failed(connection: Connection, delivery: Delivery) -> bool:
     """Whether a delivery without an outcome, whose link is gone, was a failed one.
 
     Decision (3.2.1, delivery-count: "unsuccessful previous attempts"; 3.5.3, default-outcome):
-    where the connection was lost, what was written to it whole: its consumer may have failed
-    over any of that, and cannot say. Where the peer left in good order, or we do, the link's
-    default outcome holds, which is `released` unless its source said `modified` with
+    where the connection was lost, a delivery that was written to it whole has failed. Its consumer
+    may have failed over any of those, and cannot say. Where the peer left in good order, or we do,
+    the link's default outcome holds, which is `released` unless its source said `modified` with
     `delivery-failed`. What was not written whole nobody can have used.
     """
     if not connection.has_left(delivery):

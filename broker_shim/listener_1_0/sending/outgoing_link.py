@@ -54,10 +54,10 @@ _FAILED = Modified(delivery_failed=True)
 class OutgoingLink:
     """Our sending end: a consumer of one queue.
 
-    Invariant: a message that was assigned is, until it is given back or removed, in exactly one
-    of: on its way to the wire (`ConsumerDelivery`), in `_unsettled`, in a transaction
-    (`Retirements`), under way to be settled; but for one that can never be read, which is left held
-    and said so in the log.
+    Invariant: a message that was assigned is, until it is given back or removed, in exactly one of:
+    on its way to the wire (`ConsumerDelivery`), in `_unsettled`, in a transaction (`Retirements`),
+    under way to be settled. One that can never be read is the exception: it is left held, and the
+    log says so.
 
     Attributes:
         holder: What the store knows it by.

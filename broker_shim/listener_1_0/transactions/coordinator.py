@@ -2,8 +2,8 @@
 
 A command is answered by the outcome of its delivery: `Declared` with the id; accepted once the
 discharge is done, durably; rejected with the reason. If the link ends, the transactions declared on
-it are rolled back (4.1): so it is also how a client is told that it is not known what became of
-one, when the store did not answer.
+it are rolled back (4.1). That is also how a client is told that the outcome of one is not known,
+when the store did not answer.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Transactions decide about them, or they were acquired in one.
 A delivery is either with the link, unsettled, or in `Retirements`: it comes here when the client
 names a transaction with its outcome, and goes when that ends. So what the link gives back when it
 ends is what no transaction has; and a transaction may end after the link. With a connection or a
-session transactions end first (`ConnectionLinks`): so what their client had not forgotten is with
+session transactions end first (`ConnectionLinks`). So what their client had not forgotten is with
 its link again, which keeps it to be resumed if it lives on. If a link alone was detached, its
 terminus has it, unless it was attached again by then: then it is given back.
 
@@ -15,7 +15,7 @@ that is discharged or a flow names another. If it is committed, what nobody deci
 acquired by the link, as any delivery. If it is undone, that is given back once its retirements
 are, as a failed delivery (the client has seen the message), and the client is told so.
 
-Decision: a link that ends before its transaction does takes what it acquired out of it: that is
+Decision: a link that ends before its transaction does takes what it acquired out of it. That is
 given back, or kept to be resumed, as whatever a link holds when it ends. With a session or a
 connection the transactions end first (`ConnectionLinks`).
 """

@@ -3,7 +3,7 @@
 Its work waits in a unit (`broker.transactions`) until it is discharged. An operation that was
 refused spoils it (`TransactionStanding`).
 
-If the transaction is undone, what the client has forgotten is given back as a failed delivery; what
+If the transaction is undone, what the client has forgotten is given back as a failed delivery. What
 it has not is the client's to decide again, unless it was acquired in the transaction, too
 (`Acquisitions`).
 """

@@ -1,8 +1,8 @@
 """The control socket of a broker or a store service: what `sparkstore.control.client` asks.
 
-Any number of clients may be connected; one order is carried out at a time, in the order in which
-they came: bulk operations and AMQP take turns on the loop, of `bulk.MAX_IDS` messages at most.
-A client that asks for what cannot be is told so; one that does not greet is let go of, too.
+Any number of clients may be connected, and one order is carried out at a time, in the order in
+which they came. Bulk operations and AMQP take turns on the loop, of `bulk.MAX_IDS` messages at
+most. A client that asks for what cannot be is told so; one that does not greet is let go of, too.
 
 Who only asks is answered at once, whatever orders wait: an order ends when it is durable, and with
 a full disk that may be never. So an order is refused while the store pushes back, and one that was

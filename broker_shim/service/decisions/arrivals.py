@@ -1,7 +1,7 @@
 """Records as they come off the wire: checked, and made into values of the store. Pure.
 
 A record is a tuple of 16 fields, a header one of 20, as `sparkstore.core.codec` lays them out. What
-a peer sends is checked by its *shape*, the tuple of the types of its fields: there are a few shapes
+a peer sends is checked by its *shape*, the tuple of the types of its fields. There are a few shapes
 in all that a client ever sends, and each is looked at closely once.
 """
 

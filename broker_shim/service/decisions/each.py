@@ -2,7 +2,7 @@
 
 Each is decided as if it came alone, in order. What is decided together is what cannot change one
 another: messages that a batch names twice are decided one after the other (`parts_of`). A refusal
-takes its place among the steps of the others, as its record does in the log: wherever the log is
+takes its place among the steps of the others, as its record does in the log. Wherever the log is
 cut off, all numbers up to the last one that is there are decided, and their refusals are there.
 """
 

@@ -1,15 +1,15 @@
 """Two-phase commit in a chain: the first store decides, and every member has what it promised.
 
-`prepare` is told as any call is: when the first store has the branch durably, members get the calls
-that it accepted within, and last that they are prepared under this xid; when all of them have that
+`prepare` is told as any call is. When the first store has the branch durably, members get the calls
+that it accepted within, and last that they are prepared under this xid. When all of them have that
 durably, the caller is told. A decision goes the same way. So at every moment a member has a
 beginning of what the first store has, and of that all that somebody was told:
 
-* Who was told that a branch is prepared finds it in doubt in the first store and in each mirror,
-  whichever of them is killed, until a decision reaches it.
+* A caller who was told that a branch is prepared finds it in doubt in the first store and in each
+  mirror. That holds whichever of them is killed, until a decision reaches it.
 * Who was told of a decision finds it made in each of them.
 * Between the two the first store may know a decision that a mirror does not know. Nobody was told
-  of it. When the chain opens again, the mirror follows the first store (`doubt`); when the mirror
+  of it. When the chain opens again, the mirror follows the first store (`doubt`). When the mirror
   is served instead, the branch is in doubt there, and its coordinator decides it once more.
 
 An operator's decision in place of a coordinator (heuristic) is a call as the others are, so a

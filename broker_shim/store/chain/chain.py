@@ -5,8 +5,8 @@ calls, and a call goes to the members from there. So each member gets the calls 
 which the first decided them, and the line of what is to be told is in that order, too.
 
 Why nothing is told too early: a call stands in the line until every member that is not dropped has
-completed it, and the line is told from its head only. Why nothing waits for ever: a member
-completes each call once (`ChainMember`), and one that is dropped completes all it owes at once.
+completed it. The line is told from its head only. Why nothing waits for ever: a member completes
+each call once (`ChainMember`), and one that is dropped completes all it owes at once.
 """
 
 from __future__ import annotations

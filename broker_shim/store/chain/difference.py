@@ -50,7 +50,7 @@ def difference(
     """Find the calls, in order, that make `theirs` hold all of `ours` and nothing else.
 
     Branches that `theirs` alone has in doubt are decided first (`doubt`), so that nothing is held
-    that is to be changed, and those that it lacks are prepared last, when what they hold is there.
+    that is to be changed. Those that it lacks are prepared last, when what they hold is there.
     """
     exchanges, queues = _anew(ours.exchanges, theirs.exchanges), _anew(ours.queues, theirs.queues)
     there = {name: each for name, each in theirs.entries.items() if name not in queues}

@@ -4,16 +4,16 @@ The one that follows has a beginning of what the other has. So each of its branc
 
 * The other has it in doubt, too, with the same calls: it stays.
 * The other has decided it since. It is decided here as it was there, as far as that can be seen by
-  what is on the queues; where it cannot be seen, both decisions leave the same. Were it decided
+  what is on the queues. Where it cannot be seen, both decisions leave the same. Were it decided
   wrongly, the difference of the queues that is made up for next would undo that.
 * The other has a branch of this name in doubt that is another one: that was prepared after the one
   here was decided, which is the case above.
-* Its place on a queue is lost, because the queue was destroyed there and made anew, or the order of
-  the queue differs before it: it is undone here and prepared anew.
+* Its place on a queue is lost: the queue was destroyed there and made anew, or the order of the
+  queue differs before it. Then it is undone here and prepared anew.
 
 What the other has in doubt and this one has not is prepared here at the end, when the queues are as
-they were there before it was prepared: what the branch holds is available, or with whoever gives it
-back within the branch.
+they were there before it was prepared. What the branch holds is available then, or with whoever
+gives it back within the branch.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A mirror knows by whose witness its first root serves, if it has one. Whoever serves the mirror in
 its place takes that witness over first, and waits until the other's lease is over
-(`sparkstore.bucket.witness`): so the two never tell completions at a time, whoever is cut off from
+(`sparkstore.bucket.witness`). So the two never tell completions at a time, whoever is cut off from
 whom. In this order: the witness names the mirror; the mirror's `root.json` names the witness, and
 the next generation; only then the mirror is one no more. A kill between any two of them leaves what
 the next start goes on with, and a first root that is fenced.

@@ -1,6 +1,6 @@
 """Tier 1: what was configured survives in small JSON files; messages live in memory.
 
-`store` is the message store, `links` the one of termini, and `file` replaces a file as a whole, on
+`store` is the message store, and `links` the one of termini. `file` replaces a file as a whole, on
 a thread of its own, and then fires the completions that waited for it.
 
 `serve` makes such a store when a broker is to keep its configuration and nothing else. Definitions

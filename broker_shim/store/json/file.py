@@ -3,11 +3,11 @@
 A power cut leaves the old or the new content; many changes that wait together are one write.
 
 Decision: a write that fails does not end the store. The memory is then ahead of the file, so from
-there on every completion waits for a write that succeeds, also that of a call which changes
-nothing: "create it again" makes no change, and its success must not be a lie. Each later call
-tries again; the store resumes by itself once there is room. Rejected: undoing the change in memory,
-as later calls were decided on it; acknowledging meanwhile, as what was said to be there may be
-something that a restart does not know.
+there on every completion waits for a write that succeeds. So does that of a call which changes
+nothing: "create it again" makes no change, and its success must not be a lie. Each later call tries
+again; the store resumes by itself once there is room. Rejected: undoing the change in memory, as
+later calls were decided on it. Rejected as well: acknowledging meanwhile, as what was said to be
+there may be something that a restart does not know.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class _Turn(NamedTuple):
 class ReplacedFile:
     """Writes what `content` shows, then completes those who waited for it.
 
-    The caller changes what `content` shows and calls `turn` under `lock`: the thread takes the
-    content and the line of turns together under it, so what it writes holds the change of every
+    The caller changes what `content` shows and calls `turn` under `lock`. The thread takes the
+    content and the line of turns together under it. So what it writes holds the change of every
     turn that it then completes.
 
     Attributes:

@@ -1,9 +1,9 @@
 """A `BrokerStore` in another process: calls become requests of the store protocol, and back.
 
-`store` is what a broker plugs in; `greeting` lets it in, `connection` reads, and connects again
-after a break with the requests that have no answer yet (`requests`), each once by its number.
-`records` is what goes there and comes back about queues and entries, `messages` about content. Any
-thread may call; completions fire on one thread, in order.
+`store` is what a broker plugs in, and `greeting` lets it in. `connection` reads, and connects again
+after a break. It sends the requests again that have no answer yet (`requests`), each once by its
+number. `records` is what goes there and comes back about queues and entries, `messages` about
+content. Any thread may call; completions fire on one thread, in order.
 
 Other Python brokers make one with the address of a service. It decides nothing: what a call comes
 to is the service's answer, also after a break. It writes no file, and it never answers for the

@@ -1,11 +1,11 @@
 """Completions of a remote store, fired in their order by the thread that reads.
 
 Why they are not fired by a thread of their own: whoever waits for a call would wait for one more
-thread to wake up, which costs as much as the service needs to decide.
+thread to wake up. That costs as much as the service needs to decide.
 
 What a completion may do, then: whatever it may do in a store of this process. It may call the
-store; a read that it makes is answered, because the reading thread goes on reading inside that call
-(`RemoteConnection.collect`), and completions that come meanwhile wait until this one is over.
+store. A read that it makes is answered, because the reading thread goes on reading inside that call
+(`RemoteConnection.collect`). Completions that come meanwhile wait until this one is over.
 """
 
 from __future__ import annotations

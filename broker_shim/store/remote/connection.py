@@ -4,7 +4,7 @@ Whoever calls sends, without waiting: what the socket does not take at once the 
 sends as soon as it does. So a call never waits for the service, but for a read.
 
 Why nothing is acknowledged that is not durable, and nothing is done twice: `PendingRequests` keeps
-each request until the service has said that it is decided; after a lost connection all that are
+each request until the service has said that it is decided. After a lost connection all that are
 left are sent again with their numbers, and the service decides each number once.
 """
 

@@ -5,8 +5,8 @@ asked is refused here, in its turn. When the connection is lost the store connec
 is unanswered; after `retry_s` without a service that completes with Unavailable: its outcome is
 unknown.
 
-What differs from a store in this process: the entries that `recover` tells are those of that
-moment, and the number of a transaction is not the one in its rows.
+Two things differ from a store in this process: the entries that `recover` tells are those of that
+moment, and a transaction's number is not the one in its rows.
 """
 
 from __future__ import annotations
