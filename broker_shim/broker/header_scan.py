@@ -48,7 +48,7 @@ class BatchSize:
         self.count = FIRST
 
     def took(self, took_s: float, count: int) -> None:
-        """So many were judged in this time."""
+        """Adapt the size of a batch to the time that judging so many took."""
         if took_s > SLICE_S:
             self.count = max(1, count // 2)
         elif count >= self.count and took_s < SLICE_S / 2:

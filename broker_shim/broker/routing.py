@@ -1,4 +1,4 @@
-"""Which queues a message goes to: direct, fanout, topic and headers exchanges. Pure.
+"""The routing of messages to queues: direct, fanout, topic and headers exchanges. Pure.
 
 A message that goes to no queue of an exchange goes where the exchange's alternate routes it, if it
 has one, and so on. A message is routed by no exchange twice: exchanges that are each other's

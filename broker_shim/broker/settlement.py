@@ -102,7 +102,7 @@ class Settlement:
         outcomes: Sequence[StoreError | None],
         turn: int,
     ) -> tuple[list[int], list[StoreError | None], list[int]]:
-        """Those of which it is known what came of them, and that; and those to be tried again."""
+        """Part the messages whose outcome is known from those to be tried again."""
         ended: list[int] = []
         told: list[StoreError | None] = []
         again: list[int] = []

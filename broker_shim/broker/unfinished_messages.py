@@ -33,7 +33,7 @@ class Unfinished:
         self._sums: dict[Hashable, int] = {}
 
     def hold(self, connection: Hashable, link: UnfinishedLink, byte_count: int) -> int:
-        """So much of a link waits now; what its connection has with that."""
+        """Count what waits of a link, and return what its connection has with that."""
         links = self._of.setdefault(connection, {})
         more = byte_count - links.get(link, 0)
         self.total_bytes += more

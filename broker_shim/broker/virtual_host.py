@@ -316,7 +316,7 @@ class Broker:
         self.deletions.begin(name, destroyed, evacuation_of(self, queue))
 
     def queue_destroyed(self, name: str) -> None:
-        """Another member destroyed a queue: whoever is attached to it here is told."""
+        """End the links of a queue that another member destroyed."""
         if name in self.queues:
             queue = self.queues[name]
             users: list[Consumer | Browser] = [*queue.consumers, *queue.browsers]

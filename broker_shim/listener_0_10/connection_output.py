@@ -40,7 +40,7 @@ class ConnectionOutput:
         return encoded
 
     def unsent(self, byte_count: int) -> None:
-        """So much of what was taken is not with the peer yet; there may be room again."""
+        """Note how many of the taken bytes are not with the peer yet; there may be room again."""
         self._unsent_bytes = byte_count
         if self._waiting and self.room_bytes > 0:
             waiting, self._waiting = self._waiting, {}

@@ -12,7 +12,10 @@ _LEAST_S = 1.0
 
 
 class OpenTransactions:
-    """Those of all sessions, the oldest first; one timer for all. On the loop's thread only."""
+    """The transactions of all sessions, the oldest first, with one timer for all.
+
+    On the loop's thread only.
+    """
 
     def __init__(
         self, later: Later, most_s: float, clock: Callable[[], float] = time.monotonic

@@ -43,7 +43,7 @@ def not_implemented(text: str) -> RemoteCommandError:
 
 
 def locked(text: str) -> RemoteCommandError:
-    """Another session has it for itself."""
+    """Refuse a command for a queue that another session has for itself."""
     return RemoteCommandError(ExecutionErrorCode.RESOURCE_LOCKED, text)
 
 

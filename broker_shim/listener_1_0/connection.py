@@ -214,7 +214,7 @@ class Connection:
         return b"".join(self._machine.data_to_send(now_s=time.monotonic()))
 
     def unsent(self, byte_count: int) -> None:
-        """So much of what `output` handed out is not with the peer yet; there may be room again."""
+        """Note how much of `output` is not with the peer yet; there may be room again."""
         self._unsent_bytes = byte_count
         if self._waiting_for_room:
             waiting, self._waiting_for_room = self._waiting_for_room, {}
@@ -255,7 +255,7 @@ class Connection:
         self._served.end(link, closed=closed)
 
     def lose(self, link: Link, refusal: Refusal) -> None:
-        """Another attach has taken a link."""
+        """End a link here that another attach has taken."""
         self._served.end(link, closed=False)
         if link.is_answered:
             self.detach(link, refusal)

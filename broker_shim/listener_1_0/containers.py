@@ -1,4 +1,4 @@
-"""Which connections a container has, where one of them asked to be the only one.
+"""The connections of each container, where one of them asked to be the only one.
 
 The capability `sole-connection-for-container` (AMQP Sole Connection, a committee's extension): who
 opens a connection with it desires that its container have no other. A connection that comes while

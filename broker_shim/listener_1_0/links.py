@@ -93,7 +93,7 @@ class LinkCarrier(Protocol):
         """The container whose connection this is (`owners`)."""
 
     def lose(self, link: Link, refusal: Refusal) -> None:
-        """Another attach has taken a link."""
+        """End a link of this connection that another attach has taken."""
 
 
 class Links:
@@ -184,7 +184,7 @@ class Links:
             self.moved(text)
 
     def moved(self, text: str) -> None:
-        """Another broker on the same store has a link now: whoever has it here loses it."""
+        """End a link here that another broker on the same store has now."""
         key = link_key(text)
         self._left_elsewhere.discard(key)
         endpoint = self.registry.moved(key)

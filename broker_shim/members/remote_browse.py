@@ -76,7 +76,7 @@ class RemoteCursor(Cursor):
         self._is_end = not rows
 
     def begin_anew(self, connection: int) -> None:
-        """Another connection: places may mean something else now."""
+        """Look from the head again, as old places mean nothing to another connection."""
         self.connection = connection
         self.indexes = [0] * len(self.indexes)
         self._came.clear()

@@ -79,7 +79,7 @@ class RemoteQueue(QueueDispatch):
 
     @property
     def consumers(self) -> list[Consumer]:
-        """Those that are attached here."""
+        """The consumers that are attached at this member."""
         return [*self._there]
 
     def alter(self, arguments: QueueArguments) -> None:
@@ -154,7 +154,7 @@ class RemoteQueue(QueueDispatch):
             self.granted.pop(message_id, None)
 
     def held_elsewhere(self, message_id: int) -> None:
-        """Another member has what this one was granted."""
+        """Forget a granted message that another member has now."""
         self.granted.pop(message_id, None)
 
     def withdraw(self, message_ids: Iterable[int]) -> Withdrawn:

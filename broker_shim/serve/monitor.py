@@ -52,7 +52,7 @@ class Subject:
         self.now(lambda: (), lambda: "the store is being opened", None)
 
     def now(self, families: Families, trouble: Trouble, post: Post | None) -> None:
-        """From now on this is so; see `reporting.Reporter.serving`."""
+        """Report a state that holds from now on; see `reporting.Reporter.serving`."""
         self._told = families, trouble, post
 
     def metrics(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Which protocol is spoken at which port."""
+"""The protocols that are spoken at each port."""
 
 from __future__ import annotations
 

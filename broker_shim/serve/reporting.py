@@ -44,7 +44,7 @@ class Reporter:
         return self._file is not None or self._monitor is not None
 
     def serving(self, families: Families, trouble: Trouble, post: Post | None = None) -> None:
-        """From now on tell this; `post` if both may be asked on one thread only."""
+        """Report these figures from now on; `post` if both may be asked on one thread only."""
         self._families = families
         if self._monitor is not None:
             self._monitor.subject.now(families, trouble, post)

@@ -47,7 +47,7 @@ class DispatchPeer(Protocol):
 
     @property
     def service_run(self) -> str:
-        """Which run of the service it is connected to, as WELCOME told it."""
+        """The run of the service that it is connected to, as WELCOME told it."""
 
     @property
     def decisions(self) -> Decisions:

@@ -105,7 +105,7 @@ class GraceTimers:
 
 
 class MemberTimers(NamedTuple):
-    """Those of a service.
+    """The timers of a service: for members that are gone, and for open transactions.
 
     Attributes:
         grace: Of members that are gone.

@@ -74,7 +74,7 @@ class MemberPeer(Protocol):
         """True if the other end is gone, also if nobody has read so far as to see it."""
 
     def displace(self, reason: StoreError) -> None:
-        """Another connection speaks for the member from now on."""
+        """Send the peer away, because another connection speaks for its member from now on."""
 
 
 @dataclass(slots=True)

@@ -122,7 +122,7 @@ class MemberRequests:
         return len(late), None if oldest_s is None else oldest_s + timeout_s - now_s
 
     def forget(self) -> None:
-        """Another incarnation came, or the member is given up: abort what is open."""
+        """Abort what is open: another incarnation came, or the member is given up."""
         for opened in self._open.values():
             self._decisions.end(opened, commit=False)
         self._open.clear()

@@ -258,7 +258,7 @@ class ConsumerDelivery:
         self._broker.calls.dequeue_each(ids, self._queue.name, self._holder, done)
 
     def _dequeued(self, arrived: Sequence[Arrived], outcomes: Sequence[StoreError | None]) -> None:
-        """They are off their queue: now they are sent, or nobody gets them."""
+        """Send messages that are off their queue: now, or nobody gets them."""
         for (taken, _content), error in zip(arrived, outcomes, strict=True):
             if error is not None:
                 self._failed(taken, error)

@@ -21,7 +21,7 @@ class ConsumerHoldings:
         self._broker, self._queue, self._consumer = broker, queue, consumer
 
     def accept(self, message_ids: Sequence[int], on_done: OnRemoved) -> None:
-        """They are the client's: off their queue, durably; `on_done` is told of some at a time."""
+        """Take accepted messages off their queue; `on_done` is told of some at a time."""
 
         def done(ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
             self._broker.metrics.accepted += [*outcomes].count(None)

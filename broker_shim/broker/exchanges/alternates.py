@@ -1,4 +1,4 @@
-"""Which queues a message goes to that leaves its queue for an alternate exchange.
+"""The queues that a message goes to when it leaves its queue for an alternate exchange.
 
 It is routed there as when it was sent: by its subject, or by its application properties. It never
 comes back to the queue that it leaves: were that bound to its own alternate, a message could be

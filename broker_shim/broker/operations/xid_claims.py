@@ -1,4 +1,4 @@
-"""Which branches of distributed transactions have been begun, and where: one is begun once.
+"""The xids of branches that have begun, and where, so that each is begun once.
 
 What a branch does is with the broker where its sessions work, until it is prepared. So of two that
 begin one xid both could commit in one phase. Where several brokers are members of one service, its

@@ -34,11 +34,11 @@ class ConsumerCredit:
         return _MANY if self.messages is None else self.messages
 
     def grant_messages(self, count: int | None) -> None:
-        """So many messages more; None: without a limit from now on."""
+        """Give credit for so many messages more; None: without a limit from now on."""
         self.messages = _more(self.messages, count)
 
     def grant_bytes(self, count: int | None) -> None:
-        """So many bytes more; None: without a limit from now on."""
+        """Give credit for so many bytes more; None: without a limit from now on."""
         self.content_bytes = _more(self.content_bytes, count)
         self._is_short = False
 

@@ -1,4 +1,4 @@
-"""Which message of a last-value queue is the newest of its key. Pure.
+"""The newest message of each key on a last-value queue. Pure.
 
 Memory is two entries for each message on the queue that has a key: such a queue is as long as it
 has keys, and what its consumers hold.

@@ -1,4 +1,4 @@
-"""Which consumer has a message group. Pure.
+"""The consumer that has each message group. Pure.
 
 Groups are kept by a hash of their name, 65,536 in all. Groups that share one go to the same
 consumer, which is allowed, and the memory of a million groups is that of 65,536. A consumer that

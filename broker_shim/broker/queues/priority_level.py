@@ -142,7 +142,7 @@ class PriorityLevel:
         return bisect_right(chunks, index, key=_start) - 1
 
     def _chunks_of(self, message_id: int) -> Iterator[Chunk]:
-        """Those that may hold a message."""
+        """Find the chunks that may hold a message."""
         if self._is_rising:
             position = bisect_right(self._chunks, message_id, key=_lowest) - 1
             if position >= 0:

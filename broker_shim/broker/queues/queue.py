@@ -116,7 +116,7 @@ class QueueDispatch:
 
     @property
     def consumers(self) -> list[Consumer]:
-        """Those that are attached."""
+        """The consumers that are attached."""
         return [*self._consumers, *(cursor.consumer for cursor in self._cursors)]
 
     def alter(self, arguments: QueueArguments) -> None:
@@ -209,7 +209,7 @@ class QueueDispatch:
                     self.last_values.ended(message_id)
 
     def held_elsewhere(self, message_id: int) -> None:
-        """Another member holds a message, which waited here or was handed out in vain.
+        """Note that another member holds a message that waited here, or was handed out in vain.
 
         End it by `released` or `removed`, as it does.
         """

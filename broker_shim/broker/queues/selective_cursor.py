@@ -81,7 +81,7 @@ class Consumer(Protocol):
         """An administrator deletes the queue: end your link."""
 
     def turned_away(self, reason: str) -> None:
-        """Another consumer has the queue alone, as the broker says that decides: end your link."""
+        """End your link: another consumer has the queue alone, says the broker that decides."""
 
 
 class MeasuringConsumer(Consumer, Protocol):

@@ -38,7 +38,7 @@ class PublishingHost(Protocol):
 
     @property
     def queues(self) -> Mapping[str, QueueDispatch]:
-        """Those that are in use, by name."""
+        """The queues that are in use, by name."""
 
     def publish(
         self,

@@ -146,7 +146,7 @@ class OpenBranches:
             self.forget(branch)
 
     def _lost(self, xid: Xid) -> None:
-        """Another broker has begun it, when its service did not know of this one."""
+        """Fail a branch that another broker began, when its service did not know of this one."""
         branch = self._branches.get(xid)
         if branch is not None and not branch.is_deciding and not branch.has_failed:
             self._fail(branch)

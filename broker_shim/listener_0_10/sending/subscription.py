@@ -71,7 +71,7 @@ class SubscriptionOwner(Protocol):
         """The queue of a consumer is deleted."""
 
     def turned_away(self, subscription: SessionConsumer, reason: str) -> None:
-        """Another consumer has the queue of this one alone."""
+        """End a consumer, because another one has its queue alone."""
 
 
 class SessionConsumer:
@@ -190,7 +190,7 @@ class SessionConsumer:
         self._take_back()
 
     def grant(self, value: int, *, is_bytes: bool) -> None:
-        """So much more credit; INFINITE is without end."""
+        """Give so much more credit; INFINITE is without end."""
         more = None if value == INFINITE else value
         if is_bytes:
             self._credit.grant_bytes(more)

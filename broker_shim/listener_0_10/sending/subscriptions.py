@@ -277,7 +277,7 @@ class Subscriptions:
             self._in_window[number] = in_window
 
     def go_on(self) -> None:
-        """More may be sent again."""
+        """Go on to send, as there is room for more again."""
         for subscription in [*self._by_name.values()]:
             subscription.has_room()
 

@@ -1,4 +1,4 @@
-"""Which commands of a peer are complete, and when it wants to hear of that. Pure."""
+"""The commands of a peer that are complete, and when it wants to hear of that. Pure."""
 
 from __future__ import annotations
 

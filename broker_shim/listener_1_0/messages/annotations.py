@@ -86,7 +86,7 @@ def _given(encoded: bytes, value: int | None) -> Iterator[tuple[object, bytes]]:
 
 
 def _added(detail: str) -> Iterator[tuple[object, bytes]]:
-    """Those of an entry; what this release cannot read is left out."""
+    """Read the annotations of an entry; what this release cannot read is left out."""
     for key, (kind, text) in annotations_of(detail).items():
         try:
             encoded = bytes.fromhex(text) if kind == _RAW else BY_KIND[kind](_READ[kind](text))

@@ -31,7 +31,7 @@ class CreditWindow:
         self._outstanding += 1
 
     def done(self, count: int = 1) -> None:
-        """So many messages were stored."""
+        """Count messages that were stored."""
         self._outstanding -= count
         if self._window < self._full:
             self._window = min(self._full, self._window << min(count, _MOST_DOUBLINGS))

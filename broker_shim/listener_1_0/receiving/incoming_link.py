@@ -175,7 +175,7 @@ class IncomingLink:
             self._count(0)
 
     def _count(self, held_bytes: int) -> None:
-        """So much of a message waits for its end; a peer may not begin any number of them."""
+        """Count what waits of a message; a peer may not begin any number of them."""
         self._held_bytes = held_bytes
         self._broker.unfinished.limit(self._connection, self, held_bytes, self._broker.settings)
 

@@ -37,7 +37,10 @@ def accept(
     deliveries: Sequence[Delivery],
     message_ids: Sequence[int],
 ) -> None:
-    """They are the receiver's now; it is told so, and the next attach waits for that."""
+    """Take accepted messages off their queue, and tell their receiver.
+
+    The next attach waits for that.
+    """
     left, all_told = len(deliveries), links.tracked(link.terminus, _nothing)
     of_message = dict(zip(message_ids, deliveries, strict=True))
 

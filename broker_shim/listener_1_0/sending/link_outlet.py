@@ -66,7 +66,7 @@ class LinkOutlet:
         *,
         is_settled: bool,
     ) -> None:
-        """Send nothing yet.
+        """Begin before the first message is sent.
 
         Args:
             owner: The link's endpoint.

@@ -182,7 +182,7 @@ class Acquisitions:
                 self._transaction.acquire(self)
 
     def forget(self, deliveries: Iterable[Delivery]) -> None:
-        """They were decided about in no transaction: nothing is to be undone."""
+        """Forget deliveries that were decided about in no transaction: nothing is to be undone."""
         if self._within:
             for delivery in deliveries:
                 self._within.pop(delivery, None)

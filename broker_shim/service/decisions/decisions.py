@@ -55,7 +55,7 @@ class Open:
 
 
 class Decisions:
-    """Those of one member's incarnation.
+    """The decisions for one member's incarnation.
 
     Attributes:
         machine: Of the store.

@@ -60,7 +60,7 @@ class Part(NamedTuple):
         return check_record((*before, self.message_ids[index], *after, *content, *rest))
 
     def from_(self, start: int, end: int | None = None) -> Part:
-        """Those from an index on."""
+        """Cut the part to its requests from an index on."""
         contents = None if self.contents is None else self.contents[start:end]
         return Part(self.first + start, self.record, self.message_ids[start:end], contents)
 

@@ -128,7 +128,7 @@ def _anew(ours: Sequence[Queue | Exchange], theirs: Sequence[Queue | Exchange]) 
 def _entries(
     queue: str, ours: Mapping[int, Entry], theirs: Mapping[int, Entry]
 ) -> Iterator[StoreCall | Missing]:
-    """From the first place on where the order differs, all is put on the queue anew.
+    """Put all on the queue anew, from the first place on where the order differs.
 
     It differs where a message left the queue and came back to its end.
     """
