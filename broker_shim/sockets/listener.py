@@ -259,6 +259,7 @@ class Listener:
         """Hand out, write and end what this turn left to do."""
         if self._is_stop_asked:
             self._advance_stop(time.monotonic())
+        # Before the writes: what is handed out now goes with them, in one write for each peer.
         self._host.broker.dispatch()
         while self._to_write:
             self._to_write.pop().write()

@@ -206,6 +206,7 @@ class Peer(asyncio.BufferedProtocol):
         self._timer = self._farewell = None
         self._be_busy(is_busy=False)
         self._turns.gone(self._taken)
+        # `lost` gives back what the peer held; after `let_go` nothing may be asked any more.
         self._contain(self.connection.lost)
         self._on_end(self)
         self._output.end()

@@ -64,6 +64,7 @@ class TablePublisher:
             content, found = entry.read_bytes(), read_version(self._folder, version)
             if self._uploads is not None:
                 self._upload(self._uploads, found.adds)
+            # After its data files: whoever reads the entry finds them.
             if not self._bucket.put_if_absent(version_name(self._name, version), content):
                 return version
             self.published = version

@@ -188,6 +188,7 @@ class Witness:
             Fenced: Somebody else took it.
             StoreError: The witness did not answer; the lease runs as long as it did.
         """
+        # Before the request: the lease runs from when it was asked for, not from the answer.
         began = self._clock()
         found, standing = self._read()
         own = self._next(standing.renewal)

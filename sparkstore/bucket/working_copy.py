@@ -110,6 +110,7 @@ def bring_up(
         _forget(folder)
     copy = replace(identity, role=COPY, primary=bucket.location, wal_dir="")
     replace_durably(folder / ROOT_FILE, as_root_file(copy))
+    # The copy vouches for nothing while it changes; `keep` says so again at a good end.
     (folder / _PUBLISHED).unlink(missing_ok=True)
     (folder / MARKS_FILE).unlink(missing_ok=True)
     for table in (*LOOKED_UP, *also):

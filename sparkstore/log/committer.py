@@ -201,6 +201,7 @@ class Committer:
             self._insist(self._publisher.publish)
         elif self._wal is None:
             self._insist(self._mark)
+        # Last: from now on their content is read from the tables and not from memory.
         self._on_committed(records)
 
     def _insist(self, act: Callable[[], None]) -> None:
@@ -292,12 +293,14 @@ class Committer:
         self._unmarked_bytes = self._unmarked_commits = 0
         self._marked_at_ms = _now_ms()
         self._marked_position = self._committed_position
+        # Only after the mark: until then a start has to replay these files.
         if self._wal is not None:
             self._wal.release(self._committed_position)
 
     def _fail(self, groups: list[RecordGroup], reason: StoreError) -> None:
         level = logging.WARNING if self._is_stopping else logging.CRITICAL
         _log.log(level, "no more Delta commits: %s", reason)
+        # First: nothing more may be acknowledged while those that wait are told.
         self._on_failure(reason)
         with self._changed:
             self._failure = reason

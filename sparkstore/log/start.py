@@ -206,13 +206,13 @@ def _open(
     tail = journal_tail(root)
     last_position = _replay_all(root, journal, tail, old_wal_folders, ack)
     publisher = journal.publisher
-    _make_durable(root, journal, config)
+    _make_durable(root, journal, config)  # no start of a later epoch replays this log again
     journal.begin_epoch(tail.epoch + 1 if publisher is None else publisher.claim.epoch)
     first = _first_records(root, journal)
     # A segment of its own, so that what the replay wrote can close.
     segment = tail.segment + 2
     journal.append(_commit(first, last_position + 1, journal.epoch, segment))
-    _make_durable(root, journal, config)
+    _make_durable(root, journal, config)  # before the first group of this epoch is written
     if ack == "wal" and publisher is None:
         root = _with_wal_folder(root, wal_folder)
     room = _room(root, wal_folder if ack == "wal" else root.path, config)

@@ -169,6 +169,7 @@ class Wal:
         header = encode_file_header(FileHeader(self._root_id, self._epoch, self._turn))
         if self._write(file.descriptor, [header], 0) != BLOCK_BYTES:
             raise OSError(errno.EIO, f"{file.path}: could not write its header")
+        # The header is synced before the first group: without it nobody would replay the file.
         with self._guard:
             if self._current is not None:
                 self._full.append(self._current)
@@ -231,6 +232,7 @@ class Wal:
             os.close(descriptor)
             path.unlink()
             raise
+        # A synced write does not make a new name durable: its folder does, before the first group.
         fsync_path(self._folder)
         return _File(path, descriptor, size)
 

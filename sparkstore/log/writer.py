@@ -160,6 +160,7 @@ class Log:
         first = self.next_position
         self.next_position = first + len(records)
         self._taken_bytes += len(packed)
+        # Before the put: from then on another thread may complete them, and their content is read.
         self._recent.add(records)
         self._inbox.put(_new(_Item, (packed, records, on_complete, None, False)))
         return first
@@ -202,11 +203,13 @@ class Log:
         # In this order: what comes while this is set is refused here or by whoever brought it.
         self._has_ended = True
         self._refuse_the_rest()
+        # The committer ends first: its last mark says which files nobody needs any more.
         marked = self._committer.stop()
         if self._wal is not None:
             self._wal.close(released=max(marked, self._was_there) if is_well else 0)
         if self._publisher is not None:
             self._publisher.close(is_well=is_well and self._committer.failure is None)
+        # Last: who takes the lock next must find nothing of this store under way.
         self._locks.close()
 
     def check(self) -> None:

@@ -132,6 +132,7 @@ class _Copy:
             name: contents(pair.replica, name) for name in ("state", "journal", "history")
         }
         tail, disk = journal_tail(primary), LocalStorage(primary.path)
+        # State before journal before history: records move the other way, so none is missed.
         self._state = contents(disk, "state")
         self._journal, self._journal_files = contents(disk, "journal"), snapshot(primary.journal)
         self._history = contents(disk, "history")
@@ -154,6 +155,7 @@ class _Copy:
         """Copy what is new."""
         check_not_ahead(self._replica.location, self.before, self.last)
         self._check_same()
+        # History before the journal drops what it has, and state last: readers find each record.
         self._publish_files("history", self._history)
         self._publish_journal()
         self._publish_files("state", self._state)

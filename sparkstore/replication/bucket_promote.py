@@ -119,6 +119,7 @@ def promote_in_place(
         witness = ask(found, identity, replica.location, old) if ask_witness else ""
         _take_versions(replica, scratch, copied)
         at("versions taken")
+        # Only now: with the next versions taken, no replication adds to what is recovered.
         recovered = recover(Root(scratch, found))
         is_fenced = old is not None and old.fence(replica.location, required=primary is not None)
         # From now on it is fenced by epochs (`sparkstore.bucket`).
@@ -156,6 +157,7 @@ def promote_storage(
         identity = replace(identity, witness=witness)
         _take_versions(replica, scratch, copied)
         at("versions taken")
+        # Only now: with the next versions taken, no replication adds to what is recovered.
         recovered = recover(Root(scratch, found))
         is_fenced = old is not None and old.fence(path, required=primary is not None)
         _finish(scratch, path, identity)

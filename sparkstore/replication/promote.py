@@ -90,7 +90,7 @@ def promote(
     with ExitStack() as held:
         held.enter_context(jobs_lease(root.path))
         held.callback(FileLock(root.path / "writer.lock", str(root.path)).release)
-        root = _replica_at(where)
+        root = _replica_at(where)  # again, under the locks: another promotion may have been faster
         old = old_primary(root.path, root.identity, primary)
         healing.heal(root, TABLES)
         found = recover(root)
@@ -102,6 +102,7 @@ def promote(
         new = replace(root.identity, **_promoted(root.identity, least))
         witness = ask(root.identity, new, root.path, old) if ask_witness else ""
         at("witness asked")
+        # Before this root is a primary: of two that can be reached one serves at a time.
         is_fenced = old is not None and old.fence(root.path, required=primary is not None)
         at("old fenced")
         now = change_identity(root, lambda seen: _promoted(seen, least) | {"witness": witness})

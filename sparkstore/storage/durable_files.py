@@ -59,5 +59,6 @@ def replace_durably(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         fsync_open(file.fileno(), scratch)
+    # The content is synced before the rename, the rename with the folder after it.
     scratch.replace(path)
     fsync_path(path.parent)

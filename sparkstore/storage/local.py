@@ -58,6 +58,7 @@ class LocalStorage:
         scratch = path.with_name(f"{path.name}.{uuid4().hex}")
         replace_durably(scratch, content)
         try:
+            # A link fails where a rename would replace: of several who create the file one wins.
             path.hardlink_to(scratch)
         except FileExistsError:
             return path.read_bytes() == content
@@ -113,6 +114,7 @@ class LocalStorage:
                 shutil.copyfileobj(old, new, 1 << 20)
                 new.flush()
                 fsync_open(new.fileno(), scratch)
+            # Only content that is whole and synced gets the name.
             scratch.replace(target)
         finally:
             scratch.unlink(missing_ok=True)

@@ -110,6 +110,7 @@ def heal(root: Root, tables: Iterable[str]) -> list[Healed]:
         rewrite_after(root, table, mark)  # before the check: what is read there is on disk then
         found = _find(root.table(table), mark)
         files = _files_to_move(root.table(table), found)
+        # Before any file leaves: a table that ends before its mark counts as one that lost some.
         if found.last_whole < mark:
             lower_mark(root, table, found.last_whole)
         if files:
@@ -270,6 +271,7 @@ def _set_aside(
         os.link(path, folder / path.name)
     for synced in (folder, folder.parent, folder.parent.parent, root.path):
         fsync_path(synced)
+    # Only now, as the links are durable: a power cut leaves each file in one place at least.
     for path in files:
         path.unlink()
     for parent in {path.parent for path in files}:

@@ -103,6 +103,7 @@ def mark_durable(root: Root, up_to: Mapping[str, int], *, fsync: bool = True) ->
                 fsync_with_folders(paths, up_to=root.table(table))
             done.append(Marked(table, found[0].version, version, len(paths)))
             last_position = max(last_position, _last_position(found))
+    # After every fsync: a start believes the mark and does not read what is before it.
     if done:
         with _locked(root):
             marks = read_marks(root)
