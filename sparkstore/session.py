@@ -74,7 +74,7 @@ def local_session(
 
     Args:
         app: Name that Spark shows.
-        heap: Of the JVM, as Java writes it (`2g`).
+        heap: Memory of the JVM, as Java writes it (`2g`).
         cores: Tasks at a time.
         java_options: More options of the JVM.
         settings: Spark settings to add or replace.
@@ -101,7 +101,7 @@ def submitted_session(app: str, *, heap: str = "2g") -> SparkSession:
 
     Args:
         app: Name that Spark shows.
-        heap: Of a local one; spark-submit has decided it before (`--driver-memory`).
+        heap: Memory of a local JVM; spark-submit has decided it before (`--driver-memory`).
 
     Raises:
         InvalidRequest: spark-submit was not told about Delta.

@@ -31,11 +31,11 @@ class Departure(NamedTuple):
     """A departure, one row of the input.
 
     Attributes:
-        number: Of its row, from 0.
+        number: Number of its row, from 0.
         carrier: Code of the airline, two letters.
         origin: Airport, three letters.
         dest: Airport, three letters.
-        is_cancelled: It has no departure time.
+        is_cancelled: True for a departure without a departure time.
         body: All its columns as JSON; numbers are numbers, what is missing is null.
     """
 

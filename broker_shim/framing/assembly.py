@@ -35,9 +35,9 @@ class Assembly:
     not forwards the frames. So who needs one looks here first.
 
     Attributes:
-        channel: Of its session.
+        channel: The channel of its session.
         method: The control or command, decoded.
-        sync: Of a command: its sender waits for its completion.
+        sync: True if the sender of a command waits for its completion.
         is_whole: True if nothing of it is still to come, as frames of header or body.
         header: The complete header segment; None if it was not put together, or there is none.
         body: The complete body segment; as `header`.
@@ -62,7 +62,7 @@ class MethodReader:
     """Puts the methods in a stream of frames together; other frames go on as they are.
 
     Attributes:
-        held_bytes: Of methods that have not come whole.
+        held_bytes: Bytes of methods that have not come whole.
     """
 
     def __init__(self, limits: FramingLimits) -> None:
@@ -177,7 +177,7 @@ def frames_of(
 
     Args:
         assembly: What is sent.
-        max_frame_bytes: Of a frame with its header.
+        max_frame_bytes: Most bytes of a frame with its header.
         encoded_method: The segment of its method, if that was encoded before.
 
     Raises:

@@ -27,7 +27,7 @@ class RemoteCommandError(Exception):
         code: The error code that execution.exception tells the peer.
         description: One line for people.
         method_code: Class and code of the command (class << 8 | code); 0 if nobody knows it.
-        field_index: Which field is wrong, from 1; 0 if none in particular.
+        field_index: The field that is wrong, from 1; 0 if none in particular.
     """
 
     def __init__(

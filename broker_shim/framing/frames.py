@@ -39,7 +39,7 @@ class Frame(NamedTuple):
     Attributes:
         type: What segment it belongs to (`SegmentType`).
         flags: Where it stands in its segment, and that in its assembly.
-        channel: Of the session; controls of the connection are on channel 0.
+        channel: The channel of the session; controls of the connection are on channel 0.
         payload: The bytes after the header.
     """
 
@@ -86,7 +86,7 @@ class FrameReader:
     """Finds the frames in bytes that come in any pieces.
 
     Attributes:
-        max_frame_bytes: Of a frame with its header; larger ones are refused by their first bytes.
+        max_frame_bytes: Most bytes of a frame with its header; its first bytes tell the size.
     """
 
     def __init__(self, max_frame_bytes: int = MOST_FRAME_BYTES) -> None:

@@ -144,7 +144,7 @@ class MissingField(MalformedValue):
     """A method or struct lacks a field that it must have.
 
     Attributes:
-        field_index: Of the field, from 1.
+        field_index: Number of the field, from 1.
     """
 
     def __init__(self, message: str, field_index: int) -> None:
@@ -233,7 +233,7 @@ def encoded_method(method: Method, *, sync: bool = False) -> bytes:
 
     Args:
         method: The control or command.
-        sync: Of a command: its receiver is to tell soon that it is complete.
+        sync: True if the receiver of a command is to tell soon that it is complete.
 
     Raises:
         LocalFramingError: A value does not fit its field.

@@ -34,9 +34,9 @@ class FramingLimits:
     """Limits of the frames and assemblies that a peer may send.
 
     Attributes:
-        max_frame_bytes: Of one frame, with its header.
-        max_method_bytes: Of a method segment.
-        max_header_bytes: Of a header segment.
+        max_frame_bytes: Most bytes of one frame, with its header.
+        max_method_bytes: Most bytes of a method segment.
+        max_header_bytes: Most bytes of a header segment.
         max_assembly_bytes: Of an assembly, with the headers of its frames: so frames without a
             payload count, too.
         only_controls: Commands end the connection.

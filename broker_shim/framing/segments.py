@@ -30,7 +30,7 @@ class Segment:
     Attributes:
         type: What it is (`SegmentType`).
         is_complete: True once its last frame came.
-        byte_count: Of the payloads so far.
+        byte_count: Bytes of the payloads so far.
     """
 
     def __init__(self, kind: int, payload: bytes | None = None) -> None:

@@ -25,7 +25,7 @@ class HandlerContext:
     """Knowledge of an add-on about the connection that it stands in.
 
     Attributes:
-        peer: Who is at the other end, for people to read.
+        peer: The other end of the connection, for people to read.
         now_s: Tells the time, in seconds, by a clock that only rises.
         delay: Tells the connection of a handler that holds frames back: nothing more is read
             while it does, and it is asked to go on when it is due.

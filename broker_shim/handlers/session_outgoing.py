@@ -14,7 +14,7 @@ class SessionOutgoing:
     """Session outgoing, an `AssemblyHandler`: the standard handler there.
 
     Attributes:
-        max_frame_bytes: Of a frame with its header, as was agreed with the peer.
+        max_frame_bytes: Most bytes of a frame with its header, as was agreed with the peer.
     """
 
     def __init__(self, write: Callable[[bytes], None]) -> None:

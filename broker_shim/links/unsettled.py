@@ -41,11 +41,11 @@ class UnsettledStore(Protocol):
         """Keep a delivery, or replace its state.
 
         Args:
-            key: Of its link.
+            key: The key of its link.
             tag: At most 32 bytes.
             state: JSON; None if nothing is known yet.
             on_complete: Called when it is durable.
-            transaction: Of the message store: with its enqueue it is then one.
+            transaction: One of the message store, which has its enqueue, too.
         """
 
     def settle(

@@ -102,7 +102,7 @@ class Messages:
     """All messages that somebody holds, by id: one object each.
 
     Attributes:
-        residency: Which content is in memory.
+        residency: The content that is in memory.
         post: Has calls made on the thread that uses messages (`Post`).
     """
 

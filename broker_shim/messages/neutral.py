@@ -34,9 +34,9 @@ class NeutralHeader:
     """The header fields that all protocols have, beside those in the columns of `MessageHeader`.
 
     Attributes:
-        message_id: As the sender gave it, with its type.
+        message_id: The identifier that the sender gave it, with its type.
         correlation_id: The same of the message that it answers.
-        user_id: Who sent it, as bytes.
+        user_id: The sender's user id, as bytes.
         properties: Application properties by name, with their types.
     """
 

@@ -35,8 +35,8 @@ class Hold:
 
     Attributes:
         owner: What is held; None once it was let go of.
-        number: Of the message's holds.
-        holder: Who has it: for people who look for what keeps a message.
+        number: Number of this hold among those of the message.
+        holder: The holder's name, for people who look for what keeps a message.
     """
 
     __slots__ = ("holder", "number", "owner")

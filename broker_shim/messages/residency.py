@@ -69,7 +69,7 @@ class Residency:
 
     Attributes:
         byte_count: In memory now.
-        wanted_bytes: Of those, content that somebody is interested in.
+        wanted_bytes: Bytes of these that somebody is interested in.
         loads: Loads started so far.
     """
 

@@ -16,7 +16,7 @@ class Budget:
     at a time bound work: a frame of thirty bytes may tell a state of all deliveries.
 
     Attributes:
-        used_bytes: Of memory, by what was decoded: a byte on the wire may be seventy here.
+        used_bytes: Memory used by what was decoded: a byte on the wire may be seventy here.
         work_left: Until the peer has to wait for its next turn; a piece of work is some 20 µs, and
             what was begun with one left is ended.
     """

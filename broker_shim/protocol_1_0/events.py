@@ -54,7 +54,7 @@ class Authenticated:
 
     Attributes:
         mechanism: The name of the SASL mechanism that the peer used.
-        identity: Who the peer is by that mechanism.
+        identity: The peer's identity by that mechanism.
     """
 
     mechanism: str

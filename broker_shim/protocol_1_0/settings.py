@@ -14,9 +14,9 @@ class Settings:
 
     Attributes:
         container_id: The name of this container, which our open tells every peer.
-        max_frame_bytes: Of a frame, its header with it, both ways; at least 512.
+        max_frame_bytes: Most bytes of a frame with its header, both ways; at least 512.
         max_sessions: At a time, at most 65,536.
-        max_links: Of one session at a time.
+        max_links: Most links of one session at a time.
         max_state_bytes: What a connection's open, begins and attaches take in memory.
         session_window: Transfer frames that a session takes before it tells of more.
         idle_timeout_s: A peer that is silent for so long is gone; the half is what it is told.

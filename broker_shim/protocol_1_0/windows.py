@@ -12,7 +12,7 @@ class IncomingWindow:
 
     Attributes:
         size: Frames that it takes when it is open.
-        next_id: Of the transfer frame that comes next.
+        next_id: Id of the transfer frame that comes next.
         left: Frames that the peer may send before it is told of more.
     """
 
@@ -65,7 +65,7 @@ class OutgoingWindow:
     """The window in which we may still send transfer frames.
 
     Attributes:
-        next_id: Of the transfer frame that goes next.
+        next_id: Id of the transfer frame that goes next.
         left: Frames that the peer takes before it tells us of more.
     """
 

@@ -35,7 +35,7 @@ class Remote(NamedTuple):
         host: Its address as a number.
         port: Its TCP port; 0 where there is none.
         tls: The version of TLS it speaks; None: none.
-        certificate_name: Who its certificate says it is; None: it showed none.
+        certificate_name: The name in its certificate; None: it showed none.
     """
 
     host: str = ""
@@ -67,7 +67,7 @@ class Guard:
 
         Args:
             settings: What is configured.
-            mechanisms: As `offered_mechanisms` decided.
+            mechanisms: The mechanisms that `offered_mechanisms` chose.
             audit: Where audit lines go.
 
         Raises:

@@ -33,7 +33,7 @@ class SummedRefusals:
         """Add one refusal; `details` are for a line of its own.
 
         Args:
-            host: Whose it is.
+            host: The address that was refused.
             now_s: The time of the refusal, in seconds of a clock that only rises.
             details: Among them `reason`.
         """

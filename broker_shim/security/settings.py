@@ -26,9 +26,9 @@ class SecuritySettings:
             ANONYMOUS if that leaves none and only this machine can connect.
         tls_cert: Our certificate, PEM; empty: no TLS.
         tls_key: Path of the private key of that certificate, PEM.
-        tls_client_ca: Who vouches for clients' certificates; empty: none is asked for.
+        tls_client_ca: The CA that vouches for clients' certificates; empty: none is asked for.
         audit_file: Where audit lines go beside the log; empty: nowhere.
-        permissions: Who may do what; empty: who got in may do everything.
+        permissions: The rules of who may do what; empty: who got in may do everything.
         impersonators: Users and roles, as in `who` of a rule, that may send messages with the
             user-id of others: gateways.
         failed_login_delay_s: How long the answer to an address' first failed login waits.

@@ -87,9 +87,9 @@ class Selector(NamedTuple):
     """A condition that was compiled once, for any number of messages.
 
     Attributes:
-        text: As it was given.
+        text: The text that was given.
         evaluate: True, False or None (unknown) for a look-up.
-        steps: Of evaluating it for one message, at most; a step is some µs.
+        steps: Steps of evaluating it for one message, at most; a step is some µs.
     """
 
     text: str

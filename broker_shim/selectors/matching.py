@@ -33,7 +33,7 @@ class Pattern(NamedTuple):
         first: What it starts with; all of it if there is no `last`.
         middle: What comes then, in this order, with anything between.
         last: What it ends with; None if the pattern has no `%`.
-        work: Of matching, for each character of the text.
+        work: Work of matching, for each character of the text.
     """
 
     first: _Part

@@ -44,9 +44,9 @@ class Node(NamedTuple):
 
     Attributes:
         evaluate: Its value for a message.
-        sort: Of the value.
+        sort: The sort of the value.
         depth: How deep it is nested, from 1.
-        work: Of all `LIKE` in it, for each character of a text.
+        work: Work of all `LIKE` in it, for each character of a text.
     """
 
     evaluate: Evaluate

@@ -19,7 +19,7 @@ class Access:
 
     Attributes:
         guard: Decides who may come in.
-        remote: Who it is, as far as its socket and its certificate tell.
+        remote: The other end, as far as its socket and its certificate tell.
         newcomer: It, until it has opened.
     """
 

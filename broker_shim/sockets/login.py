@@ -41,9 +41,9 @@ class Login:
     """The login of one connection.
 
     Attributes:
-        principal: Who the peer is; anonymous until it logged in, or if it need not.
+        principal: The peer's identity; anonymous until it logged in, or if it need not.
         is_in: True from the peer's open until its connection is gone.
-        is_waiting: It failed, and the answer that is written already waits (see `attempts`).
+        is_waiting: True while the answer of a failed login waits (see `attempts`).
     """
 
     def __init__(self, access: Access, later: Later, has_output: Callable[[], None]) -> None:

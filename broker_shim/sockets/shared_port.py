@@ -50,10 +50,10 @@ class UndecidedConnection:
     Attributes:
         broker: The virtual host.
         access: How the peer got in.
-        login: It is nobody yet.
+        login: The login of nobody yet.
         number: Tells it apart from all others of this process.
         began_at_us: When it came, UTC µs.
-        is_over: It hung up, or said nothing for too long.
+        is_over: True once the peer hung up, or said nothing for too long.
         on_decided: Whoever serves this one serves another from now on, before that hears anything.
     """
 

@@ -61,7 +61,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
         Args:
             inner: What is served over TLS; it finds what it reads in the `buffer`.
-            context: Of the server.
+            context: The TLS context of the server.
             buffer: Where bytes are read to, encrypted and plain; free for others after each call.
             handshake_timeout_s: How long the handshake may take.
             on_over: Called once, when it is over; with the reason if the handshake failed.

@@ -85,7 +85,7 @@ class Peer(asyncio.BufferedProtocol):
             connect: Makes the connection, given what to call when it has output, and the
                 transport; not before TLS has told who the peer is.
             buffer: Where bytes are read to; free for others when `buffer_updated` returns.
-            turns: Of all peers.
+            turns: The turns of all peers.
             on_begin: Called once, when it is connected.
             on_output: Have `write` called at the end of this turn.
             on_end: Called once, when the socket is gone.

@@ -68,7 +68,7 @@ class Turns:
         """Note that a turn is over.
 
         Args:
-            taken: Of the loop's time by this peer; this turn is added.
+            taken: The loop's time that this peer took; this turn is added.
             began_s: When the turn began, by the monotonic clock.
             byte_count: What the peer said, if that was all of it: it may wait for its answer now.
         """

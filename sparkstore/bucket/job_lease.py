@@ -44,7 +44,7 @@ class LeaseHolder:
         where: Machine and process, to tell people.
         lease_s: Seconds without a renewal after which it is free.
         renewal: How often it was renewed.
-        is_free: It was given back.
+        is_free: True once the run gave it back.
     """
 
     owner: str

@@ -284,8 +284,8 @@ def take_over(
 
     Args:
         storage: Where the object is (`witness_at`).
-        replica: Who is promoted, as it was before.
-        new: Who will serve.
+        replica: The identity of the replica before its promotion.
+        new: The identity of the root that will serve.
         where: Its folder or URI, to tell people.
         wait: Waits for so many seconds.
 

@@ -94,9 +94,9 @@ def bring_up(
 
     Args:
         bucket: Where the root is.
-        identity: Who it is.
+        identity: The identity of the root.
         folder: The copy's; its lock is held.
-        wants: Which data files are needed here, by their names in the bucket.
+        wants: True for a data file, by its name in the bucket, that is needed here.
         also: Tables that are made of the root's, and wanted here, too, if they are there.
 
     Raises:

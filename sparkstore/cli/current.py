@@ -90,7 +90,7 @@ def check_may_publish(spark: SparkSession, arguments: Namespace, uri: str = "") 
     Args:
         spark: The job's session.
         arguments: Those of the command.
-        uri: Of a root in a bucket.
+        uri: The URI of a root in a bucket.
 
     Raises:
         InvalidRequest: The session has no catalog that outlives it, or could not read the bucket;
@@ -115,7 +115,7 @@ def publish_views(spark: SparkSession, root: Root, arguments: Namespace, uri: st
         spark: The job's session.
         root: The root; of one in a bucket the job's copy.
         arguments: Those of the command.
-        uri: Of a root in a bucket, which Spark reads as `s3a://`.
+        uri: The URI of a root in a bucket, which Spark reads as `s3a://`.
 
     Raises:
         StoreError: The catalog does not take them, or the session has none.

@@ -268,7 +268,7 @@ def run_job(
         work: The job; imports what loads Spark itself.
         arguments: With those of `job_options`.
         shown: Lines of its report for people.
-        uri: Of a root in a bucket, whose copy `root` is.
+        uri: The URI of a root in a bucket, whose copy `root` is.
     """
     from sparkstore.jobs import job as frame
 

@@ -40,7 +40,7 @@ def end_messages(
         root: A primary; on a replica nothing is done.
         config: Settings of the store, for when no broker runs.
         audit_file: Gets the audit lines while no broker runs; None: `audit.log` in the root.
-        uri: Of a root in a bucket, whose copy `root` is.
+        uri: The URI of a root in a bucket, whose copy `root` is.
 
     Raises:
         StoreError: The tables cannot be read, or nobody can change the queues now: run it again.

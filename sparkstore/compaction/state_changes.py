@@ -30,7 +30,7 @@ class StepContents(NamedTuple):
     """Facts about a step's records. Work that none of them needs is left out.
 
     Attributes:
-        kinds: Of the records, as the tables spell them.
+        kinds: The kinds of the records, as the tables spell them.
         has_requests: Some of them name a request of a member.
         has_staged: Some of them bring the header of a staged message, or `state` has one that they
             may end.

@@ -37,8 +37,8 @@ class ContentLocation(NamedTuple):
     Attributes:
         key: In which row group.
         row: Number in it.
-        position: Of the record.
-        epoch: Of the record.
+        position: Position of the record.
+        epoch: Epoch of the record.
         body_offset: Where the piece begins; None for the row that enqueues.
     """
 

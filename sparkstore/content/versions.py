@@ -64,8 +64,8 @@ class ContentVersions:
 
         Args:
             path: The data file, of the journal or of history, that the rows are in.
-            epochs: Of some of its rows.
-            last_position: Of the last of these.
+            epochs: Epochs of some of its rows.
+            last_position: Position of the last of these rows.
         """
         if path not in self._journal:
             return {}

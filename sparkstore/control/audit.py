@@ -69,11 +69,11 @@ def audit_order(
 
     Args:
         audit: Takes the line that is written.
-        peer: Who gave it.
+        peer: The process or client that gave it.
         order: What was asked.
         told: What it came to; empty if it was refused.
         error: Why it was refused, or why nobody knows what it came to.
-        user: Who logged in to give it; None: the process `peer` gave it.
+        user: The user who logged in to give it; None: the process `peer` gave it.
     """
     audit(
         AuditEvent.ADMINISTRATION,

@@ -47,7 +47,7 @@ def run(control: AdminClient, job: Job, message_ids: Iterable[int], show: Show) 
     """Carry out the job on each message, in the order of the ids.
 
     Args:
-        control: Who changes queues.
+        control: The client that changes queues.
         job: The action, and the queues that it is about.
         message_ids: The messages to act on; they are asked for in parts of at most `MAX_IDS`.
         show: Called about once a second with the sum so far.
@@ -78,11 +78,11 @@ def replay(
     is nearly always over, and whoever replays it wants it all the same.
 
     Args:
-        control: Who changes queues.
-        reader: Of the content.
+        control: The client that changes queues.
+        reader: The reader of the content.
         to: Where the copies go.
-        message_ids: Of the messages.
-        show: As in `run`.
+        message_ids: Ids of the messages.
+        show: Called with the sum so far, as in `run`.
 
     Raises:
         CorruptData: Content is not whole.

@@ -73,7 +73,7 @@ class Entries(Mapping[int, Entry]):
     """Entries by message id. What is got of it is to be read only: change it by the methods.
 
     Attributes:
-        message_bytes: Of all that is there: headers and bodies.
+        message_bytes: Bytes of all messages there: headers and bodies.
         soonest: Nothing that waits expires before, UTC µs; `NO_EXPIRY`: nothing does.
     """
 

@@ -19,12 +19,12 @@ class Entry:
     """An entry of a queue, which stands for a message on it.
 
     Attributes:
-        position: Of the record that enqueued it: entries of a queue are in this order.
+        position: Position of the record that enqueued it: entries of a queue are in this order.
         at: When it was enqueued, UTC µs.
         priority: 0 to 9.
         expires_at: UTC µs, None for never.
         message_bytes: Header and body.
-        acquired_by: Who holds it; None while it is available.
+        acquired_by: The holder of the message; None while it is available.
         delivery_count: Failed deliveries so far.
         detail: What it adds to its message's annotations (`annotations`, JSON); None also says that
             it was never given back.
@@ -64,7 +64,7 @@ class EntryChunk:
     """A run of a queue's entries, stored as columns.
 
     Attributes:
-        number: Of all chunks of its queue, they rise.
+        number: Number of the chunk: those of one queue rise.
         run: Its ids, if each is one more than the one before; else nothing.
         is_there: 1 for each entry, 0 once it was removed.
         held: What is not `NOBODY`, by index.

@@ -60,7 +60,7 @@ class LinkKey(NamedTuple):
 
     Attributes:
         remote_container_id: The peer's; several connections may have the same.
-        name: As the peer calls the link.
+        name: The peer's name of the link.
         role: Our end: a `Role`, or its text, which is equal.
     """
 

@@ -49,7 +49,7 @@ class JobSettings:
     """Settings of how a job runs, whatever it does.
 
     Attributes:
-        heap: Of the JVM that it starts, as Java writes it; spark-submit has its own.
+        heap: Memory of the JVM that it starts, as Java writes it; spark-submit has its own.
         nice: Priority, 0 to 19; never raised above what the process has.
         textfile: Folder for Prometheus' textfile collector.
         progress: Whether to show what is being done; None: if standard error is a terminal.

@@ -17,7 +17,7 @@ class RecordGroup:
     """Records that were made durable together, or are to be (`ack = "delta"`).
 
     Attributes:
-        first_position: Of the first record.
+        first_position: Position of the first record.
         records: The records, in the order of their positions.
         packed_bytes: Their size in the write-ahead log.
         on_commit: Called in order when a Delta commit holds the group.

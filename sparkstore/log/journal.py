@@ -52,8 +52,8 @@ class Commit:
 
     Attributes:
         rows: In the order of positions, without gap, all of one segment.
-        first_position: Of the first row.
-        last_position: Of the last row.
+        first_position: Position of the first row.
+        last_position: Position of the last row.
         segment: Partition they are in.
     """
 

@@ -23,8 +23,8 @@ class Unreplayed:
 
     Attributes:
         wal: Folder of the log.
-        first_position: Of the first of them.
-        last_position: Of the last of them.
+        first_position: Position of the first of them.
+        last_position: Position of the last of them.
         successor: The root that took over, which has not got them; empty: a start replays them.
     """
 

@@ -55,7 +55,7 @@ class WalGroup(NamedTuple):
     Attributes:
         path: File it is in.
         offset: Byte at which its header starts.
-        first_position: Of its first record.
+        first_position: Position of its first record.
         record_count: Records in it.
         payload: The packed records.
     """

@@ -61,8 +61,8 @@ def read_wal(
 
     Args:
         folder: Where `*.wal` files are; it may be absent.
-        root_id: Whose they must be.
-        epoch: Of the newest `opened` in Delta.
+        root_id: Id of the root that the files must belong to.
+        epoch: Epoch of the newest `opened` in Delta.
         opened_at: Position of that `opened`.
         last_position: The last that Delta holds.
 
@@ -130,7 +130,7 @@ class UnfitRecords:
 
         Args:
             records: Consecutive ones, after those of the call before.
-            first_position: Of the first.
+            first_position: Position of the first record.
             epoch: The writer epoch that all rows get.
             segment: The segment of the journal that all rows get.
 

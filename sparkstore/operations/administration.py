@@ -69,11 +69,11 @@ class Order(NamedTuple):
         act: What is to be created, altered, deleted or purged.
         queue: Name of a queue, as somebody says it; of a decided order, as the store has it.
         exchange: Name of the exchange that is created, deleted, or bound to.
-        key: Of a binding.
-        type: Of a new exchange.
+        key: The key of a binding.
+        type: The type of a new exchange.
         arguments: Of a new queue, exchange or binding: all of them; of a queue that is altered,
             those that change, where None takes one away.
-        durability: Of a new queue or exchange, 0 to 2.
+        durability: The durability of a new queue or exchange, 0 to 2.
         force: Delete it with what is on it and who uses it.
         if_unused: But not, by force either, if somebody uses it: a consumer; of an exchange, a
             binding.
@@ -96,7 +96,7 @@ class OwnLink(NamedTuple):
     """The link that a queue belongs to.
 
     Attributes:
-        name: Of the link and its client, for a person.
+        name: The name of the link and its client, for a person.
         is_attached: Its client is there.
     """
 
@@ -143,8 +143,8 @@ class OrderDecision(NamedTuple):
     """The decision of an order: what to change, and what to answer.
 
     Attributes:
-        order: With the queue's name as the store has it.
-        told: For the administrator.
+        order: The order, with the queue's name as the store has it.
+        told: The answer for the administrator.
         is_change: False if it is so already.
         detail: The definition that the queue, exchange or binding shall have.
     """

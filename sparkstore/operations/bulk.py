@@ -129,7 +129,7 @@ class MessageFacts(NamedTuple):
     Attributes:
         entry: On the queue of the request.
         is_on_target: The target has it already.
-        arguments: Of the queue of the request.
+        arguments: Arguments of the queue of the request.
         now_us: The time that expiry is decided by, UTC µs.
     """
 
@@ -239,9 +239,9 @@ def buried(
     Args:
         death: Why; it goes with the message, for whoever reads the dead letters.
         target: Their queue; None if the message leaves the store.
-        entry: Of the message, where it is.
+        entry: The message's entry, where it is.
         is_on_target: The target has it already: there it stays as it is.
-        holder: Who has the message; None if it is available.
+        holder: The holder of the message; None if it is available.
     """
     told = {name: text for name in ("condition", "description") if (text := getattr(death, name))}
     if target is None:
@@ -267,8 +267,8 @@ def rerouted(
         death: Why; it goes with the message.
         exchange: That routes it.
         targets: The queues that it goes to; true if one has it already, and it stays as it is.
-        entry: Of the message, where it is.
-        holder: Who has the message; None if it is available.
+        entry: The message's entry, where it is.
+        holder: The holder of the message; None if it is available.
     """
     told = {name: text for name in ("condition", "description") if (text := getattr(death, name))}
     if not targets:

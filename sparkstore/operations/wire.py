@@ -74,7 +74,7 @@ class HeldMessages(NamedTuple):
     """Messages that somebody holds.
 
     Attributes:
-        shown: As many as were asked for.
+        shown: The held messages, as many as were asked for.
         left_out: How many more are held.
     """
 

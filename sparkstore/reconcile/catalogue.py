@@ -31,7 +31,7 @@ class Invariant:
     Attributes:
         name: What findings and results call it.
         advice: What to do where it does not hold, unless a finding knows better.
-        severity: Of a finding of it, unless the finding says what could not be compared.
+        severity: Severity of a finding of it, unless the finding says what could not be compared.
         is_repaired: Whether `reconcile --repair`, or what the advice says, puts it right.
         is_deep: Whether computing it reads content, which `verify` does only if asked to.
     """

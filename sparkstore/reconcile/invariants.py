@@ -43,7 +43,7 @@ class InvariantResult:
     """The result of one check.
 
     Attributes:
-        name: Of the invariant, in the catalogue.
+        name: The name of the invariant, in the catalogue.
         holds: True if the invariant holds.
         evidence: What was counted; or what is wrong and where, and what to do.
     """

@@ -77,7 +77,7 @@ class ReconcileReport(JobReport):
     """Figures and findings of one run of `reconcile`.
 
     Attributes:
-        run: Which rows of the table `findings` are of this run.
+        run: Identity of the run, by which its rows are found in the table `findings`.
         position: F, up to which everything was compared.
         checks: How many checks were made.
         errors: Findings of severity error that are left.

@@ -170,8 +170,8 @@ def told(before: Sequence[Finding], after: Sequence[Finding], mended: Mended) ->
     """The findings of a run with repairs: what is gone is done, what is left says why.
 
     Args:
-        before: Before the repair.
-        after: Of the look after it.
+        before: Findings before the repair.
+        after: Findings of the look after it.
         mended: What was done in between.
     """
     left = {finding.key for finding in after}

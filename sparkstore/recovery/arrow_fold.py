@@ -51,7 +51,7 @@ def rows_that_count(rows: pa.Table, *, epoch: int = 0) -> pa.Table:
 
     Args:
         rows: With the columns position, epoch and kind.
-        epoch: Of the newest `opened` before all of them; 0 if there is none.
+        epoch: Epoch of the newest `opened` before all of them; 0 if there is none.
     """
     opened = rows.filter(pc.equal(rows["kind"], Kind.OPENED.column))
     openings = list(zip(as_list(opened["position"]), as_list(opened["epoch"]), strict=True))

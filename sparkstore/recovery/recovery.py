@@ -41,8 +41,8 @@ class RecoveredRoot:
 
     Attributes:
         state: The fold of everything.
-        last_position: Of the last record, 0 if there is none.
-        segment: Of the last record, 0 if there is none.
+        last_position: Position of the last record, 0 if there is none.
+        segment: Segment of the last record, 0 if there is none.
         state_position: P, where the table `state` stands.
         history_position: H, the last position in `history`.
         history_start: Before this position `history` is not gapless.
@@ -121,8 +121,8 @@ class Tail:
 
     Attributes:
         last_position: The largest in journal and history, and P.
-        epoch: Of the newest `opened`, 0 if there is none.
-        opened_position: Of that `opened`; 0 if only `state` remembers it.
+        epoch: Epoch of the newest `opened`, 0 if there is none.
+        opened_position: Position of that `opened`; 0 if only `state` remembers it.
         segment: The largest, 0 if there is none.
     """
 

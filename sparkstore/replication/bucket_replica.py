@@ -37,7 +37,7 @@ class BucketPair(NamedTuple):
         source: Where the root is.
         primary: Its tables, in a folder.
         replica: Where its copy is.
-        identity: Who the replica is.
+        identity: The identity of the replica.
     """
 
     source: Primary

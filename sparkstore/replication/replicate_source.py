@@ -31,7 +31,7 @@ class ReplicationSource(NamedTuple):
         rows: Every record after the replica's end that counts.
         found: The same, counted; of a sparse history only from where it is gapless.
         row_count: How many `rows` are.
-        meta: Of `state` at its version.
+        meta: The meta row of `state` at its version.
         state: Version of `state`.
         files: The files that hold `rows`.
         end: Largest position that the primary has, a ghost's perhaps.

@@ -38,7 +38,7 @@ class StorageConfig:
     Attributes:
         endpoint: URL of the bucket's server, if it is none of AWS.
         region: Where the bucket is.
-        profile: Which profile of ~/.aws has the keys.
+        profile: The profile of ~/.aws that has the keys.
         allow_http: The server has no TLS.
     """
 
@@ -85,7 +85,7 @@ class BucketAccess:
     """The way to a bucket: what the library does not find in the environment itself.
 
     Attributes:
-        settings: Of the library: endpoint, region.
+        settings: Settings of the library: endpoint, region.
         keys: Reads the keys of the profile; None: the environment has them, or a role.
     """
 

@@ -34,7 +34,7 @@ def clean_log(root: Root, table: str, grace_s: float) -> int:
     """Remove log files of a table that nobody needs; how many.
 
     Args:
-        root: Whose table; the caller is its committing engine.
+        root: The root of the table; the caller is its committing engine.
         table: Name of the table, as `journal`.
         grace_s: How long a version may be read, apart from `MOST_VERSIONS`.
 

@@ -58,9 +58,9 @@ class Identity:
         replicas: Paths of the folders, or URIs of the prefixes, that hold its copies.
         primary_id: Root id of the root that it is, or was, a copy of; empty: of none.
         primary: Where that root was when the copy was made.
-        successor: Of a fenced root: where the replica is that took over.
+        successor: Where the replica is that took over from a fenced root.
         wal_dir: Where the newest write-ahead log is; empty: `wal` in the root.
-        superseded: Of a replica in a bucket: root ids of the primaries that it took over from.
+        superseded: Root ids of the primaries that a replica in a bucket took over from.
         witness: Where the object is that says whether it or its primary serves; empty: nowhere.
     """
 

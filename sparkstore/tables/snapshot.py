@@ -38,7 +38,7 @@ class FileStats(NamedTuple):
         positions: Least and largest position in it; everything if unknown.
         message_ids: Least and largest message id in it; everything if unknown.
         row_count: Rows in it, -1 if unknown.
-        size_bytes: Of the file.
+        size_bytes: Size of the file.
     """
 
     path: Path

@@ -49,9 +49,9 @@ def expires_at_ms(
 
     Args:
         policy: The expiry policy that the terminus was granted.
-        timeout_s: As granted; 0 is at once.
-        ended: Of its last endpoint.
-        now_ms: Of any clock that only rises.
+        timeout_s: The timeout that was granted; 0 is at once.
+        ended: The scope of its last endpoint that ended.
+        now_ms: The time of any clock that only rises.
     """
     starts_with = _STARTS_WITH.get(policy)
     if starts_with is None or ended < starts_with:

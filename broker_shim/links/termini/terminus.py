@@ -60,13 +60,13 @@ class Terminus:
 
     Attributes:
         key: The identity of the link that this is one end of.
-        terms: As granted; None until its first attach was granted.
+        terms: The terms that were granted; None until the first attach was.
         unsettled: Tag → what is known of the delivery, None if nothing; of the highest tier only.
-        endpoint: Of the link that is attached; None if none is.
+        endpoint: The endpoint of the link that is attached; None if none is.
         place: Where it is or was attached last; None since the broker started.
         expires_at_ms: When it ends; None while that is not due.
         has_moved: Another broker on the same store has the link now, and all that it holds.
-        is_over: It was closed, or its time is over: it is not in the registry any more.
+        is_over: True once it was closed, or its time is over: it is not in the registry any more.
     """
 
     __slots__ = (

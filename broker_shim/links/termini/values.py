@@ -31,7 +31,7 @@ class Filter(NamedTuple):
     """A filter of a source.
 
     Attributes:
-        name: As the peer calls it.
+        name: The peer's name of the filter.
         descriptor: What kind it is: a symbol or a number; None if it was not described.
         value: What to filter by, as JSON has it; its form depends on the kind.
     """

@@ -53,7 +53,7 @@ class FrameView(NamedTuple):
 
     Attributes:
         kind: AMQP_FRAME or SASL_FRAME, or a number that nobody knows.
-        channel: As the header says; nothing in a SASL frame.
+        channel: The channel in the header; nothing in a SASL frame.
         encoded: Bytes that hold the frame.
         start: Where its body starts.
         end: Where it ends; an empty frame has no body.

@@ -29,7 +29,7 @@ class WholeDeliveries(NamedTuple):
 
     Attributes:
         channel: That they came on.
-        handle: Of the link.
+        handle: The handle of the link.
         deliveries: What they bring.
         end: Where the last of them ends.
     """

@@ -143,8 +143,8 @@ class Link:
         port: What the links of the session share that it is attached to.
         remote: The peer's attach.
         handle: The number by which our frames name the link, on its session.
-        snd_settle_mode: As we answered.
-        rcv_settle_mode: As we answered.
+        snd_settle_mode: The mode that we answered.
+        rcv_settle_mode: The mode that we answered.
         unsettled: Tag → delivery; kept after a detach, for whoever resumes the link.
         earlier: Tag → our state of what earlier attachments left unsettled and neither side has
             resumed or settled on this one.

@@ -19,10 +19,10 @@ class Outgoing:
 
     Attributes:
         delivery: The delivery that the bytes belong to.
-        credit: Of its link; charged with the delivery's first frame.
-        handle: Of its link.
+        credit: Credit of its link; charged with the delivery's first frame.
+        handle: The handle of its link.
         is_first: True until the delivery's first frame went.
-        is_settled: As the delivery is sent.
+        is_settled: True if the delivery is sent settled.
         is_last: True if the delivery ends with this piece.
         is_aborted: True if it ends because it is given up.
         is_free: True if it takes no credit: it carries a state and no message.

@@ -56,7 +56,7 @@ class SessionPort:
         handles: The numbers that our ends of links take, and give back when they end.
         is_answered: True once our begin was written, which goes before all else on the channel.
         is_open: True until either side ended the session, or the connection is over.
-        last_incoming_id: Of the deliveries that came; None before the first.
+        last_incoming_id: Delivery id of the last that came; None before the first.
         waiting_bytes: Payload that was handed over and waits for the session's window, or credit.
     """
 
@@ -141,7 +141,7 @@ class SessionPort:
         Args:
             deliveries: Whole, with no state to tell, all settled or none; `byte_count` is that of
                 the payload.
-            credit: Of their link; charged with those that are sent.
+            credit: Credit of their link; charged with those that are sent.
             payloads: The pieces of each; not copied.
 
         Returns:

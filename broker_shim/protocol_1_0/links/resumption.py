@@ -60,7 +60,7 @@ def decide(
     Args:
         is_receiver: Whether we are the link's receiver.
         ours: All that we hold, told or not.
-        theirs: As the peer's attach says.
+        theirs: The unsettled map of the peer's attach.
         is_complete: False if the peer's map was incomplete.
     """
     decided = dict.fromkeys(theirs, ResumptionStep.IGNORE)

@@ -50,7 +50,7 @@ class External:
     """EXTERNAL (RFC 4422): who the peer is was settled elsewhere, as by its TLS certificate.
 
     Args:
-        identity: Who it is; None if nobody vouches for it.
+        identity: The peer's identity; None if nobody vouches for it.
     """
 
     def __init__(self, identity: str | None) -> None:

@@ -51,7 +51,7 @@ class AccessTarget(NamedTuple):
     """Target of a permission: an address or an exchange, and a queue on it if one is meant.
 
     Attributes:
-        address: Of the queue, or the exchange's name; `temporary` for one that the broker named.
+        address: Address of the queue, or the exchange's name; `temporary` if the broker named it.
         queue: On that address; None: any.
         is_named_by_broker: A queue that a client had the broker name.
     """
@@ -67,7 +67,7 @@ class Principal:
 
     Attributes:
         name: A user's, a certificate's, or `anonymous`.
-        roles: As the users file had them when it logged in.
+        roles: The roles that the users file had when it logged in.
     """
 
     name: str = ANONYMOUS

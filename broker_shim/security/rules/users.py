@@ -41,7 +41,7 @@ class User:
     """A user of the users file.
 
     Attributes:
-        name: As the client says it.
+        name: The user's name, as the client says it.
         roles: What permissions may name instead.
         secrets: By mechanism; both kinds, or none.
     """

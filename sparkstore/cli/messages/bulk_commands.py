@@ -153,7 +153,7 @@ def _run(arguments: Namespace, action: Action | None, find: Find, work: Work) ->
     """Check the queues, find the messages, and act on them or show them.
 
     Args:
-        arguments: Of the command.
+        arguments: The arguments of the command.
         action: What is asked of the store; None for a replay.
         find: Chooses the messages, with Spark or without.
         work: Does what is asked to these ids, and returns what became of them.
