@@ -22,12 +22,6 @@ LEAST_FIRST_WORDS = 4
 NO_BEGINNING = {"As", "It", "Of", "See", "What", "Who"}
 """A line that begins with one of them is a clause of another sentence, which is not there."""
 CEILINGS: dict[str, int] = {
-    "broker_shim/broker": 13,
-    "broker_shim/listener_0_10": 30,
-    "broker_shim/listener_1_0": 24,
-    "broker_shim/members": 6,
-    "broker_shim/service": 21,
-    "broker_shim/store": 83,
     "sparkstore/core": 22,
     "sparkstore/views": 1,
 }
