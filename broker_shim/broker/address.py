@@ -50,7 +50,7 @@ class ExchangeNode:
 
 @dataclass(frozen=True, slots=True)
 class AnonymousNode:
-    """Wherever each message's `to` says."""
+    """The node of a link without an address: each message's `to` says where it goes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ class AdministeredHost(QueueHost, Protocol):
         """Destroy a queue with its messages and bindings."""
 
     def redefine(self, queue: Queue) -> None:
-        """A queue that is there is as this definition says from now on."""
+        """Use a queue by this definition from now on."""
 
 
 class BrokerFacts:
@@ -94,11 +94,11 @@ class BrokerFacts:
 
     @property
     def queues(self) -> Collection[str]:
-        """Names of all queues."""
+        """The names of all queues."""
         return self._host.queues.keys()
 
     def detail(self, queue: str) -> str | None:
-        """Definition of a queue; None: there is none."""
+        """The definition of a queue; None: there is none."""
         there = self._host.definitions.get(queue)
         return None if there is None else definition(there.arguments, int(there.durability))
 
@@ -124,7 +124,7 @@ class BrokerFacts:
         ]
 
     def exchange_type(self, exchange: str) -> str | None:
-        """Type of an exchange; None: there is none."""
+        """The type of an exchange; None: there is none."""
         return self._host.destinations.router.type_of(exchange)
 
     def alternate_of(self, exchange: str) -> str | None:
@@ -284,7 +284,7 @@ class Administration:
         host.calls.alter(queue, altered)
 
     def _delete_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
-        """Consumers go first, so that what they held is on the queue when that goes."""
+        """Delete a queue after its consumers, so that what they held is on it when it goes."""
         name = decided.order.queue
         if self._host.deletions.refuses(name, on_done):
             return

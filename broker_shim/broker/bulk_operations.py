@@ -141,7 +141,7 @@ class BulkOperations:
         self.run(request, partial(_note, request))
 
     def end_failed(self, queue: QueueDispatch) -> None:
-        """After a start: what a crash made fail once too often is not handed out again."""
+        """Send what failed too often in a crash to the dead letters, after a start."""
         failed = queue.failed_too_often()
         for first in range(0, len(failed), bulk.MAX_IDS):
             message_ids = tuple(failed[first : first + bulk.MAX_IDS])
@@ -182,7 +182,7 @@ class BulkOperations:
     def _ended(
         self, request: Request, target: str | None, decided: _Decided, error: StoreError | None
     ) -> None:
-        """The store has decided: what moved leaves its place for the target, or goes back."""
+        """Finish a request: what moved leaves its place for the target, or goes back."""
         queue = self._host.queues.get(request.queue)
         put = {message_id for message_id, step in decided.steps if isinstance(step, Enqueue)}
         if error is None:

@@ -36,7 +36,7 @@ _SAYS = {EXPIRED: "expired", OVER_DELIVERED: "was delivered too often", REJECTED
 
 
 class Deaths:
-    """Counts what died, and says so: one line, then how many since."""
+    """The count of messages that died, with a line in the log: one, then how many since."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ _MOST_TOLD = 1000
 
 
 class Destinations:
-    """Where messages can go."""
+    """The places where messages can go."""
 
     def __init__(self, settings: BrokerSettings) -> None:
         self.router = Router()
@@ -161,7 +161,7 @@ class Destinations:
 
 
 class _Matches:
-    """Settings by the addresses they are for; the first that matches holds."""
+    """The settings by the addresses they are for; the first that matches holds."""
 
     def __init__(self, settings: Sequence[AddressSettings]) -> None:
         self._settings = settings
@@ -179,7 +179,7 @@ class _Matches:
 
 
 def _as_set(queue: Queue, settings: AddressSettings) -> Queue:
-    """A queue with the arguments of its address; a dead-letter queue is not its own."""
+    """Give a queue the arguments of its address; a dead-letter queue is not its own."""
     arguments = dict(settings.arguments)
     if arguments.get("dead_letter_queue") == queue.name:
         del arguments["dead_letter_queue"]
@@ -187,7 +187,7 @@ def _as_set(queue: Queue, settings: AddressSettings) -> Queue:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Some names for a line of the log."""
+    """Join some names for a line of the log."""
     most = 20
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(shown(name) for name in names[:most]) + more

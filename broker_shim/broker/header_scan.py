@@ -42,7 +42,7 @@ MOST, FIRST = 1024, 64
 
 
 class BatchSize:
-    """How many messages to judge in one go."""
+    """The number of messages to judge in one go."""
 
     def __init__(self) -> None:
         self.count = FIRST
@@ -139,7 +139,7 @@ class HeaderScan:
         headers: Headers,
         took_s: float,
     ) -> None:
-        """One slice; the next is another turn's."""
+        """Judge one slice of a batch; the next is another turn's."""
         began_s = time.monotonic()
         rest = queue.judge(batches, headers, Steps(SLICE_STEPS))
         took_s += time.monotonic() - began_s

@@ -48,7 +48,7 @@ class LastValueQueues:
         self._waiting: dict[Value, list[Callable[[], None]]] = {}
 
     def count(self, queue: str) -> int:
-        """Values of a queue of which a publish is under way."""
+        """Count the values of a queue of which a publish is under way."""
         return sum(name == queue for name, _value in self._waiting)
 
     def values(self, header: MessageHeader, names: Iterable[str]) -> list[Value]:
@@ -88,7 +88,7 @@ class LastValueQueues:
         came: Iterable[tuple[int, Value]],
         error: StoreError | None,
     ) -> None:
-        """The store has decided: the older ones are gone, or wait again; whoever waited goes on.
+        """Finish a publish: the older messages are gone, or wait again, and the next one begins.
 
         Args:
             values: As `begin` got them.
@@ -121,7 +121,7 @@ class LastValueQueues:
             queue.last_values.released(older)  # taken off as soon as nobody holds it
 
     def arrived(self, queue: QueueDispatch, message_ids: Sequence[int]) -> None:
-        """Messages are on the queue that no publish brought: a start, or a bulk operation did."""
+        """Take in messages that no publish brought: a start, or a bulk operation did."""
         values = queue.last_values
         if values is None:
             return

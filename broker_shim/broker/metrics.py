@@ -42,5 +42,5 @@ class Metrics(SecurityCounts):
     protocol_errors: int = counted("Connections closed for what the peer sent.")
 
     def line(self) -> str:
-        """All of them in one line of a log."""
+        """Write all counters as one line of a log."""
         return line_of(self)

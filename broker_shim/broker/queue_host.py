@@ -38,10 +38,10 @@ class QueueHost(Protocol):
     metrics: Metrics
 
     def wanted(self, queue: str) -> None:
-        """Something changed: dispatch this queue before the loop sleeps."""
+        """Dispatch a queue in which something changed, before the loop sleeps."""
 
     def arrived(self, name: str, message_id: int, priority: int, *, durable: bool = True) -> None:
-        """A message that no publish brought is on a queue, durably: it may be dispatched."""
+        """Dispatch a message that is on a queue durably, and that no publish brought."""
 
     def create_queue(self, queue: Queue, on_done: OnComplete) -> None:
         """Create a queue; it is used when that has completed."""
@@ -68,4 +68,4 @@ class QueueOwner(Protocol):
         """
 
     def queue_gone(self, queue: str) -> None:
-        """A queue was destroyed, and what anybody held of it with it."""
+        """Forget what anybody held of a queue that was destroyed."""

@@ -62,7 +62,7 @@ class DirectBindings:
 
 
 class FanoutBindings:
-    """Every queue, whatever the routing key."""
+    """The bindings of a fanout exchange: every queue, whatever the routing key."""
 
     def __init__(self) -> None:
         self._bindings: set[tuple[str, str]] = set()
@@ -151,7 +151,7 @@ class Router:
         return self._definitions
 
     def type_of(self, exchange: str) -> str | None:
-        """Type of an exchange; None: there is none."""
+        """Get the type of an exchange; None: there is none."""
         there = self._definitions.get(exchange)
         return None if there is None else there.type
 

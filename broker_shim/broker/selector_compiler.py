@@ -65,7 +65,7 @@ class SelectorCompiler:
 
     @staticmethod
     def _go_on(job: _Job) -> bool:
-        """One slice; True if it was the last."""
+        """Compile one slice; True if it was the last."""
         try:
             next(job.slices)
         except StopIteration as end:

@@ -168,7 +168,7 @@ class Settlement:
             self.insist(call, done, what)
 
     def released(self, message_id: int, queue: QueueDispatch, *, failed: bool) -> None:
-        """The store has given a held message back: it waits again, or may not stay."""
+        """Let a message wait again that the store has given back, or end it if it may not stay."""
         queue.released(message_id, delivery_failed=failed)
         self._host.wanted(queue.name)
         self._on_released(queue, message_id)

@@ -17,11 +17,11 @@ class UnfinishedLink(Protocol):
     """A link on which messages come."""
 
     def give_up_unfinished(self, reason: str) -> None:
-        """End, and let go of what has not come whole."""
+        """End the link, and let go of what has not come whole."""
 
 
 class Unfinished:
-    """Bytes by connection and link.
+    """The bytes of unfinished messages, by connection and link.
 
     Attributes:
         total_bytes: Bytes that wait, of all connections together.

@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 
 class MakeQueue(Protocol):
-    """Makes what dispatches one queue."""
+    """A factory of what dispatches one queue."""
 
     def __call__(self, name: str, *, is_kept: bool, arguments: QueueArguments) -> QueueDispatch:
         """A queue, with nothing on it."""
@@ -273,7 +273,7 @@ class Broker:
         return dispatch
 
     def redefine(self, queue: Queue) -> None:
-        """A queue that is there is as this definition says from now on; the store is to know."""
+        """Use a queue by this definition from now on; the store is to know it, too."""
         self.definitions[queue.name] = queue
         self.queues[queue.name].alter(terms_of(detail_of(queue)).arguments)
 
@@ -295,7 +295,7 @@ class Broker:
         self.create_queue(queue, created)
 
     def binding_of(self, queue: str, node: ExchangeNode) -> ExchangeBindingKey:
-        """How a subscription's queue is bound: by its routing key, or to everything."""
+        """Make the binding of a subscription's queue: by its routing key, or to everything."""
         binding_key = "#" if node.routing_key is None else node.routing_key
         return ExchangeBindingKey(node.exchange, queue, binding_key)
 
@@ -334,7 +334,7 @@ class Broker:
         self.claims.gone(name)
 
     def wanted(self, queue: str) -> None:
-        """Something changed: dispatch this queue before the loop sleeps."""
+        """Dispatch a queue in which something changed, before the loop sleeps."""
         self._to_dispatch.add(queue)
 
     def before_dispatch(self, call: Callable[[], None]) -> None:
@@ -373,13 +373,16 @@ class Broker:
                 _log.exception("a link could not ask for more")
 
     def arrived(self, name: str, message_id: int, priority: int, *, durable: bool = True) -> None:
-        """A message that no publish brought is on a queue, durably: it may be dispatched."""
+        """Dispatch a message that is on a queue durably, and that no publish brought."""
         self.wait(name, (message_id,), priority, durable=durable)
         if name in self.queues:
             self.last_value_queues.arrived(self.queues[name], [message_id])
 
     def _count_not_durable(self, queue: QueueDispatch, count: int) -> None:
-        """Some client libraries send so unless they are told otherwise: say it once a queue."""
+        """Count messages that are not durable, and say so once a queue.
+
+        Some client libraries send so unless they are told otherwise.
+        """
         self.metrics.not_durable += count
         if queue.name not in self._told_of:
             self._told_of.add(queue.name)
@@ -388,7 +391,7 @@ class Broker:
             _log.warning(text, shown(queue.name))
 
     def wait(self, name: str, message_ids: Sequence[int], priority: int, *, durable: bool) -> None:
-        """Messages are on a queue, as durably as they are to be: they may be dispatched."""
+        """Dispatch messages that are on a queue, as durably as they are to be."""
         queue = self.queues.get(name)
         if queue is not None:
             if queue.is_kept and not durable:

@@ -42,7 +42,7 @@ class CommandTarget(Protocol):
         """Do the commands after this one only when it is complete."""
 
     def complete(self, command_id: int) -> None:
-        """A command is done, durably."""
+        """Complete a command that is done, durably."""
 
     def done(self, command_id: int) -> Callable[[StoreError | None], None]:
         """Make the completion that completes a command, or fails the session."""

@@ -109,7 +109,7 @@ class Amqp010Connection:
 
     @property
     def link_count(self) -> int:
-        """Subscriptions of its sessions."""
+        """The number of subscriptions of its sessions."""
         return sum(session.subscription_count for session in self._sessions.values())
 
     @property
@@ -147,7 +147,7 @@ class Amqp010Connection:
 
     @property
     def room_bytes(self) -> int:
-        """How much more may wait to be written; negative if too much does."""
+        """The bytes that may still wait to be written; negative if too many do."""
         return self._output.room_bytes
 
     def receive(self, received: bytes, most_work: int = 1 << 60) -> None:
@@ -324,7 +324,7 @@ class Amqp010Connection:
             self.broker.unfinished.limit(self, self, byte_count, self.broker.settings)
 
     def give_up_unfinished(self, reason: str) -> None:
-        """End: of what has not come whole there is too much."""
+        """End the connection, as too much waits that has not come whole."""
         self._end(ConnectionCloseCode.CONNECTION_FORCED, f"commands {reason}", Phase.OVER)
         self._has_output()
 

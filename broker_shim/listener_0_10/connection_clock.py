@@ -30,7 +30,7 @@ class ConnectionClock:
         return bool(self.heartbeat_s) and now_s - self.said_s >= self.heartbeat_s / 2
 
     def next_s(self, now_s: float, *, is_open: bool) -> float:
-        """When to look again, at the latest."""
+        """Find when to look again, at the latest."""
         if not is_open:
             return max(now_s + _LEAST_S, self._opens_until_s)
         if not self.heartbeat_s:

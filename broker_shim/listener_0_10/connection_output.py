@@ -7,10 +7,10 @@ from typing import Protocol
 
 
 class RoomWaiter(Protocol):
-    """Whoever sends, and waits for room."""
+    """A sender that waits for room to write."""
 
     def has_room(self) -> None:
-        """Less waits to be written."""
+        """Go on to send, as less waits to be written."""
 
 
 class ConnectionOutput:
@@ -25,7 +25,7 @@ class ConnectionOutput:
 
     @property
     def room_bytes(self) -> int:
-        """How much more may wait to be written; negative if too much does."""
+        """The bytes that may still wait to be written; negative if too many do."""
         return self._most_bytes - self._pending_bytes - self._unsent_bytes
 
     def write(self, encoded: bytes) -> None:

@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Phase(Enum):
-    """How far a connection is: what it waits for."""
+    """The phase of a connection: what it waits for."""
 
     HEADER = "the protocol header"
     START_OK = "start-ok"

@@ -22,7 +22,7 @@ class DelayedHandlers:
         self._delayed[delayed] = None
 
     def wait_s(self) -> float:
-        """How long until the first of them wants to go on, in seconds."""
+        """The seconds until the first of them wants to go on."""
         due = [at_s for each in self._delayed if (at_s := each.due_at_s()) is not None]
         return max(0.0, min(due, default=0.0) - time.monotonic())
 

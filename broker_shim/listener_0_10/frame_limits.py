@@ -20,7 +20,7 @@ NEWCOMERS_LIMITS = FramingLimits(
 
 
 def limits_of(settings: BrokerSettings) -> FramingLimits:
-    """How much is taken of a peer that has opened."""
+    """Find the limits for a peer that has opened."""
     return FramingLimits(
         max_method_bytes=settings.max_header_bytes,
         max_header_bytes=settings.max_header_bytes,

@@ -18,7 +18,7 @@ from broker_shim.sockets.login import Login
 
 @dataclass(frozen=True, slots=True)
 class SaslDecision:
-    """How SASL ended: who the peer is, or why it is nobody."""
+    """The end of SASL: who the peer is, or why it is nobody."""
 
     mechanism: str
     identity: str = ""

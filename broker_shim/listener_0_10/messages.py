@@ -215,7 +215,7 @@ def _subject(headers: dict[str, Any]) -> str | None:
 
 
 def _text(content: bytes | None) -> str | None:
-    """Bytes that are nearly always text."""
+    """Decode bytes that are nearly always text."""
     if content is None:
         return None
     try:

@@ -97,7 +97,7 @@ class SessionPublisher:
         return None
 
     def _place(self, exchange: str, routing_key: str) -> Node:
-        """Where a message is sent, if its sender may; asked once for all that go together."""
+        """Find where a message is sent, if its sender may; asked once for all that go together."""
         known = self._allowed
         if known is not None and known[0] == exchange and known[1] == routing_key:
             return known[2]
@@ -146,7 +146,7 @@ def _node(broker: Any, exchange: str, routing_key: str) -> Node:
 def _unroutable(
     session: Any, transfer: MessageTransfer, command_id: int, node: Node, *, is_dropped: bool
 ) -> None:
-    """No queue gets it: dropped if its sender said so, else it is told."""
+    """Refuse a message that no queue gets, or drop it if its sender said so."""
     session.broker.metrics.unroutable += 1
     if is_dropped:
         session.complete(command_id)

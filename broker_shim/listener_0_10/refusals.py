@@ -38,7 +38,7 @@ def illegal_argument(text: str) -> RemoteCommandError:
 
 
 def not_implemented(text: str) -> RemoteCommandError:
-    """This broker does not do that."""
+    """Refuse a command that this broker does not do."""
     return RemoteCommandError(ExecutionErrorCode.NOT_IMPLEMENTED, text)
 
 

@@ -69,7 +69,7 @@ class AcceptedDelivery:
 
 
 class SessionTransaction:
-    """One after the other of a session, in this object. On the loop's thread only.
+    """The transaction of a session, one after the other. On the loop's thread only.
 
     Attributes:
         gives_back: What was accepted in it is available again if it is rolled back, to anybody;

@@ -122,7 +122,7 @@ class Connection:
 
     @property
     def link_count(self) -> int:
-        """Links that are served."""
+        """The number of links that are served."""
         return len(self._served)
 
     @property

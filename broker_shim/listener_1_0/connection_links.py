@@ -46,14 +46,14 @@ class ServedEndpoint(Protocol):
         """End the endpoint, whose link ended. Called once."""
 
     def on_flow(self) -> None:
-        """Credit, a drain, or room to write again."""
+        """Act on credit, a drain, or room to write again."""
 
     def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
         """The peer told a state of deliveries (`remote_state`), or settled them (`is_settled`)."""
 
 
 class ReceivingEndpoint(ServedEndpoint, Protocol):
-    """One on which we receive."""
+    """The endpoint of a link on which we receive."""
 
     def on_transfers(self, pieces: Sequence[TransferPiece]) -> int:
         """Bytes of deliveries, in order; how many pieces were taken in this turn, one or more."""
@@ -67,7 +67,7 @@ class AuditedCarrier(LinkCarrier, Protocol):
 
     @property
     def access(self) -> Access:
-        """How the peer got in."""
+        """The way by which the peer got in."""
 
     @property
     def login(self) -> Login:
@@ -88,7 +88,7 @@ class ConnectionLinks:
         self._over: list[Link] = []
 
     def __len__(self) -> int:
-        """Links that are served, or will be."""
+        """The number of links that are served, or will be."""
         return len(self._endpoints)
 
     def get(self, link: Link) -> ServedEndpoint | None:
@@ -96,7 +96,7 @@ class ConnectionLinks:
         return self._endpoints.get(link)
 
     def put(self, link: Link, endpoint: ServedEndpoint) -> None:
-        """This serves the link from now on."""
+        """Serve a link by this endpoint from now on."""
         self._endpoints[link] = endpoint
 
     def end(self, link: Link, then: OnComplete | None = None, *, closed: bool) -> Refusal | None:

@@ -284,7 +284,7 @@ class Links:
         return over
 
     def ended(self, link: Link) -> None:
-        """Whoever served this link is gone from its queue: it may have been the last."""
+        """Drop a shared terminus when the last of its links here is gone from its queue."""
         self.waits_no_more(link)
         key = self._ending_with.pop(link, None)
         if key is None or key in self._ending_with.values():
@@ -397,7 +397,7 @@ class Links:
         return done
 
     def begin(self, key: LinkKey) -> None:
-        """Something of a link is under way to the store; then `end`."""
+        """Count a call for a link that is under way to the store; then `end`."""
         self._under_way[key] = self._under_way.get(key, 0) + 1
 
     def end(self, key: LinkKey) -> None:

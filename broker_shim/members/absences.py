@@ -26,12 +26,12 @@ class Absences:
         self._has_said_all: dict[DispatchPeer, bool] = {}
 
     def came(self, peer: DispatchPeer) -> None:
-        """A member is connected, and is about to say what it subscribes to."""
+        """Note a member that is connected, and is about to say what it subscribes to."""
         self.given_up.discard(peer.member)
         self._has_said_all.setdefault(peer, False)
 
     def said_all(self, peer: DispatchPeer, auto_deletion: AutoDeletion) -> None:
-        """A member has said all that it subscribes to; again changes nothing."""
+        """Note that a member has said all that it subscribes to; again changes nothing."""
         if not self._has_said_all[peer]:
             self._has_said_all[peer] = True
             auto_deletion.back(peer.member)
@@ -39,7 +39,7 @@ class Absences:
     def left(
         self, peer: DispatchPeer, queues: Collection[str], auto_deletion: AutoDeletion
     ) -> None:
-        """A connection ended that had consumers of these queues."""
+        """Note that a connection ended that had consumers of these queues."""
         del self._has_said_all[peer]
         is_there = any(
             other.member == peer.member and has_said_all
@@ -49,7 +49,7 @@ class Absences:
             auto_deletion.away(peer.member, queues)
 
     def lost(self, member: str, auto_deletion: AutoDeletion | None) -> bool:
-        """A member is given up; with what deletes queues, if anything does. False: it is back."""
+        """Give up a member, unless it is back (False); its queues delete themselves from now on."""
         if any(peer.member == member for peer in self._has_said_all):
             return False
         self.given_up.add(member)

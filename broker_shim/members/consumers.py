@@ -76,11 +76,11 @@ class MemberConsumer:
         return len(message_ids)
 
     def granted(self) -> None:
-        """A message that was handed out to it is acquired, and told of."""
+        """Count a message that is acquired for it, and told to its member."""
         self._under_way -= 1
 
     def not_granted(self) -> None:
-        """A message that was handed out to it is not its, or not now."""
+        """Give back the credit of a message that is not the consumer's, or not now."""
         self._granted -= 1
         self._under_way -= 1
 

@@ -78,10 +78,10 @@ class LinksHere(Protocol):
     """The links of a broker beside which members are served. On the loop's thread."""
 
     def left_elsewhere(self, text: str, there: KeptLink) -> None:
-        """A link was attached at a member that is gone: its time runs here."""
+        """Let the time of a link run here that was attached at a member which is gone."""
 
     def attached_elsewhere(self, text: str) -> None:
-        """A link that was left is a member's again, or is over."""
+        """Forget a link that was left, as it is a member's again, or is over."""
 
 
 class MemberDispatcher:
@@ -103,7 +103,7 @@ class MemberDispatcher:
         link_moved: Callable[[str], None] = lambda _text: None,
         retire: Retire | None = None,
     ) -> None:
-        """Hand nothing out yet.
+        """Begin without a broker, so that nothing is handed out.
 
         Args:
             store: What is served.
@@ -169,7 +169,7 @@ class MemberDispatcher:
                     self._link_changed(self.links, step.record)
 
     def _link_changed(self, links: LinksHere, record: Record) -> None:
-        """A record that no member asked for is the service's, about a member that is gone.
+        """Note a change of a link that the service made, as its member is gone.
 
         The records come in the order of the store: what is attached again after that is forgotten
         after that.
@@ -250,7 +250,7 @@ class MemberDispatcher:
         self._stream.add(attached_row(text), member)
 
     def link_is_nobodys(self, text: str) -> None:
-        """An administrator ends a link: whoever has it loses it; on the loop's thread."""
+        """Tell members that a link is ended by an administrator; on the loop's thread."""
         self._stream.add(attached_row(text), None)
 
     def left(self, peer: DispatchPeer) -> None:
@@ -347,7 +347,7 @@ class MemberDispatcher:
         self._goes_on(consumer)
 
     def _goes_on(self, consumer: MemberConsumer) -> None:
-        """One step more is done; after the last it gets what is next of all that waits."""
+        """Count a step that is done; after the last the consumer gets what is next."""
         consumer.steps_left -= 1
         if not consumer.steps_left and not consumer.is_gone:
             self._to_tell.add(consumer)

@@ -66,10 +66,10 @@ class GrantedConsumer(Protocol):
         """The name by which the member knows who holds its messages."""
 
     def granted(self) -> None:
-        """A message that was handed out to it is acquired, and told of."""
+        """Count a message as acquired for the consumer, and told to its member."""
 
     def not_granted(self) -> None:
-        """A message that was handed out to it is not its, or not now."""
+        """Give back the credit of a message that is not the consumer's, or not now."""
 
 
 def _nothing() -> None:
@@ -109,7 +109,7 @@ class Grants:
         self._due.append((consumer, message_id))
 
     def withdraw(self, consumer: GrantedConsumer) -> None:
-        """A consumer is gone: what is not acquired for it yet waits again, in its place.
+        """Let messages wait again that are not acquired for a consumer which is gone.
 
         So it is not acquired for nobody, and given back after what came later was handed out.
         """
@@ -151,7 +151,10 @@ class Grants:
         left = len(wanted)
 
         def loaded(message_id: int, found: Loaded) -> None:
-            """On the store's thread; what cannot be read is told to the member that asks for it."""
+            """Keep what was read, on the store's thread.
+
+            What cannot be read is told to the member that asks for it.
+            """
             nonlocal left
             left -= 1
             if isinstance(found, StoredMessage):
@@ -242,7 +245,7 @@ class Grants:
     def _completed(
         self, acquired: list[_Acquired], contents: _Contents, error: StoreError | None
     ) -> None:
-        """On the store's thread."""
+        """Bring the store's outcome from its thread to the loop's."""
         self._inbox.post(lambda _nothing: self._acquired(acquired, contents, error), None)
 
     def _acquired(
@@ -339,12 +342,12 @@ class Grants:
             batch.finish(partial(self._given_back, then))
 
     def _given_back(self, then: Callable[[], None], error: StoreError | None) -> None:
-        """On the store's thread."""
+        """Go on, on the loop's thread, when the store has released the messages."""
         if error is None:
             self._inbox.post(lambda _nothing: then(), None)
 
     def end_with_queue(self, consumer: GrantedConsumer) -> None:
-        """The queue of a consumer is deleted: what its holder has goes where the rest goes.
+        """Give back what the holder of a consumer has of a queue that is deleted.
 
         Given back here, so that no release of the member's comes between that.
         """
@@ -356,7 +359,7 @@ class Grants:
             self._broker.calls.on_fatal(error)
 
     def _give_back(self, grants: Sequence[Grant]) -> None:
-        """Whoever asked for these is gone: they wait again, and were not delivered."""
+        """Release messages whose consumer is gone, and which were never delivered."""
         try:
             with self._store.batch() as batch:
                 for consumer, message_id in grants:
@@ -394,7 +397,7 @@ def hold_what_is_acquired(broker: Broker, state: State) -> None:
 
 
 def _frames(rows: list[tuple[Any, ...]]) -> list[list[tuple[Any, ...]]]:
-    """Rows in frames that are not too large."""
+    """Part rows into frames that are not too large."""
     parts: list[list[tuple[Any, ...]]] = [[]]
     size = 0
     for row in rows:

@@ -39,7 +39,7 @@ class KnownOrders:
         self._open: Counter[DispatchPeer] = Counter()
 
     def came(self, peer: DispatchPeer, read: int, key: str) -> KnownOrder | None:
-        """An order comes: to be done, and then `answered`; None if it came before.
+        """Take an order that is to be done, and then `answered`; None if it came before.
 
         Raises:
             InvalidRequest: Too many orders of this connection wait.
@@ -59,7 +59,7 @@ class KnownOrders:
         return None
 
     def answered(self, order: KnownOrder, kind: int, body: Sequence[object]) -> None:
-        """An order was done, or refused: ANSWER or FAILED, and what follows the read's number."""
+        """Keep an order's answer and tell it: ANSWER or FAILED, and what follows the number."""
         order.answer = kind, body
         self._tell(order)
 
@@ -70,16 +70,16 @@ class KnownOrders:
             order.peer.say(kind, (order.read, *body))
 
     def left(self, peer: DispatchPeer) -> None:
-        """A member's connection ended: it may say again what was not answered."""
+        """Forget a connection that ended; its member may say again what was not answered."""
         self._open.pop(peer, None)
 
     def lost(self, member: str) -> None:
-        """A member is given up: it says nothing again."""
+        """Forget the orders of a member that is given up, and says nothing again."""
         for order in self._of_member.pop(member, {}).values():
             order.is_wanted = False
 
     def _forget_some(self, orders: dict[str, KnownOrder]) -> None:
-        """The oldest first; what is not answered stays."""
+        """Forget the oldest orders that are answered, if there are too many."""
         if len(orders) > 2 * wire.MAX_WAITING_READS:
             answered = [key for key, order in orders.items() if order.answer is not None]
             for key in answered[: -wire.MAX_WAITING_READS]:

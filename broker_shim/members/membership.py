@@ -43,7 +43,7 @@ _LOOK_AGAIN_S = 0.5
 
 
 class _Subscription:
-    """One consumer's, on this connection or the next.
+    """The subscription of one consumer, on this connection or the next.
 
     Attributes:
         number: What the service is told to call it.
@@ -63,7 +63,7 @@ class _Subscription:
 
     @property
     def wanted(self) -> int:
-        """How many messages it takes in all, now."""
+        """The number of messages that the consumer takes in all, as of now."""
         return self.received + max(0, self.consumer.credit)
 
 
@@ -253,7 +253,7 @@ class Membership:
             self._say_all()
 
     def _made_again(self) -> None:
-        """The broker that decides has the queues now that this one consumes from."""
+        """Say all subscriptions, once the broker that decides has their queues again."""
         self._making -= 1
         if not self._making:
             self._say_all()
@@ -310,7 +310,7 @@ class Membership:
         self._run, self._position = run, position
 
     def _seen(self) -> None:
-        """Say so after all claims: the first SEEN ends those that were not said again."""
+        """Say SEEN after all claims: the first one ends those that were not said again."""
         assert self._administration is not None
         if self._administration.claims_due:
             self._seen_late += 1
@@ -410,7 +410,7 @@ def _entry(shown: tuple[Any, ...], holder: str | None) -> Entry:
 
 
 def _nothing(_text: str) -> None:
-    """No link is kept here."""
+    """Do nothing about a link that moved, as no link is kept here."""
 
 
 def _no_answer(_question: str, _answer: Callable[[str], None]) -> None:

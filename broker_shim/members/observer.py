@@ -31,7 +31,7 @@ class MemberObserver:
         self._entries = EntryObserver(broker)
 
     def took(self, steps: Sequence[RecordStep]) -> None:
-        """Steps are durable, in the order of the store."""
+        """Apply steps that have become durable to queues and wiring, in store order."""
         for step in steps:
             record = step.record
             if record.kind in WIRING_KINDS:

@@ -45,7 +45,7 @@ class MemberOrders:
         self.start_position = 0
 
     def take(self, peer: DispatchPeer, body: wire.Body) -> None:
-        """A frame ORDER, well formed; it is answered when that is done, durably.
+        """Do an order of a well-formed frame; it is answered when that is durable.
 
         A member of which too many wait is sent away.
         """
@@ -82,11 +82,11 @@ class MemberOrders:
             self._delete(Order(delete, name, **limits), told)
 
     def left(self, peer: DispatchPeer) -> None:
-        """A member's connection ended."""
+        """Forget the connection of a member that ended."""
         self._known.left(peer)
 
     def lost(self, member: str, broker: Broker | None) -> None:
-        """A member is given up: nobody waits for what it ordered, and its branches are over."""
+        """Forget the orders of a member that is given up, and the branches that it began."""
         self._known.lost(member)
         if broker is not None:
             broker.xid_claims.gone(member)
@@ -121,7 +121,7 @@ class MemberOrders:
             self._destroy(order.queue, told)
 
     def _destroy(self, queue: str, told: _Told) -> None:
-        """Its last user ends it: nothing is asked, and no link whose own it was is ended."""
+        """Destroy a queue that its last user ends, without any limit."""
         broker = self._broker()
         dispatch = broker.queues.get(queue)
         for consumer in () if dispatch is None else [*dispatch.consumers]:

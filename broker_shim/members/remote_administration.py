@@ -99,7 +99,7 @@ class RemoteAdministration:
             self._ask(RELEASE, xid_text(xid), _NO_LIMITS, lambda _error, _told: None)
 
     def claim_again(self) -> None:
-        """Say all claims: the service may be another one, and forgets what is not said again."""
+        """Repeat all claims: the service may be another one, and forgets the others."""
         for xid in [*self._claimed]:
             self.claims_due += 1
             self._ask(CLAIM, xid_text(xid), _NO_LIMITS, partial(self._claimed_again, xid))

@@ -21,7 +21,7 @@ Looked = tuple[list[tuple[int, tuple[object, ...]]], list[int]]
 
 
 def looked_at(broker: Broker, queue: str, indexes: Sequence[int], count: int) -> Looked:
-    """At the service: what waits on a queue after a place, so many at most; nothing is acquired."""
+    """Look for a member at what waits after a place of a queue, without acquiring it."""
     rows, cursor = [], Cursor()
     cursor.indexes = [*indexes]
     if queue in broker.queues:

@@ -24,13 +24,13 @@ class Subscriber(Protocol):
     """Asks the service for messages."""
 
     def subscribe(self, queue: RemoteQueue, consumer: Consumer, selector: Selector | None) -> None:
-        """A consumer wants messages of a queue."""
+        """Have messages of a queue handed out to a consumer."""
 
     def cancel(self, consumer: Consumer) -> None:
-        """A consumer wants nothing any more."""
+        """Have nothing more handed out to a consumer."""
 
     def refuse(self, message_id: int, consumer: Consumer) -> None:
-        """A consumer must not get a message again."""
+        """Have a message never handed out to a consumer again."""
 
     def ask(self, consumer: Consumer) -> None:
         """Tell how many messages a consumer takes, if that has changed."""
@@ -60,7 +60,7 @@ class RemoteQueue(QueueDispatch):
         self._failures: dict[int, int] = {}
 
     def __len__(self) -> int:
-        """Messages of it that this member holds."""
+        """The number of messages of it that this member holds."""
         return len(self.granted)
 
     def __contains__(self, message_id: int) -> bool:
@@ -83,11 +83,11 @@ class RemoteQueue(QueueDispatch):
         return [*self._there]
 
     def alter(self, arguments: QueueArguments) -> None:
-        """The queue asks for other things from now on."""
+        """Take other arguments of the queue, from now on."""
         self.arguments = _here(arguments)
 
     def arrived(self, message_ids: Sequence[int], priority: int, *, durable: bool = True) -> None:
-        """Messages were enqueued: the service knows."""
+        """Do nothing: the service knows which messages were enqueued."""
 
     def cursor(self) -> RemoteCursor:
         """Make the cursor of a browser, which begins at the head."""
@@ -140,7 +140,7 @@ class RemoteQueue(QueueDispatch):
         return Withdrawn([message_id], 0, 0)
 
     def is_acquired(self, message_id: int) -> bool:
-        """True: it is granted in its holder's name."""
+        """True if the message was granted: it is acquired in its holder's name."""
         return message_id in self.granted
 
     def released(self, message_id: int, *, delivery_failed: bool) -> None:
@@ -149,7 +149,7 @@ class RemoteQueue(QueueDispatch):
         self.granted.pop(message_id, None)
 
     def removed(self, message_ids: Sequence[int]) -> None:
-        """Granted messages left the queue, or are not this member's any more."""
+        """Forget granted messages that left the queue, or are not this member's any more."""
         for message_id in message_ids:
             self.granted.pop(message_id, None)
 
@@ -166,7 +166,7 @@ class RemoteQueue(QueueDispatch):
         return False
 
     def delivery_count(self, message_id: int) -> int:
-        """Failed deliveries before it was granted."""
+        """The number of failed deliveries before the message was granted or shown."""
         entry = self.granted.get(message_id)
         return self._failures.get(message_id, 0) if entry is None else entry.delivery_count
 
@@ -180,13 +180,13 @@ class RemoteQueue(QueueDispatch):
         self._subscriber.subscribe(self, consumer, selector)
 
     def discard(self, consumer: Consumer) -> None:
-        """A consumer is gone; what it holds is for the caller to release."""
+        """Cancel the subscription of a consumer; what it holds is for the caller to release."""
         if consumer in self._there:
             self._there.remove(consumer)
             self._subscriber.cancel(consumer)
 
     def refuse(self, message_id: int, consumer: Consumer) -> None:
-        """This consumer must not get this message again."""
+        """Never hand a message to this consumer again."""
         self._subscriber.refuse(message_id, consumer)
 
     def dispatch(self) -> None:
@@ -200,5 +200,5 @@ class RemoteQueue(QueueDispatch):
 
 
 def _here(arguments: QueueArguments) -> QueueArguments:
-    """Without what the service decides: groups of messages, and which is the newest of a key."""
+    """Leave out the arguments that only the service acts on: groups and the last-value key."""
     return arguments._replace(last_value_key=None, message_groups=False)

@@ -84,7 +84,7 @@ class WiringStream:
             self._tell(peer)
 
     def watch(self, peer: DispatchPeer, run: str, position: int) -> None:
-        """A member is to be told of what came after a position of a run."""
+        """Begin to tell a member what came after a position of a run."""
         is_known = run == self._run and self._oldest() - 1 <= position <= self._position
         watcher = self._watchers[peer] = _Watcher(position)
         if not is_known:
@@ -94,7 +94,7 @@ class WiringStream:
             self._say(peer, watcher, (self._run, watcher.told, False, True, []))
 
     def seen(self, peer: DispatchPeer) -> bool:
-        """A member has seen a frame; False: it was told of none."""
+        """Count a frame as seen by a member; False: it was told of none."""
         watcher = self._watchers.get(peer)
         if watcher is None or not watcher.unseen:
             return False
@@ -103,7 +103,7 @@ class WiringStream:
         return True
 
     def left(self, peer: DispatchPeer) -> None:
-        """A member's connection ended."""
+        """Forget a member whose connection ended."""
         self._watchers.pop(peer, None)
 
     def _oldest(self) -> int:
@@ -138,13 +138,13 @@ class WiringStream:
         return None
 
     def _begin_whole(self, watcher: _Watcher) -> None:
-        """All there is, as new as the position: a row that comes again later changes nothing."""
+        """Tell a member all there is now: a row that comes again later changes nothing."""
         watcher.told = self._position
         watcher.whole = _marked(_parts(self._all_rows()))
 
 
 def _marked(parts: Iterator[list[Row]]) -> Iterator[tuple[list[Row], bool]]:
-    """Each part, and whether it is the last; one that is empty, if there is none."""
+    """Mark the last of the parts; without any there is one that is empty."""
     part = next(parts, [])
     for following in parts:
         yield part, False
@@ -153,7 +153,7 @@ def _marked(parts: Iterator[list[Row]]) -> Iterator[tuple[list[Row], bool]]:
 
 
 def _parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Rows for one frame each: names and arguments may be long, and a frame has an end."""
+    """Part rows into frames: names and arguments may be long, and a frame has an end."""
     part: list[Row] = []
     characters = 0
     for row in rows:

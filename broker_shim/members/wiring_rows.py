@@ -33,7 +33,7 @@ def attached_row(text: str) -> Row:
 
 
 def rows_of(there: Recovered) -> Iterator[Row]:
-    """All wiring there is: a broker without any gets it by these, in this order."""
+    """Make rows of all wiring, in the order in which a broker without any takes them."""
     for exchange in there.exchanges:
         yield int(Kind.CREATED), None, exchange.name, None, detail_of(exchange)
     for queue in there.queues:

@@ -53,7 +53,7 @@ _PROBE_S = 1.0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the broker until it is told to stop; its exit code."""
+    """Run the broker until it is told to stop, and return its exit code."""
     options = parser().parse_args(argv)
     logging.basicConfig(
         stream=sys.stderr,
@@ -92,7 +92,7 @@ def _open(
     doors: Doors | None,
     reporter: Reporter,
 ) -> int:
-    """Open the store and serve it; the exit code."""
+    """Open the store and serve it, and return the exit code."""
     try:
         stores = open_stores(options, config)
     except StoreError as reason:

@@ -35,7 +35,7 @@ AMQP_0_10, SAME = "--amqp-0-10", "same"
 
 @dataclass(slots=True)
 class Entrance:
-    """Checked; nothing listens before `open`.
+    """The checked way in of clients; nothing listens before `open`.
 
     Attributes:
         address: Where to listen.
@@ -79,7 +79,7 @@ class Entrance:
         return self.listening
 
     def open(self) -> str:
-        """Clients may come; the URL.
+        """Let clients come in, and return the URL.
 
         Raises:
             InvalidRequest: As `take_port`; also if another took the port since, and listens there.
@@ -119,7 +119,7 @@ class Entrance:
             _log.warning(text, ", ".join(unread))
 
     def close(self) -> None:
-        """No more clients, and no more audit lines to the file."""
+        """Let no more clients in, and write no more audit lines to the file."""
         if self.second is not None:
             self.second.close()
         if self.listening is not None:
@@ -172,7 +172,7 @@ def entrance_of(options: argparse.Namespace) -> Entrance:
 
 
 def _second(told: str | None, first: ListenAddress) -> tuple[ListenAddress | None, bool]:
-    """Where else clients of AMQP 0-10 come in; and whether they come in where all others do."""
+    """Find where else clients of AMQP 0-10 come in, and whether that is where all others do."""
     if not told or told == SAME:
         return None, told == SAME
     second = parse_listen(told, AMQP_0_10)

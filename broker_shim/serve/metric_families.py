@@ -45,7 +45,7 @@ class ProcessRole(StrEnum):
 
 
 class QueueFigures(NamedTuple):
-    """One queue as it is now; of all reply queues together, as if they were one."""
+    """The figures of one queue now; all reply queues together are as if they were one."""
 
     depth: int
     held: int
@@ -187,7 +187,7 @@ def _figures(broker: Broker) -> dict[str, QueueFigures]:
 def _named(
     found: Iterable[tuple[str, QueueDispatch | None, QueueFigures]],
 ) -> dict[str, QueueFigures]:
-    """By queue; reply queues, of which there may be thousands with no name to know, as one."""
+    """Map figures by queue; all reply queues, which may be thousands, count as one."""
     named: dict[str, QueueFigures] = {}
     own: list[QueueFigures] = []
     for name, queue, figures in found:

@@ -56,7 +56,7 @@ class Subject:
         self._told = families, trouble, post
 
     def metrics(self) -> bytes:
-        """All metrics as text. Raises NoAnswer if their owner does not come round."""
+        """Encode all metrics as text. Raises NoAnswer if their owner does not come round."""
         families, _, post = self._told
         return _ask(lambda: encoded(families(), of_process=True), post)
 
@@ -138,7 +138,7 @@ class Monitor(ThreadingMixIn, HTTPServer):
             self._silent.pop(request, None)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer one, on a thread of its own."""
+        """Answer one request on a thread of its own."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -146,7 +146,7 @@ class Monitor(ThreadingMixIn, HTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        """A peer that hangs up, or says nothing for too long, is no fault of ours."""
+        """Log for debugging that a peer hung up, or said nothing for too long."""
         _log.debug("a request of a monitor was not answered", exc_info=True)
 
 
@@ -182,7 +182,7 @@ class _Request(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815  # likewise
 
     def log_message(self, *_: Any) -> None:
-        """A monitor asks every few seconds: nobody wants to read that."""
+        """Log nothing, as a monitor asks every few seconds."""
 
     def _answer(self, status: HTTPStatus, body: bytes, kind: str = _TEXT) -> None:
         self.send_response(status)

@@ -8,7 +8,10 @@ from broker_shim.sockets.listener import Listener
 
 
 def listen(listener: Listener, host: Host, entrance: Entrance) -> None:
-    """Serve clients of AMQP 1.0, and of 0-10 if that is asked for: imported here, few want it."""
+    """Serve clients of AMQP 1.0, and of 0-10 if that is asked for.
+
+    That protocol is imported here, as few want it.
+    """
     listening, guard = entrance.take_port(), entrance.guard
     if entrance.second is None and not entrance.is_shared:
         listener.listen(host, listening, guard)

@@ -131,7 +131,7 @@ def expire(store: BrokerStore, broker: Broker) -> None:
 def _leave_host_behind(
     store: WiringCalls, configured: Mapping[tuple[str, str], Any], timeout_s: float
 ) -> None:
-    """A Broker-J host whose root this was, and that comes back, is told that it missed changes."""
+    """Note that a Broker-J host whose root this was has missed changes, for its return."""
     told = sole_host.changed_object(configured.get(sole_host.OBJECT))
     if told is not None:
         wait_for([partial(store.configure, *sole_host.OBJECT, told)], timeout_s)

@@ -79,7 +79,7 @@ class Stores(NamedTuple):
 
 
 def check_choice(options: argparse.Namespace) -> None:
-    """Exactly one of the three is asked for.
+    """Check that exactly one of the three stores is asked for.
 
     Raises:
         InvalidRequest: None is, or more than one; or what is said of a member cannot be.
@@ -227,7 +227,7 @@ def _configuration(folder: Path, config: StoreConfig) -> Stores:
 
 
 def trouble_of(store: MessageStore) -> str | None:
-    """Why a store takes nothing now; None while it does."""
+    """The reason why a store takes nothing now; None while it does."""
     if isinstance(store, MessageStoreChain):
         return trouble_of(store.first) if store.failure is None else str(store.failure)
     refusal: StoreError | None = getattr(store, "refusal", None)  # that of a root

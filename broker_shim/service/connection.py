@@ -251,7 +251,7 @@ class MemberConnection:
     def _decided(
         self, decided: BatchDecision, count: int, position: int, error: StoreError | None
     ) -> None:
-        """On the log's thread."""
+        """Answer requests that are durable; on the log's thread."""
         self._answered += count
         if error is None:
             self._outbox.done(decided.through, decided.refusals, position)

@@ -72,16 +72,16 @@ class Dispatcher(Protocol):
     """Hands messages out to consumers on members. Any thread may call it; calls do not wait."""
 
     def take(self, peer: DispatchPeer, kind: int, body: Body) -> None:
-        """A frame of `DISPATCHING`, well formed, in its turn."""
+        """Handle a well-formed frame of `DISPATCHING`, in its turn."""
 
     def link_moves(self, peer: DispatchPeer, text: str) -> None:
-        """A member asks for a link: whoever had it loses it."""
+        """Note that a member asks for a link, so that whoever had it loses it."""
 
     def left(self, peer: DispatchPeer) -> None:
-        """A connection ended: its consumers with it. What they hold the member keeps."""
+        """End the consumers of a connection that ended. What they hold the member keeps."""
 
     def lost(self, member: str) -> None:
-        """A member was gone for so long that it has lost what it held: nobody waits for it."""
+        """Give up a member that was gone too long, and has lost what it held."""
 
     def check_exclusive(self, peer: DispatchPeer) -> None:
         """A member asks to be alone on the root; it waits until nothing is decided here.

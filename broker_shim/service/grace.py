@@ -53,7 +53,7 @@ class GraceTimers:
         self._thread.start()
 
     def gone(self, members: Iterable[str]) -> None:
-        """Members are not connected; of each that was, its time begins now."""
+        """Start the time of members that are not connected, if it does not run yet."""
         with self._guard:
             over_at = self._clock() + self._grace_s
             for name in members:
@@ -67,7 +67,7 @@ class GraceTimers:
             self._guard.notify_all()
 
     def came(self, member: str) -> None:
-        """A member is connected."""
+        """Stop the time of a member that is connected."""
         with self._guard:
             self._over_at.pop(member, None)
 

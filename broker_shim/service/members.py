@@ -186,7 +186,7 @@ class Members:
         own.clear()
 
     def _attach_again(self, batch: Batch, name: str, *, is_new: bool) -> None:
-        """A member that was given up and comes back has its links, but those that others have now.
+        """Attach the links of a member that comes back, but those that others have now.
 
         A new incarnation has none: its clients attach them.
         """
@@ -214,7 +214,7 @@ class Members:
             self.metrics.sent_away += 1
 
     def leave(self, member: ConnectedMember, peer: MemberPeer) -> None:
-        """A connection ended; what its member holds it keeps, until a new incarnation comes.
+        """Note that a connection ended; its member keeps what it holds.
 
         The store may be closed by now, so this has a lock of its own, with the end of `greet`.
         """
@@ -223,7 +223,7 @@ class Members:
                 member.peer = None
 
     def left_alone(self, batch: Batch, member: ConnectedMember) -> None:
-        """A member that was alone is gone, with its process or its connection: others may come."""
+        """Let others come, as a member that was alone is gone."""
         if member.peer is None:
             batch.take(left(batch.machine.state, member.name, batch.machine.now_us()))
 
@@ -239,7 +239,7 @@ class Members:
                 raise InvalidRequest(message)
 
     def _check_other(self, member: ConnectedMember, peer: MemberPeer, hello: Hello) -> None:
-        """A Broker-J host that is started twice by mistake must not end the one that runs."""
+        """Refuse a second process of a member that is connected and has to be the only one."""
         is_other = member.incarnation != hello.incarnation and not peer.is_lost()
         if is_other and (hello.exclusive or member.is_exclusive):
             message = (
@@ -276,7 +276,7 @@ class Members:
 
 
 def _taken(hello: Hello, *, is_new: bool) -> StoreError:
-    """Why a connection is over whose member has another now."""
+    """Make the error for a connection whose member has another one now."""
     if is_new:
         return Fenced(f"another process took the place of member {hello.member!r}: stop this one")
     return Unavailable("the member has connected again")
@@ -295,7 +295,7 @@ def _check_owner(owner: SoleHost | None, hello: Hello) -> None:
 
 
 def _own(batch: Batch, owner: SoleHost | None, hello: Hello, *, is_new: bool) -> None:
-    """The root belongs to this host from now on, if it is one.
+    """Give the root to this host from now on, if the member is one.
 
     Raises:
         Fenced: The host read the root before others changed it.
@@ -376,7 +376,7 @@ def attached_at(state: State, members: Container[str]) -> list[str]:
 
 
 def _detached(batch: Batch, text: str) -> list[RecordStep]:
-    """Its connection is gone, and the link with it: what it holds it keeps."""
+    """Detach a link whose connection is gone; what it holds it keeps."""
     return batch.machine.detach(link_key(text), closed=False)
 
 

@@ -22,6 +22,6 @@ class ServiceMetrics:
     replayed: int = counted("Requests that came again, and were not decided again.")
 
     def line(self, log: LogMetrics) -> str:
-        """All of them, and what the log did, in one line of a log."""
+        """Write all counters, and what the log did, as one line of a log."""
         done = f"records={log.records} syncs={log.groups} commits={log.delta_commits}"
         return f"{line_of(self)} {done}"

@@ -83,7 +83,7 @@ def add_options(add: Callable[..., object]) -> None:
 
 
 def doors_of(options: argparse.Namespace) -> Doors | None:
-    """Where the options say the service is to be; None if they ask for none.
+    """Read where the service is to listen; None if the options ask for nothing.
 
     Raises:
         InvalidRequest: They contradict one another, or the token file cannot be used.

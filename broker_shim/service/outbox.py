@@ -82,7 +82,7 @@ class Outbox:
             return True
 
     def goodbye(self, error: StoreError) -> None:
-        """The last word; nothing is said after it, and the reader finds the end. Never blocks.
+        """Say the last frame, after which the reader finds the end. Never blocks.
 
         That the store has ended is no answer to what was asked of it. The member keeps its requests
         and brings them to the service that comes next, which knows which of them are done.
@@ -149,7 +149,7 @@ class Outbox:
             self._lose()
 
     def _lose(self) -> None:
-        """Under the guard: nothing more can be said."""
+        """Give the peer up, under the guard: nothing more can be said."""
         self._is_lost = True
         self._waiting.clear()
         self._waiting_bytes = self._through = 0

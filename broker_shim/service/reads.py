@@ -97,7 +97,7 @@ class ReadWorker:
         self._outbox.say_slowly(wire.FAILED, (read, type(error).__name__, str(error)))
 
     def _answer(self, read: int, answers: Iterator[tuple[Any, ...]]) -> None:
-        """The last one is known when there is no other."""
+        """Send the answers of a read, of which the last is marked."""
         before = next(answers)
         for answer in answers:
             if self._has_ended or not self._outbox.say_slowly(wire.ANSWER, (read, False, *before)):

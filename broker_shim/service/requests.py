@@ -160,7 +160,7 @@ class MemberRequests:
                 batch.take(refuse(own[-1].record.request or 0, refusal))
 
     def _again(self, batch: Batch, kind: int, body: Body) -> list[Refusal]:
-        """A request that was decided; its refusal, if it was refused.
+        """Answer a request that was decided before: its refusal, if it was refused.
 
         Another run of the service decided it, perhaps. Then pieces and open transactions, which
         that run only had in memory, are built up again: what they are for is not decided yet.

@@ -38,7 +38,9 @@ __all__ = [
 
 
 class BranchCalls(Protocol):
-    """Transactions of which somebody else decides: completions as of every call of a store.
+    """Calls of two-phase transactions, whose outcome a coordinator decides.
+
+    They complete as every call of a store does.
 
     A branch begins as any transaction does (`begin`). One phase is enough (`commit`) if nobody else
     takes part; else `prepare`, and then one of the two decisions, now or after a restart.

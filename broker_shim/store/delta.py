@@ -69,7 +69,7 @@ class Batch:
             self._steps += steps
 
     def take_enqueued(self, step: RecordStep) -> None:
-        """`take` of a single enqueue: the hottest call."""
+        """Take a single enqueue as `take` does, by a shorter way: it is the hottest call."""
         record, is_kept, _message = step
         if is_kept:
             self._packed.append(self._log.pack((record,)))
@@ -89,11 +89,11 @@ class Batch:
         return Transaction(next(self._numbers), self.machine)
 
     def finish(self, on_complete: OnComplete) -> None:
-        """Called when all that was taken is durable, in its turn among the store's completions."""
+        """Set the completion of all that is taken, in its turn among the store's completions."""
         self._on_complete = on_complete
 
     def hand_over(self) -> None:
-        """The end, also if a decision failed: what was taken is true already."""
+        """End the batch, also if a decision failed: what was taken is true already."""
         on_complete = self._on_complete
         if self._observer is not None and self._steps:
             on_complete = observed(self._observer, self._steps, on_complete)

@@ -110,7 +110,7 @@ class MessageUnsettledStore:
 
 
 def _unless_unknown(on_complete: OnComplete) -> OnComplete:
-    """To a link store a link that is not there any more is no error."""
+    """Complete without error where the link is not there any more."""
 
     def done(error: StoreError | None) -> None:
         on_complete(None if isinstance(error, InvalidRequest) else error)

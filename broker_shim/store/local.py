@@ -328,7 +328,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
     def _decided_in(
         self, transaction: TransactionContext, decide: Decide, *args: Any
     ) -> list[RecordStep]:
-        """No steps yet; a refusal is one of the whole transaction, too."""
+        """Decide a call within a transaction, which a refusal spoils as a whole."""
         own = transactions.own(self._machine, transaction)
         try:
             return decide(*args, transaction=own)
@@ -392,7 +392,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
 def observed(
     observer: Observer, steps: Sequence[RecordStep], on_complete: OnComplete
 ) -> OnComplete:
-    """The same completion, after which the observer has been told of the steps."""
+    """Wrap a completion, so that the observer is told of the steps before it."""
 
     def told(error: StoreError | None) -> None:
         if error is None:
@@ -403,7 +403,7 @@ def observed(
 
 
 def _nothing(_error: StoreError | None) -> None:
-    """For records that nobody waits for."""
+    """Ignore the outcome of records that no caller waits for."""
 
 
 def _refuse(refusal: StoreError) -> list[RecordStep]:

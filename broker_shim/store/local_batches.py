@@ -124,13 +124,13 @@ class LocalBatches:
 
 
 def alone(on_complete: OnComplete) -> OnEachComplete:
-    """For a batch of one."""
+    """Wrap the completion of a single call as that of a batch of one."""
     check_completion(on_complete)
     return lambda outcomes: on_complete(outcomes[0])
 
 
 def _telling(on_complete: OnEachComplete, outcomes: list[StoreError | None]) -> OnComplete:
-    """Tells what came of each call of a batch, once the sink has completed it."""
+    """Make the completion that tells the outcome of each call of a batch."""
 
     def told(error: StoreError | None) -> None:
         on_complete(outcomes if error is None else [each or error for each in outcomes])

@@ -35,7 +35,7 @@ class MemorySink(NoContent):
         return first
 
     def finish(self, on_complete: OnComplete, error: StoreError | None) -> None:
-        """Fire it in its turn."""
+        """Fire a completion in its turn."""
         self._completions.put(on_complete, error)
 
     def flush(self, on_complete: OnComplete) -> None:

@@ -226,7 +226,7 @@ class LocalReads:
 
 
 def load_outcome(load: Callable[[int], StoredMessage], message_id: int) -> Loaded:
-    """A message, or why it cannot be loaded: whatever is raised, the next one is to be loaded."""
+    """Load a message, or return why that failed: whatever is raised, the next one is loaded."""
     try:
         return load(message_id)
     except StoreError as error:

@@ -30,17 +30,17 @@ class Sink(Protocol):
         """Fire a completion in its turn, without a record. Never raises."""
 
     def flush(self, on_complete: OnComplete) -> None:
-        """Fire it when everything before it is where queries see it."""
+        """Fire a completion when everything before it is where queries see it."""
 
     def load(self, message_id: int) -> tuple[MessageHeader, bytes]:
-        """Header and content of a kept message.
+        """Get the header and the content of a kept message.
 
         Raises:
             InvalidRequest: There is no such message.
         """
 
     def at_hand(self, message_ids: Sequence[int]) -> dict[int, tuple[MessageHeader, bytes]]:
-        """Header and content of those kept messages of which they are in memory."""
+        """Get the headers and contents of those kept messages that are in memory."""
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """A part of the content of a kept message; neither number is negative.
@@ -50,7 +50,7 @@ class Sink(Protocol):
         """
 
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
-        """Headers of kept messages, in that order; None for one that is not there."""
+        """Get the headers of kept messages, in that order; None for one that is not there."""
 
     def close(self) -> None:
         """Fire what is open, then stop."""
@@ -60,20 +60,20 @@ class NoContent:
     """The reads of a sink that takes no content."""
 
     def load(self, message_id: int) -> tuple[MessageHeader, bytes]:
-        """No content was ever taken."""
+        """Refuse every id, as no content was ever taken."""
         message = f"unknown message {message_id}"
         raise InvalidRequest(message)
 
     def at_hand(self, _message_ids: Sequence[int]) -> dict[int, tuple[MessageHeader, bytes]]:
-        """No content was ever taken."""
+        """Find nothing, as no content was ever taken."""
         return {}
 
     def read(self, message_id: int, _offset: int, _length: int) -> bytes:
-        """No content was ever taken."""
+        """Refuse every id, as no content was ever taken."""
         return self.load(message_id)[1]
 
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
-        """No header was ever taken."""
+        """Find no header, as no content was ever taken."""
         return [None] * len(message_ids)
 
 

@@ -8,7 +8,7 @@ from broker_shim.errors import InvalidRequest
 
 
 class RefusalReason(StrEnum):
-    """Why; a listener tells its client in the words of its protocol."""
+    """The reason of a refusal, which a listener tells in the words of its protocol."""
 
     UNKNOWN = "unknown"
     ROLLED_BACK = "rolled back"
@@ -37,12 +37,12 @@ def unknown(txn_id: object) -> TransactionRefused:
 
 
 def rolled_back(reason: str) -> TransactionRefused:
-    """A transaction can only be rolled back, or was."""
+    """Refuse a transaction that can only be rolled back, or was."""
     return TransactionRefused(RefusalReason.ROLLED_BACK, reason)
 
 
 def timed_out(timeout_s: float) -> TransactionRefused:
-    """A transaction was open for too long after its first operation."""
+    """Refuse a transaction that was open for too long after its first operation."""
     description = f"not discharged within {timeout_s:g} s of its first operation: rolled back"
     return TransactionRefused(RefusalReason.TIMED_OUT, description)
 
@@ -53,6 +53,6 @@ def not_served(what: str) -> TransactionRefused:
 
 
 def too_many(limit: int) -> TransactionRefused:
-    """A client has as many open transactions as it may have."""
+    """Refuse one more transaction than a client may have open."""
     description = f"{limit} transactions are open on this connection: discharge one first"
     return TransactionRefused(RefusalReason.TOO_MANY, description)

@@ -26,7 +26,7 @@ from broker_shim.transactions.refusals import (
 
 
 class TransactionState(StrEnum):
-    """How far a transaction is."""
+    """The state of a transaction: open, spoiled, committing or over."""
 
     OPEN = "open"
     SPOILED = "can only be rolled back"

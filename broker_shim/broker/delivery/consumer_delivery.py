@@ -137,7 +137,9 @@ class ConsumerDelivery:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Once nothing is under way after the end: the outlet holds this, which holds it no more.
+        """Let the outlet go after the end, once nothing is under way.
+
+        The outlet holds this, which holds it no more.
 
         Else each consumer that ends would be a cycle, which only Python's collector finds.
         """
@@ -147,7 +149,7 @@ class ConsumerDelivery:
             del self._outlet, self._consumer, self._resuming
 
     def _went(self) -> None:
-        """Something was sent, or went back."""
+        """Tell the outlet that something was sent, or went back."""
         if not self._is_let_go:
             self._outlet.went()
             self._let_go()
@@ -172,7 +174,7 @@ class ConsumerDelivery:
         return self._outlet.is_gone or self._broker.is_stopping
 
     def _arrived(self, arrived: Sequence[Arrived]) -> None:
-        """Their content is in memory, and they are first in line."""
+        """Send messages that are first in line and in memory: together if they are plain."""
         if len(arrived) > 1 and self._are_plain(arrived):
             if self._is_settled:
                 self._dequeue(arrived)
@@ -304,7 +306,7 @@ class ConsumerDelivery:
             self._is_through(taken)
 
     def large_ended(self, taken: TakenMessage, *, is_sent: bool) -> None:
-        """The large message is sent, or broken off, whose delivery the outlet had begun."""
+        """Count a large message that the outlet has sent, or broken off."""
         self._is_through(taken)
         if is_sent:
             self._broker.metrics.delivered += 1
@@ -314,7 +316,7 @@ class ConsumerDelivery:
             self._let_go()
 
     def large_failed(self, taken: TakenMessage, error: StoreError) -> None:
-        """The rest of the large message cannot be read; the outlet has broken it off."""
+        """Decide about a large message that was broken off, as its rest cannot be read."""
         self._broker.later(0.0, self._line.go)
         self._failed(taken, error)
         self._let_go()
@@ -350,7 +352,7 @@ class ConsumerDelivery:
             give_back(message_id, self._queue.name, self._holder, failed=False, delay_s=delay_s)
 
     def _take_back(self, taken: TakenMessage) -> None:
-        """The client has taken the credit back that this one was meant for."""
+        """Give back a message whose credit the client has taken back."""
         if taken.message_id in self._kept:
             self._put_back(taken)
             return
@@ -366,7 +368,7 @@ class ConsumerDelivery:
         give_back(taken.message_id, name, self._holder, failed=False, on_done=is_back)
 
     def _failed(self, taken: TakenMessage, error: StoreError) -> None:
-        """The store refused, or the content cannot be read: now, for ever, or it is not ours."""
+        """Decide about a message that the store refused, or whose content cannot be read."""
         if isinstance(error, Unavailable):
             _log.warning("message %d of %r: %s", taken.message_id, self._queue.name, error)
             self._put_back(taken, delay_s=self._broker.settings.probe_interval_s)

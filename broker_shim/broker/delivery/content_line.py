@@ -62,7 +62,7 @@ class ContentLine:
         self._go()
 
     def again(self, taken: TakenMessage) -> None:
-        """Ask for the content of the one that came last once more, before all the others."""
+        """Ask for the content of the last message once more, before all the others."""
         self._line.appendleft(taken)
         self._ask((taken,))
         self._go()
@@ -126,7 +126,7 @@ class ContentLine:
                 self._after()
 
     def _take_arrived(self) -> list[Arrived]:
-        """The first in line, as far as their content is here."""
+        """Take the first in line, as far as their content is here."""
         line, came, arrived = self._line, self._came, []
         while line and isinstance(content := came.get(line[0].message_id), LoadedMessage):
             taken = line.popleft()

@@ -11,7 +11,7 @@ from broker_shim.store.interface import MessageHeader
 
 
 class Outlet(Protocol):
-    """Where the messages of one consumer go out. On the loop's thread only."""
+    """The way out of one consumer's messages. On the loop's thread only."""
 
     @property
     def is_gone(self) -> bool:
@@ -67,7 +67,7 @@ class ResumingOutlet(Outlet, Protocol):
 
 
 class CopyOutlet(Protocol):
-    """Where copies of messages go out to who looks at a queue. On the loop's thread only."""
+    """The way out of copies to a browser of a queue. On the loop's thread only."""
 
     @property
     def is_gone(self) -> bool:

@@ -43,7 +43,7 @@ class Undelivered:
         self._host, self._later = host, later
 
     def lost(self, queue: QueueDispatch, message_id: int) -> None:
-        """The store refused what was handed out: it is as the store has it now.
+        """Let a message be as the store has it, which refused to give it to the consumer.
 
         Another member was faster, which is ordinary: that costs this look. What a transaction has a
         claim on waits again after a while, so that nobody asks for it all the time.
@@ -69,11 +69,11 @@ class Undelivered:
             self._host.settlement.released(message_id, queue, failed=False)
 
     def expired(self, count: int = 1) -> None:
-        """Messages are not sent, as they are too old."""
+        """Count messages that are not sent because they are too old."""
         self._host.metrics.expired += count
 
     def damaged(self, queue: QueueDispatch, message_id: int, error: Exception) -> None:
-        """Its content can never be read, or not be written: it is left held."""
+        """Log that a message is left held, as its content can never be read or written."""
         text = "message %d of %r cannot be read, it is left held: %s"
         _log.error(text, message_id, queue.name, error)
 

@@ -126,7 +126,10 @@ class Evacuation:
         self._host.settlement.insist(call, moved, ("messages of deleted queue %r", self._queue))
 
     def _steps(self, message_id: int, header: MessageHeader) -> list[Step]:
-        """Onto other queues, and off this one, whoever held it: that consumer has been ended."""
+        """Make the steps that put a message onto other queues, and take it off this one.
+
+        It does not matter who held it: that consumer has been ended.
+        """
         entry = self._host.calls.entry(self._queue, message_id)
         if entry is None:
             return []
@@ -138,7 +141,7 @@ class Evacuation:
         return [(message_id, step) for step in steps]
 
     def _leave(self, message_ids: Sequence[int], error: StoreError) -> None:
-        """The store refused: from now on each goes alone, and what is refused alone stays."""
+        """Go on with one message at a time after a refusal; one that is refused alone stays."""
         if self._part_ids == 1:
             _log.warning("message %d goes with queue %r: %s", message_ids[0], self._queue, error)
             self._left.update(message_ids)

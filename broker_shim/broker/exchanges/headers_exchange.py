@@ -32,7 +32,7 @@ def properties_of(factory: HeaderFactory[CommonHeader], columns: MessageHeader) 
 
 
 class _Bound(NamedTuple):
-    """One binding: a queue may have several."""
+    """One binding of a queue, which may have several."""
 
     binding_key: str
     queue: str

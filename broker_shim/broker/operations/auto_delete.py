@@ -79,7 +79,7 @@ class AutoDeletion:
     def recovered(
         self, configured: Iterable[tuple[str, str]], absent: Collection[Hashable] = ()
     ) -> None:
-        """After a start: see to the queues that had consumers when the last run ended.
+        """Look, after a start, at the queues that had consumers when the last run ended.
 
         Args:
             configured: Category and key of the objects that the store keeps; what they were then.
@@ -99,28 +99,28 @@ class AutoDeletion:
             self.away(who, names)
 
     def away(self, who: Hashable, names: Iterable[str]) -> None:
-        """One who may come back perhaps has consumers of these queues: they stay until `back`."""
+        """Keep these queues until `back`: one who is away may have consumers of them."""
         self._awaited.setdefault(who, set()).update(names)
 
     def back(self, who: Hashable) -> None:
-        """One who was away has said all that it consumes from, or is given up."""
+        """Look at the queues of one who has said all that it consumes from, or is given up."""
         for name in self._awaited.pop(who, ()):
             if (queue := self._host.queues.get(name)) is not None:
                 self.unused(queue)
 
     def used(self, queue: QueueDispatch) -> None:
-        """Somebody uses a queue: a consumer that is attached, or who has claimed it."""
+        """Note that a queue has a consumer, or a claimant."""
         if queue.arguments.auto_delete and queue.name not in self._used:
             self._used.add(queue.name)
             self._host.calls.configure(CATEGORY, queue.name, {"used": True}, _note)
 
     def unused(self, queue: QueueDispatch) -> None:
-        """One who used it is gone, and may have been the last."""
+        """Look whether a queue has lost its last user."""
         if queue.arguments.auto_delete and queue.name in self._used:
             self._later(0.0, lambda: self._look(queue))
 
     def gone(self, name: str) -> None:
-        """A queue was destroyed, durably, for whatever reason: one of its name is another."""
+        """Forget a queue that was destroyed: one of its name is another."""
         if name in self._used:
             self._forget(name)
         for names in self._awaited.values():

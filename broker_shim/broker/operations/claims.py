@@ -96,7 +96,7 @@ class Claims:
         self.auto_deletion.used(dispatch)
 
     def end(self, owner: Hashable) -> None:
-        """An owner is gone: its queues are anybody's, or are deleted if they delete themselves."""
+        """Free the queues of an owner that is gone, or delete them if they delete themselves."""
         for queue in self._queues.pop(owner, ()):
             del self._owners[queue]
             self._new.discard(queue)
@@ -105,7 +105,7 @@ class Claims:
                 self.auto_deletion.unused(dispatch)
 
     def gone(self, queue: str) -> None:
-        """A queue is being destroyed: nobody has it any more."""
+        """Forget a queue that is being destroyed."""
         owner = self._owners.pop(queue, None)
         self._new.discard(queue)
         if owner is not None:

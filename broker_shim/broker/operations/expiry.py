@@ -67,7 +67,7 @@ class Expiry:
         self._last = ""
 
     def start(self) -> None:
-        """Look now, and from now on."""
+        """Look at the queues now, and from time to time."""
         self._later(0.0, self._turn)
 
     def _turn(self) -> None:
@@ -109,7 +109,7 @@ class Expiry:
 
     @staticmethod
     def _end_each(host: ExpiringHost, request: Request) -> None:
-        """One that the store refuses, as it is in a transaction, must not keep the others."""
+        """End messages one by one: one that a transaction has must not keep the others."""
         for message_id in request.message_ids:
             queue = host.queues.get(request.queue)
             if queue is not None and queue.waits(message_id):

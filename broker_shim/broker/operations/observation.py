@@ -21,7 +21,7 @@ class EntryObserver:
         self._broker = broker
 
     def took(self, record: Record) -> None:
-        """A record is durable, in the order of the store."""
+        """Apply a record that has become durable to its queue, in store order."""
         act = self._ACTS.get(record.kind)
         if act is not None:
             act(self, record.queue or "", record.message_id or 0, record)

@@ -47,7 +47,7 @@ class XidClaims:
         self._unsaid: dict[Hashable, set[Xid]] = {}
 
     def claim(self, xid: Xid, on_done: OnComplete) -> None:
-        """A client of this broker begins a branch; ask before the store is asked for its xid.
+        """Reserve an xid for a client of this broker, before the store is asked for it.
 
         Args:
             xid: The branch's name, which no other client of this broker has begun.
@@ -64,14 +64,14 @@ class XidClaims:
             on_done(None)
 
     def release(self, xid: Xid) -> None:
-        """A branch of this broker's is prepared, or over."""
+        """Free the xid of a branch of this broker that is prepared, or over."""
         if self.decider is not None:
             self.decider.release_xid(xid)
         else:
             self.let_go(xid, _HERE)
 
     def take(self, xid: Xid, owner: Hashable) -> None:
-        """A broker begins a branch; again changes nothing.
+        """Reserve an xid for a broker; again changes nothing.
 
         Raises:
             InvalidRequest: Another one has.
@@ -83,26 +83,26 @@ class XidClaims:
         self._unsaid.get(owner, set()).discard(xid)
 
     def let_go(self, xid: Xid, owner: Hashable) -> None:
-        """A branch of a broker's is prepared, or over."""
+        """Free the xid of a broker's branch that is prepared, or over."""
         if self._owners.get(xid) == owner:
             del self._owners[xid]
             self._of_owner[owner].pop(xid)
 
     def says_again(self, owner: Hashable) -> None:
-        """A broker is about to say all of its own again."""
+        """Expect a broker to say all of its xids again."""
         self._unsaid[owner] = {*self._of_owner.get(owner, ())}
 
     def has_said_all(self, owner: Hashable) -> None:
-        """A broker has said all that it still has: end its other claims."""
+        """Free the xids that a broker has not said again."""
         for xid in self._unsaid.pop(owner, ()):
             self.let_go(xid, owner)
 
     def gone(self, owner: Hashable) -> None:
-        """A broker is given up."""
+        """Free all xids of a broker that is given up."""
         self._unsaid.pop(owner, None)
         for xid in self._of_owner.pop(owner, ()):
             del self._owners[xid]
 
 
 def _nothing(_xid: Xid) -> None:
-    """No branches are begun here."""
+    """Do nothing about a lost xid, as no branches are begun here."""

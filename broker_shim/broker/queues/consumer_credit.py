@@ -28,7 +28,7 @@ class ConsumerCredit:
 
     @property
     def count(self) -> int:
-        """Messages that may be handed out now, if their bytes allow: `Consumer.credit`."""
+        """The number of messages that may go now, if their bytes allow: `Consumer.credit`."""
         if self._is_short or self.content_bytes == 0:
             return 0
         return _MANY if self.messages is None else self.messages
@@ -54,14 +54,14 @@ class ConsumerCredit:
         return is_covered
 
     def spend(self, message_bytes: int) -> None:
-        """A message that was covered was handed out."""
+        """Take the credit of a message that is handed out."""
         if self.messages is not None:
             self.messages -= 1
         if self.content_bytes is not None:
             self.content_bytes -= message_bytes
 
     def restore(self, message_bytes: int) -> None:
-        """A message was dealt with: where credit is a window, there is room for it again."""
+        """Give back the credit of a message, where credit is a window."""
         self.grant_messages(1)
         self.grant_bytes(message_bytes)
 

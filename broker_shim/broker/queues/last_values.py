@@ -47,14 +47,14 @@ class LastValues:
         return message_id in self._values
 
     def note(self, message_id: int, value: str) -> int | None:
-        """A message came; the one that it takes the place of, if that is still on the queue."""
+        """Note a new message; return the one that it replaces, if that is still on the queue."""
         older = self._newest.get(value)
         self._newest[value] = message_id
         self._values[message_id] = value
         return older
 
     def released(self, message_id: int) -> None:
-        """A held message waits again; if there is a newer one, it is stale."""
+        """Mark a message that waits again as stale, if there is a newer one."""
         value = self._values.get(message_id)
         if value is not None and self._newest.get(value) != message_id:
             self.stale.add(message_id)

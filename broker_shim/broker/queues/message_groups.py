@@ -35,11 +35,11 @@ class Groups:
 
     @property
     def unplaced(self) -> Collection[int]:
-        """Messages that somebody holds, of which nobody has said what group they are of."""
+        """The held messages whose group nobody has told yet."""
         return self._unplaced.keys()
 
     def held(self, message_id: int, holder: str) -> None:
-        """A message has been held since before a restart; tell its group by `placed`."""
+        """Note a message that is held since before a restart; tell its group by `placed`."""
         self._unplaced[message_id] = holder
 
     def placed(self, message_id: int, bucket: int | None) -> None:
@@ -66,14 +66,14 @@ class Groups:
         return bucket is None or self._owners.get(bucket, owner) is owner
 
     def handed_out(self, message_id: int, bucket: int | None, owner: object) -> None:
-        """A message went to a consumer, who has its group from now on."""
+        """Give a message's group to the consumer that the message went to."""
         if bucket is not None:
             self._owners[bucket] = owner
             self._holders[message_id] = owner
             self._held_counts[owner] = self._held_counts.get(owner, 0) + 1
 
     def ended(self, message_id: int) -> bool:
-        """A message is held no more; True if groups became free."""
+        """Forget a message that is held no more; True if groups became free."""
         self._unplaced.pop(message_id, None)
         owner = self._holders.pop(message_id, None)
         if owner is None:

@@ -46,7 +46,7 @@ class PriorityLevel:
         self.end = 0
 
     def extend(self, message_ids: Sequence[int]) -> None:
-        """These wait after all others, in this order."""
+        """Add messages that wait after all others, in this order."""
         at = 0
         while at < len(message_ids):
             message_id = message_ids[at]
@@ -64,7 +64,7 @@ class PriorityLevel:
             at += count
 
     def look(self, index: int, count: int) -> list[tuple[int, int]]:
-        """(index, message id) of those that wait from an index on, `count` at most."""
+        """Get the index and id of messages that wait from an index on, `count` at most."""
         found: list[tuple[int, int]] = []
         if index >= self.end or not self.waiting_count:
             return found
@@ -154,7 +154,7 @@ class PriorityLevel:
 
 
 class Chunk:
-    """Some slots in a row.
+    """A run of slots with rising indexes.
 
     Attributes:
         start: Index of the first.
@@ -194,7 +194,7 @@ class Chunk:
         return size >= _SLOTS or (size >= _LEAST_SLOTS and message_id <= self.highest)
 
     def extend(self, message_ids: Sequence[int]) -> int:
-        """More slots, that wait: as many as rise and fit, or one that does not rise; how many."""
+        """Add waiting slots, as many as rise and fit, or one that does not rise; how many."""
         first = message_ids[0]
         if first > self.highest:
             some = message_ids[: _SLOTS - len(self.slots)]
@@ -213,14 +213,14 @@ class Chunk:
         return len(some)
 
     def _widen(self) -> None:
-        """Ids that lie far apart: a slot holds a whole one from now on."""
+        """Let a slot hold a whole id from now on, as the ids lie far apart."""
         if self.slots.typecode == "q":
             return
         base, self.base = self.base, 0
         self.slots = array("q", [n + base if n > 0 else n - base for n in self.slots])
 
     def waiting(self, offset: int, count: int) -> list[tuple[int, int]]:
-        """(index, message id) of the slots that wait from an offset on, `count` at most."""
+        """Get the index and id of slots that wait from an offset on, `count` at most."""
         slots, base, first = self.slots, self.base, self._first
         while slots[first] < 0:  # some slot waits
             first += 1

@@ -35,7 +35,7 @@ from sparkstore.core.queue_arguments import QueueArguments
 
 
 class UseWatcher(Protocol):
-    """Whoever wants to know whether queues are used."""
+    """A listener that wants to know whether queues are used."""
 
     def used(self, queue: QueueDispatch) -> None:
         """A consumer was added."""
@@ -45,7 +45,7 @@ class UseWatcher(Protocol):
 
 
 class QueueDispatch:
-    """One queue: what waits, what is held, who wants.
+    """The messages and the consumers of one queue, and who holds what.
 
     Invariant: a message on the queue is either waiting or held, never both. What another member of
     the store's service holds is held here, too, by nobody of this broker (`is_elsewhere`).
@@ -97,7 +97,7 @@ class QueueDispatch:
         self.redelivered = self.dead_lettered = 0
 
     def __len__(self) -> int:
-        """Messages on the queue, held ones too."""
+        """The number of messages on the queue, held ones too."""
         return len(self._index) + len(self._held)
 
     def __contains__(self, message_id: int) -> bool:
@@ -106,7 +106,7 @@ class QueueDispatch:
 
     @property
     def held_count(self) -> int:
-        """Messages that are held."""
+        """The number of messages that are held."""
         return len(self._held)
 
     @property
@@ -120,7 +120,7 @@ class QueueDispatch:
         return [*self._consumers, *(cursor.consumer for cursor in self._cursors)]
 
     def alter(self, arguments: QueueArguments) -> None:
-        """The queue asks for other things from now on.
+        """Take other arguments of the queue, from now on.
 
         Whose last values change has nothing on it that is known, and a consumer that is there when
         message groups change takes its place anew (see `sparkstore.operations.queue_alteration`).
@@ -152,11 +152,11 @@ class QueueDispatch:
 
     @property
     def not_durable(self) -> int:
-        """Messages on the queue that end with the broker, and that SQL does not see."""
+        """The number of messages that end with the broker, and that SQL does not see."""
         return len(self._not_durable) if self.is_kept else len(self)
 
     def arrived(self, message_ids: Sequence[int], priority: int, *, durable: bool = True) -> None:
-        """Messages were enqueued, in this order."""
+        """Add messages that were enqueued, in this order."""
         self._index.extend(message_ids, priority)
         if not durable:
             self._not_durable.update(message_ids)
@@ -166,7 +166,7 @@ class QueueDispatch:
         return message_id not in self._not_durable
 
     def released(self, message_id: int, *, delivery_failed: bool) -> None:
-        """A held message is available again."""
+        """Let a held message wait again."""
         place = self._held.pop(message_id)
         self._elsewhere.discard(message_id)
         self._index.put_back(place)
@@ -194,7 +194,7 @@ class QueueDispatch:
         return Withdrawn(held, left, gone)
 
     def removed(self, message_ids: Sequence[int]) -> None:
-        """Held messages left the queue."""
+        """Forget held messages that left the queue."""
         self._index.drop([self._held.pop(message_id) for message_id in message_ids])
         for noted in (self._not_durable, self._elsewhere):
             noted.difference_update(message_ids)
@@ -258,7 +258,7 @@ class QueueDispatch:
         return message_id not in self._held and self._index.find(message_id) is not None
 
     def delivery_count(self, message_id: int) -> int:
-        """Failed deliveries so far."""
+        """The number of failed deliveries of a message so far."""
         return self._delivery_counts.get(message_id, 0)
 
     def delivery_counts(self, message_ids: Sequence[int]) -> list[int]:
@@ -278,7 +278,7 @@ class QueueDispatch:
         self.add(consumer, selector)
 
     def add(self, consumer: Consumer, selector: Selector | None = None) -> None:
-        """A consumer takes its place after the others."""
+        """Add a consumer, after the others."""
         if selector is None and self.groups is None:
             self._consumers.add(consumer)
         else:
@@ -287,7 +287,7 @@ class QueueDispatch:
             self.watcher.used(self)
 
     def discard(self, consumer: Consumer) -> None:
-        """A consumer is gone; what it holds is for the caller to release."""
+        """Remove a consumer; what it holds is for the caller to release."""
         self._measuring.pop(consumer, None)
         self._consumers.discard(consumer)
         for cursor in [each for each in self._cursors if each.consumer is consumer]:
@@ -300,7 +300,7 @@ class QueueDispatch:
             self.watcher.unused(self)
 
     def refuse(self, message_id: int, consumer: Consumer) -> None:
-        """This consumer must not get this message again (modified, undeliverable-here)."""
+        """Never hand a message to this consumer again (modified, undeliverable-here)."""
         self._refused_by.setdefault(message_id, set()).add(consumer)
 
     def dispatch(self) -> None:
@@ -378,7 +378,7 @@ class QueueDispatch:
         )
 
     def caught_up(self) -> list[Consumer]:
-        """Consumers with credit who have looked at all that waits."""
+        """List the consumers with credit who have looked at all that waits."""
         return [
             cursor.consumer
             for cursor in self._cursors

@@ -46,7 +46,7 @@ class Survivors(NamedTuple):
 
 
 class Cursor:
-    """How far somebody has looked: the next index in each level. It only moves on."""
+    """The place of a browser: the next index in each level. It only moves on."""
 
     __slots__ = ("indexes",)
 
@@ -54,14 +54,14 @@ class Cursor:
         self.indexes = [0] * (MAX_PRIORITY + 1)
 
     def copy(self) -> Cursor:
-        """One that is as far."""
+        """Make another cursor at the same place."""
         other = Cursor()
         other.indexes = list(self.indexes)
         return other
 
 
 class QueueIndex:
-    """Messages by priority, then arrival; `len` is how many wait."""
+    """The messages by priority, then arrival; `len` is how many wait."""
 
     def __init__(self) -> None:
         self._levels = [PriorityLevel() for _ in range(MAX_PRIORITY + 1)]
@@ -71,11 +71,11 @@ class QueueIndex:
         return sum(level.waiting_count for level in self._levels)
 
     def extend(self, message_ids: Sequence[int], priority: int) -> None:
-        """Messages wait after all others of their priority, in this order."""
+        """Add messages that wait after all others of their priority, in this order."""
         self._levels[MAX_PRIORITY - max(0, min(priority, MAX_PRIORITY))].extend(message_ids)
 
     def look(self, cursor: Cursor, count: int, before: int | None = None) -> list[tuple[int, int]]:
-        """(place, message id) of those that wait after a cursor, in order; it moves past them.
+        """Get the place and id of what waits after a cursor, in order, and move it past them.
 
         Args:
             cursor: Where to begin.

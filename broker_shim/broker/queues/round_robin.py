@@ -34,7 +34,7 @@ class RoundRobin:
         self._consumers: deque[Consumer] = deque()
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of consumers in turn."""
         return len(self._consumers)
 
     def __iter__(self) -> Iterator[Consumer]:

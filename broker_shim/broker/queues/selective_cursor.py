@@ -30,7 +30,7 @@ def group_of(header: CommonHeader) -> int | None:
 
 
 class Steps:
-    """How much may be judged in one go, in steps of some µs.
+    """The work that may be done in one go, in steps of some µs.
 
     Attributes:
         left: Of them; what was begun with one left is ended.
@@ -41,17 +41,17 @@ class Steps:
 
 
 class Browser(Protocol):
-    """Whoever looks at a queue and takes nothing."""
+    """A client that looks at a queue and takes nothing."""
 
     def look(self) -> None:
-        """Something may be new on the queue."""
+        """Look at the queue, where something may be new."""
 
     def queue_deleted(self) -> None:
         """An administrator deletes the queue: end your link."""
 
 
 class Consumer(Protocol):
-    """Whoever takes messages from a queue."""
+    """A client that takes messages from a queue."""
 
     @property
     def holder(self) -> str:
@@ -63,10 +63,10 @@ class Consumer(Protocol):
 
     @property
     def credit(self) -> int:
-        """How many more messages it takes now."""
+        """The number of messages that it takes now."""
 
     def assign(self, message_ids: Sequence[int]) -> int:
-        """These messages, `credit` at most, are held for you: take and deliver them, in this order.
+        """Take these messages, `credit` at most, which are held for you, and deliver them in order.
 
         Lower your credit by as many as you take.
 
@@ -75,7 +75,7 @@ class Consumer(Protocol):
         """
 
     def caught_up(self) -> None:
-        """All that waits now was looked at for you, and nothing is left that you want."""
+        """Hear that all that waits was looked at for you, and nothing is left that you want."""
 
     def queue_deleted(self) -> None:
         """An administrator deletes the queue: end your link."""

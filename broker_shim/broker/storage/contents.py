@@ -18,7 +18,7 @@ _new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for e
 
 
 class LoadCounter(Protocol):
-    """Whoever counts what is asked of the store, and ends with it.
+    """A caller that counts what is asked of the store, and ends with it.
 
     Attributes:
         open_count: Calls and loads that have not completed.

@@ -48,7 +48,7 @@ class Loop:
         self._at_end.append(call)
 
     def wake(self) -> None:
-        """Something happened: there is to be an end of this turn."""
+        """Have this turn end with the calls of its end, as something happened."""
         if not self._is_end_due:
             self._is_end_due = True
             self.asyncio.call_soon(self._end_turn)
@@ -81,7 +81,7 @@ class Loop:
         self.asyncio.remove_writer(watched)
 
     def run(self) -> None:
-        """Until `stop`, which may have been called before."""
+        """Run until `stop`, which may have been called before."""
         self.asyncio.run_forever()
 
     def stop(self) -> None:

@@ -26,7 +26,7 @@ class Publication(NamedTuple):
 
 
 class PublishingHost(Protocol):
-    """Where messages are published: `Broker`."""
+    """The place where messages are published: `Broker`."""
 
     @property
     def calls(self) -> StoreCalls:
@@ -50,7 +50,7 @@ class PublishingHost(Protocol):
         """Put one message on queues, all or none."""
 
     def wait(self, name: str, message_ids: Sequence[int], priority: int, *, durable: bool) -> None:
-        """Messages are on a queue, durably if they are durable: they may be dispatched."""
+        """Dispatch messages that are on a queue, durably if they are durable."""
 
 
 class Publications:
@@ -116,7 +116,7 @@ class Publications:
         ids: Sequence[int],
         outcomes: Sequence[StoreError | None],
     ) -> None:
-        """New messages are on their queues, but for those that were refused."""
+        """Dispatch new messages that are on their queues, but for those that were refused."""
         at: tuple[str, int, bool] | None = None
         came: list[int] = []
         for (header, _body, queue), message_id, error in zip(messages, ids, outcomes, strict=True):

@@ -122,7 +122,7 @@ class StoreCalls:
             raise
 
     def header(self, message_id: int) -> MessageHeader:
-        """The header of one message; as `headers` in what it raises, and InvalidRequest: gone."""
+        """Get the header of one message; raises as `headers`, and InvalidRequest if it is gone."""
         header = self.headers([message_id])[0]
         if header is None:
             text = f"message {message_id} is on no queue"
@@ -130,7 +130,7 @@ class StoreCalls:
         return header
 
     def read_headers(self, message_ids: Sequence[int], on_read: OnRead) -> None:
-        """The same without waiting; a message that can never be read is None."""
+        """Get headers without waiting; None for a message that can never be read."""
 
         def answered(error: StoreError | None, found: Found) -> None:
             self._inbox.post(self._finished, (lambda _error: on_read(error, found), error))
@@ -144,13 +144,13 @@ class StoreCalls:
 
     @property
     def branches(self) -> BranchStore | None:
-        """Two-phase calls of a store in this process; None if it has none that a broker can use."""
+        """The two-phase calls of a store in this process; None if it has none for a broker."""
         store: Any = self._store
         return store if hasattr(store, "branch_entries") else None
 
     @property
     def directory(self) -> BranchDirectory | None:
-        """The same of a store that may be elsewhere; None if it has none that a broker can use."""
+        """The directory of branches, wherever the store is; None if it has none for a broker."""
         store: Any = self._store
         return store if hasattr(store, "find_branches") else None
 

@@ -45,7 +45,7 @@ class Staged(NamedTuple):
 
 
 class CompletionCounter(Protocol):
-    """Whoever has completions of the store called on the loop's thread, and counts them.
+    """The calls of a store that complete on the loop's thread, and are counted.
 
     Attributes:
         open_count: Calls that have not completed.

@@ -24,7 +24,7 @@ _MOST_OPEN = 1_000
 
 
 class BranchBegin:
-    """One of them, from the command until the branch is open, or the session has ended."""
+    """A branch from its command until it is open, or its session has ended."""
 
     def __init__(
         self, session: Any, xid: Xid, command_id: int, on_begun: Callable[[OpenBranch], None]
@@ -35,7 +35,7 @@ class BranchBegin:
         self._opened: OpenBranches = session.connection.host.branches
 
     def run(self) -> None:
-        """Ask; the session's next commands wait until that is decided.
+        """Ask who may have begun it; the session's next commands wait until that is decided.
 
         Raises:
             RemoteCommandError: The branch was begun at this broker.

@@ -48,13 +48,13 @@ class OpenBranch:
     began_at_s: float = 0.0
 
     def fail(self) -> None:
-        """Undo its work: it can be rolled back only."""
+        """Undo the work of the branch, which can then only be rolled back."""
         self.has_failed = True
         self.transaction.undo()
 
 
 class OpenBranches:
-    """All of a broker's clients. On the loop's thread only.
+    """The open branches of all clients of a broker. On the loop's thread only.
 
     Attributes:
         most_s: A branch fails so long after its begin, in seconds: the default of its timeout.
@@ -84,7 +84,7 @@ class OpenBranches:
         self._is_looked_at_later = False
 
     def begin(self, xid: Xid, on_done: OnComplete) -> bool:
-        """A branch is to begin: `add` it then, or say that it is `not_begun`.
+        """Reserve a branch that is to begin: `add` it then, or say that it is `not_begun`.
 
         Args:
             xid: The name of the branch.
@@ -100,7 +100,7 @@ class OpenBranches:
         return True
 
     def not_begun(self, xid: Xid) -> None:
-        """A branch that was to begin does not."""
+        """Free a branch that was to begin and does not."""
         self._beginning.discard(xid)
         self._claims.release(xid)
 
@@ -112,7 +112,7 @@ class OpenBranches:
         self._look_later()
 
     def _look_later(self) -> None:
-        """One timer for all: that of the oldest branch that may still fail, the first one here."""
+        """Set one timer for all: that of the oldest branch that may still fail."""
         every = self._branches.values()
         waiting = (each for each in every if not each.has_failed or not each.sessions)
         oldest = next(waiting, None)
@@ -161,11 +161,11 @@ class OpenBranches:
         return self._branches.get(xid)
 
     def count_of(self, user: str) -> int:
-        """How many a user has."""
+        """Count the branches that a user has."""
         return sum(branch.user == user for branch in self._branches.values())
 
     def forget(self, branch: OpenBranch) -> None:
-        """A branch is prepared, or ended."""
+        """Forget a branch that is prepared, or ended."""
         if self._branches.get(branch.xid) is branch:
             del self._branches[branch.xid]
             self._claims.release(branch.xid)

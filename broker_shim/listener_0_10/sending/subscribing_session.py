@@ -44,13 +44,13 @@ class SubscribingSession(Protocol):
         """Do the commands after this one only when it is complete."""
 
     def complete(self, command_id: int) -> None:
-        """A command is done, durably."""
+        """Complete a command that is done, durably."""
 
     def done(self, command_id: int) -> OnComplete:
         """Make the completion that completes a command, or fails the session."""
 
     def fail(self, error: RemoteCommandError) -> None:
-        """Something cannot be done: say so, and end the session."""
+        """End the session with the reason why something cannot be done."""
 
     def result(self, command_id: int, value: Struct) -> None:
         """Answer a command, and complete it."""

@@ -53,11 +53,11 @@ class SentMessage:
 
 
 class SubscriptionOwner(Protocol):
-    """All consumers of the session, and what it was sent."""
+    """The session's side of its consumers, and of what it was sent."""
 
     @property
     def unsettled_room(self) -> int:
-        """How many more the client may leave undecided."""
+        """The number of messages that the client may still leave undecided."""
 
     def sent(
         self, number: int, sent: SentMessage | None, in_window: tuple[SessionConsumer, int] | None
@@ -68,7 +68,7 @@ class SubscriptionOwner(Protocol):
         """Forget what a consumer's window counts of earlier deliveries."""
 
     def queue_deleted(self, subscription: SessionConsumer) -> None:
-        """The queue of a consumer is deleted."""
+        """End a consumer whose queue is deleted."""
 
     def turned_away(self, subscription: SessionConsumer, reason: str) -> None:
         """End a consumer, because another one has its queue alone."""
@@ -174,7 +174,7 @@ class SessionConsumer:
         return not self.measures or self._credit.covers(self._bytes_of(message_id))
 
     def _bytes_of(self, message_id: int) -> int:
-        """Header and body of a message, as the store has them."""
+        """Get the bytes of a message's header and body, as the store has them."""
         entry = self._look.entries.get(message_id)
         entry = entry or self._broker.calls.entry(self.queue.name, message_id)
         return 0 if entry is None else entry.message_bytes
@@ -213,7 +213,7 @@ class SessionConsumer:
             self._wanted()
 
     def has_room(self) -> None:
-        """There is room to write again."""
+        """Go on to send, as there is room to write again."""
         self._wanted()
 
     def _wanted(self) -> None:

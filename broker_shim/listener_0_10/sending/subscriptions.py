@@ -55,7 +55,7 @@ class Subscriptions:
         self._numbers = count(1)
 
     def __len__(self) -> int:
-        """How many consumers there are."""
+        """The number of consumers of the session."""
         return len(self._by_name)
 
     def subscribe(self, command: c.MessageSubscribe, command_id: int) -> None:
@@ -105,7 +105,7 @@ class Subscriptions:
         subscription.gone()
 
     def set_flow_mode(self, command: c.MessageSetFlowMode, command_id: int) -> None:
-        """Credit begins anew, in this mode."""
+        """Set the credit mode of a consumer, whose credit begins anew."""
         is_window = command.flow_mode == MessageFlowMode.WINDOW
         if command.destination not in self._deleted:
             self._of(command.destination).set_mode(is_window=is_window)
@@ -134,7 +134,7 @@ class Subscriptions:
             self._of(command.destination).stop(partial(self._session.complete, command_id))
 
     def accept(self, command: c.MessageAccept, command_id: int) -> None:
-        """These are the client's now: complete when they are off their queues, durably."""
+        """Accept messages: complete when they are off their queues, durably."""
         session, sent = self._session, self._take(command.transfers)
         if session.transaction is not None:
             for number, each in sent:
@@ -192,7 +192,7 @@ class Subscriptions:
             each.subscription.holdings.reject(each.message_id, told, done)
 
     def release(self, command: c.MessageRelease, command_id: int) -> None:
-        """Somebody else may have these; `set-redelivered` counts as a failed delivery.
+        """Let somebody else have messages; `set-redelivered` counts as a failed delivery.
 
         What was accepted in a transaction is given back if that is rolled back: the Python client
         releases first, and rolls back then.
@@ -247,7 +247,7 @@ class Subscriptions:
         return [(number, each) for number, each in found if each.is_acquired]
 
     def _last_of(self, count: int, command_id: int) -> Any:
-        """Completes a command when so many calls of the store have; refuses if one was."""
+        """Make a completion for so many calls: it completes a command, or refuses it if one was."""
         left = count
         finished = self._session.done(command_id)
         if not count:
@@ -288,7 +288,7 @@ class Subscriptions:
 
     @property
     def unsettled_room(self) -> int:
-        """How many more the client may leave undecided."""
+        """The number of messages that the client may still leave undecided."""
         most: int = self._session.broker.settings.max_unsettled
         return most - len(self._sent) - len(self._in_window)
 

@@ -31,7 +31,7 @@ class IncomingCommands:
 
     @property
     def open_count(self) -> int:
-        """Commands that came and are not complete."""
+        """The number of commands that came and are not complete."""
         return distance(self._low, self.next_id) - len(self._done)
 
     def start_at(self, command_id: int) -> bool:
@@ -71,7 +71,7 @@ class IncomingCommands:
         return True
 
     def receive(self, *, sync: bool) -> int | None:
-        """The next command came: its number; None if that came before."""
+        """Number the next command; None if it came before."""
         if self._again is not None:
             self._again = after(self._again)
             if self._again == self.next_id:
@@ -91,20 +91,20 @@ class IncomingCommands:
             self._wanted.pop()
 
     def complete(self, command_id: int) -> None:
-        """A command was done."""
+        """Mark a command as complete."""
         self._done.add(command_id)
         self._untold += 1
         self._advance()
 
     def complete_each(self, command_ids: Iterable[int]) -> None:
-        """Some commands were done."""
+        """Mark some commands as complete."""
         before = len(self._done)
         self._done.update(command_ids)
         self._untold += len(self._done) - before
         self._advance()
 
     def complete_in_turn(self, command_id: int) -> None:
-        """A command is done as soon as all before it are (execution.sync)."""
+        """Mark a command as complete once all before it are (execution.sync)."""
         self._syncs.append(command_id)
         self._advance()
 
@@ -137,7 +137,7 @@ class IncomingCommands:
         return ranges + ranges_of(sorted(self._done, key=self._place))[:_MOST_RANGES]
 
     def known(self, ranges: Ranges) -> None:
-        """The peer knows that these are complete; no need to tell it again."""
+        """Forget commands that the peer knows to be complete."""
         for first, last in ranges:
             if contains(((first, last),), self._base) and distance(last, self._low) > 0:
                 self._base = after(last)

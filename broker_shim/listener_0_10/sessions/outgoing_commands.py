@@ -39,7 +39,7 @@ class OutgoingCommands:
             self._kept_bytes = 0
 
     def number(self, assembly: Assembly) -> int:
-        """A command is sent, now or when its client is back; its number."""
+        """Number a command that is sent, now or when its client is back."""
         command_id = assembly.command_id = self.next_id
         self.next_id = after(command_id)
         if self._is_keeping:
@@ -52,7 +52,7 @@ class OutgoingCommands:
         return all(distance(last, self.next_id) > 0 for _, last in ranges)
 
     def taken_in(self, ranges: Ranges) -> None:
-        """The client has these: they need not be sent again."""
+        """Forget commands that the client has: they need not be sent again."""
         for number in self._kept.chosen(ranges):
             self._kept_bytes -= _bytes_of(self._kept.pop(number))
 

@@ -145,7 +145,7 @@ class Amqp010Session:
         self.say(SessionAttached(self.name))
 
     def resume(self, connection: SessionConnection, channel: int) -> None:
-        """Its client is back: say what it shall send, and wait to hear what it has."""
+        """Resume the session of a client that is back, and ask what it has of it."""
         self._begin_on(connection, channel)
         self.is_attached = self.is_behind = True
         connection.waiting_bytes += self._held_bytes
@@ -155,7 +155,7 @@ class Amqp010Session:
 
     @property
     def key(self) -> tuple[str, bytes]:
-        """Tells it apart from all others: the names of one user are its own."""
+        """The name that tells it apart: those of one user are the user's own."""
         return session_key(self.connection, self.name)
 
     @property
@@ -171,7 +171,7 @@ class Amqp010Session:
 
     @property
     def subscription_count(self) -> int:
-        """Consumers that it has."""
+        """The number of consumers that it has."""
         return len(self.subscriptions)
 
     def session_control(self, control: Control) -> None:
@@ -206,7 +206,7 @@ class Amqp010Session:
         self.broker.unfinished.limit(self.connection, self, byte_count, self.broker.settings)
 
     def give_up_unfinished(self, reason: str) -> None:
-        """End: of what has not come whole there is too much."""
+        """End the session, as too much waits that has not come whole."""
         code = ExecutionErrorCode.RESOURCE_LIMIT_EXCEEDED
         self.fail(RemoteCommandError(code, f"messages {reason}"))
 
@@ -241,7 +241,7 @@ class Amqp010Session:
             self.tell()
 
     def complete(self, command_id: int) -> None:
-        """A command is done, durably; the client is told when it wants to know."""
+        """Complete a command that is done durably, and tell the client when it wants to know."""
         if not self.is_over:
             self.incoming.complete(command_id)
             self.tell()
@@ -361,12 +361,12 @@ class Amqp010Session:
         self._leave(is_lost=True)
 
     def displaced(self) -> None:
-        """Its client attaches it elsewhere."""
+        """Leave the connection, as the client attaches the session elsewhere."""
         self.say(SessionDetached(self.name, SessionDetachCode.SESSION_BUSY))
         self._leave(is_lost=True)
 
     def expired(self) -> None:
-        """Its client did not come back in time."""
+        """End the session, as its client did not come back in time."""
         _log.info("a session of AMQP 0-10 ended: nobody resumed it in %d s", self.timeout_s)
         self._over(is_lost=True)
 

@@ -160,7 +160,7 @@ def unbind(session: Any, command: ExchangeUnbind, command_id: int) -> None:
 def _matching(
     session: Any, exchange: str, arguments: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
-    """Arguments of a binding, as far as the exchange asks for any; None: it does not."""
+    """Read the arguments of a binding that the exchange asks for; None: it asks for none."""
     if session.broker.router.type_of(exchange) != HEADERS:
         return None
     return plain_arguments(arguments)

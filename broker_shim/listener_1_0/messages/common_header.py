@@ -66,7 +66,7 @@ class AmqpCommonHeader:
 
     @property
     def steps(self) -> int:
-        """How much it is to look through, in steps of some µs."""
+        """The work to look through the header, in steps of some µs."""
         return len(self._columns.header or b"") // _STEP_BYTES
 
     def get(self, name: str) -> Known:
@@ -120,7 +120,7 @@ class AmqpCommonHeader:
         return None if at is None else scalar_at(encoded, at)[0]
 
     def _places(self) -> dict[int, int]:
-        """Where the value of each section begins."""
+        """Find where the value of each section begins."""
         if self._values is None:
             self._values = values_before_body(self._columns.header or b"")
         return self._values

@@ -12,7 +12,7 @@ from broker_shim.store.interface import MessageHeader
 
 
 class Amqp10Session(NamedTuple):
-    """Whoever gets a message over AMQP 1.0, as far as its header depends on it.
+    """The receiver of a message over AMQP 1.0, as far as its header depends on it.
 
     Attributes:
         failures: Failed deliveries so far, from the queue it comes from.

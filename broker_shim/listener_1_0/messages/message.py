@@ -150,7 +150,7 @@ def _header(
 
 
 def header_sections(header: MessageHeader) -> list[MessageSection]:
-    """Where sections lie in the header column of a message.
+    """Find the sections in the header column of a message.
 
     That of the body, if the column has any of it, is cut off before its content.
 
@@ -231,7 +231,7 @@ def _body(encoded: bytes, sections: list[MessageSection]) -> tuple[str, int, int
 
 
 def _content_place(sections: list[MessageSection], byte_count: int) -> int:
-    """Where the content goes: behind the lead-in of the body, or where a body would stand."""
+    """Find where the content goes: behind the body's lead-in, or where a body would stand."""
     if len(sections) > 1 and sections[-1][0] in BODY and sections[-2][0] not in BODY:
         return sections[-1][3]  # as nearly always: nothing comes after it
     for code, start, _value, end in sections:

@@ -13,7 +13,7 @@ _MOST_DOUBLINGS = 32
 
 
 class CreditWindow:
-    """Credit of one link."""
+    """The credit that one link gives."""
 
     def __init__(self, full: int) -> None:
         self._full = full
@@ -27,7 +27,7 @@ class CreditWindow:
         return self._is_held_back
 
     def used(self) -> None:
-        """A message came in; it counts until `done` or `failed`."""
+        """Count a message that came in, until `done` or `failed`."""
         self._outstanding += 1
 
     def done(self, count: int = 1) -> None:
@@ -37,11 +37,11 @@ class CreditWindow:
             self._window = min(self._full, self._window << min(count, _MOST_DOUBLINGS))
 
     def refused(self) -> None:
-        """A message was refused for a fault of its own."""
+        """Count out a message that was refused for a fault of its own."""
         self._outstanding -= 1
 
     def failed(self) -> None:
-        """A message was not stored because the store is unavailable."""
+        """Hold the peer back, as the store is unavailable for a message."""
         self._outstanding -= 1
         self._window = 1
         self._is_held_back = True
@@ -51,7 +51,7 @@ class CreditWindow:
         self._is_held_back = False
 
     def to_give(self, credit: int) -> int:
-        """How much credit to add to what the peer has; nothing until half the window is free.
+        """Find how much credit to add; nothing until half the window is free.
 
         Args:
             credit: What the peer may still send.

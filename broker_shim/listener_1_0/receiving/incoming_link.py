@@ -114,7 +114,7 @@ class IncomingLink:
         self._credit.go_on()
 
     def on_transfers(self, pieces: Sequence[TransferPiece]) -> int:
-        """Bytes of deliveries. What came whole goes to the store together.
+        """Take bytes of deliveries. What came whole goes to the store together.
 
         Returns:
             How many were taken in: the turn was over then.
@@ -137,7 +137,7 @@ class IncomingLink:
         return count
 
     def _on_piece(self, piece: TransferPiece) -> None:
-        """Bytes of a delivery that comes in several frames, or is large."""
+        """Take bytes of a delivery that comes in several frames, or is large."""
         receiving = self._receiving
         if receiving is None:
             if self._answering is not None and self._is_known(piece, self._answering):
@@ -202,7 +202,7 @@ class IncomingLink:
             self._connection.has_output()
 
     def _take(self, delivery: Delivery, came: bytes | IncomingMessage, now_us: int) -> None:
-        """All of a message came."""
+        """Act on a message that came whole."""
         if self._broker.is_stopping:
             return
         self._window.used()
@@ -281,7 +281,7 @@ class IncomingLink:
         content_bytes: int,
         put: Callable[[OnComplete, Publish], None],
     ) -> None:
-        """Its outcome is told at once, and is what it will be when the transaction is committed."""
+        """Put a message within its transaction, and tell its outcome at once."""
         try:
             posting = transaction.post(content_bytes)
         except TransactionRefused as refusal:
@@ -359,5 +359,5 @@ class IncomingLink:
 
 
 def _undecodable(reason: DecodeError) -> Refusal:
-    """Why a message is not taken."""
+    """Make the refusal of a message that cannot be decoded."""
     return Refusal(reason.condition, reason.description)

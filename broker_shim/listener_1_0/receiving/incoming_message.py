@@ -31,7 +31,7 @@ _LEAD_BYTES = 64
 
 
 class Publish(Protocol):
-    """`Broker.publish`, or that of a transaction."""
+    """A call that puts a message on queues: `Broker.publish`, or that of a transaction."""
 
     def __call__(
         self,
@@ -106,11 +106,11 @@ class IncomingMessage:
 
     @property
     def held_bytes(self) -> int:
-        """How much of it is in memory: all of it, or none if it goes to the store as it comes."""
+        """The bytes of it in memory: all of it, or none if it goes to the store as it comes."""
         return 0 if self._large is not None else self.byte_count
 
     def finish(self) -> tuple[MessageHeader, bytes | LargeContent]:
-        """All of it came: its header, and its content.
+        """Finish a message that came whole: its header, and its content.
 
         Raises:
             DecodeError: It is not an AMQP 1.0 message.
@@ -122,7 +122,7 @@ class IncomingMessage:
         return parse(encoded, now_us=self._now_us(), most_header_bytes=most)
 
     def _stage_if_large(self, on_room: Callable[[], None]) -> None:
-        """Decide, once, by what came first."""
+        """Decide, once, by what came first, whether the content is staged."""
         self._is_whole = True
         prefix = bytes(self._came)
         content = long_content(prefix)
@@ -146,7 +146,7 @@ class IncomingMessage:
 
 
 class LargeContent:
-    """Content that goes to the store as it comes."""
+    """The content of one message that goes to the store as it comes."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class LargeContent:
             raise DecodeError(message)
 
     def finished(self, now_us: int) -> MessageHeader:
-        """All of it came: the header of its message.
+        """Finish content that came whole, and get the header of its message.
 
         Raises:
             DecodeError: It is not an AMQP 1.0 message.

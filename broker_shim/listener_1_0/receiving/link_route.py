@@ -36,7 +36,7 @@ class Unroutable(Refusal):
 
 
 class Routed(NamedTuple):
-    """Where a message goes: all of these queues, or none.
+    """The queues that a message goes to: all of these, or none.
 
     Attributes:
         queues: Their names; none if it is taken, and all who might have it want none of its sender.

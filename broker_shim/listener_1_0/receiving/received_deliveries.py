@@ -95,7 +95,7 @@ class ReceivedDeliveries:
         return self._endpoint.terminus.durability is TerminusDurability.UNSETTLED_STATE
 
     def remember(self, tag: bytes, state: DeliveryState | None) -> None:
-        """Know this of a delivery as long as the terminus lives and the broker does."""
+        """Remember this of a delivery as long as the terminus lives and the broker does."""
         self._links.registry.remembered(self._endpoint, tag, state)
 
     def awaited(self, on_done: OnComplete) -> OnComplete:
@@ -136,7 +136,7 @@ class ReceivedDeliveries:
         self._answers.answered(delivery.tag)
 
     def settled(self, delivery: Delivery) -> None:
-        """The sender has forgotten it."""
+        """Forget a delivery that its sender has forgotten."""
         self._answers.forget(delivery.tag)
         self._forget([delivery.tag])
 

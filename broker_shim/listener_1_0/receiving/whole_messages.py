@@ -27,7 +27,7 @@ class WholeMessages:
     def add(
         self, delivery: Delivery, header: MessageHeader, content: bytes, queues: Collection[str]
     ) -> None:
-        """One more, after the others, and the queues that its message goes to."""
+        """Add a message after the others, with the queues that it goes to."""
         self._deliveries.append(delivery)
         self._messages.append(_new(Publication, (header, content, queues)))
 

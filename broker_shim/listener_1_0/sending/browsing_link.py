@@ -201,7 +201,7 @@ class BrowsingLink:
         self._connection.has_output()
 
     def _write(self) -> None:
-        """Go on with the large one, if there is one."""
+        """Write more of the large copy, if one is being sent."""
         taken = self._wire.large
         if taken is None or self.is_gone:
             return

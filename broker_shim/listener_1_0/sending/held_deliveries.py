@@ -35,7 +35,7 @@ class ResumedLink(Protocol):
         """The receiver has decided about a delivery: `remote_state` says what."""
 
     def on_flow(self) -> None:
-        """There may be credit for what waits to be sent again."""
+        """Send what waits to be sent again, if there is credit."""
 
     def leave(self) -> None:
         """Detach, for the peer to attach again."""

@@ -52,7 +52,7 @@ _FAILED = Modified(delivery_failed=True)
 
 
 class OutgoingLink:
-    """Our sending end: a consumer of one queue.
+    """Our sending end of a link: a consumer of one queue.
 
     Invariant: a message that was assigned is, until it is given back or removed, in exactly one of:
     on its way to the wire (`ConsumerDelivery`), in `_unsettled`, in a transaction (`Retirements`),
@@ -130,7 +130,7 @@ class OutgoingLink:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Once it has ended and nothing is under way: its parts hold it, and it holds none of them.
+        """Let all parts go once it has ended and nothing is under way; they hold it.
 
         Else each link that ends would be a cycle, which only Python's collector finds. Answers of
         the store and transactions that end later have the parts themselves, if they need them.
@@ -149,7 +149,7 @@ class OutgoingLink:
 
     @property
     def _settled_room(self) -> int:
-        """How many more the peer may leave unsettled: what it was sent has to be remembered."""
+        """The number of deliveries that the peer may leave unsettled, besides those it has."""
         most = self._broker.settings.max_unsettled
         return most if self._is_settled else most - self._link.port.unsettled_count
 
@@ -219,7 +219,7 @@ class OutgoingLink:
         self.on_flow()
 
     def sent(self, deliveries: Sequence[Delivery], batch: Sequence[TakenMessage]) -> None:
-        """Deliveries are on their way to the peer, or begin to be."""
+        """Note deliveries that are on their way to the peer, or begin to be."""
         if self._is_settled:
             for taken in batch:
                 taken.release()
@@ -288,7 +288,10 @@ class OutgoingLink:
         )
 
     def _modified(self, delivery: Delivery, message_id: int) -> None:
-        """Its message annotations are kept by the entry: stored messages are immutable."""
+        """Give back a message with the annotations that the client changed.
+
+        The entry keeps them, as stored messages are immutable.
+        """
         remote: Modified = delivery.remote_state
         if remote.undeliverable_here:
             self.refuse(message_id)
@@ -305,7 +308,10 @@ class OutgoingLink:
         self.holdings.give_back(message_id, failed=True)
 
     def _settling(self, delivery: Delivery, state: object) -> OnComplete:
-        """Confirms what the peer decided, when it is durable; the next attach waits for that."""
+        """Make the completion that confirms an outcome once it is durable.
+
+        The next attach waits for that.
+        """
         return self._links.tracked(self.terminus, partial(self._confirm_durable, delivery, state))
 
     def _confirm_durable(self, delivery: Delivery, state: object, error: StoreError | None) -> None:

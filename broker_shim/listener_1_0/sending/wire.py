@@ -67,7 +67,7 @@ class LargeDelivery:
 
 
 class Wire:
-    """Messages of one link as they go out: nothing else is begun while a large one is sent.
+    """The transfers of one link: nothing else is begun while a large message is sent.
 
     Attributes:
         large: What is being sent in pieces: nothing else may be begun meanwhile.

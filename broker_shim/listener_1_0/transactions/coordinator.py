@@ -101,7 +101,7 @@ class CoordinatorLink:
         self._pieces.clear()
 
     def on_transfers(self, pieces: Sequence[TransferPiece]) -> int:
-        """Bytes of commands: one at a time, as it may change what the next one means."""
+        """Take bytes of commands: one at a time, as it may change what the next one means."""
         self._on_transfer(pieces[0])
         return 1
 
@@ -124,7 +124,7 @@ class CoordinatorLink:
         self._connection.has_output()
 
     def _act(self, delivery: Delivery, command: Declare | Discharge) -> None:
-        """Raises TransactionRefused if it cannot be done."""
+        """Do a command. Raises TransactionRefused if it cannot be done."""
         transactions = self._connection.transactions
         if isinstance(command, Discharge):
 

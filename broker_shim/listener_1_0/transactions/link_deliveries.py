@@ -78,7 +78,7 @@ class Retirements:
 
     @property
     def queue(self) -> QueueDispatch:
-        """Where the link's messages are."""
+        """The queue that the link's messages are on."""
         return self._owner.queue
 
     @property
@@ -174,7 +174,7 @@ class Acquisitions:
         return TransactionalState(self._transaction.standing.txn_id)
 
     def sent(self, deliveries: Iterable[Delivery]) -> None:
-        """Deliveries began: those with such a state are the transaction's, too."""
+        """Note deliveries that began: those with such a state are the transaction's, too."""
         for delivery in deliveries:
             if isinstance(delivery.state, TransactionalState):
                 assert self._transaction is not None

@@ -43,7 +43,7 @@ OUTCOMES = (Accepted, Rejected, Released, Modified)
 
 
 class Controller(Protocol):
-    """Our end of a control link."""
+    """The endpoint of a coordinator's link."""
 
     def end(self, refusal: TransactionRefused) -> None:
         """Terminate it: what was declared on it is rolled back."""
@@ -54,7 +54,7 @@ class RetiringLink(Protocol):
 
     @property
     def queue(self) -> QueueDispatch:
-        """Where the link's messages are."""
+        """The queue that the link's messages are on."""
 
     @property
     def holder(self) -> str:
@@ -196,7 +196,7 @@ class LocalTransaction:
         self._acquirers: dict[Acquirer, None] = {}
 
     def post(self, content_bytes: int) -> Posting:
-        """A message came whole: it is of this transaction, in its place.
+        """Add a message that came whole to the transaction, in its place.
 
         Args:
             content_bytes: So much of it waits in memory.
@@ -228,11 +228,11 @@ class LocalTransaction:
         self._acquirers[acquiring] = None
 
     def spoil(self, reason: str) -> None:
-        """An operation in it was refused."""
+        """Let the transaction only be rolled back, as an operation in it was refused."""
         self.standing.spoil(rolled_back(reason))
 
     def expire(self, now_s: float) -> None:
-        """Undo it if it was open for too long; the client is told at its discharge."""
+        """Undo the transaction if it was open for too long; its discharge tells the client."""
         if self.standing.expire(now_s):
             self._undo(nobody)
 
@@ -250,7 +250,7 @@ class LocalTransaction:
         self._work.commit(partial(self._decided, on_done))
 
     def rollback(self, on_done: OnComplete) -> None:
-        """Undo it; `on_done` when what it took is available again."""
+        """Undo the transaction; `on_done` when what it took is available again."""
         self._over(committed=False)
         self._undo(on_done)
 

@@ -30,7 +30,7 @@ class ConnectionOrders:
         audit: Audit,
         members: Inquiries | None = None,
     ) -> None:
-        """Answer for one process.
+        """Answer for the connections of one process.
 
         Args:
             connections: The connections of this process, now.

@@ -47,7 +47,7 @@ _LOOK_S = 1.0
 
 
 class Decider(Protocol):
-    """Where the broker is that carries out what is asked. On the loop's thread only."""
+    """The place of the broker that carries out orders. On the loop's thread only."""
 
     @property
     def max_message_bytes(self) -> int:
@@ -151,7 +151,7 @@ class ControlServer:
 
     @property
     def client_count(self) -> int:
-        """Clients that are connected."""
+        """The number of clients that are connected."""
         return len(self._clients)
 
     def close(self) -> None:
@@ -386,7 +386,7 @@ class ControlServer:
 
 
 def _held(decider: Decider, limit: int) -> wire.HeldMessages:
-    """Messages that somebody holds, each with its queues and holders, for debugging."""
+    """List the messages that somebody holds, with their queues and holders, for debugging."""
     broker = decider.there
     held = {} if broker is None else broker.calls.messages.holders()
     queues = {} if broker is None else broker.queues

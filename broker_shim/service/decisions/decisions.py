@@ -98,7 +98,7 @@ class Decisions:
     def several(
         self, taken: tuple[Fields, ...], begin: Callable[[], Transaction]
     ) -> list[RecordStep]:
-        """Records that become true together.
+        """Decide records that become true together.
 
         At most one is about wiring, and none about entries then: each is decided on what was
         there before, so two could contradict one another.

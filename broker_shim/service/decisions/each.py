@@ -93,7 +93,7 @@ def part_of(body: Body) -> Part:
 
 
 def parts_of(part: Part) -> Iterator[Part]:
-    """Parts, in order, each of which names no message twice."""
+    """Part a batch, in order, so that each part names no message twice."""
     if len(set(part.message_ids)) == len(part.message_ids):
         yield part
     else:
@@ -155,7 +155,7 @@ def _enqueued(decisions: Decisions, part: Part, member: str, refuse: Refuse) -> 
 
 
 def asked_by(steps: list[RecordStep], member: str, request: int) -> list[RecordStep]:
-    """The same steps; the last that is kept names who asked.
+    """Name who asked in the last of the steps that is kept.
 
     If none is kept, the last one does: others are told who did it.
     """
@@ -167,7 +167,7 @@ def asked_by(steps: list[RecordStep], member: str, request: int) -> list[RecordS
 
 
 def by_request(steps: list[RecordStep]) -> Iterator[list[RecordStep]]:
-    """The steps of each request, if they were decided together."""
+    """Split steps that were decided together into those of each request."""
     own: list[RecordStep] = []
     for step in steps:
         own.append(step)

@@ -108,7 +108,7 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
 
     @property
     def members(self) -> list[MemberStatus]:
-        """How each member fares, in the order of the chain."""
+        """The status of each member, in the order of the chain."""
         return [place.status for place in self._places]
 
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
@@ -391,7 +391,7 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         return transaction.accepted if isinstance(transaction, ChainTransaction) else []
 
     def _inner(self, transaction: TransactionContext) -> TransactionContext:
-        """The first store's own; one of another chain is passed on, and refused there."""
+        """Get the first store's own transaction; one of another chain is refused there."""
         if isinstance(transaction, ChainTransaction) and transaction.owner is self:
             return transaction.inner
         return transaction
@@ -399,7 +399,7 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
     def _decided(
         self, calls: Sequence[StoreCall], on_complete: OnComplete, error: StoreError | None
     ) -> None:
-        """The first store has completed it: members get what it accepted."""
+        """Pass calls that the first store has completed to the members."""
         told = [place for place in self._places if place.is_told] if calls and not error else []
         told_all = self._line.add(on_complete, len(told), error)
         for place in told:
@@ -412,7 +412,7 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
             self._first.configure(CATEGORY, f"dropped: {member}", detail, ignore)
 
     def _fail(self, member: str, error: StoreError) -> StoreError:
-        """A member failed that may not be dropped: from now on nothing is done any more."""
+        """End the chain, as a member failed that may not be dropped."""
         if self._failure is None:
             _log.error("the store chain ends: its member %s failed: %s", member, error)
             self._failure = Ended(
@@ -465,11 +465,11 @@ class _Line:
         self._is_telling = False
 
     def put(self, on_complete: OnComplete, error: StoreError | None) -> None:
-        """At the end: one that only waits for its turn."""
+        """Add a completion that only waits for its turn."""
         self.add(on_complete, 0, error)
 
     def add(self, on_complete: OnComplete, left: int, error: StoreError | None) -> OnComplete:
-        """At the end: one that waits for `left` calls of what is returned."""
+        """Add a completion that waits for `left` calls of what is returned."""
         last = _Told(on_complete, left, error)
         with self._lock:
             self._told.append(last)

@@ -118,7 +118,7 @@ def _is_another(wanted: Queue | Exchange, there: Queue | Exchange | None) -> boo
 
 
 def _anew(ours: Sequence[Queue | Exchange], theirs: Sequence[Queue | Exchange]) -> set[str]:
-    """Names of those that are there, and are to be destroyed and created: bindings go with them."""
+    """Name those that are there with another definition: they are destroyed and created."""
     there = {each.name: each for each in theirs}
     return {
         each.name for each in ours if each.name in there and _is_another(each, there[each.name])
@@ -145,7 +145,7 @@ def _entries(
 
 
 def _kept(ours: Mapping[int, Entry], theirs: Mapping[int, Entry]) -> set[int]:
-    """The entries that stay where they are."""
+    """Find the entries that can stay where they are."""
     kept: set[int] = set()
     there = (message_id for message_id in theirs if message_id in ours)
     for wanted, found in zip(ours, there, strict=False):

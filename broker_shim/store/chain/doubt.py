@@ -66,7 +66,7 @@ class ChangedEntries(Mapping[int, Entry]):
         return entry
 
     def __iter__(self) -> Iterator[int]:
-        """In queue order; what was put is at the end."""
+        """Iterate in queue order; what was put is at the end."""
         for message_id in self._entries:
             if self._changed.get(message_id, self) is not None:
                 yield message_id
@@ -75,7 +75,7 @@ class ChangedEntries(Mapping[int, Entry]):
                 yield message_id
 
     def __len__(self) -> int:
-        """How many there are."""
+        """The number of entries that are left."""
         return sum(1 for _ in self)
 
     def change(self, message_id: int, entry: Entry | None) -> None:
@@ -119,7 +119,7 @@ def decisions(theirs: Branches, our_entries: Entries) -> Iterator[StoreCall]:
 
 
 def after(their_entries: Entries, our_entries: Entries, theirs: Branches) -> Entries:
-    """Their entries after `decisions`."""
+    """Get their entries as they are after `decisions`."""
     changed: dict[str, ChangedEntries] = {}
     for steps in theirs.values():
         commits = _was_committed(steps, our_entries)
@@ -143,7 +143,7 @@ def after(their_entries: Entries, our_entries: Entries, theirs: Branches) -> Ent
 
 
 def before(our_entries: Entries, ours: Branches) -> Entries:
-    """Our entries as they were before these branches were prepared."""
+    """Get our entries as they were before these branches were prepared."""
     changed: dict[str, ChangedEntries] = {}
     for steps in ours.values():
         seen: set[tuple[str, int]] = set()
@@ -178,7 +178,7 @@ def _without(branches: Branches, some: set[Xid]) -> Branches:
 
 
 def _told(steps: BranchSteps) -> list[Any]:
-    """The calls of a branch, but for what is another in each store: times and transactions."""
+    """List the calls of a branch without times and transactions, which differ in each store."""
     return [
         (*_place(step), step.annotations and as_detail(step.annotations))
         if isinstance(step, PlannedEnqueue)

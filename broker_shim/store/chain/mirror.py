@@ -239,7 +239,7 @@ class Mirror:
     def _prepare(
         self, transaction: TransactionContext, calls: Sequence[StoreCall], on_complete: OnComplete
     ) -> None:
-        """A branch of nothing but messages whose content nobody has any more is decided there."""
+        """Prepare a branch, unless all its messages have lost their content: then abort it."""
         (xid,) = calls[-1].arguments
         if len(calls) == 1:
             self._unmade.add(xid)
@@ -276,7 +276,7 @@ class Mirror:
         return None if is_of_link and about not in self._links else call
 
     def _decision(self, call: StoreCall) -> StoreCall | None:
-        """The same; of a branch that was not made only what an operator decided is to be kept."""
+        """Translate a decision; of a branch that was not made only an operator's is kept."""
         xid, is_heuristic = call.arguments[0], call.operation == "decide_heuristically"
         if xid not in self._unmade:
             options = {**call.options, "on_steps": _skip}

@@ -38,7 +38,7 @@ class Tolerance:
 
 
 class MemberStatus(NamedTuple):
-    """How a member fares.
+    """The state of a member: what it completed, what it owes, and its failure.
 
     Attributes:
         name: Of the member.
@@ -99,7 +99,7 @@ class MemberPlace:
             self.member.apply(calls, self._completed)
 
     def _completed(self, error: StoreError | None) -> None:
-        """The oldest of what it owes is done: members complete in the order of their calls."""
+        """Complete the oldest call that the member owes: it completes them in order."""
         with self._lock:
             if not self._owed:  # it was dropped meanwhile
                 return

@@ -28,7 +28,7 @@ Content = TypeVar("Content")
 
 
 def lock_file(path: Path) -> FileLock:
-    """Be the only one to write a file; `<path>.lock` is how others know.
+    """Lock a file for one writer; `<path>.lock` is how others know.
 
     Raises:
         Locked: Another has it.
@@ -99,7 +99,10 @@ class ReplacedFile:
     def turn(
         self, on_complete: OnComplete, error: StoreError | None = None, *, is_change: bool
     ) -> None:
-        """Complete in turn, with an error of its own if there is one. Call it under `lock`."""
+        """Have a completion fire in its turn, with an error if there is one.
+
+        Call it under `lock`.
+        """
         self._is_behind |= is_change
         self._turns.append(_Turn(on_complete, error))
         self.lock.notify()

@@ -84,7 +84,7 @@ class JsonLinkStore:
 
 
 def packed(links: Mapping[LinkKey, LinkTerms]) -> bytes:
-    """Links as the file has them."""
+    """Encode links as the file has them."""
     sections: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in _SECTIONS.values()}
     for key, terms in links.items():
         of_container = sections[_SECTIONS[terms.role]].setdefault(key.remote_container_id, {})

@@ -74,7 +74,7 @@ class JsonSink(NoContent):
         self._file = ReplacedFile(path, lambda: packed(self._state), "json-store")
 
     def append(self, records: Sequence[Record], on_complete: OnComplete) -> int:
-        """Complete when the file has them."""
+        """Apply records to the state; complete when the file has them."""
         with self._file.lock:
             first = self._state.position + 1
             for position, record in enumerate(records, first):
@@ -83,12 +83,12 @@ class JsonSink(NoContent):
             return first
 
     def finish(self, on_complete: OnComplete, error: StoreError | None) -> None:
-        """Fire it in its turn."""
+        """Fire a completion in its turn."""
         with self._file.lock:
             self._file.turn(on_complete, error, is_change=False)
 
     def flush(self, on_complete: OnComplete) -> None:
-        """The file is where one looks."""
+        """Complete when the file is written, as that is where one looks."""
         self.finish(on_complete, None)
 
     def close(self) -> None:
@@ -97,7 +97,7 @@ class JsonSink(NoContent):
 
 
 def packed(state: fold.State) -> bytes:
-    """The wiring of a state as the file has it."""
+    """Encode the wiring of a state as the file has it."""
     content = {
         "format": FORMAT,
         "version": VERSION,

@@ -56,7 +56,7 @@ class ServiceListener(Protocol):
     """Told what the service says of its own accord, on the reading thread; it must be quick."""
 
     def connected(self, *, is_new_run: bool) -> None:
-        """There is a connection, the first or another: nothing is known of what was said before.
+        """Hear of a connection, which knows nothing of what was said on an earlier one.
 
         Args:
             is_new_run: The service has started since the last one: what no restart survives is
@@ -64,7 +64,7 @@ class ServiceListener(Protocol):
         """
 
     def told(self, kind: int, body: wire.Body) -> None:
-        """A frame of `PUSHED` came."""
+        """Hear of a frame of `PUSHED` that came."""
 
 
 PUSHED = frozenset({wire.CHANGES, wire.GRANTS, wire.ENDED, wire.CAUGHT_UP, wire.LOOKED, wire.ASKED})
@@ -222,7 +222,7 @@ class RemoteConnection:
 
     @property
     def trouble(self) -> StoreError | None:
-        """Why nothing is decided now: the service is away, or has ended this; None if it is here.
+        """The reason why nothing is decided now; None if the service is connected.
 
         Read without the guard, by whoever shows it: it may be a moment old.
         """
@@ -239,7 +239,7 @@ class RemoteConnection:
             raise Closed("the store is closed: open a new one")
 
     def _adopt(self, greeted: Greeted) -> None:
-        """A new connection: all that has no answer is sent again."""
+        """Take a new connection into use, and send again all that has no answer."""
         peer, decoder, welcome, frames = greeted
         with self.guard:
             self.service_run = welcome.instance

@@ -139,13 +139,13 @@ class RemoteMessages:
         return noted
 
     def note_enqueued(self, message_id: int) -> None:
-        """The service has the content of a message durably."""
+        """Forget the content of a message that the service has durably."""
         if self._fresh.pop(message_id, None):
             with self._connection.guard:
                 self._connection.requests.forget(message_id)
 
     def note_told(self, message_ids: Iterable[int]) -> None:
-        """Messages whose content nobody sends again: they are on a queue, or were refused."""
+        """Forget the content of messages that are on a queue, or were refused."""
         with_content = [each for each in message_ids if self._fresh.pop(each, None)]
         with self._connection.guard:
             for message_id in with_content:
@@ -230,7 +230,7 @@ class RemoteReads:
         self._along: dict[int, StoredMessage] = {}
 
     def came_along(self, message: StoredMessage) -> None:
-        """Content came before it was asked for: the next `at_hand` takes it."""
+        """Keep content that came before it was asked for, for the next `at_hand`."""
         self._along[message.message_id] = message
 
     def load(self, message_id: int) -> StoredMessage:
@@ -286,7 +286,7 @@ class RemoteReads:
         return StoredMessage(message_id, header, b"".join(piece for _, piece in found))
 
     def _load_all(self, message_ids: Sequence[int]) -> Iterator[Loaded]:
-        """Asks ahead; what was asked for and is not taken any more is answered to nobody."""
+        """Load messages in order, with a few questions under way at once."""
         under_way: deque[tuple[int, _Answers | StoreError]] = deque()
         for message_id in message_ids:
             under_way.append((message_id, self._asked(message_id)))

@@ -15,7 +15,7 @@ class ReadWindow:
         self._waiting: dict[int, None] = {}
 
     def enter(self, read: int) -> bool:
-        """A question comes; True if it may be sent now."""
+        """Add a question; True if it may be sent now."""
         if len(self._out) >= self._size:
             self._waiting[read] = None
             return False
@@ -27,7 +27,7 @@ class ReadWindow:
         return read in self._out
 
     def leave(self, read: int) -> int | None:
-        """A question has its answer, or nobody waits for it; which one may be sent now instead."""
+        """Remove a question, and return the one that may be sent in its place."""
         self._waiting.pop(read, None)
         if read not in self._out:
             return None

@@ -78,7 +78,7 @@ class PendingRequests:
         self._instance = ""
 
     def __len__(self) -> int:
-        """How many frames wait for an answer."""
+        """The number of frames that wait for an answer."""
         return len(self._waiting)
 
     def add(self, waiting: Waiting) -> None:
@@ -93,11 +93,11 @@ class PendingRequests:
         self._kept.setdefault(message_id, {})[request] = frame
 
     def forget(self, message_id: int) -> None:
-        """The message is enqueued."""
+        """Forget the pieces of a message that is enqueued."""
         self._kept.pop(message_id, None)
 
     def add_read(self, read: int, frame: bytes, *, is_order: bool = False) -> None:
-        """A read is sent after the requests that came before it, when not too many are unanswered.
+        """Send a read after the requests before it, if not too many are unanswered.
 
         Orders, which take their time, and other reads do not wait for each other.
         """
@@ -158,7 +158,7 @@ class PendingRequests:
         return completed
 
     def welcome(self, welcome: Welcome) -> Completed:
-        """Connected again: what completes, in order; the rest is to be sent again."""
+        """Sort requests after a new connection: return what completes, send the rest again."""
         completed = self.done(welcome.last_request, welcome.refusals)
         self.next_request = max(self.next_request, welcome.last_request + 1)
         frames = {one.last: one.frame for one in self._waiting}
@@ -208,7 +208,7 @@ class PendingReads:
         return self._last
 
     def answered(self, read: int, answer: Answer) -> tuple[OnAnswer, list[Answer]] | None:
-        """An answer came; after the last one who is to be told of which, in order."""
+        """Keep an answer; after the last, return who is to be told of which, in order."""
         there = self._waiting.get(read)
         if there is None:
             return None
@@ -217,7 +217,7 @@ class PendingReads:
         return self._waiting.pop(read) if is_last else None
 
     def begin_anew(self) -> None:
-        """A new connection: all that wait are answered from the begin."""
+        """Drop partial answers, as all reads are answered from the begin by a new connection."""
         for _on_answer, answers in self._waiting.values():
             answers.clear()
 

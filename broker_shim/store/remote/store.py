@@ -334,7 +334,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         self._connection.start_read(on_answer, wire.ORDER, act, name, *limits, run, key)
 
     def came_along(self, message: StoredMessage) -> None:
-        """Content came with a grant: the next `at_hand` takes it."""
+        """Keep content that came with a grant, for the next `at_hand`."""
         self._reads.came_along(message)
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ class RemoteTransaction:
         self.spoiled = True
 
     def note(self, error: StoreError | None) -> None:
-        """An operation came to this."""
+        """Note the outcome of an operation: an error spoils the transaction."""
         self.spoiled = self.spoiled or error is not None
 
     def noting(self, on_complete: OnComplete) -> OnComplete:
