@@ -107,7 +107,7 @@ def audit_file(path: Path) -> Path | None:
 def check_names(
     found: Mapping[str, Any], known: Collection[str], what: str, where: str = ""
 ) -> None:
-    """Refuse names that nobody knows.
+    """Refuse names that are no settings.
 
     Args:
         found: What somebody wrote, by name.

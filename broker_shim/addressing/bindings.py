@@ -73,7 +73,7 @@ class AddressManager:
         return binding
 
     def remove(self, name: str) -> None:
-        """Take a queue away; one that is not there changes nothing."""
+        """Remove a queue; one that does not exist changes nothing."""
         key = key_of(name)
         if self._bindings.pop(key, None) is None:
             return

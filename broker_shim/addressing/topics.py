@@ -79,7 +79,7 @@ class TopicBindings:
         names.setdefault(queue, set()).add(binding_key)
 
     def unbind(self, binding_key: str, queue: str) -> None:
-        """Take a pattern away; one that is not there changes nothing.
+        """Remove a pattern; one that does not exist changes nothing.
 
         Branches that end in nothing are cut.
         """

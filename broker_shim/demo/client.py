@@ -58,7 +58,7 @@ class Client(MessagingHandler):
         print(word, flush=True)
 
     def on_transport_error(self, event: Any) -> None:
-        """Note a lost connection: `on_disconnected` follows, and the container ends."""
+        """Do nothing: `on_disconnected` follows a lost connection, and the container ends."""
 
     def on_link_error(self, event: Any) -> None:
         """Fail, as the broker refused the link."""

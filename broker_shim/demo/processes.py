@@ -166,6 +166,6 @@ class Progress:
         print(f"[{self._said_at - self._started_at:6.1f} s] {text}", flush=True)
 
     def now_and_then(self, text: str) -> None:
-        """Say it if nothing was said for two seconds."""
+        """Print the text if nothing was printed for two seconds."""
         if time.monotonic() - self._said_at >= 2:
             self.say(text)

@@ -111,7 +111,7 @@ def _maker(name: Any, point: str) -> Callable[..., Any]:
 
 
 def _check(name: str, make: Callable[..., Any], options: Mapping[str, Any]) -> None:
-    """Make one, for nobody, so that a slip is found at the start and not by the first client."""
+    """Make a handler for no connection, so that a slip is found at the start."""
     try:
         inspect.signature(make).bind(None, None, **options)
         if name in SHIPPED:

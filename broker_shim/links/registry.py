@@ -70,7 +70,7 @@ class LinkRegistry:
     def recover(
         self, now_ms: int, on_complete: OnComplete, elsewhere: Container[LinkKey] = ()
     ) -> list[Terminus]:
-        """Take over what survived; nobody is attached, and the time of each runs that should.
+        """Take over the links that survived, none of them attached, and start their times to run.
 
         What is over at once is told by the next `expire`, as later.
 
@@ -171,7 +171,7 @@ class LinkRegistry:
         return True
 
     def keep(self, key: LinkKey, terms: LinkTerms, on_complete: OnComplete) -> Terminus:
-        """Have a terminus that nobody need be attached to, with these terms from now on.
+        """Keep a terminus that need not be attached, with these terms from now on.
 
         Raises:
             InvalidRequest: More durability than can be granted.
@@ -321,7 +321,7 @@ class LinkRegistry:
         return terminus is not None and terminus.expires_at_ms == at_ms
 
     def _is_over(self, terminus: Terminus, ended: EndedScope, now_ms: int) -> bool:
-        """Let its time run if this starts it; True if it is over already."""
+        """Start the terminus's time if this end starts it; True if the time is over already."""
         terminus.ended(ended, now_ms)
         at_ms = terminus.expires_at_ms
         if at_ms is not None and at_ms > now_ms:

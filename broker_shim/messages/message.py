@@ -116,7 +116,7 @@ class Messages:
         return len(self._held)
 
     def get(self, message_id: int) -> Message:
-        """The message of an id, to take a hold on at once: without one it is nobody's."""
+        """Return the message of an id, to take a hold on at once: without one nobody keeps it."""
         message = self._held.get(message_id)
         if message is None:
             message = self._held[message_id] = Message(message_id, self)

@@ -49,7 +49,7 @@ class Channels:
             session.flush()
 
     def lost(self) -> None:
-        """Let nothing follow: the connection is over; what was said may still be written."""
+        """Let nothing follow, as the connection is over; output may still be written."""
         for session in self._sessions.values():
             session.lost()
         self._output.is_closed = True
@@ -117,7 +117,7 @@ class Channels:
                 self._failed.append((session, violation.error))
 
     def opened(self) -> None:
-        """Tell what sessions failed by before our open was written: now it can be told."""
+        """Tell the peer why sessions failed before our open was written."""
         failed, self._failed = self._failed, []
         for session, error in failed:
             if session in self._sessions.values():

@@ -88,7 +88,7 @@ class ServerConnection:
 
     @property
     def has_more(self) -> bool:
-        """True if what came may not have been taken yet: the peer's turn was over."""
+        """True if input may not have been handled yet, as the peer's turn was over."""
         return self._budget.work_left <= 0 and not self.is_over
 
     @property

@@ -207,7 +207,7 @@ class Session:
 
     @property
     def is_unfinished(self) -> bool:
-        """True while part of what the peer told is to be told on, by `go_on`, before all else."""
+        """True while part of a disposition is still to be told, by `go_on`, before all else."""
         return self._rest is not None
 
     def go_on(self) -> None:

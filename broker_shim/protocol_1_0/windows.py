@@ -23,7 +23,7 @@ class IncomingWindow:
 
     @property
     def is_low(self) -> bool:
-        """True once half of it is used: tell the peer of more before it has to wait."""
+        """True once half of the window is used: tell the peer of more before it has to wait."""
         return 2 * self.left <= self.size
 
     def take(self) -> None:

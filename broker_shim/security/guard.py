@@ -128,7 +128,7 @@ class Guard:
         return Principal(name, frozenset() if user is None else user.roles)
 
     def knows(self, principal: Principal, mechanism: str) -> bool:
-        """False if somebody who came by a password is not in the users file any more."""
+        """False if a user who came by a password is not in the users file any more."""
         return mechanism not in PASSWORD_MECHANISMS or principal.name in self.users
 
     def login_failed(self, remote: Remote, mechanism: str, reason: str, now_s: float) -> float:
@@ -183,11 +183,11 @@ class Guard:
         return self._permissions.allow(principal, act, place)
 
     def allows_anywhere(self, principal: Principal, act: Permission) -> bool:
-        """True if there is a place where this is allowed."""
+        """True if this is allowed in any place."""
         return self._permissions.allow_anywhere(principal, act)
 
     def allows_user_id(self, principal: Principal, user_id: str) -> bool:
-        """True if a message of somebody may say that it is from this user.
+        """True if this client's messages may carry this user's id.
 
         Where all are anonymous nobody is told apart, and what a message says of its sender is the
         word of any program on this machine.

@@ -104,7 +104,7 @@ def _became(user: User, *, is_new: bool) -> str:
 
 
 def _say(options: argparse.Namespace, what: str) -> None:
-    """Tell of a change once it is on disk."""
+    """Print a change once it is on disk."""
     print(f"{options.file}: user {options.name!r} {what}")
 
 

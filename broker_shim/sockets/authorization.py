@@ -77,12 +77,12 @@ def denied(client: ServedConnection, right: Permission, node: Node) -> Denial | 
 
 
 def may_do_something(client: ServedConnection, node: Node) -> bool:
-    """True if there is anything that a client may do there: then it may know what is there."""
+    """True if the client may do anything on a node: then it may know that the node exists."""
     return any(denied(client, right, node) is None for right in Permission)
 
 
 def is_reserved_for_another(client: ServedConnection, node: Node) -> bool:
-    """True if a client may not consume there, though it is allowed to.
+    """True if a client may not consume from a queue, though it has the permission.
 
     A queue that the broker made for a connection, for answers, is consumed by that connection alone
     (JMS 2.0 section 6.2.2), or by its user's where the settings say so, or where that connection is

@@ -138,7 +138,7 @@ class Listener:
                 self._greet(accepted, remote, self._listening[listening])
 
     def _refuses(self, remote: Remote) -> bool:
-        """True if there are too many already."""
+        """True if there are too many connections already."""
         reason = self._guard.half_open.refusal_of_newcomer(
             remote.host,
             len(self._peers) + len(self._arriving),

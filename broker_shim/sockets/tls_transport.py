@@ -147,13 +147,13 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return not self._is_paused and not self.is_closing()
 
     def pause_reading(self) -> None:
-        """Have nothing come; what was read and not decrypted waits here."""
+        """Read nothing more; bytes that are not decrypted yet wait here."""
         if not self._is_paused and self._below is not None and not self.is_closing():
             self._is_paused = True
             self._below.pause_reading()
 
     def resume_reading(self) -> None:
-        """Have more come, what waits here first; on the next turn, so that nobody calls himself."""
+        """Read on, waiting bytes first; on the next turn, so that nobody calls himself."""
         if self._is_paused and not self.is_closing():
             self._is_paused = False
             asyncio.get_running_loop().call_soon(self._go_on_reading)

@@ -236,7 +236,7 @@ class Witness:
                 is_silent = False
 
     def _read(self) -> tuple[StoredContent, Holder]:
-        """The object, as long as it is this store's.
+        """Read the witness's object, which must still be this store's.
 
         Raises:
             Fenced: It is not.
@@ -327,7 +327,10 @@ def take_over(
 
 
 def _close(storage: Storage, own: Holder) -> None:
-    """Say that nobody tells anything: whoever comes next need not wait. Its failure costs that."""
+    """Release the lease at the witness, so that the next holder need not wait.
+
+    Its failure costs that.
+    """
     try:
         found = storage.read(_NAME)
         if found is None:

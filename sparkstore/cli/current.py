@@ -48,7 +48,7 @@ def add(subparsers: Subparsers) -> None:
 
 
 def current(arguments: Namespace) -> int:
-    """Write the tables `current` anew from the state of now."""
+    """Bring the tables `current` up to date."""
     from sparkstore.current.publication import publish
     from sparkstore.storage.objects import is_object_uri
     from sparkstore.tables.root import open_root

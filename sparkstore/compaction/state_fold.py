@@ -53,7 +53,7 @@ class Meta:
 
 
 def read_meta(root: Root) -> Meta:
-    """The meta row; what an empty state means if there is none."""
+    """Read the meta row of `state`; without one, return what an empty state means."""
     columns = list(Meta.__dataclass_fields__)
     found = DeltaTable(str(root.state)).to_pyarrow_table(
         filters=[("part", "=", "meta")], columns=columns
@@ -249,7 +249,7 @@ def _merge(root: Root, target: str) -> str:
 
 @contextmanager
 def published_once(spark: SparkSession, app: str, version: int, metadata: str) -> Iterator[None]:
-    """Make one statement idempotent, and say whose it is.
+    """Make one statement idempotent, and sign its commit.
 
     The source of the MERGE is computed already (`_kept`): Delta need not write it down again.
 

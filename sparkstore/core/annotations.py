@@ -102,7 +102,7 @@ def merged(detail: str | None, more: Annotations) -> Annotations | None:
 
 
 def with_death(detail: str | None, death: Death) -> Annotations:
-    """An entry's annotations on the dead-letter queue; an earlier death is not told any more.
+    """Return an entry's annotations on the dead-letter queue; they replace an earlier death.
 
     Where both do not fit, those that consumers gave are left out.
     """

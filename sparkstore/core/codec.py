@@ -26,7 +26,7 @@ _KINDS = {int(kind): kind for kind in Kind}
 
 
 def packer() -> Callable[[Record], bytes]:
-    """A pack(record) → bytes of one's own: it reuses a buffer, so it is for one thread at a time.
+    """Make a function that packs a record. It reuses a buffer, so one thread at a time may call it.
 
     It raises OverflowError if an integer does not fit in 64 bits, UnicodeEncodeError for a text
     with half a surrogate pair.

@@ -104,7 +104,7 @@ class Entries(Mapping[int, Entry]):
         self.soonest = self._young_soonest = NO_EXPIRY
 
     def add(self, message_id: int, entry: Entry) -> None:
-        """Put an entry at the end; it is not there yet."""
+        """Put an entry at the end of the queue, which does not have it yet."""
         young = self._young
         young[message_id] = entry
         self.message_bytes += entry.message_bytes
@@ -114,7 +114,7 @@ class Entries(Mapping[int, Entry]):
             self._pack_older_half()
 
     def extend(self, message_ids: Sequence[int], columns: Columns) -> None:
-        """Put many entries at the end, in their order; none of them is there yet."""
+        """Put many entries at the end, in their order; the queue has none of them yet."""
         self.message_bytes += sum(columns[4])
         if not self._chunks and len(self._young) + len(message_ids) <= _YOUNG:
             self._young.update(zip(message_ids, map(Entry, *columns), strict=True))
@@ -126,7 +126,7 @@ class Entries(Mapping[int, Entry]):
             self._append(message_ids[part], _part(columns, part))
 
     def remove(self, message_id: int) -> None:
-        """Take an entry off; KeyError if it is not there."""
+        """Remove an entry from the queue; KeyError if the queue lacks it."""
         entry = self._young.pop(message_id, None)
         if entry is not None:
             self.message_bytes -= entry.message_bytes
@@ -140,7 +140,7 @@ class Entries(Mapping[int, Entry]):
                 self._shrink(chunk)
 
     def oldest(self) -> Entry | None:
-        """The first of the queue; None if it is empty."""
+        """Return the first entry of the queue; None if it is empty."""
         return next(iter(self.values()), None)
 
     def hold(self, message_id: int, holder: str | None) -> None:
@@ -231,7 +231,7 @@ class Entries(Mapping[int, Entry]):
         return None if found is None else found[0].holder(found[1])
 
     def __contains__(self, message_id: object) -> bool:
-        """True if it is on the queue."""
+        """True if the message is on the queue."""
         if message_id in self._young:
             return True
         return isinstance(message_id, int) and self._find(message_id) is not None

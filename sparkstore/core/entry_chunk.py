@@ -112,7 +112,7 @@ class EntryChunk:
 
     @property
     def is_wasteful(self) -> bool:
-        """True if half of it is gone, or all."""
+        """True if half of the entries are removed, or all."""
         return self._gone * 2 > len(self.is_there)
 
     def entry(self, index: int) -> Entry:

@@ -90,7 +90,7 @@ class MessageCounts(Mapping[int, int]):
         return count if count < _MANY else self._many[message_id]
 
     def __contains__(self, message_id: object) -> bool:
-        """True if it is on any queue."""
+        """True if the message is on any queue."""
         if not isinstance(message_id, int):
             return False
         page = self._pages.get(message_id >> _BITS)

@@ -84,7 +84,7 @@ def is_reserved(name: str) -> bool:
 
 
 def find(text: str, names: Collection[str]) -> str:
-    """The queue that a text names, among those that there are; if none fits, what it would be.
+    """Return the existing queue that a text names; if none fits, the name that it would have.
 
     Raises:
         InvalidRequest: Several addresses have a queue of this short name; see `split`.

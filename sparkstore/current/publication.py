@@ -167,7 +167,7 @@ def _read(root: Root) -> tuple[RecoveredRoot, pa.Table]:
 
 
 def _opened(root: Root, name: str) -> DeltaTable:
-    """The table, healed; a new one if there is none, or none that can be used."""
+    """Open the table, healed; a new one if there is none, or none that can be used."""
     path, reason, is_copy = root.table(name), "it has no version", root.identity.role == COPY
     try:
         if versions(path):

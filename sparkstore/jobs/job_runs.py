@@ -110,7 +110,7 @@ def _alone(root: Root) -> Iterator[None]:
 
 
 def _opened(root: Root) -> DeltaTable:
-    """The table, healed; a new one if there is none, or none that can be read."""
+    """Open the table, healed; a new one if there is none, or none that can be read."""
     path = root.table(NAME)
     try:
         if versions(path):

@@ -136,7 +136,7 @@ def _open_in_bucket(uri: str, config: StoreConfig, ack: str) -> OpenedLog:
 
 
 def _witness(root: Root, config: StoreConfig, locks: ExitStack) -> Witness | None:
-    """The lease of a root that has a witness, taken; None of one without.
+    """Take the lease of a root that has a witness; None for one without.
 
     Why the lease is taken before `root.json` names the witness: a root that names one never serves
     without. Why one is not replaced by another at once: a replica that knows the old one only could

@@ -92,6 +92,6 @@ def _unreplayed(root: Root, folder: Path) -> Unreplayed | None:
 
 
 def _is_served(root: Root, folder: Path) -> bool:
-    """A store has the root, or (of a shared root) its log; also if nobody can tell."""
+    """Tell whether a store has the root, or a shared root's log; also if nobody can tell."""
     locks = (root.path / "writer.lock", folder / "wal.lock")
     return any(is_held(lock) is not False for lock in locks)

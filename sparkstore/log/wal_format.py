@@ -79,7 +79,7 @@ def encode_file_header(header: FileHeader) -> bytes:
 
 
 def decode_file_header(block: bytes) -> FileHeader | None:
-    """The header, or None if it is none or damaged."""
+    """Decode a file's header; None if it is none, or damaged."""
     if len(block) < _FILE.size:
         return None
     magic, root_id, epoch, turn, crc = _FILE.unpack_from(block)

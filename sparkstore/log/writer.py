@@ -194,7 +194,7 @@ class Log:
         return self._logged.headers(message_ids)
 
     def close(self) -> None:
-        """Make everything taken durable and visible, fire every completion, let go of the root."""
+        """Make accepted records durable and visible, fire all completions, let go of the root."""
         self._ending.set()
         self._inbox.put(None)
         self._thread.join()

@@ -136,7 +136,7 @@ class AdministrationFacts(Protocol):
         """Return the keys of all bindings."""
 
     def binding_arguments(self, key: ExchangeBindingKey) -> Mapping[str, Any]:
-        """The arguments of a binding that is there."""
+        """Return the arguments of an existing binding."""
 
 
 class OrderDecision(NamedTuple):
@@ -332,7 +332,7 @@ _DECISIONS: Mapping[AdminAction, Callable[[Order, AdministrationFacts], OrderDec
 
 
 def existing(said: str, facts: AdministrationFacts) -> str:
-    """The queue that is there and that somebody means, as the store calls it.
+    """Return the store's name of the queue that somebody means, which must exist.
 
     Raises:
         InvalidRequest: There is none, or several.
@@ -363,7 +363,7 @@ def new_exchange(decided: OrderDecision) -> Exchange:
 
 
 def _check_alternate(what: str, name: str, alternate: str, facts: AdministrationFacts) -> None:
-    """Refuse an alternate exchange that is not there, or that leads back to who has it."""
+    """Refuse an alternate exchange that does not exist, or that leads back to its owner."""
     if facts.exchange_type(alternate) is None:
         message = f"{what} {shown(name)}: its {ALTERNATE_EXCHANGE} {shown(alternate)} is not there:"
         raise InvalidRequest(f"{message} create it first (sparkstore exchange create)")
@@ -381,7 +381,7 @@ def _check_alternate(what: str, name: str, alternate: str, facts: Administration
 
 
 def _check_as_it_is(order: Order, alternate: str | None, facts: AdministrationFacts) -> None:
-    """Refuse to create an exchange that is there as another one."""
+    """Refuse to create an exchange that exists with another definition."""
     name = order.exchange
     there, with_it = facts.exchange_type(name), facts.alternate_of(name)
     if there not in {None, order.type}:

@@ -117,7 +117,7 @@ class StateFacts:
         return self._state.bindings.keys()
 
     def binding_arguments(self, key: ExchangeBindingKey) -> Mapping[str, Any]:
-        """The arguments of a binding that is there."""
+        """Return the arguments of an existing binding."""
         return arguments_of(self._state.bindings[key])
 
 

@@ -25,7 +25,7 @@ _ENTRIES = ("queue", "message_id")
 def release_held(
     seen: Look, where: Root | str, config: StoreConfig, audit_file: Path | None = None
 ) -> Answer:
-    """Give back what nobody alive holds: of a running broker, what it does not know as a holder.
+    """Give back what no live holder has: of a running broker, what it does not know as a holder.
 
     Args:
         seen: The root, or a copy of it.

@@ -115,7 +115,7 @@ def _found(root: Root, wanted: Sequence[int], columns: pa.Schema) -> pa.Table:
 
 
 def _read(root: Root, wanted: Sequence[int], columns: pa.Schema) -> pa.Table:
-    """Read rows of the journal first: what leaves it is in history (ARCHITECTURE: Rule 5)."""
+    """Look up the journal before history, as rows leave it for there (ARCHITECTURE: Rule 5)."""
     first, last = wanted[0], wanted[-1]
     journal, history = snapshot(root.journal), snapshot(root.history)
     where = (

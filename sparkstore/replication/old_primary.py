@@ -111,7 +111,7 @@ class OldPrimary:
 
 
 def ask(replica: Identity, new: Identity, where: str | Path, old: OldPrimary | None) -> str:
-    """Have the witness, if there is one, see to it that the old primary tells nothing any more.
+    """Have the witness, if there is one, keep the old primary from acknowledging any more.
 
     Returns:
         Where the witness is; empty if there is none.
@@ -125,7 +125,7 @@ def ask(replica: Identity, new: Identity, where: str | Path, old: OldPrimary | N
 def old_primary(
     where: str | Path, replica: Identity, named: str | Path | None
 ) -> OldPrimary | None:
-    """The old primary, None if nobody named it and it is not where it was.
+    """Find the old primary; None if nobody named it and it is not where it was.
 
     Raises:
         InvalidRequest: The one named is not the one this is a copy of.

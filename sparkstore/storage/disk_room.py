@@ -117,7 +117,7 @@ class DiskRoom:
             self._hold_back(self._limits.pressure(disks, was_held_back=bool(self.held_back)))
 
     def has_room_for(self, byte_count: int) -> bool:
-        """True if nobody would be held back after so many bytes were written beforehand."""
+        """True if senders would not be held back after so many bytes were written beforehand."""
         least = self._limits.least_free
         return all(disk.free_bytes - byte_count >= least(disk.total_bytes) for disk in self.disks)
 

@@ -261,7 +261,7 @@ def encoded(uri: str) -> str:
 
 
 def _check_settings(environment: Mapping[str, str]) -> None:
-    """Refuse what would let two who commit at once both be told that they were first."""
+    """Refuse settings by which two who commit at once could both be told that they were first."""
     for name, values in _UNSAFE.items():
         if environment.get(name, environment.get(name.lower(), "")).lower() in values:
             message = f"{name} takes the safety of commits away, two writers could win: unset it"

@@ -19,7 +19,7 @@ _MODE, _OTHERS = 0o700, 0o077
 
 
 def private_folder(path: Path) -> None:
-    """Have a folder; made open to nobody else, or told in the log if it is open.
+    """Make a folder that is open to nobody else; an existing one that is open is logged.
 
     Raises:
         OSError: It cannot be made.

@@ -175,7 +175,7 @@ def path_of(where: str | Path) -> Path:
 
 
 def _check_is_path(where: object) -> None:
-    """Refuse what would become a folder of an odd name here."""
+    """Refuse a value that would become a folder of an odd name here."""
     if not isinstance(where, str | Path) or not str(where):
         kind = type(where).__name__ if where != "" else "empty"
         raise InvalidRequest(f"a root cannot be {kind}: give the path of its folder, or its URI")

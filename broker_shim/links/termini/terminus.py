@@ -103,7 +103,7 @@ class Terminus:
         return self.endpoint
 
     def dissociate(self) -> LinkEndpoint | None:
-        """Let go of the endpoint; what it was, None if there was none."""
+        """Let go of the endpoint, and return it; None if there was none."""
         endpoint, self.endpoint = self.endpoint, None
         return endpoint
 

@@ -63,7 +63,7 @@ class _Node:
 
     @property
     def lives_on(self) -> bool:
-        """True if it is there when its connection is gone, for a time at least."""
+        """True if the terminus outlives its connection, for a time at least."""
         is_kept = self.durability > TerminusDurability.NONE
         return is_kept or self.expiry_policy is ExpiryPolicy.NEVER or self.timeout_s > 0
 

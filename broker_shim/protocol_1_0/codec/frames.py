@@ -82,7 +82,7 @@ class FrameDecoder:
 
     @property
     def is_within(self) -> bool:
-        """True while part of a header or a frame is there, and the rest is not."""
+        """True while a part of a header or a frame has come, and the rest has not."""
         return bool(self._gathered) or self._at < len(self._encoded)
 
     def feed(self, received: bytes) -> None:
@@ -213,7 +213,7 @@ def plain_transfer(
 
 
 def _says_more(transfer: Transfer) -> bool:
-    """True if a field after the first six is said."""
+    """True if a field after the first six has a value."""
     return (
         transfer.state is not None
         or transfer.rcv_settle_mode is not None

@@ -120,14 +120,14 @@ class Permissions:
         return bool(self._rules)
 
     def allow_anywhere(self, principal: Principal, act: Permission) -> bool:
-        """True if there is a place where somebody may do this."""
+        """True if the client may do this in any place."""
         return not self or any(
             not rule.allow.isdisjoint({act, Permission.ADMIN}) and principal.is_one_of(rule.who)
             for rule in self._rules
         )
 
     def allow(self, principal: Principal, act: Permission, place: AccessTarget) -> bool:
-        """True if somebody may do this there."""
+        """True if the client may do this in that place."""
         if not self:
             return True
         fitting = self._addresses.route(place.address)
