@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sparkstore.core.entries import Entry
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest
 
@@ -45,11 +44,11 @@ class Choice:
         """Tell whether a message's header must be read before it can be chosen."""
         return bool(self.properties) or self.subject is not None
 
-    def takes_entry(self, message_id: int, entry: Entry, now_us: int) -> bool:
-        """Tell whether an entry meets the conditions about ids and age."""
+    def takes(self, message_id: int, at_us: int, now_us: int) -> bool:
+        """Say whether a message that came, or left, at a time meets those about id and age."""
         if self.message_ids and message_id not in self.message_ids:
             return False
-        return self.older_than_us is None or entry.at <= now_us - self.older_than_us
+        return self.older_than_us is None or at_us <= now_us - self.older_than_us
 
     def takes_header(self, header: MessageHeader) -> bool:
         """Tell whether a header meets the conditions about subject and properties."""

@@ -14,9 +14,11 @@ from pyspark.sql import SparkSession
 from sparkstore.cli.command_line import main
 from sparkstore.compaction import compact
 from sparkstore.compaction.expiry import end_messages
+from sparkstore.control.bulk_run import REPLAYED
 from sparkstore.core import fold
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.bulk import Action, Answer, Request
+from sparkstore.recovery.departed_messages import departed_messages
 from sparkstore.recovery.recovery import recover
 from sparkstore.tables.root import Root, open_root
 from sparkstore.views import message_choice, views
@@ -162,13 +164,24 @@ def test_a_queue_that_is_not_there_is_refused_before_anything_is_chosen(
     assert len(ids_of(place)) == 10
 
 
+def assert_both_find_what_left(spark: SparkSession, path: Path, *pairs: tuple[str, str]) -> None:
+    """The view and the way without Java choose the same messages, in the same order."""
+    root = open_root(path)
+    for queue, to in pairs:
+        there = recover(root).state.queues[queue].entries
+        chosen = message_choice.departed(spark, root, queue, "true", to=to)
+        plain = departed_messages(root, queue, there, REPLAYED, to)
+        assert [each.message_id for each in plain] == [*message_choice.ids(chosen)]
+
+
 @pytest.mark.slow
 def test_what_was_purged_is_replayed_once_as_copies_with_their_content(
-    run: Run, place: Place
+    spark: SparkSession, run: Run, place: Place
 ) -> None:
     assert run("purge", "--from", QUEUE, "--where", "message_id <= 4")[0]["done"] == 3
     [told] = run("replay", "--queue", QUEUE, "--where", "properties['n'] <> '1'", "--to", "other")
     assert told["done"] == 2
+    assert_both_find_what_left(spark, place.path, (QUEUE, "other"))
     again = run("replay", "--queue", QUEUE, "--where", "true", "--to", "other")
     assert again[0]["done"] == 1
     assert run("replay", "--queue", QUEUE, "--where", "true", "--to", "other")[0]["done"] == 0
@@ -214,8 +227,7 @@ def test_compact_ends_what_expired_or_failed_too_often_and_views_agree_with_the_
     place.hold("q", held)
     place.control.run(Request(Action.REQUEUE, "q", (fine,)))
     place.control.close()
-    compacted = main(["compact", "--nice", "0", "--json", str(place.path)])
-    assert compacted == 0
+    assert main(["compact", "--nice", "0", "--json", str(place.path)]) == 0
     lines = [json.loads(line) for line in (place.path / "audit.log").read_text().splitlines()]
     assert {line["queue"] for line in lines if line["act"] == "dead-letter"} == {"q", "plain"}
     state = state_of(place)
@@ -229,6 +241,7 @@ def test_compact_ends_what_expired_or_failed_too_often_and_views_agree_with_the_
     assert viewed(spark) == expected(state)
     compact.run(spark, root)
     assert viewed(spark) == expected(state)
+    assert_both_find_what_left(spark, place.path, ("q", "plain"), ("plain", "q"), ("dead", "q"))
     [history] = views.sql(
         spark,
         root,

@@ -26,14 +26,11 @@ if TYPE_CHECKING:
 
 _HOW = (
     "PREDICATE is what may stand after WHERE in a query of the view {view}, about its columns\n"
-    "only; Spark finds the messages. {plain}The store acts on\n"
+    "only; Spark finds the messages. --id, --older-than, --property and --subject\n"
+    "need no Java; a message is meant if all of them hold. The store acts on\n"
     "them in transactions of 250: the running broker if one serves the root, else this command\n"
     "under the writer's lock. Messages that a consumer has acquired are left alone. Cut off, it\n"
     "can be run again.\n\n"
-)
-_PLAIN = (
-    "--id, --older-than, --property and --subject need no Java;\n"
-    "a message is meant if all of them hold. "
 )
 
 
@@ -92,8 +89,9 @@ def add(subparsers: Subparsers) -> None:
         "The view departed_messages has the columns of queue_messages and dequeued_at, outcome,\n"
         "holder, replayed_to. Copies get new ids and the property sparkstore.replayed; a message\n"
         "that has a copy on the target is not put there again.\n\n"
-        'example:\n  sparkstore replay ROOT orders --where "dequeued_at > now() - INTERVAL'
-        ' 1 DAY"',
+        "An age counts from when a message left.\n\n"
+        "examples:\n  sparkstore replay ROOT orders --property land=eu\n"
+        '  sparkstore replay ROOT orders --where "dequeued_at > now() - INTERVAL 1 DAY"',
         view="departed_messages",
     )
     parser.add_argument("--to", metavar="QUEUE", help="where the copies go (default: QUEUE)")
@@ -111,7 +109,7 @@ def _add_export(subparsers: Subparsers) -> None:
         "| jq .body\n"
         "  sparkstore export ROOT orders --format parquet --output orders.parquet",
     )
-    _choice(parser, is_plain=True)
+    _choice(parser)
     parser.add_argument("--format", choices=("json", "parquet"), default="json")
     parser.add_argument(
         "--output", type=Path, metavar="FILE", help="JSON goes to standard output without it"
@@ -126,10 +124,8 @@ def _bulk(
     *,
     view: str = "queue_messages",
 ) -> argparse.ArgumentParser:
-    is_plain = view == "queue_messages"
-    how = _HOW.format(view=view, plain=_PLAIN if is_plain else "")
-    parser = command(subparsers, run, summary, how + more)
-    _choice(parser, is_plain=is_plain)
+    parser = command(subparsers, run, summary, _HOW.format(view=view) + more)
+    _choice(parser)
     parser.add_argument("--dry-run", action="store_true", help="count and sample, change nothing")
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="settings of the store, if it has its own"
@@ -137,27 +133,24 @@ def _bulk(
     return parser
 
 
-def _choice(parser: argparse.ArgumentParser, *, is_plain: bool) -> None:
+def _choice(parser: argparse.ArgumentParser) -> None:
     """Say which messages are meant: by a predicate, or by conditions that need no Java."""
     parser.add_argument("queue", metavar="QUEUE", help="where they are, or were")
+    parser.add_argument("--where", metavar="PREDICATE", help="which messages, in SQL")
     parser.add_argument(
-        "--where", required=not is_plain, metavar="PREDICATE", help="which messages, in SQL"
+        "--id", type=int, action="append", default=[], metavar="N", dest="ids",
+        help="this message; may be given again",
+    )  # fmt: skip
+    parser.add_argument(
+        "--older-than",
+        metavar="AGE",
+        help="on the queue for at least so long: 90s, 15m, 2h, 7d",
     )
-    if is_plain:
-        parser.add_argument(
-            "--id", type=int, action="append", default=[], metavar="N", dest="ids",
-            help="this message; may be given again",
-        )  # fmt: skip
-        parser.add_argument(
-            "--older-than",
-            metavar="AGE",
-            help="on the queue for at least so long: 90s, 15m, 2h, 7d",
-        )
-        parser.add_argument(
-            "--property", action="append", default=[], metavar="NAME=VALUE", dest="properties",
-            help="with this application property; may be given again",
-        )  # fmt: skip
-        parser.add_argument("--subject", metavar="TEXT", help="with this subject")
+    parser.add_argument(
+        "--property", action="append", default=[], metavar="NAME=VALUE", dest="properties",
+        help="with this application property; may be given again",
+    )  # fmt: skip
+    parser.add_argument("--subject", metavar="TEXT", help="with this subject")
     parser.add_argument(
         "--progress",
         action=argparse.BooleanOptionalAction,

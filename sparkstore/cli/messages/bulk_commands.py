@@ -6,22 +6,17 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
-from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sparkstore.cli.commands import opened_root, recovered
 from sparkstore.cli.control import opened_control
+from sparkstore.cli.messages.chosen_messages import Find, departed, waiting
 from sparkstore.cli.notes import note_unreplayed
 from sparkstore.cli.output import fields, json_lines, table
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.bulk import Action, Answer, Request
-from sparkstore.operations.choice import Choice, choice_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from sparkstore.control import bulk_run
     from sparkstore.control.client import AdminClient
     from sparkstore.core.fold import State
@@ -56,97 +51,23 @@ def _act(arguments: Namespace, action: Action, to: str | None) -> int:
         to = arguments.to if action is Action.MOVE else None
         return bulk_run.run(control, bulk_run.Job(action, arguments.queue, to), ids, show)
 
-    return _run(arguments, action, _waiting(arguments), work)
+    return _run(arguments, action, waiting(arguments), work)
 
 
 def replay(arguments: Namespace) -> int:
     """Put messages back that history still holds."""
     from sparkstore.content.reader import ContentReader
     from sparkstore.control import bulk_run
-    from sparkstore.views import message_choice
 
     arguments.to = arguments.to or arguments.queue
-
-    @contextmanager
-    def find(root: Root, _state: State) -> Iterator[ChosenMessages]:
-        with _session() as spark:
-            message_choice.condition(spark, arguments.where)
-            yield _by_spark(
-                message_choice.departed(
-                    spark, root, arguments.queue, arguments.where, to=arguments.to
-                )
-            )
 
     def work(control: AdminClient, root: Root, ids: Iterable[int], show: bulk_run.Show) -> Answer:
         return bulk_run.replay(control, ContentReader(root), arguments.to, ids, show)
 
-    return _run(arguments, None, find, work)
+    return _run(arguments, None, departed(arguments), work)
 
 
-class ChosenMessages(NamedTuple):
-    """Messages that were chosen, by whoever can: each is called once at most."""
-
-    ids: Callable[[], Iterator[int]]
-    total: Callable[[], int]
-    sample: Callable[[int], list[dict[str, Any]]]
-
-
-Find = Callable[["Root", "State"], AbstractContextManager[ChosenMessages]]
 Work = Callable[["AdminClient", "Root", Iterable[int], Callable[[Answer], None]], Answer]
-
-
-def _waiting(arguments: Namespace) -> Find:
-    """Choose messages that wait on the queue: by Spark with a predicate, without it else.
-
-    Raises:
-        InvalidRequest: Neither is said, or both, or a condition is not well written.
-    """
-    plain = choice_of(arguments.ids, arguments.older_than, arguments.properties, arguments.subject)
-    if arguments.where is None:
-        if plain == Choice():
-            text = "say which messages: --where PREDICATE, --id, --older-than, --property or"
-            raise InvalidRequest(f"{text} --subject; --where true means all of them")
-        return partial(_waiting_by_conditions, arguments, plain)
-    if plain != Choice():
-        text = "--where says all that is wanted: add to it what the other conditions say"
-        raise InvalidRequest(text)
-    return partial(_waiting_by_spark, arguments)
-
-
-@contextmanager
-def _waiting_by_spark(arguments: Namespace, root: Root, _state: State) -> Iterator[ChosenMessages]:
-    from sparkstore.views import message_choice
-
-    with _session() as spark:
-        message_choice.condition(spark, arguments.where)
-        chosen = message_choice.waiting(spark, root, arguments.queue, arguments.where)
-        yield _by_spark(chosen)
-
-
-@contextmanager
-def _waiting_by_conditions(
-    arguments: Namespace, choice: Choice, root: Root, state: State
-) -> Iterator[ChosenMessages]:
-    from sparkstore.cli.messages.plain_choice import chosen, sample
-    from sparkstore.content.reader import ContentReader
-
-    reader = ContentReader(root)
-    find = partial(chosen, state, reader, arguments.queue, choice)
-    yield ChosenMessages(
-        lambda: (message_id for message_id, *_ in find()),
-        lambda: sum(1 for _ in find()),
-        lambda limit: sample([*islice(find(), limit)], reader),
-    )
-
-
-def _by_spark(chosen: DataFrame) -> ChosenMessages:
-    from sparkstore.views import message_choice
-
-    return ChosenMessages(
-        partial(message_choice.ids, chosen),
-        partial(message_choice.count, chosen),
-        partial(message_choice.sample, chosen),
-    )
 
 
 def _run(arguments: Namespace, action: Action | None, find: Find, work: Work) -> int:
@@ -229,7 +150,7 @@ def _export(root: Root, arguments: Namespace) -> int:
         arguments.ids or arguments.older_than or arguments.properties or arguments.subject
     ):
         arguments.older_than = "0s"  # all of them, without Java
-    with _waiting(arguments)(root, state) as chosen:
+    with waiting(arguments)(root, state) as chosen:
         show = _shower(arguments, {"action": "export"})
         found = _counted(contents(ContentReader(root), chosen.ids()), show)
         _write(arguments, found)
@@ -293,21 +214,6 @@ def _shower(arguments: Namespace, told: dict[str, Any]) -> Callable[[Answer], No
             print(f"{done}, {total.left:,} left alone, {total.gone:,} gone", file=sys.stderr)
 
     return show
-
-
-@contextmanager
-def _session() -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession as Session
-
-    from sparkstore.session import local_session
-
-    is_ours = Session.getActiveSession() is None
-    spark = local_session("sparkstore bulk")
-    try:
-        yield spark
-    finally:
-        if is_ours:
-            spark.stop()
 
 
 def _print(lines: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Messages that wait on a queue, chosen by simple conditions without a JVM."""
+"""Messages that wait on a queue, or left it, chosen by simple conditions without a JVM."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sparkstore.core.fold import State
     from sparkstore.core.records import MessageHeader
     from sparkstore.operations.choice import Choice
+    from sparkstore.recovery.departed_messages import DepartedMessage
+    from sparkstore.tables.root import Root
 
 _HEADERS = 1_000
 """So many headers are read together."""
@@ -36,7 +38,7 @@ def chosen(state: State, reader: ContentReader, queue: str, choice: Choice) -> I
     """
     now_us = time.time_ns() // 1_000
     entries = state.queues[queue].entries
-    there = (pair for pair in entries.items() if choice.takes_entry(*pair, now_us))
+    there = (pair for pair in entries.items() if choice.takes(pair[0], pair[1].at, now_us))
     if not choice.needs_header:
         for message_id, entry in there:
             yield message_id, entry, None
@@ -47,6 +49,46 @@ def chosen(state: State, reader: ContentReader, queue: str, choice: Choice) -> I
             header = headers.get(message_id)
             if header is not None and choice.takes_header(header):
                 yield message_id, entry, header
+
+
+def departed(
+    root: Root, state: State, reader: ContentReader, queue: str, to: str, choice: Choice
+) -> Iterator[tuple[DepartedMessage, MessageHeader]]:
+    """Messages that left a queue, in the order in which they left, and have no copy on `to`.
+
+    Args:
+        root: The root whose history is read.
+        state: Of the queues now.
+        reader: Reads headers; a message that it does not find any more is left out.
+        queue: Name of the queue that the messages left.
+        to: Name of the queue where copies go.
+        choice: The conditions; an age counts from when a message left.
+    """
+    from sparkstore.control.bulk_run import REPLAYED
+    from sparkstore.recovery.departed_messages import departed_messages
+
+    now_us = time.time_ns() // 1_000
+    there = state.queues[queue].entries
+    found = departed_messages(root, queue, there, REPLAYED, to)
+    left = (each for each in found if choice.takes(each.message_id, each.dequeued_at, now_us))
+    while part := [*islice(left, _HEADERS)]:
+        headers = reader.headers([each.message_id for each in part])
+        for each in part:
+            header = headers.get(each.message_id)
+            if header is not None and choice.takes_header(header):
+                yield each, header
+
+
+def departed_row(each: DepartedMessage, header: MessageHeader) -> dict[str, Any]:
+    """A row of a message that left, for people, as a choice by Spark shows it."""
+    return {
+        "message_id": each.message_id,
+        "dequeued_at": time_of(each.dequeued_at),
+        "outcome": each.outcome,
+        "message_bytes": header.header_bytes + header.body_bytes,
+        "subject": header.subject,
+        "properties": dict(header.properties),
+    }
 
 
 def sample(found: Sequence[Chosen], reader: ContentReader) -> list[dict[str, Any]]:

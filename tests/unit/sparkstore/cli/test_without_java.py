@@ -113,6 +113,27 @@ def test_messages_are_moved_by_simple_conditions(
     assert rows(capsys, "purge", root, "orders", "--older-than", "1h")[0]["done"] == 0
 
 
+def test_messages_that_left_are_replayed_by_simple_conditions(
+    root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those that live on elsewhere are not, and none comes twice."""
+    rows(capsys, "move", root, "orders", "--to", "dead", "--subject", "s4")
+    rows(capsys, "purge", root, "orders", "--older-than", "0s")
+    (dry,) = rows(capsys, "replay", root, "orders", "--older-than", "0s", "--dry-run")
+    assert dry["count"] == 4
+    assert [each["subject"] for each in dry["sample"]] == ["s0", "s1", "s2", "s3"]
+    (told,) = rows(capsys, "replay", root, "orders", "--property", "land=eu")
+    assert told["done"] == 2
+    assert [row["subject"] for row in rows(capsys, "browse", root, "orders")] == ["s1", "s3"]
+    (told,) = rows(capsys, "replay", root, "orders", "--older-than", "0s")
+    assert told["done"] == 2
+    assert [row["subject"] for row in rows(capsys, "browse", root, "orders")[2:]] == ["s0", "s2"]
+    (told,) = rows(capsys, "replay", root, "orders", "--older-than", "0s", "--to", "dead")
+    assert told["done"] == 4
+    assert main(["replay", root, "orders"]) == 2
+    assert "say which messages" in capsys.readouterr().err
+
+
 def test_all_messages_are_exported(root: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(rows(capsys, "export", root, "orders")) == 5
     assert len(rows(capsys, "export", root, "orders", "--subject", "s2")) == 1
@@ -127,6 +148,7 @@ def test_all_messages_are_exported(root: str, capsys: pytest.CaptureFixture[str]
         (["purge", "orders", "--property", "land"], "NAME=VALUE"),
         (["purge", "ordres", "--where", "true"], "unknown queue 'ordres'"),
         (["move", "orders", "--to", "daed", "--where", "true"], "'daed'"),
+        (["replay", "orders", "--older-than", "soon"], "such as 90s or 7d"),
         (["export", "ordres", "--where", "true"], "unknown queue 'ordres'"),
     ],
 )

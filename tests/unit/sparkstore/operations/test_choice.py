@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sparkstore.core.entries import Entry
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.choice import Choice, choice_of
 
-ENTRY = Entry(7, 1_000_000, 4, None, 10, None, 0, None)
 HEADER = MessageHeader(subject="eggs", properties=(("land", "eu"), ("n", "1")))
 
 
@@ -25,7 +23,7 @@ HEADER = MessageHeader(subject="eggs", properties=(("land", "eu"), ("n", "1")))
     ],
 )
 def test_a_place_is_chosen_by_id_and_age(choice: Choice, *, is_chosen: bool) -> None:
-    assert choice.takes_entry(1, ENTRY, now_us=1_500_000) is is_chosen
+    assert choice.takes(1, at_us=1_000_000, now_us=1_500_000) is is_chosen
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,115 @@
+"""Messages that left a queue and that history still has: the view `departed_messages`, no JVM.
+
+The meaning is that of `sparkstore/sql/views/departed_messages.sql`, and a test of both holds them
+equal. Only narrow columns of one queue's records are read; headers and bodies are read by id.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake.exceptions import DeltaError
+
+from sparkstore.core.records import Kind
+from sparkstore.errors import Unavailable
+from sparkstore.recovery.arrow_fold import rows_that_count
+from sparkstore.tables.root import Root
+from sparkstore.tables.schema import ROW
+from sparkstore.tables.snapshot import columns_of, read_files, snapshot
+
+_EVENTS = columns_of(ROW, ("position", "epoch", "kind", "queue", "message_id", "at", "detail"))
+_COPIES = columns_of(ROW, ("position", "epoch", "kind", "queue", "properties"))
+_LIVES_ON = {"moved", "dead-lettered"}
+"""Outcomes of a message that is on another queue since."""
+_TRIES = 4
+
+
+class DepartedMessage(NamedTuple):
+    """A message that left a queue.
+
+    Attributes:
+        message_id: Id of the message.
+        position: Position of the record by which it left.
+        dequeued_at: When it left, UTC µs.
+        outcome: How it left (JSON), None if its consumer accepted it.
+    """
+
+    message_id: int
+    position: int
+    dequeued_at: int
+    outcome: str | None
+
+
+def departed_messages(
+    root: Root, queue: str, there: Collection[int], mark: str, to: str
+) -> list[DepartedMessage]:
+    """Find what left a queue, is not on it now, and has no copy on another queue.
+
+    Args:
+        root: The root whose tables are read.
+        queue: Name of the queue that the messages left.
+        there: Ids of the messages that are on the queue now.
+        mark: Property of a copy: it holds the id of the message that it is a copy of.
+        to: Name of the queue where a copy may be.
+
+    Returns:
+        The messages in the order in which they left.
+
+    Raises:
+        Unavailable: Storage did not answer, again and again.
+    """
+    for _ in range(_TRIES):
+        try:
+            return _departed(root, queue, there, mark, to)
+        except (OSError, DeltaError, pa.ArrowException) as reason:
+            failure = reason
+    message = f"history cannot be read: {failure}; retry later"
+    raise Unavailable(message) from failure
+
+
+def _departed(
+    root: Root, queue: str, there: Collection[int], mark: str, to: str
+) -> list[DepartedMessage]:
+    left = ds.field("kind") == Kind.DEQUEUED.column
+    rows = _rows(root, _EVENTS, left & (ds.field("queue") == queue)).sort_by("position")
+    last: dict[int, DepartedMessage] = {}
+    for row in rows.select(["message_id", "position", "at", "detail"]).to_pylist():
+        at_us = int(row["at"].timestamp() * 1_000_000)
+        each = DepartedMessage(row["message_id"], row["position"], at_us, row["detail"])
+        last[each.message_id] = each
+    copied = _copied(root, mark, to)
+    found = (
+        each
+        for each in last.values()
+        if each.message_id not in there
+        and each.message_id not in copied
+        and json.loads(each.outcome or "{}").get("outcome") not in _LIVES_ON
+    )
+    return sorted(found, key=lambda each: each.position)
+
+
+def _copied(root: Root, mark: str, to: str) -> set[int]:
+    """Ids of the messages of which a copy was put on a queue."""
+    came = ds.field("kind") == Kind.ENQUEUED.column
+    rows = _rows(root, _COPIES, came & (ds.field("queue") == to))
+    values = pc.map_lookup(rows["properties"], mark, "last")
+    return {int(value) for value in pc.unique(values).to_pylist() if value and value.isdecimal()}
+
+
+def _rows(root: Root, columns: pa.Schema, where: ds.Expression) -> pa.Table:
+    """Read records of both layers that count, each position once; the journal's version first.
+
+    What leaves the journal is in history already (ARCHITECTURE: Rule 5), so nothing is missed.
+    """
+    journal, history = snapshot(root.journal), snapshot(root.history)
+    old = read_files(history, columns, where)
+    opened = ds.field("kind") == Kind.OPENED.column
+    new = rows_that_count(read_files(journal, columns, where | opened))
+    new = new.filter(pc.not_equal(new["kind"], Kind.OPENED.column))
+    only_there = pc.invert(pc.is_in(new["position"], value_set=old["position"].combine_chunks()))
+    return pa.concat_tables([old, new.filter(only_there)])
