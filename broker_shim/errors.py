@@ -5,9 +5,11 @@ from sparkstore.errors import (
     CorruptData,
     Ended,
     Fenced,
+    Full,
     InvalidRequest,
     Locked,
     NotAcquired,
+    NotNow,
     StoreError,
     Unavailable,
 )
@@ -19,9 +21,11 @@ __all__ = [
     "CorruptData",
     "Ended",
     "Fenced",
+    "Full",
     "InvalidRequest",
     "Locked",
     "NotAcquired",
+    "NotNow",
     "StoreError",
     "Unavailable",
 ]

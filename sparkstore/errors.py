@@ -15,8 +15,19 @@ class NotAcquired(StoreError):
     """Leave the message alone: another holder has it."""
 
 
-class Unavailable(StoreError):
-    """Retry later: storage did not answer, or has no room. The outcome of the call is unknown."""
+class NotNow(StoreError):
+    """Retry later: root of both errors that pass by themselves; never raised itself."""
+
+
+class Unavailable(NotNow):
+    """Retry with the same number: storage did not answer. The outcome of the call is unknown."""
+
+
+class Full(NotNow):
+    """Retry when there is room, as a new call: a disk, the log or a queue is full.
+
+    Nothing was done. A request that was refused so is decided: its number gets the same answer.
+    """
 
 
 class Ended(StoreError):

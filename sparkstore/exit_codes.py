@@ -11,7 +11,7 @@ import errno
 from collections.abc import Mapping
 from enum import IntEnum
 
-from sparkstore.errors import CorruptData, Fenced, InvalidRequest, Locked, StoreError, Unavailable
+from sparkstore.errors import CorruptData, Fenced, InvalidRequest, Locked, NotNow, StoreError
 
 
 class ExitCode(IntEnum):
@@ -34,7 +34,7 @@ _OF_STORES: Mapping[type[StoreError], ExitCode] = {
     Fenced: ExitCode.TAKEN_OVER,
     CorruptData: ExitCode.DAMAGED,
     Locked: ExitCode.TRY_LATER,
-    Unavailable: ExitCode.TRY_LATER,
+    NotNow: ExitCode.TRY_LATER,
 }
 _OF_THE_SYSTEM: Mapping[int | None, ExitCode] = {
     errno.ENOSPC: ExitCode.TRY_LATER,

@@ -1,8 +1,8 @@
 """Queues that are being destroyed, until the store has done it. On the loop's thread only.
 
 Why repeated: a queue that is gone from the broker and still in the store comes back with its old
-messages. That happens at the next start, or when a queue of its name is created. So `Unavailable`,
-which leaves the outcome unknown, is met by trying again (`Settlement.insist`), and one of the same
+messages. That happens at the next start, or when a queue of its name is created. So `NotNow`,
+which may leave the outcome unknown, is met by trying again (`Settlement.insist`), and one of the same
 name is created when it is gone.
 """
 

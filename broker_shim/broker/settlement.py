@@ -1,6 +1,6 @@
 """Consumers' outcomes made durable: dequeue and release, repeated until the store took them.
 
-Why repeated: `Unavailable` leaves the outcome unknown, and the consumer has made up its mind.
+Why repeated: the store did not answer, or had no room, and the consumer has made up its mind.
 Taking an accepted message off again is harmless (the store says that it is not there), giving up
 would deliver it twice. A broker that stops meanwhile delivers it again: at least once.
 """
@@ -16,7 +16,7 @@ from broker_shim.broker.queue_host import QueueHost
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.storage.loop import Later
 from broker_shim.completion import OnComplete
-from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
+from broker_shim.errors import InvalidRequest, NotAcquired, NotNow, StoreError, Unavailable
 from broker_shim.store.interface import Annotations
 
 _log = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ class Settlement:
         told: list[StoreError | None] = []
         again: list[int] = []
         for message_id, outcome in zip(message_ids, outcomes, strict=True):
-            if isinstance(outcome, Unavailable):
+            if isinstance(outcome, NotNow):
                 again.append(message_id)
                 continue
             what: What = ("dequeue of message %d on %r", message_id, queue)
@@ -176,7 +176,7 @@ class Settlement:
     def insist(
         self, call: Callable[[OnComplete], None], on_done: OnComplete, what: What, turn: int = 0
     ) -> None:
-        """Make a call of the store until it is not `Unavailable`.
+        """Make a call of the store until it is not `NotNow`.
 
         Args:
             call: Makes it, with a completion.
@@ -186,9 +186,12 @@ class Settlement:
         """
 
         def done(error: StoreError | None) -> None:
-            if isinstance(error, Unavailable):
-                delay_s = self._host.settings.probe_interval_s
-                self._insist_later(delay_s, call, on_done, what, turn + 1)
+            if isinstance(error, NotNow):
+                delay_s, tried = (
+                    self._host.settings.probe_interval_s,
+                    isinstance(error, Unavailable),
+                )
+                self._insist_later(delay_s, call, on_done, what, turn + tried)
                 return
             on_done(_known(error, what, turn))
 

@@ -263,7 +263,7 @@ class Broker:
 
     def serve(self, queue: Queue) -> QueueDispatch:
         """Use a queue that the store has."""
-        kept, arguments = terms_of(detail_of(queue))
+        kept, arguments, _asks = terms_of(detail_of(queue))
         dispatch = self._make_queue(queue.name, is_kept=kept, arguments=arguments)
         if not self.is_member:
             dispatch.watcher = self.claims.auto_deletion

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
-from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
+from broker_shim.errors import InvalidRequest, NotAcquired, NotNow, StoreError
 from broker_shim.framing.errors import RemoteCommandError
 
 _CODES: tuple[tuple[type[StoreError], ExecutionErrorCode], ...] = (
     (InvalidRequest, ExecutionErrorCode.PRECONDITION_FAILED),
     (NotAcquired, ExecutionErrorCode.RESOURCE_LOCKED),
-    (Unavailable, ExecutionErrorCode.RESOURCE_LIMIT_EXCEEDED),
+    (NotNow, ExecutionErrorCode.RESOURCE_LIMIT_EXCEEDED),
 )
 
 

@@ -17,7 +17,7 @@ from uuid import uuid4
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import Completion, OnComplete
-from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.errors import InvalidRequest, NotNow, StoreError, Unavailable
 from broker_shim.links.kept_link import KeptLink, OnLink
 from broker_shim.members.absences import Absences
 from broker_shim.members.consumers import MemberConsumer
@@ -281,7 +281,7 @@ class MemberDispatcher:
             return
         try:
             self._TAKES[kind](self, peer, body)
-        except Unavailable as error:  # what it says that it holds is true now, and not later
+        except NotNow as error:  # what it says that it holds is true now, and not later
             peer.end(error)
         except StoreError as error:
             self.start().calls.on_fatal(error)

@@ -28,7 +28,7 @@ from broker_shim.broker.delivery.taken_message import wall_us
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.errors import ENDED, StoreError, Unavailable
+from broker_shim.errors import ENDED, NotNow, StoreError
 from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
 from broker_shim.service.members import given_back_step, held_by
@@ -353,7 +353,7 @@ class Grants:
         """
         try:
             self.give_back_unknown(consumer.peer, consumer.queue.name, consumer.holder, failed=True)
-        except Unavailable as error:  # it goes as whoever holds it
+        except NotNow as error:  # it goes as whoever holds it
             _log.info("queue %r is deleted: %s", consumer.queue.name, error)
         except StoreError as error:
             self._broker.calls.on_fatal(error)
@@ -370,7 +370,7 @@ class Grants:
                     if entry is not None and entry.acquired_by in names:
                         step = given_back_step(batch, queue, message_id, entry, failed=False)
                         batch.take([step])
-        except Unavailable:
+        except NotNow:
             again = partial(self._give_back, grants)
             self._broker.later(self._broker.settings.probe_interval_s, again)
         except StoreError as error:

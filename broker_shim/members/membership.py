@@ -20,7 +20,7 @@ from typing import Any
 from broker_shim.broker.queues.selective_cursor import Consumer
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.errors import InvalidRequest, NotNow, StoreError
 from broker_shim.links.kept_link import KeptLink, OnLink
 from broker_shim.members.remote_administration import RemoteAdministration
 from broker_shim.members.remote_browse import RemoteCursor
@@ -377,7 +377,7 @@ class Membership:
             return
         error: StoreError = wire.error_of(name, message) if name else InvalidRequest("it ended")
         _log.info("%r: %s", subscription.queue.name, error)
-        if isinstance(error, Unavailable):
+        if isinstance(error, NotNow):
             subscription.consumer.turned_away(str(error))
         else:
             subscription.consumer.queue_deleted()

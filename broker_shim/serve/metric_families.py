@@ -129,6 +129,9 @@ def log_families(store: MessageStore) -> Iterator[Metric]:
     ):
         yield gauge(f"{LOG}_{name}", text, [({}, float(value))])
     yield from _room_families(store.room)
+    text = "New messages that were refused because their queue is full (max_depth, max_bytes)."
+    refused = [({"queue": queue}, count) for queue, count in [*store.full_queues.counts.items()]]
+    yield counter("sparkstore_queue_refused_full", text, refused)
     if backlog.witness_left_s is not None:
         text = "How long the lease at the witness runs unless it is renewed; 0: nothing is told."
         yield gauge(f"{LOG}_witness_left_seconds", text, [({}, backlog.witness_left_s)])

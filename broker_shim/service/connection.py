@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from broker_shim.errors import Fenced, InvalidRequest, StoreError, Unavailable
+from broker_shim.errors import Fenced, InvalidRequest, NotNow, StoreError, Unavailable
 from broker_shim.service import protocol as wire
 from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.dispatcher import DISPATCHING, Dispatcher, check_frame
@@ -230,7 +230,7 @@ class MemberConnection:
         while self._ending is None:
             try:
                 self._decide_now(frames, count)
-            except Unavailable:
+            except NotNow:
                 if time.monotonic() >= until or self._has_ended.wait(_ROOM_RETRY_S):
                     raise
             else:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from broker_shim.errors import Closed, StoreError, Unavailable
+from broker_shim.errors import Closed, NotNow, StoreError
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class GraceTimers:
         while (name := self._next()) is not None:
             try:
                 self._lose(name)
-            except Unavailable:
+            except NotNow:
                 with self._guard:
                     self._over_at.setdefault(name, self._clock() + _RETRY_S)
             except Closed:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from uuid import uuid4
 
-from broker_shim.errors import StoreError, Unavailable
+from broker_shim.errors import NotNow, StoreError, Unavailable
 from broker_shim.service.connection import MemberConnection
 from broker_shim.service.dispatcher import Dispatcher
 from broker_shim.service.grace import GraceTimers, MemberTimers
@@ -237,7 +237,7 @@ def _probe(store: DeltaMessageStore) -> StoreError | None:
     try:
         with store.batch():
             return None
-    except Unavailable:
+    except NotNow:
         return store.failure
     except StoreError as error:
         return error

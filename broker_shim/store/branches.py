@@ -56,7 +56,7 @@ class BranchCalls(Protocol):
             InvalidRequest: No xid; a branch of this xid is in doubt; the transaction is empty,
                 could not be committed, enqueues a message that is on a queue already, or holds
                 deliveries of a link. Nothing of it happened: it is aborted.
-            Unavailable: No room; it is aborted, too.
+            Full: No room; it is aborted, too.
         """
 
     def commit_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
@@ -64,7 +64,7 @@ class BranchCalls(Protocol):
 
         Completes with:
             InvalidRequest: No xid, or no branch of it is in doubt.
-            Unavailable: No room; it is in doubt still.
+            Full: No room; it is in doubt still.
         """
 
     def rollback_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
@@ -72,7 +72,7 @@ class BranchCalls(Protocol):
 
         Completes with:
             InvalidRequest: No xid, or no branch of it is in doubt.
-            Unavailable: No room; it is in doubt still.
+            Full: No room; it is in doubt still.
         """
 
     def prepared(self) -> list[PreparedBranch]:
@@ -87,7 +87,7 @@ class BranchCalls(Protocol):
 
         Completes with:
             InvalidRequest: No xid; it is in doubt still, or no operator decided it.
-            Unavailable: No room; it is remembered still.
+            Full: No room; it is remembered still.
         """
 
 

@@ -252,7 +252,7 @@ class MessageStore(Protocol):
         Completes with:
             InvalidRequest: Unknown queue; the message is on it already, or left its last queue
                 (make a new message); it, or its annotations, are too large.
-            Unavailable: No room; nothing was done.
+            Full: No room on the disk, in the log or on the queue; nothing was done.
         """
 
     def dequeue(

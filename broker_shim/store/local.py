@@ -22,6 +22,7 @@ from broker_shim.errors import Closed, StoreError
 from broker_shim.store.branches import LocalBranches
 from broker_shim.store.content_writer import LocalContentWriter, staged
 from broker_shim.store.expiry import LocalExpiry
+from broker_shim.store.full_queues import FullQueues
 from broker_shim.store.interface import (
     Annotations,
     ContentWriter,
@@ -70,7 +71,11 @@ SHARED_KINDS = frozenset(
 
 
 class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
-    """A `BrokerStore` that decides in this process; `max_message_bytes` is inclusive."""
+    """A `BrokerStore` that decides in this process; `max_message_bytes` is inclusive.
+
+    Attributes:
+        full_queues: Counts of what was refused because queues are full.
+    """
 
     def __init__(
         self, machine: StoreStateMachine, sink: Sink, max_message_bytes: int = 128 << 20
@@ -82,6 +87,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         self._is_closed = False
         self._transactions = count(1)
         self._observer: Observer | None = None
+        self.full_queues = FullQueues(machine)
         branches.restore(machine)
         self._reads = LocalReads(machine, sink, self._holding)
 
@@ -343,13 +349,10 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         self._machine.apply(steps, self._sink.append(kept, on_complete))
 
     def _enqueue_now(
-        self,
-        message: StoredMessage,
-        queue: str,
-        annotations: Annotations | None,
+        self, message: StoredMessage, queue: str, annotations: Annotations | None
     ) -> list[RecordStep]:
         self._check_enqueued(message, queue)
-        return [self._machine.enqueue(message, queue, annotations=annotations)]
+        return self._machine.enqueue(message, queue, annotations=annotations)
 
     def _enqueue_later(
         self,

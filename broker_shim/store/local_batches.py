@@ -36,10 +36,13 @@ class LocalBatches:
         check_completion(on_complete)
         with self._lock:
             self._check_open()
-            step = batches.plain_enqueue(self._machine, message, queue, self._max_message_bytes)
-            if step is None:
-                return False
             try:
+                steps = batches.plain_enqueue(
+                    self._machine, message, queue, self._max_message_bytes
+                )
+                if steps is None:
+                    return False
+                (step,) = steps
                 position = self._sink.append((step.record,) if step.is_kept else (), on_complete)
             except StoreError as refusal:
                 self._sink.finish(on_complete, refusal)

@@ -30,8 +30,8 @@ _HOW = (
 )
 _ARGUMENTS = (
     "arguments: message_ttl_ms, max_delivery_count, dead_letter_queue, on_reject, exclusive,\n"
-    "alternate_exchange, auto_delete, message_groups, last_value_key (docs/queues.md,\n"
-    "Queues that ask for more).\n\n"
+    "alternate_exchange, auto_delete, message_groups, last_value_key, max_depth, max_bytes,\n"
+    "when_full (docs/queues.md, Queues that ask for more).\n\n"
 )
 _HEADERS = (
     "A binding to an exchange of the type headers says which application properties a message\n"
@@ -113,10 +113,10 @@ def _add_queue(queue: Subparsers) -> None:
         commands.alter_queue,
         "alter",
         "change arguments of a queue; the others stay",
-        _ARGUMENTS + "At any time: message_ttl_ms (for what is enqueued from then on),\n"
-        "max_delivery_count, dead_letter_queue. exclusive: not while it has several consumers.\n"
-        "message_groups: while it has no consumer. last_value_key: while it is empty. Its\n"
-        "durability stays. What a broker's settings say of a queue holds at its next start.\n\n"
+        _ARGUMENTS + "At any time: message_ttl_ms, max_depth, max_bytes (for what is enqueued\n"
+        "from then on), max_delivery_count, dead_letter_queue. exclusive: not while it has\n"
+        "several consumers. message_groups: while it has no consumer. last_value_key: while it\n"
+        "is empty. Its durability stays. What a broker's settings say of a queue holds at its next start.\n\n"
         "examples:\n  sparkstore queue alter ROOT orders --set max_delivery_count=5\n"
         "  sparkstore queue alter ROOT orders --unset message_ttl_ms",
         positional=(_QUEUE,),

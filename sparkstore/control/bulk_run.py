@@ -16,7 +16,7 @@ from itertools import islice
 from sparkstore.content.reader import ContentReader
 from sparkstore.control.client import AdminClient
 from sparkstore.core.records import MessageHeader
-from sparkstore.errors import Unavailable
+from sparkstore.errors import NotNow
 from sparkstore.operations.bulk import TURN_IDS, Action, Answer, MessageDraft, Request
 
 REPLAYED = "sparkstore.replayed"
@@ -122,7 +122,7 @@ def _summed(answers: Iterator[Answer], show: Show) -> Answer:
             if time.monotonic() - shown_at >= _SHOW_S:
                 shown_at = time.monotonic()
                 show(total)
-    except Unavailable as reason:
+    except NotNow as reason:
         message = f"{reason} (so far {total.done} done, {total.left} left alone)"
-        raise Unavailable(message) from reason
+        raise type(reason)(message) from reason
     return total

@@ -52,7 +52,8 @@ class AdminClient(Protocol):
 
         Raises:
             InvalidRequest: Unknown queue or target, or a target that is none; nothing was done.
-            Unavailable: The outcome is unknown, or the store has no room: ask again.
+            Unavailable: The outcome is unknown: ask again.
+            Full: There is no room; nothing was done.
             StoreError: The store has ended.
         """
 

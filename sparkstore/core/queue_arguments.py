@@ -16,6 +16,11 @@
     exclusive           true: one consumer at a time; another one that attaches is refused
     message_groups      true: messages of one JMSXGroupID go to one consumer, in order, while it
                         is there
+    max_depth           the most messages that senders may fill it with, those that consumers hold
+                        included, from 1
+    max_bytes           the same of their headers and bodies, in bytes, from 1
+    when_full           "reject": a new message for which there is no room is refused, as it is
+                        where this is not said
 
 A queue may have other arguments, too: the store keeps them and asks nothing of them.
 """
@@ -23,7 +28,7 @@ A queue may have other arguments, too: the store keeps them and asks nothing of 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sparkstore.core.fold import Entry
@@ -36,12 +41,24 @@ QUEUE_DELETED = "queue-deleted"
 
 _DROP = "drop"
 _ON_REJECT = ("dead_letter", _DROP)
+_REJECT = "reject"
+_WHEN_FULL = (_REJECT,)
 _SWITCHES = ("auto_delete", "exclusive", "message_groups")
 _MAX_NAME = 1000
 _KEPT_MESSAGES = 2
 _US = 1000
 _MAX_TTL_MS = 1000 * 365 * 24 * 3600 * 1000
 """A thousand years: a time that far away is still a timestamp to every engine."""
+_NUMBERS = {
+    "message_ttl_ms": (0, _MAX_TTL_MS),
+    "max_delivery_count": (0, (1 << 31) - 1),
+    "max_depth": (1, (1 << 63) - 1),
+    "max_bytes": (1, (1 << 63) - 1),
+}
+"""Arguments that are integers, with the least and the largest."""
+_WORDS: Mapping[str, Sequence[str]] = {"on_reject": _ON_REJECT, "when_full": _WHEN_FULL}
+"""Arguments that are one of some words."""
+_NAMES = ("last_value_key", "alternate_exchange")
 
 
 class QueueArguments(NamedTuple):
@@ -57,6 +74,9 @@ class QueueArguments(NamedTuple):
         on_reject: What becomes of what is rejected; None: as `dead_letter`.
         alternate_exchange: Name of an exchange.
         auto_delete: It is deleted when its last consumer goes.
+        max_depth: The most messages on the queue, from 1.
+        max_bytes: The most bytes of headers and bodies on the queue, from 1.
+        when_full: What becomes of a message that finds no room; None: as `reject`.
     """
 
     message_ttl_ms: int | None = None
@@ -68,6 +88,27 @@ class QueueArguments(NamedTuple):
     on_reject: str | None = None
     alternate_exchange: str | None = None
     auto_delete: bool = False
+    max_depth: int | None = None
+    max_bytes: int | None = None
+    when_full: str | None = None
+
+    @property
+    def asks_of_arrivals(self) -> bool:
+        """True if a message that comes is asked anything; else `why_full` need not be called."""
+        asks = (self.message_ttl_ms, self.max_depth, self.max_bytes)
+        return any(each is not None for each in asks)
+
+    def why_full(self, depth: int, byte_count: int) -> str | None:
+        """Say why a queue may not hold so many messages, of so many bytes; None: it may.
+
+        This is the one place that knows what a queue has room for. Every road that enqueues asks
+        it, by `core.state_machine.admission`.
+        """
+        if self.max_depth is not None and depth > self.max_depth:
+            return f"max_depth is {self.max_depth}"
+        if self.max_bytes is not None and byte_count > self.max_bytes:
+            return f"max_bytes is {self.max_bytes}, with it there would be {byte_count}"
+        return None
 
     def expires_at(self, wanted: int | None, now_us: int) -> int | None:
         """When a message that is enqueued now expires, UTC µs: the earlier of both wishes."""
@@ -80,8 +121,12 @@ class QueueArguments(NamedTuple):
         """Why an entry may not stay on the queue now; None if it may."""
         if entry.expires_at is not None and entry.expires_at <= now_us:
             return EXPIRED
+        return OVER_DELIVERED if self.is_over_delivered(entry.delivery_count) else None
+
+    def is_over_delivered(self, delivery_count: int) -> bool:
+        """True if a message with so many failed deliveries may not stay on the queue."""
         limit = self.max_delivery_count
-        return OVER_DELIVERED if limit is not None and entry.delivery_count > limit else None
+        return limit is not None and delivery_count > limit
 
     def dead_letter_queue_of(self, queue: str, *, rejected: bool = False) -> str | None:
         """Where a message goes that may not stay on `queue`; None if it leaves the store."""
@@ -106,31 +151,35 @@ class Terms(NamedTuple):
     Attributes:
         keeps_messages: Messages on it survive a restart.
         arguments: What it asks of its messages.
+        asks_of_arrivals: As `arguments` say.
     """
 
     keeps_messages: bool = True
     arguments: QueueArguments = QueueArguments()
+    asks_of_arrivals: bool = False
 
 
 def check_arguments(queue: str, arguments: Mapping[str, Any]) -> None:
     """Refuse a new queue whose arguments could not be kept.
 
     Raises:
-        InvalidRequest: A time or count is no integer from 0; the dead-letter queue is no other
-            queue's name, plain or `address::queue`; the alternate exchange is no name; a switch is
-            neither true nor false; the key of last values is no name; `on_reject` says neither of
-            both.
+        InvalidRequest: A time or count is no integer from 0, a limit none from 1; the dead-letter
+            queue is no other queue's name, plain or `address::queue`; the alternate exchange is no
+            name; a switch is neither true nor false; the key of last values is no name;
+            `on_reject` or `when_full` is none of its words.
     """
-    for name, most in (("message_ttl_ms", _MAX_TTL_MS), ("max_delivery_count", (1 << 31) - 1)):
+    for name, (least, most) in _NUMBERS.items():
         value = arguments.get(name)
-        if value is not None and not _is_number(value, most):
-            message = f"queue {queue!r}: {name} is {value!r}: say an integer from 0 to {most}"
+        if value is not None and not _is_number(value, most, least):
+            message = f"queue {queue!r}: {name} is {value!r}: say an integer from {least} to {most}"
             raise InvalidRequest(message)
     _check_dispatch(queue, arguments)
-    on_reject = arguments.get("on_reject")
-    if on_reject is not None and on_reject not in _ON_REJECT:
-        message = f'queue {queue!r}: on_reject is {on_reject!r}: say "dead_letter" or "drop"'
-        raise InvalidRequest(message)
+    for name, words in _WORDS.items():
+        value = arguments.get(name)
+        if value is not None and value not in words:
+            choice = " or ".join(f'"{each}"' for each in words)
+            message = f"queue {queue!r}: {name} is {value!r}: say {choice}"
+            raise InvalidRequest(message)
     alternate = arguments.get("alternate_exchange")
     if alternate is not None and not is_name(alternate):
         message = f"queue {queue!r}: alternate_exchange is {alternate!r:.200}: say the name of an"
@@ -167,21 +216,16 @@ def terms_of(detail: str) -> Terms:
     """
     content: dict[str, Any] = json.loads(detail)
     given = arguments_of(detail)
-    ttl_ms, limit = given.get("message_ttl_ms"), given.get("max_delivery_count")
-    target, on_reject = given.get("dead_letter_queue"), given.get("on_reject")
-    alternate = given.get("alternate_exchange")
-    arguments = QueueArguments(
-        ttl_ms if _is_number(ttl_ms, _MAX_TTL_MS) else None,
-        limit if _is_number(limit, (1 << 31) - 1) else None,
-        _target(target),
-        given["last_value_key"] if is_name(given.get("last_value_key")) else None,
-        exclusive=given.get("exclusive") is True,
-        message_groups=given.get("message_groups") is True,
-        on_reject=on_reject if on_reject in _ON_REJECT else None,
-        alternate_exchange=alternate if is_name(alternate) else None,
-        auto_delete=given.get("auto_delete") is True,
-    )
-    return Terms(content.get("durability", _KEPT_MESSAGES) >= _KEPT_MESSAGES, arguments)
+    right: dict[str, Any] = {name: given.get(name) is True for name in _SWITCHES}
+    right |= {name: given[name] for name in _NAMES if is_name(given.get(name))}
+    right |= {name: given[name] for name, words in _WORDS.items() if given.get(name) in words}
+    for name, (least, most) in _NUMBERS.items():
+        if _is_number(given.get(name), most, least):
+            right[name] = given[name]
+    target = _target(given.get("dead_letter_queue"))
+    arguments = QueueArguments(dead_letter_queue=target, **right)
+    is_kept = content.get("durability", _KEPT_MESSAGES) >= _KEPT_MESSAGES
+    return Terms(is_kept, arguments, arguments.asks_of_arrivals)
 
 
 def _target(value: object) -> str | None:
@@ -194,8 +238,8 @@ def _target(value: object) -> str | None:
         return None
 
 
-def _is_number(value: object, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= most
+def _is_number(value: object, most: int, least: int = 0) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
 def is_name(value: object) -> bool:

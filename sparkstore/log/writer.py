@@ -25,7 +25,7 @@ from sparkstore.config import StoreConfig
 from sparkstore.content.reader import ContentReader
 from sparkstore.core import codec
 from sparkstore.core.records import MessageHeader, Record
-from sparkstore.errors import Closed, Ended, InvalidRequest, StoreError, Unavailable
+from sparkstore.errors import Closed, Ended, Full, InvalidRequest, StoreError, Unavailable
 from sparkstore.log.batcher import Fire, RecordGroup
 from sparkstore.log.committer import Committer, CommitterEvents
 from sparkstore.log.completions import bound, fire_once, ignore
@@ -135,7 +135,7 @@ class Log:
             The position of the first (of the next record, if there are none).
 
         Raises:
-            Unavailable: No room in the write-ahead log; nothing was taken.
+            Full: No room in the write-ahead log; nothing was taken.
             InvalidRequest: A record cannot be written: an integer over 64 bits, half a surrogate
                 pair; nothing was taken.
             StoreError: The log has stopped, and this is why.
@@ -219,14 +219,14 @@ class Log:
         if self._stalled:
             delta = f"; Delta: {self.metrics.delta_error}" if self.metrics.delta_error else ""
             message = f"{self._stalled}{delta}; retry later"
-            raise Unavailable(message)
+            raise Full(message)
         if self._taken_bytes - self._done_bytes > self.config.max_pending_bytes:
             message = "too much waits for the write-ahead log: retry later"
-            raise Unavailable(message)
+            raise Full(message)
         if self._wal is None and self._committer.waiting_bytes > self.config.max_pending_bytes:
             reason = self.metrics.delta_error or "busy"
             message = f"too much waits for its Delta commit: {reason}; retry later"
-            raise Unavailable(message)
+            raise Full(message)
 
     def _run(self) -> None:
         inbox = self._inbox

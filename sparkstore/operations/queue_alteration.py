@@ -1,7 +1,8 @@
 """Decide which arguments of a queue may change, and when. Pure.
 
-    message_ttl_ms, max_delivery_count,    at any time. A time to live holds for what is enqueued
-    dead_letter_queue, on_reject,          from now on; the others for what is on the queue, too
+    message_ttl_ms, max_depth, max_bytes,  at any time. These hold for what is enqueued from now on;
+    when_full, max_delivery_count,         the others for what is on the queue, too
+    dead_letter_queue, on_reject,
     alternate_exchange, auto_delete,
     whatever the store asks nothing of
     exclusive                              not to true while it has several consumers

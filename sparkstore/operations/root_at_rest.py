@@ -19,6 +19,7 @@ from sparkstore.core.queue_arguments import Terms, arguments_of, terms_of
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import ExchangeBindingKey
 from sparkstore.core.state_machine import transactions
+from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import PIECE_BYTES
 from sparkstore.core.state_machine.definitions import queue_of
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
@@ -269,13 +270,14 @@ def put_steps(
 
     Raises:
         InvalidRequest: No such queue, or one that keeps no messages.
+        Full: The queue has no room for all of them.
     """
     terms = _terms(machine.state, queue)
     if terms is None or not terms.keeps_messages:
         message = f"unknown queue {queue!r}, or one that keeps no messages: create it first"
         raise InvalidRequest(message)
     first_id, reserved = machine.reserve(len(messages))
-    groups, enqueued = [reserved], []
+    groups, admission = [reserved], Admission(machine, transaction)
     for message_id, (header, body) in enumerate(messages, first_id):
         header_bytes = len(header.header or b"")
         sized = header._replace(durable=True, header_bytes=header_bytes, body_bytes=len(body))
@@ -285,9 +287,9 @@ def put_steps(
             staged = records.content_staged(machine.now_us(), message_id, start, piece)
             groups.append([RecordStep(staged, is_kept=True)])
         whole = StoredMessage(message_id, sized, b"" if pieces else body, is_staged=bool(pieces))
-        machine.admit(message_id)
-        enqueued.append(machine.enqueue(whole, queue, transaction))
-    return [*groups, enqueued]
+        machine.trust(message_id)
+        machine.enqueue(whole, queue, admission)
+    return [*groups, admission.steps]
 
 
 def _terms(state: State, name: str) -> Terms | None:

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from sparkstore.errors import Unavailable
+from sparkstore.errors import Full
 
 _log = logging.getLogger(__name__)
 
@@ -172,13 +172,13 @@ def check_has_room(folder: Path, byte_count: int, what: str) -> None:
     """Refuse what would fill a disk, and would be given up then with its files left on it.
 
     Raises:
-        Unavailable: The disk has less free than so many bytes; the message names `what` it is for.
+        Full: The disk has less free than so many bytes; the message names `what` it is for.
     """
     free = disk_of(folder).free_bytes
     if byte_count and free < byte_count + _NOTHING:
         message = f"the disk of {folder} has {free} bytes free, and {what} to history takes some"
         message += f" {byte_count}: nothing was done; give it room, then run it again"
-        raise Unavailable(message)
+        raise Full(message)
 
 
 def make_room(*folders: Path) -> None:

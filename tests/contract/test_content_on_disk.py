@@ -199,7 +199,7 @@ def test_a_piece_that_came_again_after_a_restart_counts_once(
     with pytest.raises(InvalidRequest, match="make a new message"):
         done(again.enqueue, message, "q")
     assert again._machine.is_reserved(message_id)
-    again._machine.admit(message_id)
+    again._machine.trust(message_id)
     done(again.enqueue, message, "q")
     assert again.load(message_id).body == b"abcde"
     done(again.flush)

@@ -242,7 +242,55 @@ def test_messages_of_one_group_go_to_one_consumer(cell: Cell) -> None:
     assert not groups[0] & groups[1]
 
 
+@pytest.mark.parametrize("limit", [{"max_depth": 2}, {"max_bytes": 1000}])
+def test_a_full_queue_refuses_what_is_sent_until_a_message_has_left(
+    cell: Cell, limit: dict[str, int]
+) -> None:
+    client = cell.with_queue(**limit, when_full="reject")
+    before = cell.counts("refused", "enqueued")
+    told = [client.send(cell.queue, "x" * 400) for _ in range(2)]
+    assert told == [[True], [True]]
+    assert client.send(cell.queue, "x" * 400) == [False]
+    assert len(cell.place.entries(cell.queue)) == 2
+    cell.await_counts(before, refused=1, enqueued=2)
+    reader = cell.client()
+    reader.consume(cell.queue, credit=1)
+    (first,) = reader.receive(1)
+    reader.accept(first)
+    cell.place.await_depth(cell.queue, 1)
+    cell.place.pass_s(cell.place.settings.probe_interval_s)
+    assert cell.client().send(cell.queue, "x" * 400) == [True]
+
+
+def test_a_full_queue_refuses_what_a_transaction_sends_as_a_whole(cell: Cell) -> None:
+    client = cell.with_queue(max_depth=2)
+    client.begin()
+    client.send(cell.queue, "1", "2", "3")
+    assert not client.commit()
+    assert len(cell.place.entries(cell.queue)) == 0
+    other = cell.client()
+    other.begin()
+    other.send(cell.queue, "1", "2")
+    assert other.commit()
+    assert len(cell.place.entries(cell.queue)) == 2
+
+
+def test_dead_letters_come_to_a_full_queue(cell: Cell) -> None:
+    client = cell.client()
+    cell.place.create(cell.dead, max_depth=1)
+    client.declare(cell.queue, dead_letter_queue=cell.dead)
+    assert client.send(cell.queue, "a", "b") == [True, True]
+    client.consume(cell.queue)
+    for each in client.receive(2):
+        client.reject(each)
+    cell.place.await_depth(cell.dead, 2)
+    assert client.send(cell.dead, "c") == [False]
+
+
 ARGUMENTS = {
+    "max_depth": test_a_full_queue_refuses_what_is_sent_until_a_message_has_left,
+    "max_bytes": test_a_full_queue_refuses_what_is_sent_until_a_message_has_left,
+    "when_full": test_a_full_queue_refuses_what_is_sent_until_a_message_has_left,
     "message_ttl_ms": test_what_is_too_old_is_not_delivered_and_goes_to_the_dead_letters,
     "max_delivery_count": test_what_failed_too_often_goes_to_the_dead_letters,
     "dead_letter_queue": test_what_is_rejected_goes_to_the_dead_letters_unless_it_is_dropped,

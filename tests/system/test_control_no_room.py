@@ -14,7 +14,7 @@ from broker_shim.store.interface import Queue
 from sparkstore.control import client
 from sparkstore.control.client import SocketControl, connect
 from sparkstore.core.records import MessageHeader
-from sparkstore.errors import Unavailable
+from sparkstore.errors import Full, NotNow, Unavailable
 from sparkstore.log import committer
 from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.bulk import Action, Answer, MessageDraft, Request
@@ -63,7 +63,7 @@ def put_until_refused(control: SocketControl) -> tuple[int, str]:
     for count in range(1000):
         try:
             control.put("q", [DRAFT])
-        except Unavailable as refusal:
+        except NotNow as refusal:
             return count, str(refusal)
     raise AssertionError("never refused")
 
@@ -76,11 +76,11 @@ def test_without_room_reads_are_answered_and_orders_told_why_they_cannot_be_done
         put, refusal = put_until_refused(control)
         assert "no room in the write-ahead log" in refusal
         assert "may be done later" in refusal
-        with pytest.raises(Unavailable, match=r"no room .* retry later; nothing was done"):
+        with pytest.raises(Full, match=r"no room .* retry later; nothing was done"):
             other.order(CREATE)
-        with pytest.raises(Unavailable, match="nothing was done"):
+        with pytest.raises(Full, match="nothing was done"):
             other.purge("q", lambda _so_far: None)
-        with pytest.raises(Unavailable, match="nothing was done"):
+        with pytest.raises(Full, match="nothing was done"):
             control.run(Request(Action.PURGE, "q", (1,)))
         for asking in (control, other):
             assert not any(asking.connections())

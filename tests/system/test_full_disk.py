@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker_shim.completion import Completion
-from broker_shim.errors import Unavailable
+from broker_shim.errors import Full
 from broker_shim.serve.metric_families import log_families
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, NewEntry, Queue
@@ -60,7 +60,7 @@ def put_until_held_back(store: DeltaMessageStore) -> tuple[list[int], str]:
     while len(ids) < 5000:
         try:
             ids.append(put(store))
-        except Unavailable as refusal:
+        except Full as refusal:
             if store.room.held_back:
                 return ids, str(refusal)
             store.catch_up()  # the log was full for a moment: this machine is slow
@@ -105,9 +105,9 @@ def test_senders_wait_before_the_disk_is_full_and_consumers_go_on(disk: Path) ->
         assert free(disk) > 1 << 20
         refused = Completion()
         store.enqueue_new([NewEntry(DURABLE, b"x", "q")], lambda told: refused.finish(told[0]))
-        with pytest.raises(Unavailable, match="new messages wait"):
+        with pytest.raises(Full, match="new messages wait"):
             refused.complete()
-        with pytest.raises(Unavailable, match="new messages wait"):
+        with pytest.raises(Full, match="new messages wait"):
             store.content(store.message(DURABLE)).add(b"x", lambda _error: None)
         volatile = put(store, DURABLE._replace(durable=False))
         done(store.dequeue, ids[0], "q", None)
@@ -134,7 +134,7 @@ def test_while_senders_wait_a_broker_starts_and_its_orders_are_done(disk: Path) 
             assert control.order(Order(AdminAction.CREATE_QUEUE, "late"))["changed"]
             moved = control.run(Request(Action.MOVE, "q", tuple(ids[:10]), "late"))
             assert moved == Answer(done=10)
-            with pytest.raises(Unavailable, match="new messages wait"):
+            with pytest.raises(Full, match="new messages wait"):
                 control.put("q", [MessageDraft(DURABLE, b"new")])
             assert control.purge("late", lambda _so_far: None) == Answer(done=10)
         assert ids_on(there.store) == ids[10:]
@@ -155,7 +155,7 @@ def test_on_a_disk_that_is_full_up_all_goes_on_but_new_messages_also_after_a_res
     done(store.create, Queue("late"))
     store.catch_up()
     assert not (disk / "root" / RESERVE).exists()
-    with pytest.raises(Unavailable, match="new messages wait"):
+    with pytest.raises(Full, match="new messages wait"):
         put(store)
     kept = ids_on(store)
     assert kept == ids[40:]
@@ -184,7 +184,7 @@ def test_a_store_that_was_stopped_starts_on_a_disk_that_is_full_up(disk: Path) -
     assert free(disk) == 0
     with closing(DeltaMessageStore(disk / "root", CONFIG)) as store:
         assert ids_on(store) == ids
-        with pytest.raises(Unavailable, match="new messages wait"):
+        with pytest.raises(Full, match="new messages wait"):
             put(store)
         for message_id in ids:
             assert len(store.load(message_id).body) == BODY_BYTES
@@ -211,7 +211,7 @@ def test_the_disk_of_the_log_alone_holds_senders_back_too(disk: Path, tmp_path: 
         put(store)
         ballast = leave(disk, 8 << 20)
         until(lambda: store.room.held_back)
-        with pytest.raises(Unavailable, match=f"the disk of {wal}"):
+        with pytest.raises(Full, match=f"the disk of {wal}"):
             put(store)
         ballast.unlink()
         until(lambda: not store.room.held_back)

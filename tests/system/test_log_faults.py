@@ -16,7 +16,7 @@ import pytest
 from deltalake.exceptions import CommitFailedError
 
 from broker_shim.completion import Completion
-from sparkstore.errors import Closed, Ended, StoreError, Unavailable
+from sparkstore.errors import Closed, Ended, Full, StoreError, Unavailable
 from sparkstore.log import committer as committer_module
 from sparkstore.log import journal as journal_module
 from sparkstore.log import wal as wal_module
@@ -72,7 +72,7 @@ def fill_up(log: Log, taken: list[Completion], *, first: int = 1) -> str:
     for number in range(first, 10_000):
         try:
             done = append(log, number, 100_000)
-        except Unavailable as refusal:
+        except Full as refusal:
             return str(refusal)
         taken.append(done)
         until(partial(_is_settled, log, done))

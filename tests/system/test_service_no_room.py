@@ -32,7 +32,7 @@ def test_recovery_waits_for_room_and_tells_everything_then(
             late.say(wire.HELLO, wire.VERSION, "late", "i", None, False, None)
             frame = late.hears()
         assert frame is not None
-        assert (frame[0], frame[1][0]) == (wire.GOODBYE, "Unavailable")
+        assert (frame[0], frame[1][0]) == (wire.GOODBYE, "Full")
         assert "retry later" in frame[1][1]
         member.say(wire.RECOVER, 1)
         first = member.hears()

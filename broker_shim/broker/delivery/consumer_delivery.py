@@ -29,7 +29,7 @@ from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage, loa
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Consumer
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.errors import CorruptData, StoreError, Unavailable
+from broker_shim.errors import CorruptData, NotNow, StoreError
 from broker_shim.messages.residency import LoadedMessage
 from broker_shim.store.interface import Entry, MessageHeader
 
@@ -369,7 +369,7 @@ class ConsumerDelivery:
 
     def _failed(self, taken: TakenMessage, error: StoreError) -> None:
         """Decide about a message that the store refused, or whose content cannot be read."""
-        if isinstance(error, Unavailable):
+        if isinstance(error, NotNow):
             _log.warning("message %d of %r: %s", taken.message_id, self._queue.name, error)
             self._put_back(taken, delay_s=self._broker.settings.probe_interval_s)
         elif isinstance(error, CorruptData):

@@ -16,7 +16,7 @@ from broker_shim.broker.delivery.outlet import CopyOutlet
 from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage, load, wall_us
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.errors import InvalidRequest, NotNow, StoreError
 from broker_shim.messages.residency import LoadedMessage
 from broker_shim.store.interface import Entry, MessageHeader
 
@@ -100,11 +100,11 @@ class CopyDelivery:
         """Show a large message, or try again later to read it, or never show it."""
         if header is not None:
             self._show(taken, header, None)
-        elif isinstance(error, Unavailable) and not self._outlet.is_gone:
+        elif isinstance(error, NotNow) and not self._outlet.is_gone:
             self._line.hold()
             self._broker.later(self._broker.settings.probe_interval_s, partial(self._again, taken))
         else:
-            if not isinstance(error, InvalidRequest | Unavailable):
+            if not isinstance(error, InvalidRequest | NotNow):
                 self._cannot_be_read(taken, error)
             self._pass_over(taken)
 

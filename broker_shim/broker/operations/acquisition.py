@@ -15,7 +15,7 @@ from broker_shim.broker.queue_host import QueueHost
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.settlement import Settlement
 from broker_shim.completion import OnComplete
-from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
+from broker_shim.errors import InvalidRequest, NotAcquired, NotNow, StoreError
 from broker_shim.store.interface import Entry
 
 
@@ -77,7 +77,7 @@ class Acquisition:
         host, name = self._host, dispatch.name
 
         def acquired(error: StoreError | None) -> None:
-            if isinstance(error, Unavailable):  # it may have been taken: the release finds out
+            if isinstance(error, NotNow):  # it may have been taken: the release finds out
                 delay_s = host.settings.probe_interval_s
                 host.settlement.give_back(message_id, name, holder, failed=False, delay_s=delay_s)
             elif error is not None:

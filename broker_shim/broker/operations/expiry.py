@@ -19,7 +19,7 @@ from typing import Protocol
 from broker_shim.broker.bulk_operations import BulkOperations
 from broker_shim.broker.queue_host import QueueHost
 from broker_shim.broker.storage.loop import Later
-from broker_shim.errors import StoreError, Unavailable
+from broker_shim.errors import NotNow, StoreError
 from broker_shim.store.expiry import ExpiringStore
 from sparkstore.core.queue_names import shown
 from sparkstore.operations.bulk import TURN_IDS, Action, Answer, Request
@@ -99,7 +99,7 @@ class Expiry:
         if error is not None:
             pause_s = _TROUBLE_S
             _log.warning("expired messages of %s stay for now: %s", shown(request.queue), error)
-            if not isinstance(error, Unavailable):
+            if not isinstance(error, NotNow):
                 self._end_each(host, request)
         elif answer.done or not request.message_ids:
             pause_s = max(_LEAST_PAUSE_S, took_s)

@@ -268,8 +268,8 @@ class QueueDispatch:
 
     def failed_too_often(self) -> list[int]:
         """List waiting messages that failed more often than the queue allows."""
-        limit, counts = self.arguments.max_delivery_count, self._delivery_counts
-        failed = [each for each, count in counts.items() if limit is not None and count > limit]
+        is_over_delivered = self.arguments.is_over_delivered
+        failed = [each for each, n in self._delivery_counts.items() if is_over_delivered(n)]
         return [each for each in failed if self._index.find(each) is not None]
 
     def add_measuring(self, consumer: MeasuringConsumer, selector: Selector | None = None) -> None:

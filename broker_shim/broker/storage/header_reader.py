@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from broker_shim.errors import ENDED, StoreError, Unavailable
+from broker_shim.errors import ENDED, NotNow, StoreError, Unavailable
 from broker_shim.store.interface import MessageHeader
 
 _log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class HeaderReader:
     def _found(self, message_ids: Sequence[int]) -> Found:
         try:
             return self._read(message_ids)
-        except (Unavailable, *ENDED):
+        except (NotNow, *ENDED):
             raise
         except StoreError as error:
             # One message that cannot be read must not hide the others: nobody is offered it.

@@ -1,6 +1,6 @@
 """How many messages a sending client may have under way. Pure: no clock.
 
-Full credit while the store keeps up. `Unavailable` (no room, storage does not answer) cuts it to
+Full credit while the store keeps up. `NotNow` (no room, storage does not answer) cuts it to
 one message a probe, so that clients are held back by the protocol rather than refused again and
 again. Each success doubles it. Credit once given cannot be taken back (AMQP 1.0 section 2.6.7), so
 what was already allowed may still be refused.

@@ -10,7 +10,7 @@ from broker_shim.broker.address import Node
 from broker_shim.broker.settings import DurableMessages
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.completion import OnComplete
-from broker_shim.errors import StoreError, Unavailable
+from broker_shim.errors import NotNow, StoreError
 from broker_shim.listener_1_0.conditions import (
     PRECONDITION_FAILED,
     RESOURCE_LIMIT_EXCEEDED,
@@ -301,7 +301,7 @@ class IncomingLink:
         error: StoreError | None,
     ) -> None:
         if error is not None:
-            if isinstance(error, Unavailable):
+            if isinstance(error, NotNow):
                 self._credit.failed()
                 self._window.used()  # given back by `_refuse`
             self._refuse(delivery, refusal_of(error), transaction)

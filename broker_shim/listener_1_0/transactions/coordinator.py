@@ -23,7 +23,7 @@ from broker_shim.amqp_1_0.composites import (
     Source,
 )
 from broker_shim.amqp_1_0.definitions import AMQP_VALUE_SECTION, AmqpError, TxnCapability
-from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
+from broker_shim.errors import Full, InvalidRequest, NotAcquired, StoreError
 from broker_shim.listener_1_0.attach.pending_attach import grant
 from broker_shim.listener_1_0.conditions import INTERNAL_ERROR, Refusal, error_of, refusal_of
 from broker_shim.listener_1_0.connection import Connection
@@ -145,7 +145,7 @@ class CoordinatorLink:
             self._answer(delivery, ACCEPTED)
         elif isinstance(error, TransactionRefused):
             self._reject(delivery, error)
-        elif isinstance(error, InvalidRequest | NotAcquired):
+        elif isinstance(error, Full | InvalidRequest | NotAcquired):
             self._reject(delivery, rolled_back(str(error)))
         else:
             self._in_doubt(error)

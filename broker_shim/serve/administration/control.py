@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, Protocol
 
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.errors import InvalidRequest, StoreError, Unavailable
+from broker_shim.errors import Full, InvalidRequest, StoreError, Unavailable
 from broker_shim.serve.administration.connection_orders import ConnectionOrders
 from broker_shim.serve.administration.control_orders import Asker, ControlClient, ControlOrders
 from broker_shim.service.socket import is_our_user
@@ -296,7 +296,7 @@ class ControlServer:
         if why is None:
             self._start(asked, asker)
         else:
-            answer(wire.error_line(Unavailable(f"{why}; nothing was done")))
+            answer(wire.error_line(Full(f"{why}; nothing was done")))
 
     def _start(self, asked: _Asked, asker: Asker) -> None:
         try:

@@ -30,6 +30,7 @@ from sparkstore.core.holders import OWN_CATEGORY
 from sparkstore.core.link_records import ENDS_WITH_LINK, MEMBER
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import branches, transactions
+from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import check_name, check_size
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.state_machine.values import Queue, RecordStep, StoredMessage, Transaction
@@ -65,18 +66,19 @@ class Decisions:
     """
 
     def __init__(self, machine: StoreStateMachine, member: str, max_message_bytes: int) -> None:
-        self.machine, self._member = machine, member
-        self._prefix = f"{member}/"
+        self.machine, self._member, self._prefix = machine, member, f"{member}/"
         self.max_message_bytes = max_message_bytes
         self.staged = StagedContents(machine, max_message_bytes)
         self.own_queues: set[str] = set()
 
-    def enqueued(self, fields: Fields, asked: tuple[str, int]) -> RecordStep:
+    def enqueued(
+        self, fields: Fields, asked: tuple[str, int], admission: Admission | None = None
+    ) -> list[RecordStep]:
         """A single enqueue: the hottest call. Its record names who `asked`: member, request."""
         message = self._message(fields, {})
         try:
-            told = annotations_of(fields[_DETAIL])
-            return self.machine.enqueue(message, fields[2], asked=asked, annotations=told)
+            added, queue = annotations_of(fields[_DETAIL]), fields[2]
+            return self.machine.enqueue(message, queue, admission, asked, added)
         except StoreError:
             self.machine.dismiss(message.message_id)
             raise
@@ -126,8 +128,7 @@ class Decisions:
         self, taken: tuple[Fields, ...], opened: Open
     ) -> tuple[list[RecordStep], list[RecordStep]]:
         """Take entry records into a transaction; steps for what comes before, and after, it."""
-        content: list[RecordStep] = []
-        others: list[RecordStep] = []
+        content, others = list[RecordStep](), list[RecordStep]()
         there: dict[tuple[str, str], bool] = {}
         aborted: set[int] = set()
         for fields in taken:
@@ -192,7 +193,7 @@ class Decisions:
         try:
             if commit:
                 for message_id in opened.messages:
-                    self.machine.admit(message_id)
+                    self.machine.trust(message_id)
                 return [*transactions.commit(self.machine, opened.transaction), *others]
             return transactions.abort(self.machine, opened.transaction)
         finally:
@@ -209,7 +210,7 @@ class Decisions:
         """
         try:
             for message_id in opened.messages:
-                self.machine.admit(message_id)
+                self.machine.trust(message_id)
             try:
                 named, others = xid_from(xid), self._objects(objects)
             except StoreError:
@@ -248,7 +249,7 @@ class Decisions:
         check_size(message.header.body_bytes, self.max_message_bytes)
         if message.is_staged and message_id not in machine.state.messages:
             self.staged.check_whole(message)
-        if not machine.admit(message_id):
+        if not machine.trust(message_id):
             check_id(machine, message_id)
         return message
 
@@ -294,8 +295,8 @@ class Decisions:
         """Decide to remove a message from a queue. See `MessageStore.dequeue`."""
         outcome = None if record.detail is None else object_of(record.detail)
         taker = None if record.holder is None else self._holder(record)
-        target = (record.message_id or 0, record.queue or "")
-        return self.machine.dequeue(*target, taker, outcome, transaction)
+        message_id, queue = record.message_id or 0, record.queue or ""
+        return self.machine.dequeue(message_id, queue, taker, outcome, transaction)
 
     def acquired(self, record: Record, transaction: Transaction | None) -> list[RecordStep]:
         """Decide to reserve a message for a holder. See `MessageStore.acquire`."""
@@ -316,8 +317,8 @@ class Decisions:
     def unsettled(self, record: Record, transaction: Transaction | None) -> list[RecordStep]:
         """Decide to remember a delivery of a link. See `LinkCalls.unsettled`."""
         state = None if record.detail is None else object_of(record.detail)
-        tag = tag_of(record.binding_key)
-        return self.machine.unsettled(link_key_of(record), tag, state, transaction)
+        key, tag = link_key_of(record), tag_of(record.binding_key)
+        return self.machine.unsettled(key, tag, state, transaction)
 
     def settled(self, record: Record, transaction: Transaction | None) -> list[RecordStep]:
         """Decide to forget deliveries of a link. See `LinkCalls.settle`."""

@@ -18,6 +18,7 @@ from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.protocol import Body
 from sparkstore.core.records import Kind, MessageHeader, Record
 from sparkstore.core.state_machine import batches
+from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import MAX_NUMBER
 from sparkstore.core.state_machine.batches import Asked
 from sparkstore.core.state_machine.values import RecordStep
@@ -130,11 +131,11 @@ def decided(decisions: Decisions, part: Part, member: str, refuse: Refuse) -> li
 
 
 def _enqueued(decisions: Decisions, part: Part, member: str, refuse: Refuse) -> list[RecordStep]:
-    def one(index: int) -> list[RecordStep]:
-        try:
-            return [decisions.enqueued(part.at(index), (member, part.first + index))]
-        except StoreError as refusal:
-            return refuse(part.first + index, refusal)
+    def one(index: int, admission: Admission) -> list[RecordStep]:
+        return decisions.enqueued(part.at(index), (member, part.first + index), admission)
+
+    def refused(index: int, refusal: StoreError) -> list[RecordStep]:
+        return refuse(part.first + index, refusal)
 
     contents = part.contents or ()
     try:
@@ -142,15 +143,14 @@ def _enqueued(decisions: Decisions, part: Part, member: str, refuse: Refuse) -> 
         plain = record[_DETAIL] is None and all(type(header) is tuple for header, _ in contents)
     except InvalidRequest:
         plain = False
-    if not plain:
-        return [step for index in range(len(contents)) for step in one(index)]
     messages = [
-        (message_id, _new(MessageHeader, header), body)
+        (message_id, _new(MessageHeader, header) if plain else None, body)
         for message_id, (header, body) in zip(part.message_ids, contents, strict=True)
     ]
     asked, most_bytes = Asked(member, part.first), decisions.max_message_bytes
+    queue = record[_QUEUE] if plain else None
     return batches.enqueue_given(
-        decisions.machine, messages, record[_QUEUE], most_bytes, one, asked
+        decisions.machine, messages, queue, most_bytes, one, refused, asked
     )
 
 

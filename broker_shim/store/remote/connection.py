@@ -21,7 +21,7 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from broker_shim.completion import OnComplete
-from broker_shim.errors import Closed, InvalidRequest, StoreError, Unavailable
+from broker_shim.errors import Closed, InvalidRequest, NotNow, StoreError, Unavailable
 from broker_shim.service import protocol as wire
 from broker_shim.service.protocol import SeenRoot
 from broker_shim.store.remote.completion_turns import RemoteCompletions
@@ -322,7 +322,7 @@ class RemoteConnection:
             self._answered(body[0], answer_of(frame))
         elif kind == wire.GOODBYE:
             error = wire.error_of(*body)
-            if not isinstance(error, Unavailable):
+            if not isinstance(error, NotNow):
                 self._fail(error)
             self._lose(str(error))
 
@@ -368,7 +368,7 @@ class RemoteConnection:
         self._has_ended.wait(self._backoff_s)
         try:
             self._adopt(greet(self._address, self._greeting, self._seen))
-        except Unavailable as reason:
+        except NotNow as reason:
             self._give_up(reason, self._lost_s)
             self._backoff_s = min(max(2 * self._backoff_s, FIRST_BACKOFF_S), LAST_BACKOFF_S)
         except StoreError as error:
@@ -376,7 +376,7 @@ class RemoteConnection:
         else:
             _log.info("connected to the store service at %s again", self._address)
 
-    def _give_up(self, reason: Unavailable, lost_s: float) -> None:
+    def _give_up(self, reason: NotNow, lost_s: float) -> None:
         """Fail what has waited for `retry_s`, counted from the loss at the earliest."""
         before_s = time.monotonic() - self._retry_s
         error = Unavailable(f"no store service for {self._retry_s:.0f} s: {reason}")

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker_shim.errors import InvalidRequest, Unavailable
+from broker_shim.errors import InvalidRequest, NotNow, Unavailable
 from broker_shim.service import protocol as wire
 from broker_shim.service.protocol import SeenRoot
 from sparkstore.core.state_machine.arguments import check_name, check_switch
@@ -114,7 +114,7 @@ def greet_patiently(address: Address, greeting: MemberIdentity, retry_s: float) 
     while True:
         try:
             return greet(address, greeting)
-        except Unavailable as reason:
+        except NotNow as reason:
             if time.monotonic() >= until:
                 raise
             if not is_told:

@@ -3,7 +3,8 @@
 Whatever is plainly right is decided here, without a call for each; all else is left to the single
 call of `StoreStateMachine`, which decides it and says why it is refused. So there is one place for
 each rule, and a property test holds a batch equal to its calls one by one. A batch names no entry
-twice (`without_repeats`): what one call of it makes true changes nothing for another.
+twice (`without_repeats`): what one call of it makes true changes nothing for another, but the room
+that is left on a queue. So the enqueues of a batch have one `Admission`, as a single call has.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any, NamedTuple
 from sparkstore.core import records
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.entries import Entries
-from sparkstore.core.queue_arguments import Terms
 from sparkstore.core.records import Kind, MessageHeader, Record
+from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import (
     check_body,
     check_entry,
@@ -84,21 +85,23 @@ def enqueue_new(
     Returns:
         What was decided, and the id of each; 0 for one that got none.
     """
-    decided, ids = Decided([], []), list[int]()
+    admission, ids = Admission(machine), list[int]()
+    decided = Decided(admission.steps, [])
     keeps, now_us = machine.durability >= TerminusDurability.UNSETTLED_STATE, machine.now_us()
     reserved = machine.state.next_message_id
     for asked in messages:
         ids.append(machine.next_id)
         try:
-            message = _made(machine, asked, most_bytes)
+            try:
+                message = _made(machine, asked, most_bytes)
+            finally:  # the id is used up, whatever was refused
+                if ids[-1] >= reserved and machine.next_id > ids[-1]:
+                    reserved = ids[-1] + ID_BLOCK
+                    decided.steps.append(RecordStep(records.ids_reserved(now_us, reserved), keeps))
+            admission.admit(message, asked.queue)
         except StoreError as refusal:
             decided.outcomes.append(refusal)
             continue
-        finally:
-            if ids[-1] >= reserved and machine.next_id > ids[-1]:
-                reserved = ids[-1] + ID_BLOCK
-                decided.steps.append(RecordStep(records.ids_reserved(now_us, reserved), keeps))
-        decided.steps.append(_enqueued(message, asked.queue, machine.terms[asked.queue], now_us))
         decided.outcomes.append(None)
     return decided, ids
 
@@ -131,8 +134,6 @@ def _made(machine: StoreStateMachine, asked: NewEntry, most_bytes: int) -> Store
         raise InvalidRequest("a new message names the protocol of its header: this one has None")
     if queue not in machine.terms:
         machine.queue(queue)  # which says that there is none
-    if machine.held_back and header.durable and machine.terms[queue].keeps_messages:
-        machine.check_room()
     header_bytes = 0 if header.header is None else len(header.header)
     if header.body_bytes != size or header.header_bytes != header_bytes:
         header = header._replace(header_bytes=header_bytes, body_bytes=size)
@@ -141,7 +142,7 @@ def _made(machine: StoreStateMachine, asked: NewEntry, most_bytes: int) -> Store
 
 def plain_enqueue(
     machine: StoreStateMachine, message: StoredMessage, queue: str, most_bytes: int
-) -> RecordStep | None:
+) -> list[RecordStep] | None:
     """The batch of one that a store gets the most: a message that was on no queue yet.
 
     The queue is not looked into: a message that was never put on a queue is on none. While any
@@ -154,15 +155,18 @@ def plain_enqueue(
         most_bytes: How long the content of a message may be.
 
     Returns:
-        The step; None if it is not plainly right: the single call decides it, or says why not.
+        The steps; None if it is not plainly right: the single call decides it, or says why not.
+
+    Raises:
+        Full: There is no room for it.
     """
     if type(message) is not StoredMessage or type(queue) is not str:
         return None
     message_id, header, body, is_staged = message
-    is_plain = not (machine.in_doubt or machine.promised or machine.held_back)
-    terms = machine.terms.get(queue) if is_plain else None
     if (
-        terms is None
+        machine.in_doubt
+        or machine.promised
+        or queue not in machine.terms
         or is_staged is not False
         or type(message_id) is not int
         or not machine.is_fresh(message_id)
@@ -170,63 +174,53 @@ def plain_enqueue(
         or not _is_plain(header, body, most_bytes)
     ):
         return None
-    return _enqueued(message, queue, terms, machine.now_us())
-
-
-def _enqueued(message: StoredMessage, queue: str, terms: Terms, now_us: int) -> RecordStep:
-    """The step that puts a whole message on its first queue."""
-    message_id, header, body, _is_staged = message
-    is_kept, arguments = terms
-    is_kept = is_kept and header.durable
-    if arguments.message_ttl_ms is not None:
-        header = header._replace(expires_at=arguments.expires_at(header.expires_at, now_us))
-    fields = (Kind.ENQUEUED, now_us, queue, message_id, None, None, None, header)
-    record = _new(Record, (*fields, body if is_kept else None, *_NONE_FROM_OFFSET))
-    return _new(RecordStep, (record, is_kept, message))
+    admission = Admission(machine)
+    admission.admit(message, queue)
+    return admission.steps
 
 
 def enqueue_given(
     machine: StoreStateMachine,
-    messages: Sequence[tuple[int, MessageHeader, bytes | None]],
-    queue: str,
+    messages: Sequence[tuple[int, MessageHeader | None, bytes | None]],
+    queue: str | None,
     most_bytes: int,
-    decide: Callable[[int], list[RecordStep]],
+    decide: Callable[[int, Admission], list[RecordStep]],
+    refuse: Callable[[int, StoreError], list[RecordStep]],
     asked: Asked,
 ) -> list[RecordStep]:
     """Put messages on one queue whose ids were given out before.
 
     Args:
         machine: Of the store.
-        messages: Id, header and content of each, as they were sent; no id twice.
-        queue: That they are put on.
+        messages: Id, header and content of each, as they were sent; no id twice. No header: the
+            message is left to `decide`.
+        queue: Name of the queue; None: all are left to `decide`.
         most_bytes: How long the content of a message may be.
         decide: The single call, of the message at an index.
+        refuse: The steps that keep that the message at an index is refused.
         asked: Who asked; the records of `decide` say it themselves.
     """
-    steps: list[RecordStep] = []
-    terms = None if machine.in_doubt or machine.held_back else machine.terms.get(queue)
+    admission = Admission(machine)
+    plain = queue if queue in machine.terms and not machine.in_doubt else None
     there, staged, next_id = machine.state.messages, machine.state.staged, machine.next_id
-    now_us = machine.now_us()
+    admit, (member, first) = admission.admit, asked
     for index, (message_id, header, body) in enumerate(messages):
-        if (
-            terms is None
-            or message_id >= next_id
-            or message_id in there
-            or message_id in staged
-            or not _is_plain(header, body, most_bytes)
-        ):
-            steps += decide(index)
-            continue
-        is_kept, arguments = terms
-        is_kept = is_kept and header.durable
-        if arguments.message_ttl_ms is not None:
-            header = header._replace(expires_at=arguments.expires_at(header.expires_at, now_us))  # noqa: PLW2901
-        fields = (Kind.ENQUEUED, now_us, queue, message_id, None, None, None, header)
-        rest = (None, None, None, None, asked.member, asked.first + index, None)
-        record = _new(Record, (*fields, body if is_kept else None, *rest))
-        message = _new(StoredMessage, (message_id, header, body, False))
-        steps.append(_new(RecordStep, (record, is_kept, message)))
-    return steps
+        try:
+            if (
+                plain is not None
+                and header is not None
+                and message_id < next_id
+                and message_id not in there
+                and message_id not in staged
+                and _is_plain(header, body, most_bytes)
+            ):
+                message = _new(StoredMessage, (message_id, header, body, False))
+                admit(message, plain, None, member, first + index)
+            else:
+                decide(index, admission)
+        except StoreError as refusal:
+            admission.steps.extend(refuse(index, refusal))
+    return admission.steps
 
 
 def _is_plain(header: MessageHeader, body: bytes | None, most_bytes: int) -> bool:

@@ -157,7 +157,7 @@ def commit(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordStep
     key, branch = _branch(machine, xid)
     branch.transaction = number
     with machine.own_doubt():
-        steps = transactions.decided_steps(machine, branch)
+        steps = transactions.decided_steps(machine, branch, is_promised=True)
     steps = [
         step._replace(record=step.record._replace(at=machine.now_us(), transaction=number))
         for step in steps

@@ -1,10 +1,14 @@
-"""Whether the disk has room for new messages; what takes messages away is never asked. Pure."""
+"""Whether there is room for new messages; what takes messages away is never asked. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sparkstore.core import fold
+from sparkstore.core.queue_arguments import Terms
 from sparkstore.core.state_machine.sole_host import sole_host
-from sparkstore.errors import Unavailable
+from sparkstore.core.state_machine.values import Transaction
+from sparkstore.errors import Full
 
 
 class RoomStateMachine:
@@ -16,17 +20,23 @@ class RoomStateMachine:
 
     Attributes:
         held_back: Why new messages are refused; empty: they are not. Any thread may set it.
+        terms: What each queue, by its name, makes of a message that is put on it.
+        on_full: Told of each message that is refused because its queue is full: the queue's name.
     """
 
     state: fold.State
+    now_us: Callable[[], int]
+    branches: dict[str, Transaction]
+    terms: dict[str, Terms]
     held_back: str = ""
+    on_full: Callable[[str], None] = staticmethod(lambda _queue: None)
 
     def check_room(self, *, is_new: bool = True) -> None:
         """Refuse a new message that is to be kept, or a piece of one; any other passes.
 
         Raises:
-            Unavailable: Senders are held back.
+            Full: Senders are held back.
         """
         why = self.held_back
         if why and is_new and sole_host(self.state) is None:
-            raise Unavailable(why)
+            raise Full(why)

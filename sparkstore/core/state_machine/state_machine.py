@@ -10,7 +10,7 @@ The caller holds the store's lock around a decision, the append of its records t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from sparkstore.core import fold, records
@@ -19,6 +19,7 @@ from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.queue_arguments import Terms, terms_of
 from sparkstore.core.records import Kind, MessageHeader, Record
 from sparkstore.core.state_machine import definitions
+from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import (
     check_body,
     check_entry,
@@ -56,7 +57,6 @@ class StoreStateMachine(DoubtStateMachine, RoomStateMachine):
         volatile: Messages on a queue whose content is not in the log.
         claims: By (queue, message id), the transaction that nobody else gets an entry before.
         next_id: The id of the next message.
-        terms: What each queue, by its name, makes of a message that is put on it.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class StoreStateMachine(DoubtStateMachine, RoomStateMachine):
         """True if an id was given out, now or before a restart."""
         return 0 <= message_id < self.next_id
 
-    def admit(self, message_id: int) -> bool:
+    def trust(self, message_id: int) -> bool:
         """Trust a member that an id, of no message on a queue, is that of a new one.
 
         Returns:
@@ -134,7 +134,7 @@ class StoreStateMachine(DoubtStateMachine, RoomStateMachine):
         return True
 
     def dismiss(self, message_id: int) -> None:
-        """Undo `admit`: the message was refused."""
+        """Undo `trust`: the message was refused."""
         self._fresh.pop(message_id, None)
 
     def is_fresh(self, message_id: int) -> bool:
@@ -176,30 +176,30 @@ class StoreStateMachine(DoubtStateMachine, RoomStateMachine):
         self,
         message: StoredMessage,
         queue: str,
-        transaction: int | None = None,
-        brought: Set[int] = frozenset(),
-        taken: Set[tuple[str, int]] = frozenset(),
+        admission: Admission | None = None,
         asked: tuple[str | None, int | None] = (None, None),
         annotations: Annotations | None = None,
-    ) -> RecordStep:
-        """The first record that is kept brings the content; the queue limits the time to live.
+    ) -> list[RecordStep]:
+        """Put any message on a queue, if it may be; a call by itself is a batch of one.
 
         Args:
             message: The message to put there; its content, too, unless the log has it.
             queue: Name of the queue, which must exist.
-            transaction: Number of the transaction, if it is one.
-            brought: Messages whose content comes with an earlier step of the same call.
-            taken: Entries that an earlier step of the same call dequeues.
+            admission: Of the batch or transaction that it is of: gets the steps.
             asked: Which member asked, and the number of its request.
             annotations: What the entry adds to those of its message.
+
+        Raises:
+            InvalidRequest: The message may not be put there, or is not as it was made.
+            Full: There is no room for it.
         """
-        message_id, header, now_us = message.message_id, message.header, self.now_us()
+        admission, message_id = admission or Admission(self), message.message_id
         if self.in_doubt or self.promised:
             self.check_place(queue, message_id)
-        if message_id in self.queue(queue).entries and (queue, message_id) not in taken:
+        if message_id in self.queue(queue).entries and (queue, message_id) not in admission.taken:
             refusal = f"message {message_id} is on queue {queue!r} already"
             raise InvalidRequest(refusal)
-        is_logged = message_id in brought
+        is_logged = message_id in admission.brought
         if not is_logged and message_id not in self._fresh and message_id not in self.volatile:
             if message_id not in self.state.messages and message_id not in self.state.staged:
                 refusal = f"message {message_id} left its last queue: make a new message"
@@ -207,22 +207,9 @@ class StoreStateMachine(DoubtStateMachine, RoomStateMachine):
             is_logged = message_id in self.state.messages
         if message_id in self._fresh:
             check_new(message)
-        is_kept, arguments = self.terms[queue]
-        is_kept = is_kept and header.durable
-        # What is staged is on the disk, as are the messages of a branch that was promised.
-        self.check_room(is_new=is_kept and not is_logged and message_id not in self.state.staged)
-        if message.is_staged and not is_kept and not is_logged:
-            refusal = f"queue {queue!r} is transient: stage the message with durable=False"
-            raise InvalidRequest(refusal)
-        if arguments.message_ttl_ms is not None:
-            header = header._replace(expires_at=arguments.expires_at(header.expires_at, now_us))
-        header = header.known() if is_logged else header
-        body = message.body if is_kept and not is_logged and not message.is_staged else None
         detail = None if annotations is None else as_detail(annotations)
-        record = records.message_enqueued(
-            now_us, queue, message_id, header, body, transaction, asked, detail
-        )
-        return RecordStep(record, is_kept, message)
+        admission.admit(message, queue, detail, *asked, is_logged=is_logged)
+        return admission.steps
 
     def dequeue(
         self,

@@ -10,6 +10,7 @@ import reprlib
 
 from sparkstore.core.annotations import Annotations
 from sparkstore.core.records import Record
+from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.links import DELIVERY_KINDS
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.state_machine.values import (
@@ -19,7 +20,7 @@ from sparkstore.core.state_machine.values import (
     Transaction,
     TransactionContext,
 )
-from sparkstore.errors import InvalidRequest, Unavailable
+from sparkstore.errors import InvalidRequest, NotNow
 
 
 def own(machine: StoreStateMachine, transaction: TransactionContext) -> Transaction:
@@ -46,9 +47,11 @@ def enqueue(
 
     Raises:
         InvalidRequest: The queue is not there, or the message may not be put on it.
+        Full: There is no room for it now.
     """
     transaction.check_open()
-    machine.enqueue(message, queue, taken=transaction.taken, annotations=annotations)
+    admission = Admission(machine, taken=transaction.taken)
+    machine.enqueue(message, queue, admission, annotations=annotations)
     transaction.queues.setdefault(queue, machine.state.queues[queue])
     transaction.steps.append(PlannedEnqueue(message, queue, annotations))
     return []
@@ -75,22 +78,25 @@ def commit(machine: StoreStateMachine, context: TransactionContext) -> list[Reco
     Raises:
         InvalidRequest: A queue or message that it uses is gone, or an operation in it was refused;
             then nothing of it may be applied.
-        Unavailable: An operation in it was refused for want of room; likewise.
+        Full: There is no room for what it brings, or was none for an operation; likewise.
     """
     transaction = own(machine, context)
     abort(machine, transaction)
     return decided_steps(machine, transaction)
 
 
-def decided_steps(machine: StoreStateMachine, transaction: Transaction) -> list[RecordStep]:
-    """What an ended transaction makes true.
+def decided_steps(
+    machine: StoreStateMachine, transaction: Transaction, *, is_promised: bool = False
+) -> list[RecordStep]:
+    """What an ended transaction makes true; of a prepared branch nothing is refused for room.
 
     Raises:
         InvalidRequest: As of `commit`.
     """
     _check_whole(machine, transaction)
-    steps: list[RecordStep] = []
-    brought: set[int] = set()
+    number, taken = transaction.transaction, transaction.taken
+    admission = Admission(machine, number, taken, is_promised=is_promised)
+    steps = admission.steps
     targets: set[tuple[int, str]] = set()
     for planned in transaction.steps:
         if isinstance(planned, Record) and planned.kind in DELIVERY_KINDS:
@@ -100,15 +106,13 @@ def decided_steps(machine: StoreStateMachine, transaction: Transaction) -> list[
             steps.append(RecordStep(planned, _is_kept_entry(machine, planned)))
             continue
         message, queue, annotations = planned
-        number, taken = transaction.transaction, transaction.taken
-        step = machine.enqueue(message, queue, number, brought, taken, annotations=annotations)
+        machine.enqueue(message, queue, admission, annotations=annotations)
         if (message.message_id, queue) in targets:
             refusal = f"message {message.message_id} is on queue {queue!r} already"
             raise InvalidRequest(refusal)
         targets.add((message.message_id, queue))
-        if step.is_kept:
-            brought.add(message.message_id)
-        steps.append(step)
+        if steps[-1].is_kept:
+            admission.brought.add(message.message_id)
     return steps
 
 
@@ -116,9 +120,9 @@ def _check_whole(machine: StoreStateMachine, transaction: Transaction) -> None:
     number = transaction.transaction
     if transaction.refusal is not None:
         message = f"transaction {number} is aborted: an operation in it was refused"
-        if isinstance(transaction.refusal, Unavailable):  # it may be made anew, and be taken then
+        if isinstance(transaction.refusal, NotNow):  # it may be made anew, and be taken then
             message += f": {transaction.refusal}"
-            raise Unavailable(message)
+            raise type(transaction.refusal)(message)
         raise InvalidRequest(message)
     for name, queue in transaction.queues.items():
         if machine.state.queues.get(name) is not queue:

@@ -1,5 +1,6 @@
 -- Messages that may not stay where they are: expired, or with more failed deliveries than their
--- queue allows, in the order in which they expired. Acquired ones are their consumer's.
+-- queue allows, in the order in which they expired. Acquired ones are their consumer's. This only
+-- proposes them: whether each may stay is decided by `core.queue_arguments` (`reason_to_end`).
 SELECT entry.queue, entry.message_id
 FROM entries AS entry
 JOIN wiring ON wiring.queue = entry.queue AND wiring.exchange IS NULL

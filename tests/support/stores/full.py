@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from broker_shim.completion import Completion
-from broker_shim.errors import Unavailable
+from broker_shim.errors import Full
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader
 from tests.support.roots.logs import until
@@ -36,5 +36,5 @@ def is_full(store: DeltaMessageStore) -> bool:
     try:
         with store.batch():
             return False
-    except Unavailable:
+    except Full:
         return True

@@ -78,7 +78,7 @@ def test_a_link_has_what_it_acquired_under_its_own_name_until_the_end(
 ) -> None:
     machine.apply(machine.create(Queue("q")), 2)
     message, steps = machine.message(MessageHeader(), b"")
-    machine.apply([*steps, machine.enqueue(message, "q")], 3)
+    machine.apply([*steps, *machine.enqueue(message, "q")], 3)
     acquire = Record(Kind.ACQUIRED, 0, "q", message.message_id, LINK)
     assert holder_of(machine, "m/", acquire._replace(holder="c/l")) == "m/c/l"
     assert holder_of(machine, "m/", acquire) == LINK
@@ -96,7 +96,7 @@ def test_what_was_acquired_before_the_link_was_kept_is_let_go_by_it(
     say(machine, Record(Kind.DETACHED, 0, holder=LINK, detail='{"closed": true}'))
     machine.apply(machine.create(Queue("q")), 3)
     message, steps = machine.message(MessageHeader(), b"")
-    machine.apply([*steps, machine.enqueue(message, "q")], 4)
+    machine.apply([*steps, *machine.enqueue(message, "q")], 4)
     acquire = Record(Kind.ACQUIRED, 0, "q", message.message_id, LINK)
     before = holder_of(machine, "m/", acquire)
     assert before == f"m/{LINK}"

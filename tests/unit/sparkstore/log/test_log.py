@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkstore.errors import Fenced, Unavailable
+from sparkstore.errors import Fenced, Full
 from sparkstore.log import start
 from sparkstore.log.trim import Trimmer
 from sparkstore.log.wal import SyncWrite, sync_write
@@ -96,7 +96,7 @@ def test_what_waits_for_delta_is_bounded_where_there_is_no_log(tmp_path: Path) -
 
 
 def refused(log: Log, why: str) -> None:
-    with pytest.raises(Unavailable, match=f"^{why}$"):
+    with pytest.raises(Full, match=f"^{why}$"):
         append(log, 99)
 
 

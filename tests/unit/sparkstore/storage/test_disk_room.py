@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkstore.errors import Unavailable
+from sparkstore.errors import Full
 from sparkstore.storage.disk_room import Disk, RoomLimits, check_has_room
 
 GIB, MIB = 1 << 30, 1 << 20
@@ -46,7 +46,7 @@ def test_senders_go_on_with_more_room_than_made_them_wait(
 def test_what_would_fill_the_disk_is_not_begun(tmp_path: Path) -> None:
     check_has_room(tmp_path, 1, "moving records")
     check_has_room(tmp_path, 0, "moving records")
-    with pytest.raises(Unavailable, match="nothing was done; give it room"):
+    with pytest.raises(Full, match="nothing was done; give it room"):
         check_has_room(tmp_path, 1 << 60, "moving records")
 
 

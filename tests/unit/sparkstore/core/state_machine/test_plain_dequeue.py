@@ -25,7 +25,7 @@ def machine() -> StoreStateMachine:
     for queue in ("q", "q", "q", "t"):
         message, steps = made.message(MessageHeader(), b"body")
         take(made, steps)
-        take(made, [made.enqueue(message, queue)])
+        take(made, made.enqueue(message, queue))
     return made
 
 

@@ -45,9 +45,9 @@ def test_a_new_message_is_decided_as_by_the_single_call(
     machine: StoreStateMachine, queue: str, *, durable: bool
 ) -> None:
     message = made(machine, durable=durable, header=b"as it came", expires_at=9_000_000)
-    step = plain_enqueue(machine, message, queue, MOST_BYTES)
-    assert step is not None
-    assert step == machine.enqueue(message, queue)
+    steps = plain_enqueue(machine, message, queue, MOST_BYTES)
+    assert steps is not None
+    assert steps == machine.enqueue(message, queue)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_second_queue_and_one_that_it_has_left_are_left_to_the_call(
     machine: StoreStateMachine,
 ) -> None:
     message = made(machine)
-    take(machine, [machine.enqueue(message, "q")])
+    take(machine, machine.enqueue(message, "q"))
     assert plain_enqueue(machine, message, "q", MOST_BYTES) is None
     assert plain_enqueue(machine, message, "ttl", MOST_BYTES) is None
     take(machine, machine.dequeue(message.message_id, "q", None, None))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_shim.errors import InvalidRequest, Unavailable
+from broker_shim.errors import Full, InvalidRequest
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.xids import Xid
@@ -39,15 +39,15 @@ def test_a_transaction_that_brings_a_message_may_be_made_anew(store: RecordedMes
     message = store.message(DURABLE, b"x")
     store.machine.held_back = WHY
     transaction = store.begin()
-    with pytest.raises(Unavailable, match=WHY):
+    with pytest.raises(Full, match=WHY):
         done(store.enqueue, message, "q", transaction=transaction)
-    with pytest.raises(Unavailable, match=f"aborted: .*refused: {WHY}"):
+    with pytest.raises(Full, match=f"aborted: .*refused: {WHY}"):
         done(store.commit, transaction)
     store.machine.held_back = ""
     transaction = store.begin()
     done(store.enqueue, message, "q", transaction=transaction)
     store.machine.held_back = WHY
-    with pytest.raises(Unavailable, match=WHY):
+    with pytest.raises(Full, match=WHY):
         done(store.commit, transaction)
 
 
@@ -90,5 +90,5 @@ def test_of_a_member_new_messages_are_refused_and_others_are_not(there: Served) 
         first = member.ids(2)
         assert member.ask(2, enqueue(first)) == []
         there.store._machine.held_back = WHY
-        assert member.ask(3, enqueue(first + 1)) == [(3, "Unavailable", WHY)]
+        assert member.ask(3, enqueue(first + 1)) == [(3, "Full", WHY)]
         assert member.ask(4, Record(Kind.DEQUEUED, 0, "q", first)) == []

@@ -18,7 +18,7 @@ import org.apache.qpid.server.util.ConnectionScopedRuntimeException;
 public final class Failures {
     private static final Set<String> FATAL = Set.of("Fenced", "CorruptData");
 
-    private static final String UNKNOWN = "Unavailable";
+    private static final Set<String> PASSING = Set.of("Unavailable", "Full");
 
     private Failures() {
     }
@@ -34,7 +34,7 @@ public final class Failures {
         if (isFatal(error)) {
             return new StoreException(text);
         }
-        return UNKNOWN.equals(error) ? away(text) : new Refused(text);
+        return PASSING.contains(error) ? away(text) : new Refused(text);
     }
 
     static RuntimeException away(String message) {

@@ -1,0 +1,274 @@
+"""The limits of a queue hold on every road that enqueues, in every `BrokerStore`.
+
+A road brings `SENT` messages to the queue `q`. One that is a transaction brings all of them, or
+none. A limit that somebody adds to `QueueArguments.why_full` holds on the same roads: a toy shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from broker_shim.completion import Completion
+from broker_shim.errors import Full, InvalidRequest, StoreError
+from broker_shim.store.interface import BrokerStore, NewEntry, Queue, StoredMessage
+from sparkstore.core.queue_arguments import QueueArguments
+from sparkstore.core.xids import Xid
+from tests.support.stores.calls import HEADER
+from tests.support.stores.stores import TIMEOUT_S, done
+
+SENT, ROOM = 5, 2
+BODY = b"0123456789"
+BYTES = len(HEADER.header or b"") + len(BODY)
+XID = Xid(7, b"global", b"branch")
+
+Told = list[StoreError | None]
+
+
+def together(calls: list[Callable[[Callable[[StoreError | None], None]], Any]]) -> Told:
+    """Make calls without waiting between them, then wait for what each came to."""
+    completions = [Completion() for _ in calls]
+    for call, completion in zip(calls, completions, strict=True):
+        call(completion.finish)
+    return [outcome(completion) for completion in completions]
+
+
+def outcome(completion: Completion) -> StoreError | None:
+    try:
+        completion.complete(TIMEOUT_S)
+    except StoreError as refusal:
+        return refusal
+    return None
+
+
+def made(store: BrokerStore) -> list[StoredMessage]:
+    return [store.message(HEADER, BODY) for _ in range(SENT)]
+
+
+def by_calls(store: BrokerStore) -> Told:
+    return together(
+        [lambda told, each=each: store.enqueue(each, "q", told) for each in made(store)]
+    )
+
+
+def annotated(store: BrokerStore) -> Told:
+    return together(
+        [
+            lambda told, each=each: store.enqueue(
+                each, "q", told, annotations={"x": ("string", "y")}
+            )
+            for each in made(store)
+        ]
+    )
+
+
+def by_a_batch(store: BrokerStore) -> Told:
+    found: list[Told] = []
+    told = Completion()
+
+    def on_complete(outcomes: Any) -> None:
+        found.append([*outcomes])
+        told.finish(None)
+
+    store.enqueue_new([NewEntry(HEADER, BODY, "q")] * SENT, on_complete)
+    told.complete(TIMEOUT_S)
+    return found[0]
+
+
+def in_pieces(store: BrokerStore) -> Told:
+    found: Told = []
+    for _ in range(SENT):
+        message = done(store.stage, store.message(HEADER), [BODY[:3], BODY[3:]])
+        found += together([lambda told, each=message: store.enqueue(each, "q", told)])
+    return found
+
+
+def in_a_transaction(store: BrokerStore) -> Told:
+    transaction = store.begin()
+    calls: list[Any] = [
+        lambda told, each=each: store.enqueue(each, "q", told, transaction) for each in made(store)
+    ]
+    return together([*calls, lambda told: store.commit(transaction, told)])[-1:]
+
+
+def on_two_queues(store: BrokerStore) -> Told:
+    """The second queue only names the message: it is no less a new one there."""
+    transaction = store.begin()
+    calls: list[Any] = [
+        lambda told, each=each, name=name: store.enqueue(each, name, told, transaction)
+        for each in made(store)
+        for name in ("other", "q")
+    ]
+    return together([*calls, lambda told: store.commit(transaction, told)])[-1:]
+
+
+def in_a_branch(store: Any) -> Told:
+    transaction = store.begin()
+    calls: list[Any] = [
+        lambda told, each=each: store.enqueue(each, "q", told, transaction) for each in made(store)
+    ]
+    told = together([*calls, lambda told: store.prepare(transaction, XID, told)])[-1:]
+    if told == [None]:
+        done(store.commit_prepared, XID)
+    return told
+
+
+class Road(NamedTuple):
+    send: Callable[[Any], Told]
+    is_whole: bool = False
+
+
+ROADS = {
+    each.send.__name__: each
+    for each in (
+        Road(by_calls),
+        Road(annotated),
+        Road(by_a_batch),
+        Road(in_pieces),
+        Road(in_a_transaction, is_whole=True),
+        Road(on_two_queues, is_whole=True),
+        Road(in_a_branch, is_whole=True),
+    )
+}
+
+
+@pytest.fixture(params=ROADS)
+def road(request: pytest.FixtureRequest) -> Road:
+    return ROADS[request.param]
+
+
+def queue(store: BrokerStore, **arguments: Any) -> None:
+    done(store.create, Queue("q", arguments=arguments))
+    done(store.create, Queue("other"))
+
+
+def depth(store: BrokerStore, name: str = "q") -> int:
+    return len(store.recover().entries[name])
+
+
+def put(store: BrokerStore, name: str = "q") -> int:
+    message = store.message(HEADER, BODY)
+    done(store.enqueue, message, name)
+    return message.message_id
+
+
+def check(told: Told, road: Road, room: int) -> None:
+    """Of what a road brought, as much was taken as there was room, or all was refused."""
+    assert [each for each in told if each is not None and type(each) is not Full] == []
+    assert sum(each is None for each in told) == (0 if road.is_whole else room)
+
+
+@pytest.mark.parametrize("limit", [{"max_depth": ROOM}, {"max_bytes": ROOM * BYTES}])
+def test_a_full_queue_takes_no_more_on_any_road(
+    store: BrokerStore, road: Road, limit: dict[str, int]
+) -> None:
+    queue(store, **limit)
+    check(road.send(store), road, ROOM)
+    assert depth(store) == (0 if road.is_whole else ROOM)
+    assert depth(store, "other") == 0
+
+
+def test_what_fits_is_taken_on_every_road(store: BrokerStore, road: Road) -> None:
+    queue(store, max_depth=SENT, max_bytes=SENT * BYTES)
+    told = road.send(store)
+    assert {*told} == {None}
+    assert depth(store) == SENT
+    with pytest.raises(Full, match=r"queue 'q' is full .max_depth is 5.: nothing was done"):
+        put(store)
+
+
+def test_a_limit_that_is_added_in_one_place_holds_on_every_road(
+    store: BrokerStore, road: Road, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ARCHITECTURE names the place, in "Where decisions are"."""
+
+    def toy(_arguments: QueueArguments, depth: int, _byte_count: int) -> str | None:
+        return "no more than two" if depth > ROOM else None
+
+    monkeypatch.setattr(QueueArguments, "asks_of_arrivals", True)
+    monkeypatch.setattr(QueueArguments, "why_full", toy)
+    queue(store)
+    told = road.send(store)
+    refusals = [each for each in told if each is not None]
+    assert refusals
+    assert all("no more than two" in str(each) for each in refusals)
+    assert depth(store) == (0 if road.is_whole else ROOM)
+
+
+def test_there_is_room_again_when_messages_have_left(store: BrokerStore) -> None:
+    queue(store, max_depth=1)
+    first = put(store)
+    with pytest.raises(Full):
+        put(store)
+    done(store.dequeue, first, "q", None)
+    put(store)
+    assert depth(store) == 1
+
+
+def test_a_held_message_takes_room(store: BrokerStore) -> None:
+    queue(store, max_depth=1)
+    done(store.acquire, put(store), "q", "c")
+    with pytest.raises(Full):
+        put(store)
+
+
+def test_a_transaction_may_put_as_many_as_it_takes(store: BrokerStore) -> None:
+    queue(store, max_depth=2)
+    off = [put(store), put(store)]
+    transaction = store.begin()
+    for each in off:
+        done(store.dequeue, each, "q", None, transaction=transaction)
+    new = [store.message(HEADER, BODY) for _ in off]
+    for message in new:
+        done(store.enqueue, message, "q", transaction=transaction)
+    done(store.commit, transaction)
+    assert [*store.recover().entries["q"]] == [each.message_id for each in new]
+
+
+def test_a_message_that_is_there_already_moves_to_a_full_queue(store: BrokerStore) -> None:
+    queue(store, max_depth=1)
+    put(store)
+    dead = store.message(HEADER, BODY)
+    done(store.enqueue, dead, "other")
+    transaction = store.begin()
+    done(store.enqueue, dead, "q", transaction=transaction)
+    done(store.dequeue, dead.message_id, "other", None, transaction=transaction)
+    done(store.commit, transaction)
+    assert depth(store) == 2
+    with pytest.raises(Full):
+        put(store)
+
+
+def test_a_promise_of_a_prepared_branch_takes_room_and_is_kept(store: Any) -> None:
+    queue(store, max_depth=1)
+    transaction = store.begin()
+    done(store.enqueue, store.message(HEADER, BODY), "q", transaction=transaction)
+    done(store.prepare, transaction, XID)
+    with pytest.raises(Full):
+        put(store)
+    done(store.alter, Queue("q", arguments={"max_depth": 1, "max_bytes": 1}))
+    done(store.commit_prepared, XID)
+    assert depth(store) == 1
+
+
+def test_a_limit_is_altered_for_what_comes_from_then_on(store: BrokerStore) -> None:
+    queue(store)
+    for _ in range(3):
+        put(store)
+    done(store.alter, Queue("q", arguments={"max_depth": 2}))
+    assert depth(store) == 3
+    with pytest.raises(Full):
+        put(store)
+    done(store.alter, Queue("q"))
+    put(store)
+    assert depth(store) == 4
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_depth": 0}, {"max_bytes": -1}, {"max_depth": "2"}, {"when_full": "wait"}]
+)
+def test_a_limit_that_cannot_be_is_refused(store: BrokerStore, wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest, match=next(iter(wrong))):
+        done(store.create, Queue("q", arguments=wrong))
