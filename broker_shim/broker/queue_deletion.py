@@ -2,8 +2,8 @@
 
 Why repeated: a queue that is gone from the broker and still in the store comes back with its old
 messages. That happens at the next start, or when a queue of its name is created. So `NotNow`,
-which may leave the outcome unknown, is met by trying again (`Settlement.insist`), and one of the same
-name is created when it is gone.
+which may leave the outcome unknown, is met by trying again (`Settlement.insist`), and one of the
+same name is created when it is gone.
 """
 
 from __future__ import annotations

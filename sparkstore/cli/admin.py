@@ -116,7 +116,8 @@ def _add_queue(queue: Subparsers) -> None:
         _ARGUMENTS + "At any time: message_ttl_ms, max_depth, max_bytes (for what is enqueued\n"
         "from then on), max_delivery_count, dead_letter_queue. exclusive: not while it has\n"
         "several consumers. message_groups: while it has no consumer. last_value_key: while it\n"
-        "is empty. Its durability stays. What a broker's settings say of a queue holds at its next start.\n\n"
+        "is empty. Its durability stays. What a broker's settings say of a queue holds at its\n"
+        "next start.\n\n"
         "examples:\n  sparkstore queue alter ROOT orders --set max_delivery_count=5\n"
         "  sparkstore queue alter ROOT orders --unset message_ttl_ms",
         positional=(_QUEUE,),
