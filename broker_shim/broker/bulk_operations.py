@@ -154,6 +154,7 @@ class BulkOperations:
 
     def _decide(self, request: Request, target: str | None, queue: QueueDispatch) -> _Decided:
         """Take what waits out of dispatch, and give back what is not to be changed."""
+        # Out of dispatch first: no consumer gets one between its decision and the commit.
         withdrawn = queue.withdraw(dict.fromkeys(request.message_ids))
         answer = Answer(left=withdrawn.left, gone=withdrawn.gone)
         calls, now_us = self._host.calls, _now_us()  # one: then their annotations are alike

@@ -77,6 +77,7 @@ class LastValueQueues:
             queue = self._host.queues.get(name)
             if queue is not None and queue.last_values is not None:
                 older = queue.last_values.newest(value)
+                # Out of dispatch before the transaction: no consumer gets the older one meanwhile.
                 held = [] if older is None else queue.withdraw([older]).held
                 replaced += [(each, name) for each in held]
         call(replaced)
@@ -108,6 +109,7 @@ class LastValueQueues:
             gone = {message_id for message_id, _ in replaced}
             for message_id, (name, value) in came:
                 self._came(name, message_id, value, gone)
+        # At the end: who waited finds the newer message as the one to replace.
         for each in values:
             for call in self._waiting.pop(each):
                 call()

@@ -171,6 +171,7 @@ class Settlement:
         """Let a message wait again that the store has given back, or end it if it may not stay."""
         queue.released(message_id, delivery_failed=failed)
         self._host.wanted(queue.name)
+        # After its release: only what waits can be taken off the queue, if it may not stay.
         self._on_released(queue, message_id)
 
     def insist(

@@ -307,6 +307,7 @@ class Broker:
             return
         if self.deletions.refuses(name, on_done):
             return
+        # Out of use at once: nothing is routed to it, or handed out of it, while it is destroyed.
         self._forget_queue(name)
 
         def destroyed(error: StoreError | None) -> None:
@@ -320,6 +321,7 @@ class Broker:
         if name in self.queues:
             queue = self.queues[name]
             users: list[Consumer | Browser] = [*queue.consumers, *queue.browsers]
+            # Before the queue is forgotten: its users let go of what they hold while it is there.
             for user in users:
                 user.queue_deleted()
             self._forget_queue(name)

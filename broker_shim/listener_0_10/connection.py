@@ -288,6 +288,7 @@ class Amqp010Connection:
         """Do a control of the connection, as far as its phase allows. See `ConnectionControls`."""
         if isinstance(control, ConnectionClose):
             self._say(ConnectionCloseOk())
+            # Before the connection counts as lost: its client left in good order.
             for session in list(self._sessions.values()):
                 session.part()
             self.lost()

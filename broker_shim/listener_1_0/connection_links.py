@@ -110,6 +110,8 @@ class ConnectionLinks:
         Returns:
             Why it cannot be closed: then `then` is not called.
         """
+        # In this order: the registry decides whether the terminus lives on, the endpoint ends what
+        # it held by that, and what was the link's own ends last.
         left = self._links.left(link, closed=closed)
         self._let_go([link])
         if left.refusal is not None:

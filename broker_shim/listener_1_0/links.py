@@ -258,6 +258,7 @@ class Links:
         endpoint = self._endpoints.pop(link, None)
         if endpoint is None:
             return Left()
+        # Counted while this endpoint still consumes from the queue: it is one of them.
         is_last = self._consumer_count(endpoint.terminus) <= 1
         over = self.registry.detach(endpoint, now_ms(), closed=closed and is_last)
         self._schedule()

@@ -131,7 +131,7 @@ def serve(
     try:
         make = partial(_make_broker, settings, metrics, loop, inbox, fatal)
         host, membership = _take_over(stores, make, inbox, options, is_shared=beside is not None)
-        url = entrance.open()
+        url = entrance.open()  # after recovery: no client meets a broker without its queues
         _probe(loop, host.broker.calls)
         served = beside and beside(loop, inbox, host)
     except (InvalidRequest, OSError, StoreError, TimeoutError) as reason:

@@ -104,9 +104,11 @@ def recover(
         broker.router.add_exchange(exchange)
     for key, arguments in recovered.bindings.items():
         broker.router.bind(key.exchange, key.binding_key, key.queue, arguments)
+    # The queues are there by now: what is given back waits on them.
     _give_back(store, host, acquired, keepers, absent, timeout_s)
     create_wiring(store, broker, timeout_s)
     host.recover_own_queues(store, termini, timeout_s)
+    # Links have their own queues by now, which do not delete themselves.
     broker.claims.auto_deletion.recovered(recovered.configured, absent.names)
     for queue in [*broker.queues.values()]:
         broker.bulk.end_failed(queue)

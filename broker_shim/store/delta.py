@@ -61,6 +61,7 @@ class Batch:
         """
         steps = [*steps]
         kept = [step.record for step in steps if step.is_kept]
+        # Packed first: this alone can refuse the records, and then none of the steps is true.
         self._packed.append(self._log.pack(kept))
         self._records += kept
         self.machine.apply(steps, self._position)

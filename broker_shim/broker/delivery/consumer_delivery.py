@@ -268,6 +268,7 @@ class ConsumerDelivery:
             told = zip(arrived, outcomes, strict=True)
             arrived = [each for each, error in told if error is None]
         ids = [taken.message_id for taken, _content in arrived]
+        # Read before they leave the queue, which forgets the counts with them.
         failures = self._queue.delivery_counts(ids)
         self._queue.removed(ids)
         if self._outlet.is_gone:  # a stop waits for it: nobody else would get it

@@ -63,6 +63,7 @@ class Acquisition:
         if dispatch is None:
             on_done(InvalidRequest(f"unknown queue {queue!r}"))
             return
+        # Out of dispatch before the store is asked: no consumer gets it meanwhile.
         withdrawn = dispatch.take_browsed(message_id, entry, holder)
         if withdrawn.left:
             on_done(NotAcquired(f"message {message_id} on queue {queue!r} is held by another"))

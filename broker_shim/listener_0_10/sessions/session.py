@@ -394,6 +394,8 @@ class Amqp010Session:
         if self.is_attached:
             self.connection.waiting_bytes -= self._held_bytes
         self._held.clear()
+        # Before the subscriptions: what it accepted is theirs again, and is given back with the
+        # rest.
         if self.transaction is not None:
             self.transaction.undo()
         self.subscriptions.end()

@@ -117,6 +117,7 @@ class OutgoingLink:
         """The link, its session or its connection ended: what it held is given back or kept."""
         self.has_ended = True
         self.credit = 0
+        # Off the queue first: it is handed nothing of what is given back below.
         self.queue.discard(self)
         self._outlet.gone()
         held = {} if self._resumption is None else self._resumption.left()

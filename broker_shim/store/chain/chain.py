@@ -344,6 +344,7 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
 
         Members may have to read from the first store until then. See `MessageStore.close`.
         """
+        # First all that is due: for that a member may have to read content from the first store.
         told = Completion()
         with suppress(Closed):
             self._after_earlier(lambda _error: self._line.put(told.finish, None))

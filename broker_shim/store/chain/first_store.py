@@ -46,6 +46,7 @@ def first_store(where: str, config: StoreConfig, *, accept_loss: bool = False) -
         is_due = (is_bucket or may_be_mirror) and config.witness != NO_WITNESS
         if is_due and place.get("witness"):
             _take_witness(store, where, place, config.witness)
+        # After the witness: until it names this root, the other one may serve.
         take_place(store, accept_loss=accept_loss)
     except BaseException:
         store.close()

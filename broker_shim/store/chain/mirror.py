@@ -114,10 +114,13 @@ class Mirror:
         lacking, distance = self._lacking(max_distance)
         if lacking:
             _log.info("%s catches up: it is %d calls behind", self._name, distance)
+        # Noted before the first call: after a kill between two of them the mirror is known as
+        # behind.
         wait_for([partial(self._note, is_alike=not lacking)])
         calls = self._loaded(lacking)
         while some := list(islice(calls, _AT_ONCE)):
             wait_for(partial(self.apply, each) for each in some)
+        # Noted when all that it lacked is durable, and not before.
         wait_for([partial(self._note, is_alike=True)])
         return distance
 
@@ -144,6 +147,7 @@ class Mirror:
 
     def close(self) -> None:
         """End the mirror's thread, then close its store. See `ChainMember.close`."""
+        # The line first: its last calls go to the store.
         self._call_line.close()
         self._store.close()
 

@@ -244,6 +244,7 @@ class RemoteConnection:
         with self.guard:
             self.service_run = welcome.instance
             self._seen = _seen_by(welcome)
+            # What WELCOME says is decided completes first; `_pump` sends the rest again.
             self._settle(self.requests.welcome(welcome))
             self._reads.begin_anew()
             self._sending, self._decoder = Sending(peer, self._wake), decoder
