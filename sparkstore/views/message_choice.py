@@ -23,7 +23,7 @@ from sparkstore.tables.root import Root
 from sparkstore.views import typed_queries
 from sparkstore.views.join_hints import hints
 from sparkstore.views.spark_tables import table_names, text, translated
-from sparkstore.views.views import VIEWS, view_text
+from sparkstore.views.views import GUARDS, VIEWS, view_text
 
 _MESSAGE_STEPS = VIEWS["queue_messages"]
 _ENTRY_STEPS = VIEWS["queues"]
@@ -62,7 +62,7 @@ def departed(spark: SparkSession, root: Root, queue: str, predicate: str, *, to:
 def _chosen(spark: SparkSession, root: Root, view: str, queue: str, predicate: str) -> DataFrame:
     """The view is a query here, registered under no name: its text is all that is needed of it."""
     wanted = condition(spark, predicate)
-    names = table_names(root) | hints(root)
+    names = {**table_names(root), **hints(root), **GUARDS.get(view, {})}
     query = view_text(view, names) if view in VIEWS else text(view, _MESSAGE_STEPS, names)
     with translated(f"--where {predicate!r}", is_typed=True):
         on_queue = spark.sql(query).alias(view).where(F.col("queue") == F.lit(queue))

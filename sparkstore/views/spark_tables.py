@@ -54,13 +54,19 @@ _DEFAULTS = {
     "entriesguard": GUARD,
     "membersguard": GUARD,
     "eventsguard": "true",
+    "contentsguard": "true",
     "window": str(WINDOW),
     "opening": "opening",
 }
 """Hints to the optimiser, which whoever knows sizes fills in (`join_hints`), and where the guard
 stands: once in a query, since all of it reads each table at one version."""
 
-_CALLED = {"fold_tail": "tail", "none_dropped": "dropped", "none_forgotten": "forgotten"}
+_CALLED = {
+    "fold_tail": "tail",
+    "counted": "changes",
+    "none_dropped": "dropped",
+    "none_forgotten": "forgotten",
+}
 """What a step is called by those that name it, if not by its file."""
 
 

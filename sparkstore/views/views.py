@@ -75,6 +75,7 @@ VIEWS: Mapping[str, tuple[str, ...]] = {
 GUARDS: Mapping[str, Mapping[str, str]] = {
     "queues": {"entriesguard": "true"},
     "message_history": {"eventsguard": GUARD},
+    "departed_messages": {"entriesguard": "true", "eventsguard": GUARD},
     "links": {"entriesguard": "true"},
     "deliveries": {"entriesguard": "true"},
     "members": {"entriesguard": "true"},
@@ -172,6 +173,10 @@ def view_text(view: str, values: Mapping[str, str]) -> str:
     Decision: content is no step of `queue_messages`, but a sub-query beside its steps. Spark 4.2
     takes no predicate below a WITH of which a step is computed once (`spark_tables.text`), so one
     on a queue or an id would never get to the files of history.
+
+    Both sides of the join have a guard, unless entries are sent to every task: that is done before
+    any content is read. Else Spark may find content empty first (predicates reach it, and what is
+    in a gap is not there), and then it never looks at the entries.
     """
     if view != "queue_messages":
         return text(view, VIEWS[view], values)
@@ -182,6 +187,8 @@ def view_text(view: str, values: Mapping[str, str]) -> str:
     }
     inner = {**values, "events": f"({statement('events', events)})"}
     entries = text("every_entry", (*_TAIL, *_ENTRIES), values)
+    if not values.get("entryhint"):
+        inner["contentsguard"] = f"({text('guard', ('opening', 'tail', 'counted'), values)})"
     contents = statement("contents", inner)
     return statement(view, {**inner, "entries": entries, "contents": contents})
 

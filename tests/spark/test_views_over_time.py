@@ -20,8 +20,8 @@ from sparkstore.core.records import (
 from sparkstore.errors import Unavailable
 from sparkstore.tables.delta_files import log_file, newest_version
 from sparkstore.tables.root import Root
-from sparkstore.views import views
-from sparkstore.views.spark_tables import translated
+from sparkstore.views import join_hints, message_choice, views
+from sparkstore.views.spark_tables import settings, translated
 from tests.support.histories.histories import Row, fold_rows
 from tests.support.spark.killing import Stopped, stop_at
 from tests.support.spark.tables import HEADER, expected, journal, numbered, trim, viewed
@@ -76,6 +76,34 @@ def answers(spark: SparkSession, module_root: Root) -> dict[str, str]:
     journal(module_root, [_put(3)], first=6)
     views.register(spark, module_root)
     return {query: _answer(spark, query) for query in OVER_A_GAP}
+
+
+AS_SHIPPED = {
+    "spark.sql.adaptive.enabled": "true",
+    "spark.databricks.delta.stats.skipping": "true",
+}
+
+
+@pytest.mark.slow
+def test_a_gap_is_an_error_where_nothing_before_it_is_found(
+    spark: SparkSession, root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark leaves a join out as soon as one side of it is empty; the gap has what was there."""
+    journal(root, [*START, queue_created(1, "r", "{}"), _put(1)])
+    compact.run(spark, root)
+    journal(root, [_put(3)], first=7)
+    answers = {}
+    with settings(spark, AS_SHIPPED):
+        for most_rows in (join_hints.MOST_ROWS, -1):  # entries go to every task; they are too many
+            monkeypatch.setattr(join_hints, "MOST_ROWS", most_rows)
+            views.register(spark, root)
+            query = "SELECT message_id FROM queue_messages WHERE queue = 'r' AND content_type = 'x'"
+            answers[most_rows] = _answer(spark, query)
+        departed = message_choice.departed(spark, root, "r", "true", to="q")
+        with pytest.raises(Unavailable, match="records are missing after position 5"):
+            message_choice.count(departed)
+    for answer in answers.values():
+        assert answer.startswith("records are missing after position 5: ")
 
 
 def _answer(spark: SparkSession, query: str) -> str:

@@ -4,13 +4,15 @@
 -- several) is found by its id alone, and so is what a state does not tell of (`segment` is NULL);
 -- where a queue has no such message, Spark reads nothing for it.
 -- Nothing here names a step that is computed once: no predicate gets below a WITH that has one.
+-- If entries are too many to be sent to every task, content has a guard of its own: Spark leaves
+-- out the entries, and their guard, when it sees that no content is there to be joined with them.
 SELECT
   queue, message_id,
   protocol, durable, created_at, content_type, content_encoding, correlation_id, reply_to, subject,
   `to`, user_id, app_id, message_type, amqp_message_id, group_id, header_bytes, body_bytes,
   properties, header, body
 FROM {events}
-WHERE kind = 'enqueued' AND protocol IS NOT NULL
+WHERE kind = 'enqueued' AND protocol IS NOT NULL AND {contentsguard}
 UNION ALL
 SELECT {entryhint}
   entry.queue, entry.message_id,
