@@ -7,7 +7,7 @@ waiting message would cost ten times the entry and say nothing that the entry do
 
 Decision: reference and interest are two holds of one shape. A reference says
 who has the message; an interest, that its content is wanted in memory. Both have a named holder,
-end once however often they are released, and if nobody releases them the garbage collector does,
+end once however often they are released. If nobody releases them the garbage collector does,
 with a line in the log that names the holder: that is a fault, but not a leak.
 
 Decision: the framing view is made for a session, not asked with a session at each call. What a

@@ -5,7 +5,7 @@
     matching.py     LIKE
 
 Decision: the parser is Lark's (LALR, no dependencies of its own, released every year since 2017),
-because it keeps its own stack: ten thousand parentheses cost memory in proportion and never a
+because it keeps its own stack. Ten thousand parentheses cost memory in proportion and never a
 recursion of ours. Rejected: `pyparsing` and `parsimonious` recurse, `antlr4` needs a generator.
 
 The text of a client comes in, a condition that a queue can ask of a header goes out; what is wrong

@@ -44,7 +44,7 @@ class Turns:
     system call of the loop lets go of it for too short a moment to wake one of them, and begins
     their interval anew. And the interval is short, which it is, too, while any peer has more to do
     than a turn. An honest client beside a flood waits for a third of what it would wait for without
-    all that, and the flood has three quarters of its rate: more groups for the store, more wake-ups
+    all that. The flood has three quarters of its rate: more groups for the store, more wake-ups
     and writes. That is why nothing of it is done while nobody waits.
 
     Attributes:

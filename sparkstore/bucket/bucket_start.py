@@ -1,9 +1,15 @@
 """Start a store in a bucket: the steps that come before and beside those of a start on a disk.
 
-In this order: probe the store's conditional puts; the root, created if the prefix is free; the lock
-of the working copy, which keeps a second process of this machine out; the write-ahead log of the
-store that served last, which must be here if it may hold what the bucket lacks; the claim of the
-next epoch. From then on the writer before stops (`epochs`), and the copy is brought up, replayed
+In this order:
+
+1. probe the store's conditional puts
+2. look for the root; create it if the prefix is free
+3. lock the working copy, which keeps a second process of this machine out
+4. look for the write-ahead log of the store that served last, which must be here if it may hold
+   what the bucket lacks
+5. claim the next epoch
+
+From then on the writer before stops (`epochs`), and the copy is brought up, replayed
 into and opened. Where that writer committed once more meanwhile, which the first put finds out, the
 copy is brought up again, under the same claim. It gives up when a later epoch is in the journal: of
 two who start at a time the one that opened last serves.

@@ -10,7 +10,7 @@ stops (`check_not_claimed`), so that one that commits all the time does not keep
 One that does not look is stopped by its next commit.
 
 How a start knows that a write-ahead log is missing: the claim says whether its store acknowledges
-by a log on its own disk, and names the log by an id that is in a file of its folder, too. The store
+by a log on its own disk. It names the log by an id that is in a file of its folder, too. The store
 that served last is that of the newest epoch in the journal, whoever claimed one since. No `.closed`
 object beside its claim means that its log may hold what the bucket lacks. A folder with that id is
 that log; any other folder of the same name is not.

@@ -9,7 +9,7 @@ copy is new. Where executors are on other machines the copy holds the logs alone
 and writes data files in the bucket (`cluster_tables`); its commits are published in the same way.
 
 Why a job that is killed, or paused for any time, loses nothing: what it did not publish goes with
-its copy, and each commit in the bucket leaves a valid root, as on a disk. Of two jobs that began
+its copy. Each commit in the bucket leaves a valid root, as on a disk. Of two jobs that began
 with one version one publishes the next; the other is told so and stops, because what it computed
 stands on what is gone.
 

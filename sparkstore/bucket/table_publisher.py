@@ -1,12 +1,13 @@
 """Publish what was committed to one table of a copy: its versions one after the other.
 
 A version is in the bucket when the put of its log entry was answered, or read back: its data files
-are there before, and nobody can replace it, since every put of a log entry is `put_if_absent`.
+are there before. Nobody can replace it, since every put of a log entry is `put_if_absent`.
 
 Why none overwrites another's: the version number is the name, and the bytes name who committed, and
-data files with UUIDs. Whoever is told that the name is taken reads what stands: these bytes, then
-an answer was lost and it is published; other bytes, then another was first, and this copy publishes
-nothing more, because each later version of it would come after one that is not its own.
+data files with UUIDs. Whoever is told that the name is taken reads what stands. If it is these
+bytes, an answer was lost and the version is published. If it is other bytes, another was first.
+This copy then publishes nothing more, because each later version of it would come after one that is
+not its own.
 
 Why a kill between any two puts is harmless: data files without their log entry are named by nobody;
 a log entry is whole or absent.

@@ -1,8 +1,8 @@
 """Data files of the journal that no version names any more leave the bucket, after a time.
 
-They are of two kinds: what the versions removed that this store published itself, as merges and
-trims do; and what lay there when it began, named by no version: merged or trimmed before, or left
-by a store that was killed before its commit.
+They are of two kinds. The first are files that versions of this store removed, as merges and trims
+do. The second lay there when it began, named by no version: merged or trimmed before, or left by a
+store that was killed before its commit.
 
 Why none goes that a version names, even if this store was fenced and does not know it yet: a name
 is used once. The first kind was removed by a version that is in the bucket. The second was there

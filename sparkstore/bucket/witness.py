@@ -8,7 +8,7 @@ promotion replaces the object, too, and then waits until the lease that it found
 
 Why the old primary tells nothing after the new one may begin, whoever is cut off from whom: a
 renewal counts from before its request was sent. The promotion's replacement succeeds only over the
-newest renewal that did, so each renewal that counts was sent before it, and its lease has run out
+newest renewal that did, so each renewal that counts was sent before it. Its lease has run out
 when the promotion has waited so long, plus a margin for clocks that do not run alike. Each later
 renewal fails by the tag. No two clocks are compared. The clock goes on while the machine is
 suspended (`CLOCK_BOOTTIME`); that of a virtual machine that was frozen from outside may not.

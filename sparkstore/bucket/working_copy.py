@@ -3,7 +3,7 @@
 Decision: a store on a bucket works on a copy of its tables. deltalake commits to the copy, and each
 of those commits is published as it is: its data files, then its log entry, put if absent under the
 same version number (`publisher`). So there is one way to recover, to read content and to commit,
-that of a root on a disk, no request is spent on a read, and the moment of truth is one conditional
+that of a root on a disk. No request is spent on a read. The moment of truth is one conditional
 put of bytes that are known before. The alternative, deltalake on `s3://`, has the same put inside,
 but its outcome would have to be guessed from an error when the answer was lost, and every reader
 would need a second implementation. What it costs: a disk that holds the tables, and their download

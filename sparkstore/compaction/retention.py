@@ -10,7 +10,7 @@ commit of its own:
     3   the segment is rewritten in place, positions unchanged: one commit for each segment
 
 Why nothing that is needed is lost, wherever this is killed: 3 removes only what the durable state
-of 2 does not name, and an entry that comes later brings content with a higher position, in a later
+of 2 does not name. An entry that comes later brings content with a higher position, in a later
 segment. The exception is content that was given in pieces before and enqueued after: a message must
 not take `history_days` to arrive, and that is a day at least. Between 1 and 3 history holds more
 than it says. A power cut after 3 cannot bring an older state back, which would name what is gone.

@@ -1,6 +1,6 @@
 """Carries out a bulk operation: ids in, requests of `TURN_IDS` out, one after the other.
 
-Why a run that is cut off can be run again: what its requests did is true, each whole, and the next
+Why a run that is cut off can be run again: what its requests did is true, each whole. The next
 run's choice does not find it any more (moved, purged), or finds it as it was asked for (requeued:
 those that were last in the queue come last again). `replay` marks each copy with the message it is
 of, and the choice leaves out what has a copy on the target.

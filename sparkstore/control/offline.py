@@ -1,7 +1,7 @@
 """`AdminClient` over a root that nobody serves: the pure steps, written by the log under its lock.
 
 Why nothing is lost: the records of a request are one `append`, so one group of the write-ahead log
-and one Delta commit; the answer is given when the log says that they are durable; the state here
+and one Delta commit. The answer is given when the log says that they are durable. The state here
 is that of the state machine, the fold of what was written, as a broker's is.
 """
 

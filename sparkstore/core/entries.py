@@ -6,7 +6,7 @@ is what lets millions of messages wait. What happens to a packed entry is writte
 nothing is ever unpacked to be changed, whatever order consumers work in.
 
 How an id is found: the ids of a queue rise nearly always. In a chunk, `keys` never fall: an entry
-whose id is above all before it on the queue has its id as key, any other, a *stray*, repeats the
+whose id is above all before it on the queue has its id as key. Any other, a *stray*, repeats the
 key before it and is found by a dictionary. So one bisection finds the chunk and another the entry;
 only strays (enqueued out of turn, moved here, or one of two members' blocks of ids) cost an item
 of a dictionary each.

@@ -7,7 +7,7 @@
     settled     the link  delivery tag  -
 
 Decision: no column of their own. A link is named by one text, `link_text`, in the column `holder`,
-because a link is a holder: the entries that it has acquired carry the same text, so that one
+because a link is a holder. The entries that it has acquired carry the same text, so that one
 equation joins them with it, in SQL too. A tag is bytes: hexadecimal text in `binding_key`, which
 no other record with a holder uses. In `state` the text is in `exchange`, a column of the MERGE's
 key (`schema`).

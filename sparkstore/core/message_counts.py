@@ -15,7 +15,7 @@ _MANY = 255
 class MessageCounts(Mapping[int, int]):
     """Counts by message id; a message on no queue is not there.
 
-    Ids are given out rising, so those that are there together lie close together: a page of bytes
+    Ids are given out rising, so those that are there together lie close together. A page of bytes
     holds the counts of 256 of them, and is let go when the last of them is gone.
     """
 

@@ -63,7 +63,7 @@ def canonical(text: str) -> str:
 def parts_of(name: str) -> tuple[str, str]:
     """Address and queue of a name that the store has; the other way round than `full`.
 
-    A root may have names that nobody could give a queue now (`a::b::c`): such a queue is on the
+    A root may have names that nobody could give a queue now (`a::b::c`). Such a queue is on the
     address of its own name, so it is found by that name, as it was before.
     """
     try:

@@ -4,7 +4,7 @@
     figures (JSON: what the job's report has beyond these), error
 
 It is a log and no more: nothing is decided by what it says, a row that cannot be written is a
-warning, and a table that is broken is set aside and begun anew.
+warning. A table that is broken is set aside and begun anew.
 
 Who commits: only deltalake (ARCHITECTURE: Rule 2), and only the holder of `job_runs.lock`, which a
 run takes for the milliseconds of its row. Not the jobs' lease: a run has released it before its

@@ -1,11 +1,10 @@
 """The committer thread: groups → Delta commits, and everything else that commits to the journal.
 
 It is the only thread that touches the journal's handle (ARCHITECTURE: Rule 2). Why nothing is lost:
-a group comes here after its sync; its write-ahead log file is released only after `mark_durable`
-said that the Delta commit that holds it would survive a power cut (ARCHITECTURE: Rule 5), and of a
-root in a bucket, after it was published there; with `ack = "delta"`, completions wait for the same.
-A commit
-that fails is tried again with the same rows until its fate is known; nothing else is committed
+a group comes here after its sync. Its write-ahead log file is released only after `mark_durable`
+said that its Delta commit would survive a power cut (ARCHITECTURE: Rule 5). A commit to a root in a
+bucket is published there before. With `ack = "delta"`, completions wait for the same. A commit that
+fails is tried again with the same rows until its fate is known; nothing else is committed
 meanwhile.
 """
 

@@ -1,8 +1,8 @@
 """The Delta journal: each commit exactly once, by one writer, on one thread.
 
 Every commit carries (`sparkstore.` metadata) the writer's UUID, its epoch, its own number in that
-epoch, and the positions and segment of its rows; and the Delta transaction (`JOURNAL_APP`, epoch ·
-2⁴⁰ + number), which makes a commit from a handle that has not seen another writer's fail.
+epoch, and the positions and segment of its rows. Its Delta transaction (`JOURNAL_APP`, epoch ·
+2⁴⁰ + number) makes a commit fail whose handle has not seen another writer's.
 
 Why a commit lands exactly once (ARCHITECTURE: Rule 3): a number is bound to its rows until its fate
 is known. A commit that failed may have landed all the same, so the handle is opened anew and the

@@ -1,9 +1,13 @@
 """Let go of journal segments that history and state hold durably (ARCHITECTURE: Rule 5).
 
-In this order: history and state are looked at as their marks have them; history is counted, it
-must hold every position up to P of that state; only then closed segments whose positions are all
-≤ P, and that no commit touched for `reader_grace_s`, are dropped. A power cut between any two of
-these leaves a journal that holds more than it must, never less.
+In this order:
+
+1. look at history and state as their marks have them
+2. count history: it must hold every position up to P of that state
+3. drop closed segments whose positions are all ≤ P, and that no commit touched for
+   `reader_grace_s`
+
+A power cut between any two of these leaves a journal that holds more than it must, never less.
 
 Decision: nothing of history or state is fsynced here. Whoever wrote it does that and marks it; had
 its fsync failed, a second one from here would say yes (`file_rewrite`). So what a job that was

@@ -6,7 +6,7 @@ which alone writes to the write-ahead log and fires completions; the committer t
 Why a completion never lies (ARCHITECTURE: Rule 1): the log thread fires it after `Wal.append`
 returned for the group that holds its records, or, with `ack = "delta"`, the committer fires it
 after the Delta commit landed and was made durable. Why none is fired twice or forgotten: an item is
-in exactly one place, the inbox, the batch in hand, or a group, and each place fires all it holds
+in exactly one place, the inbox, the batch in hand, or a group. Each place fires all it holds
 before it ends, also when it ends with a failure.
 """
 

@@ -1,9 +1,14 @@
 """`reconcile --repair`: what can be put right is, layer by layer, and what cannot says why not.
 
-In this order, because each stands on the one before: the end of a table that a power cut broke is
-set aside (`healing`); history (`repair_history`); `state`, from history (`repair_state`); what the
-store owns, through the store (`repair_store`). Each looks anew at what the one before left. A step
-that is killed has changed nothing, or all of it: the next run goes on.
+In this order, because each step stands on the one before:
+
+1. set aside the end of a table that a power cut broke (`healing`)
+2. repair history (`repair_history`)
+3. make `state` anew from history (`repair_state`)
+4. have the store repair what it owns (`repair_store`)
+
+Each looks anew at what the one before left. A step that is killed has changed nothing, or all of
+it: the next run goes on.
 """
 
 from __future__ import annotations

@@ -1,11 +1,15 @@
 """Make what a replica in a bucket holds the primary: in a folder of this machine, or where it is.
 
-Into a folder, in this order: the replica is copied to a folder beside the one that is asked for,
-and recovered there, to see that it is whole; its `root.json` is replaced, if unchanged, by one that
-names the new primary, with the next generation; the next version of each of its tables is taken by
-an empty commit; the copy gets its `root.json` and its name. Whatever is killed before the second
-step has changed nothing in the bucket. After it the old primary is fenced, and promoting again goes
-on.
+Into a folder, in this order:
+
+1. copy the replica to a folder beside the one that is asked for, and recover it there, to see that
+   it is whole
+2. replace its `root.json`, if unchanged, by one that names the new primary, of the next generation
+3. take the next version of each of its tables by an empty commit
+4. give the copy its `root.json` and its name
+
+Whatever is killed before the second step has changed nothing in the bucket. After it the old
+primary is fenced, and promoting again goes on.
 
 Why the old primary's last replication cannot add to the bucket what the new primary has not got: a
 run of it that began before `root.json` was replaced commits after the versions that it saw at its

@@ -1,6 +1,6 @@
 """The old primary of a promotion: what it holds more than its replica, and that it stops.
 
-One in a bucket is stopped by its next commit: after its `root.json` says `fenced`, the next version
+One in a bucket is stopped by its next commit. After its `root.json` says `fenced`, the next version
 of its journal is taken by an empty commit, so that whatever its store puts next finds its name
 taken. A start that had looked at `root.json` before looks again after it has committed, before it
 serves.

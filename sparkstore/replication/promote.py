@@ -1,12 +1,16 @@
 """Make a replica the primary (ARCHITECTURE: A take-over).
 
 No Spark is needed, as a promotion must work when little else does.
-In this order, each step durable before the next: the replica is healed, folded once for a look and
-marked; the witness, if there is one, names the replica, and the old primary's lease runs out; the
-old root, if it can be reached, gets the role `fenced`; the replica gets the next generation and the
-role `primary`. Killed before the last step, it is a replica still, and promoting
-it again goes on; the old root may be fenced by then, which is what was asked for. There is never a
-moment in which both may be served and each could know of the other.
+In this order, each step durable before the next:
+
+1. heal the replica, fold it once for a look, and mark it
+2. name the replica in the witness, if there is one, and wait until the old primary's lease runs out
+3. give the old root, if it can be reached, the role `fenced`
+4. give the replica the next generation and the role `primary`
+
+Killed before the last step, it is a replica still, and promoting it again goes on. The old root may
+be fenced by then, which is what was asked for. There is never a moment in which both may be served
+and each could know of the other.
 """
 
 from __future__ import annotations

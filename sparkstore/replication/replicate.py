@@ -1,12 +1,16 @@
 """The replication job: the primary's records go to the replica's `history` and `state`.
 
-Under the replica's lease: (1) append to the replica's `history` what the primary's history and
-journal hold after its end; (2) a new replica gets the primary's `state` as it is; (3) fold what
-`history` holds after P into `state`, as a compaction does. The primary serves, compacts and trims
+Under the replica's lease:
+
+1. append to the replica's `history` what the primary's history and journal hold after its end
+2. give a new replica the primary's `state` as it is
+3. fold what `history` holds after P into `state`, as a compaction does
+
+The primary serves, compacts and trims
 meanwhile: nothing there is locked, and nothing but its list of replicas is changed.
 
 Why each record comes once, whenever this is killed: the append is one Delta commit, its
-transaction number is the last position in it, and the next run goes on after the largest position
+transaction number is the last position in it. The next run goes on after the largest position
 that is there. A run decides by versions of the primary's tables that it looks up once, state before
 journal before history. Records move the other way, so what a later version of one table no longer
 has is in the next. The positions are counted before the append reads the same versions again.

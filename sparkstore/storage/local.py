@@ -1,7 +1,7 @@
 """A folder as storage: a file appears by a hard link, is replaced by a rename, and is fsynced.
 
 Why of several who create one file exactly one wins: the content is written to a scratch file of
-its own and fsynced, and a hard link of that to the name fails if the name is taken. Why of several
+its own and fsynced. A hard link of that to the name fails if the name is taken. Why of several
 who replace one exactly one wins: each compares and replaces under a flock on `NAME.lock`, which is
 held for no more than that. A cut leaves the old file or the new one, and perhaps a scratch file
 (`NAME.` and a UUID), which nobody reads.

@@ -1,14 +1,14 @@
 """Check that a root may be written: its role is primary, and none of its replicas took over.
 
-Who replaces `root.json`, and why no change is lost: the creator of a root, once, by a hard link;
+Three replace `root.json`, and no change is lost: the creator of a root, once, by a hard link;
 `replicate`, which adds itself to the primary's `replicas`; `promote`, which changes the role of
 both. The last two replace it only if it is still what they read (`change_stored_identity`): so a
 replication that registers cannot write an old role back over `fenced`. Everybody else only reads:
 the file is replaced atomically and durably, so what is read is whole.
 
-What a cut-off costs: whoever can read neither its own `root.json` nor its replicas' goes on, and
-what it takes until it is reached stays behind, unless a third party tells it: a witness
-(`sparkstore.bucket.witness`).
+What a cut-off costs: a primary that can read neither its own `root.json` nor its replicas' keeps
+serving. The messages that it accepts from then on are lost to the new primary. A witness prevents
+this (`sparkstore.bucket.witness`).
 """
 
 from __future__ import annotations

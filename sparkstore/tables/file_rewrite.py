@@ -3,11 +3,11 @@
 An fsync that failed must never be tried again: the kernel tells a failed write-back once, to
 whoever asks first, and from then on the pages count as clean. A second fsync says yes, also that of
 the next process, while the disk never got the bytes. Whoever was told may be gone, and what it
-wrote down about it may be, too. So a start believes no fsync of a file that it did not write: what
-a table has after its mark (`marks`) is read back, which is good as long as the page cache has it,
-and written to a new file, which is fsynced and takes the place of the old one. What is read back
-broken is found so afterwards (`healing`) and comes again from the layer before, which is let go of
-only behind the mark.
+wrote down about it may be, too. So a start believes no fsync of a file that it did not write. The
+files of a table after its mark (`marks`) are read back, which is good as long as the page cache has
+them. They are written to new files, which are fsynced and take the place of the old ones. What is
+read back broken is found so afterwards (`healing`) and comes again from the layer before, which is
+let go of only behind the mark.
 
 A folder is not written anew: a rename into it makes it dirty again, and a file system that could
 not write its own structures refuses every later write to them.

@@ -10,10 +10,10 @@ Decision: what counts is the largest version whose *snapshot* is whole, not the 
 broken file. A small file that a later, whole version merged away may have been vacuumed; its
 absence breaks nothing.
 
-The moves can be cut short anywhere: files are first linked to the new folder and that is fsynced,
-then unlinked from the log, checkpoints first (a checkpoint newer than its versions would hide that
-they are gone), then versions from the newest down. What is left at each moment is a table that the
-next run finds broken at the same version, or healed.
+The moves can be cut short anywhere: files are first linked to the new folder and that is fsynced.
+Then they are unlinked from the log, versions last, from the newest down. Checkpoints go before
+them: a checkpoint newer than its versions would hide that they are gone. What is left at each
+moment is a table that the next run finds broken at the same version, or healed.
 """
 
 from __future__ import annotations

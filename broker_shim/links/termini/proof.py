@@ -12,7 +12,7 @@ written. A delivery of a number ≥ `allowed` was started after a later flow was
 the answer was read. The answer is proved read, its delivery forgotten.
 
 How much is remembered: the credit a window grants beyond what arrived is at most its size, so the
-proof of an answer comes at the latest one window after it, and at most one window of answers stays
+proof of an answer comes at the latest one window after it. At most one window of answers stays
 unproved beside those of the deliveries that are under way.
 
 The other proofs need no count: an attach whose unsettled map does not name the tag, a sender that

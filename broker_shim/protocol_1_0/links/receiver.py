@@ -72,7 +72,7 @@ class ReceiverLink(Link):
     def flow(self, credit: int, *, drain: bool = False, echo: bool = False) -> None:
         """Let the peer start `credit` deliveries from now on, whatever it had.
 
-        To stop a peer, let its credit run out or drain it: a sender on proton 0.40 that gets less
+        To stop a peer, let its credit run out or drain it. A sender on proton 0.40 that gets less
         than it had, while a delivery of its is on its way, sends on without credit and is detached.
 
         Args:

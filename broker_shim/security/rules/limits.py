@@ -38,7 +38,7 @@ class HalfOpen:
 
     Who never logs in cannot keep others out: half-open connections have a limit of their own, below
     that of all, and of it each address of another machine has a quarter. Where there is no room
-    the oldest one gives way, of the same address if that has its quarter: an honest client opens
+    the oldest one gives way, of the same address if that has its quarter. An honest client opens
     within milliseconds, and is not among the oldest unless hundreds come in these.
 
     Who failed to log in counts until its answer was due, whether or not it waits for that, and
