@@ -26,7 +26,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Batch, SelectiveCursor, Steps, group_of
 from broker_shim.broker.storage.loop import Later
 from broker_shim.errors import StoreError
-from broker_shim.messages.header import CommonHeader, HeaderFactory
+from broker_shim.messages.header import CommonHeader, HeaderReader
 from broker_shim.store.interface import MessageHeader
 
 _log = logging.getLogger(__name__)
@@ -156,12 +156,12 @@ class HeaderScan:
 
 
 def headers_of(
-    factory: HeaderFactory[CommonHeader],
+    reader: HeaderReader,
     message_ids: Sequence[int],
     found: Sequence[MessageHeader | None],
 ) -> Headers:
     """Map each message id to the common view of its header, by which it is judged."""
     return {
-        message_id: None if header is None else factory.common_of(header)
+        message_id: None if header is None else reader(header)
         for message_id, header in zip(message_ids, found, strict=True)
     }

@@ -57,7 +57,7 @@ class LastValueQueues:
         for name in names:
             queue = self._host.queues.get(name)
             if queue is not None and queue.last_values is not None:
-                value = queue.last_values.value_of(self._host.headers.of(header).common)
+                value = queue.last_values.value_of(self._host.headers(header))
                 if value is not None:
                     found.append((name, value))
         return found
@@ -135,9 +135,9 @@ class LastValueQueues:
             except StoreError as error:
                 _log.warning("%d messages of %r replace nothing: %s", len(part), queue.name, error)
                 continue
-            shown = self._host.headers
+            read = self._host.headers
             for message_id, header in zip(part, headers, strict=True):
-                value = None if header is None else values.value_of(shown.of(header).common)
+                value = None if header is None else values.value_of(read(header))
                 older = None if value is None else values.note(message_id, value)
                 if older is not None:
                     values.released(older)

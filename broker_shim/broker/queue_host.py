@@ -15,7 +15,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.completion import OnComplete
-from broker_shim.messages.header import CommonHeader, HeaderFactory
+from broker_shim.messages.header import HeaderReader
 from broker_shim.store.interface import Queue
 from sparkstore.operations.administration import OwnLink
 
@@ -33,7 +33,7 @@ class QueueHost(Protocol):
 
     queues: dict[str, QueueDispatch]
     calls: StoreCalls
-    headers: HeaderFactory[CommonHeader]
+    headers: HeaderReader
     settings: BrokerSettings
     metrics: Metrics
 

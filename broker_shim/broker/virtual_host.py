@@ -41,7 +41,7 @@ from broker_shim.broker.storage.store_puts import Operation, Staged
 from broker_shim.broker.unfinished_messages import Unfinished
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.messages.header import CommonHeader, HeaderFactory
+from broker_shim.messages.header import HeaderReader
 from broker_shim.store.interface import ExchangeBindingKey, MessageHeader, Queue
 from sparkstore.core.queue_arguments import QueueArguments, terms_of
 from sparkstore.core.queue_names import shown
@@ -96,7 +96,7 @@ class Broker:
         settings: BrokerSettings,
         metrics: Metrics,
         later: Later,
-        headers: HeaderFactory[CommonHeader],
+        headers: HeaderReader,
         make_queue: MakeQueue = QueueDispatch,
     ) -> None:
         self._make_queue = make_queue
@@ -147,7 +147,7 @@ class Broker:
         routed, queues = tuple(names), self.queues
         if all(each not in queues or queues[each].only is None for each in routed):
             return routed
-        get = self.headers.of(header).common.get
+        get = self.headers(header).get
         return tuple(
             each
             for each in routed

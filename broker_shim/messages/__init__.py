@@ -1,4 +1,4 @@
-"""Hold one immutable message, with its header in three views.
+"""Hold one immutable message, whatever protocol it came over.
 
 Decision: a message that only waits has no object here. Its queue's hold on it is the entry in the
 store, some tens of bytes. A `Message`, with named references and interests, is made when somebody
@@ -10,7 +10,6 @@ who has the message; an interest, that its content is wanted in memory. Both hav
 end once however often they are released. If nobody releases them the garbage collector does,
 with a line in the log that names the holder: that is a fault, but not a leak.
 
-Decision: the framing view is made for a session, not asked with a session at each call. What a
-header looks like on the wire is worked out once, then written in as many parts as frames need.
-AMQP 1.0 has sections after the content (the footer): `tail`.
+Decision: a header has one view here, the one that selectors and routes read. A store keeps its
+columns as they are, and each listener makes its frames from them: neither calls anything here.
 """

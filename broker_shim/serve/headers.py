@@ -8,18 +8,17 @@ with the types that the sender gave them all the same.
 from __future__ import annotations
 
 from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
-from broker_shim.listener_1_0.messages.headers import HEADERS
-from broker_shim.messages.header import HeaderFactory
+from broker_shim.messages.header import HeaderReader
 from broker_shim.messages.neutral import READERS, NeutralHeader
 from broker_shim.store.interface import MessageHeader
 
 _OLDER = "amqp-0-10"
 
 
-def all_headers() -> HeaderFactory[AmqpCommonHeader]:
-    """The factory for a broker; from now on headers of all protocols are read."""
+def all_headers() -> HeaderReader:
+    """Return a broker's reader of headers; from now on it reads those of all protocols."""
     READERS.setdefault(_OLDER, _first_of_older)
-    return HEADERS
+    return AmqpCommonHeader
 
 
 def _first_of_older(header: MessageHeader) -> NeutralHeader:

@@ -15,12 +15,7 @@ message is written once, so `message_id` finds it.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import NamedTuple, NewType
-
-Position = NewType("Position", int)
-"""Number of a record in the journal, from 1, no gaps."""
-MessageId = NewType("MessageId", int)
-"""Store-wide number of a message, from 1, rising, reserved in blocks."""
+from typing import NamedTuple
 
 
 class Kind(IntEnum):

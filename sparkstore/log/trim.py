@@ -71,7 +71,6 @@ class Trimmer:
         self._root, self._journal, self._config = root, journal, config
         self._interval_s = min(_LONGEST_INTERVAL_S, max(config.reader_grace_s, 1.0))
         self._ran_at_s = 0.0
-        self._seen_state = -1
         self._vacuum_at_s = 0.0
 
     def is_due(self, *, now_s: float) -> bool:

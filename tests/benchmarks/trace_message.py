@@ -47,7 +47,7 @@ from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.host import Host
-from broker_shim.listener_1_0.messages.headers import HEADERS
+from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     SASL_FRAME,
@@ -133,7 +133,7 @@ class Server:
             BrokerSettings(credit=CREDIT),
             self.metrics,
             lambda _delay_s, call: self._later.append(call),
-            HEADERS,
+            AmqpCommonHeader,
         )
         self._host = Host(self._broker)
         self._broker.create_queue(Queue("load"), _stored)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from broker_shim.messages.header import CommonHeader, HeaderFactory
+from broker_shim.messages.header import CommonHeader, HeaderReader
 from sparkstore.core.records import MessageHeader
 from sparkstore.core.wiring_arguments import HeaderMatch, HeaderValue, match_of
 
@@ -18,14 +18,14 @@ Get = Callable[[str], HeaderValue]
 """The value of an application property of a message; None: it has none."""
 
 
-def properties_of(factory: HeaderFactory[CommonHeader], columns: MessageHeader) -> Get:
+def properties_of(reader: HeaderReader, columns: MessageHeader) -> Get:
     """Make a reader of application properties, which decodes nothing before it is asked."""
     common: CommonHeader | None = None
 
     def get(name: str) -> HeaderValue:
         nonlocal common
         if common is None:
-            common = factory.of(columns).common
+            common = reader(columns)
         return common.get(name)
 
     return get

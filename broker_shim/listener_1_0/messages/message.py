@@ -34,7 +34,6 @@ from broker_shim.listener_1_0.messages.column_text import text_of
 from broker_shim.listener_1_0.messages.foreign_headers import foreign_sections, neutral_header
 from broker_shim.listener_1_0.messages.limits import check_header
 from broker_shim.listener_1_0.messages.long_content import LongContent
-from broker_shim.messages.header import FramingHeader
 from broker_shim.messages.neutral import READERS
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.codec.scanner import content_start, scalar_at
@@ -158,6 +157,20 @@ def header_sections(header: MessageHeader) -> list[MessageSection]:
         DecodeError: The column is not what `parse` made.
     """
     return sections_of(header.header or b"", is_cut=header.message_type != "amqp")
+
+
+class FramingHeader(NamedTuple):
+    """Everything of a message on the wire but its content, worked out once.
+
+    Attributes:
+        lead: Everything before the content.
+        tail: Everything after it: the footer.
+        body_bytes: Length of the content.
+    """
+
+    lead: bytes
+    tail: bytes
+    body_bytes: int
 
 
 def framing(

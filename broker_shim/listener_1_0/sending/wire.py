@@ -11,8 +11,7 @@ from broker_shim.amqp_1_0.composites import TransactionalState
 from broker_shim.amqp_1_0.definitions import SenderSettleMode
 from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage
 from broker_shim.errors import CorruptData
-from broker_shim.listener_1_0.messages.message import framing
-from broker_shim.messages.header import FramingHeader
+from broker_shim.listener_1_0.messages.message import FramingHeader, framing
 from broker_shim.messages.message import Message
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink

@@ -11,7 +11,7 @@ from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
-from broker_shim.listener_1_0.messages.headers import HEADERS
+from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.store.interface import BrokerStore
 from sparkstore.core.entries import Entry
 
@@ -38,7 +38,7 @@ class MemoryBroker:
         self.inbox, self.fatal = Inbox(), list[StoreError]()
         self.delayed: list[tuple[float, Callable[[], None]]] = []
         self.calls = StoreCalls(store, self.inbox, self.fatal.append, entries=entries)
-        self.broker = Broker(self.calls, settings, Metrics(), self._call_later, HEADERS)
+        self.broker = Broker(self.calls, settings, Metrics(), self._call_later, AmqpCommonHeader)
 
     def run(self) -> None:
         """Until the store has answered everything."""

@@ -16,7 +16,7 @@ from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.host import Host
-from broker_shim.listener_1_0.messages.headers import HEADERS
+from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.security.guard import Guard
 from broker_shim.sockets.access import LOOPBACK
 from broker_shim.sockets.listener import Listener
@@ -56,7 +56,7 @@ class Served:
         self.listener = Listener(self.loop)
         calls = StoreCalls(self.store, self.inbox, lambda error: self.listener.end(str(error)))
 
-        self.broker = Broker(calls, settings, Metrics(), self.loop.later, HEADERS)
+        self.broker = Broker(calls, settings, Metrics(), self.loop.later, AmqpCommonHeader)
         self.listening = Scarce(socket.AF_INET)
         self.listening.bind(("127.0.0.1", 0))
         self.listening.listen()

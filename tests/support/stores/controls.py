@@ -18,7 +18,7 @@ from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.host import Host
-from broker_shim.listener_1_0.messages.headers import HEADERS
+from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.serve.administration.connection_orders import ConnectionOrders
 from broker_shim.serve.administration.control import ControlServer, OneBroker
 from broker_shim.serve.deciding_thread import DecidingThread, release_lost
@@ -63,7 +63,7 @@ class ServedRoot:
         self.audited: list[tuple[str, dict[str, Any]]] = []
         calls = StoreCalls(self.store, self.inbox, self.failures.append)
 
-        self.broker = Broker(calls, BrokerSettings(), Metrics(), loop.later, HEADERS)
+        self.broker = Broker(calls, BrokerSettings(), Metrics(), loop.later, AmqpCommonHeader)
         host = Host(self.broker)
         recover(self.store, host)
         if expires:

@@ -17,7 +17,6 @@ from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
-from broker_shim.messages.header import HeaderFactory
 from broker_shim.selectors import parse
 from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore
@@ -35,6 +34,10 @@ class Subject:
 
     def get(self, name: str) -> str | None:
         return self.subject if name == "subject" else None
+
+
+def subject_of(columns: MessageHeader) -> Subject:
+    return Subject(columns.subject)
 
 
 class Subscriber:
@@ -81,8 +84,7 @@ class SmallHost:
         self._inbox = Inbox()
         self.calls = StoreCalls(MemoryMessageStore(), self._inbox, self._fail)
         later: Callable[[float, Callable[[], None]], None] = lambda _s, call: call()  # noqa: E731
-        headers = HeaderFactory({}, lambda columns: Subject(columns.subject))
-        self.broker = Broker(self.calls, BrokerSettings(), Metrics(), later, headers)
+        self.broker = Broker(self.calls, BrokerSettings(), Metrics(), later, subject_of)
         self.answers: list[StoreError | None] = []
         self.broker.create_queue(Queue("q"), self.answers.append)
         self.run()

@@ -15,7 +15,7 @@ from broker_shim.amqp_0_10.structs import (
 from broker_shim.framing.segments import HeaderSegment
 from broker_shim.framing.values import TypedArray
 from broker_shim.listener_0_10.messages import read_header, written_header
-from broker_shim.listener_1_0.messages.headers import HEADERS
+from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.listener_1_0.messages.message import framing, parse
 from broker_shim.selectors import parse as selector
 
@@ -119,7 +119,7 @@ def test_a_message_of_1_0_has_its_properties_over_0_10() -> None:
 
 def test_a_selector_sees_numbers_of_either_protocol_as_numbers() -> None:
     stored = read_header(older(application_headers={"n": Int32(7)}), "", 0)
-    view = HEADERS.of(stored).common
+    view = AmqpCommonHeader(stored)
     assert selector("n > 6 AND n < 8 AND JMSPriority = 7").fits(view.get)
     assert not selector("n = '7'").fits(view.get)
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_shim.errors import InvalidRequest, StoreError, Unavailable
-from broker_shim.messages.header import FramingHeader, HeaderFactory
+from broker_shim.errors import StoreError, Unavailable
 from broker_shim.messages.message import Messages
 from broker_shim.messages.residency import LoadedMessage, OnLoaded, Residency
 from sparkstore.core.records import MessageHeader
@@ -204,49 +203,6 @@ def test_content_that_comes_when_nobody_wants_it_any_more_is_not_kept(
     again.release()
     messages.forget([1])
     assert messages.residency.byte_count == 0
-
-
-class Upper:
-    """A session whose protocol writes headers in capitals, after a length."""
-
-    def framing(self, header: MessageHeader) -> FramingHeader:
-        lead = b"%d:" % header.body_bytes + (header.header or b"").upper()
-        return FramingHeader(lead, b".", header.body_bytes)
-
-
-def factory() -> HeaderFactory:
-    def parse(encoded: bytes) -> MessageHeader:
-        return MessageHeader(protocol="plain", header=encoded, durable=True, body_bytes=3)
-
-    return HeaderFactory({"plain": parse}, lambda columns: {"kind": columns.protocol})
-
-
-def test_a_header_is_written_as_it_was_stored_and_as_a_session_wants_it() -> None:
-    header = factory().from_bytes("plain", b"head")
-    assert (header.is_persistent, header.header_bytes, header.body_bytes) == (True, 4, 3)
-    assert header.common.get("kind") == "plain"
-    assert in_parts(header.write, 3) == b"head"
-    framing = header.for_session(Upper())
-    assert in_parts(framing.write, 4) == b"3:HEAD"
-    assert (framing.header_bytes, framing.message_bytes) == (6, 10)
-
-
-MOST_PARTS = 100
-
-
-def in_parts(write: Callable[[int, memoryview], int], size: int) -> bytes:
-    whole, buffer = b"", bytearray(size)
-    for _ in range(MOST_PARTS):
-        count = write(len(whole), memoryview(buffer))
-        if not count:
-            return whole
-        whole += buffer[:count]
-    raise AssertionError("a header that never ends")
-
-
-def test_a_header_of_an_unknown_protocol_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match=r"no reader for headers of 'mqtt': known are"):
-        factory().from_bytes("mqtt", b"")
 
 
 IDS = range(1, 6)

@@ -15,7 +15,7 @@ from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.listener_1_0.messages.headers import HEADERS
+from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.serve.administration.control import ControlServer, OneBroker
 from broker_shim.service import socket as listening
 from broker_shim.store.memory import MemoryMessageStore
@@ -30,7 +30,7 @@ def answer_of_a_client() -> Iterator[bytes]:
     """What the first client of a control socket hears when it has said hello."""
     loop = Loop(inbox := Inbox())
     calls = StoreCalls(MemoryMessageStore(), inbox, lambda _error: None)
-    broker = Broker(calls, BrokerSettings(), Metrics(), loop.later, HEADERS)
+    broker = Broker(calls, BrokerSettings(), Metrics(), loop.later, AmqpCommonHeader)
     with short_folder() as folder, socket.socket(socket.AF_UNIX) as client:
         server = ControlServer(loop, OneBroker(broker), Path(folder), ROOT_ID)
         client.settimeout(TIMEOUT_S)
@@ -67,7 +67,7 @@ def test_clients_that_say_nothing_keep_no_other_out() -> None:
     """They come faster than they are accepted, and the oldest of them gives way."""
     loop = Loop(inbox := Inbox())
     calls = StoreCalls(MemoryMessageStore(), inbox, lambda _error: None)
-    broker = Broker(calls, BrokerSettings(), Metrics(), loop.later, HEADERS)
+    broker = Broker(calls, BrokerSettings(), Metrics(), loop.later, AmqpCommonHeader)
     with short_folder() as folder, ExitStack() as sockets:
         server = ControlServer(loop, OneBroker(broker), Path(folder), ROOT_ID)
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from broker_shim.listener_1_0.messages import common_header
 from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
-from broker_shim.listener_1_0.messages.headers import HEADERS
 from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.selectors import parse as selector
 from sparkstore.core.records import MessageHeader
@@ -180,14 +179,6 @@ def test_a_header_whose_descriptors_are_spelt_in_full_is_read_all_the_same() -> 
     spelt = b"\x00\xa3" + bytes([len(name)]) + name + b"\xc1\x06\x02\xa1\x01n\x54\x07"
     header = AmqpCommonHeader(parse(spelt + b"\x00\x53\x77\x40", now_us=0)[0])
     assert header.get("n") == 7
-
-
-def test_a_header_made_from_bytes_shows_what_its_sender_said() -> None:
-    message = proton.Message(subject="eggs", durable=True, properties={"n": 7}, body="x")
-    header = HEADERS.from_bytes("amqp-1.0", bytes(message.encode()))
-    assert (header.is_persistent, header.common.get("n")) == (True, 7)
-    assert header.common.get("amqp.subject") == "eggs"
-    assert header.body_bytes == 1
 
 
 def test_a_selector_of_many_names_looks_through_a_header_once() -> None:
