@@ -51,7 +51,7 @@ class CommandTarget(Protocol):
         """Answer a command, and complete it."""
 
     def fail(self, error: RemoteCommandError, command_id: int | None = None) -> None:
-        """A command cannot be done: say so, and end the session."""
+        """End the session with the reason why a command cannot be done."""
 
     def command(
         self,

@@ -135,7 +135,7 @@ class Amqp010Connection:
 
     @property
     def wait_s(self) -> float:
-        """How long the next turn has to wait, in seconds."""
+        """The seconds that the next turn has to wait."""
         if self._is_full:
             return _FULL_WAIT_S
         return 0.0 if self._frames else self._delayed.wait_s()
@@ -200,7 +200,7 @@ class Amqp010Connection:
                 session.tell()
 
     def _contain(self, step: Callable[[], None]) -> None:
-        """A fault of the peer, or of ours, ends this connection only."""
+        """End only this connection for a fault of the peer, or of ours."""
         try:
             step()
         except RemoteFramingError as error:
@@ -336,11 +336,11 @@ class Amqp010Connection:
             session.fail(error)
 
     def attach(self, session: Amqp010Session) -> None:
-        """A session has a channel from now on."""
+        """Give a session a channel from now on."""
         self._sessions[session.channel] = session
 
     def detach(self, session: Amqp010Session) -> None:
-        """A session has none any more."""
+        """Take a session's channel away."""
         if self._sessions.get(session.channel) is session:
             del self._sessions[session.channel]
             self._standard.drop(session.channel)

@@ -35,7 +35,7 @@ class ConnectionOutput:
         self._has_output()
 
     def take(self) -> bytes:
-        """The next bytes to write; then tell how many are `unsent`."""
+        """Take the next bytes to write; then tell how many are `unsent`."""
         encoded, self._parts, self._pending_bytes = b"".join(self._parts), [], 0
         return encoded
 

@@ -32,7 +32,7 @@ class OpenTransactions:
         self._is_looked_at_later = False
 
     def began(self, transaction: Hashable, on_late: Callable[[], None]) -> None:
-        """A transaction has its first operation; `on_late` is called if it is open for too long."""
+        """Watch a transaction since its first operation; `on_late` if it is open too long."""
         self._open[transaction] = self._clock(), on_late
         self._look_later()
 

@@ -28,12 +28,12 @@ def not_found(text: str) -> RemoteCommandError:
 
 
 def not_allowed(text: str) -> RemoteCommandError:
-    """The protocol or the broker does not allow it, whoever asks."""
+    """Refuse what the protocol or the broker does not allow, whoever asks."""
     return RemoteCommandError(ExecutionErrorCode.NOT_ALLOWED, text)
 
 
 def illegal_argument(text: str) -> RemoteCommandError:
-    """A command says what cannot be."""
+    """Refuse a command that says what cannot be."""
     return RemoteCommandError(ExecutionErrorCode.ILLEGAL_ARGUMENT, text)
 
 

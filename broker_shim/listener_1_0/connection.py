@@ -146,7 +146,7 @@ class Connection:
         self._has_output()
 
     def room_bytes(self, link: Link) -> int:
-        """How much more of a link's session may wait to be written; negative if too much does."""
+        """Tell how much more of a session may wait to be written; negative if too much does."""
         waiting = self._machine.pending_bytes + self._unsent_bytes + link.port.waiting_bytes
         return self.broker.settings.buffered_bytes - waiting
 
@@ -208,7 +208,7 @@ class Connection:
         self.has_output()
 
     def output(self) -> bytes:
-        """The next bytes to write; then tell how many are `unsent`."""
+        """Take the next bytes to write; then tell how many are `unsent`."""
         if self.login.is_waiting:
             return b""
         return b"".join(self._machine.data_to_send(now_s=time.monotonic()))

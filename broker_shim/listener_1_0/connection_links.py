@@ -40,7 +40,7 @@ class ServedEndpoint(Protocol):
         """True once the link ended."""
 
     def start(self) -> None:
-        """The link is attached on both sides."""
+        """Begin to serve the link, which is attached on both sides."""
 
     def gone(self) -> None:
         """End the endpoint, whose link ended. Called once."""
@@ -56,10 +56,10 @@ class ReceivingEndpoint(ServedEndpoint, Protocol):
     """The endpoint of a link on which we receive."""
 
     def on_transfers(self, pieces: Sequence[TransferPiece]) -> int:
-        """Bytes of deliveries, in order; how many pieces were taken in this turn, one or more."""
+        """Take bytes of deliveries, in order; return how many pieces, one or more."""
 
     def on_aborted(self, delivery: Delivery) -> None:
-        """The peer gave a delivery up."""
+        """Drop a delivery that the peer gave up."""
 
 
 class AuditedCarrier(LinkCarrier, Protocol):
@@ -100,7 +100,7 @@ class ConnectionLinks:
         self._endpoints[link] = endpoint
 
     def end(self, link: Link, then: OnComplete | None = None, *, closed: bool) -> Refusal | None:
-        """A link ended; `closed`: its peer closed it.
+        """End a link; `closed`: its peer closed it.
 
         Args:
             link: Served or not.
@@ -133,14 +133,17 @@ class ConnectionLinks:
             happened.extendleft(reversed(pieces[count:]))
 
     def decided(self, deliveries: Iterable[Delivery]) -> None:
-        """The peer told states of deliveries: those of one link go there together."""
+        """Hand on the states of deliveries that the peer told: those of one link together."""
         for link, some in groupby(deliveries, attrgetter("link")):
             endpoint = self.get(link)
             if endpoint is not None:
                 endpoint.on_dispositions([*some])
 
     def detached(self, event: LinkDetached) -> None:
-        """The peer detached a link, or answered our detach: that is not its wish to close it."""
+        """End a link that the peer detached.
+
+        A peer that answers our detach does not wish to close the link by that.
+        """
         link = event.link
 
         def answer(error: StoreError | None) -> None:
@@ -158,7 +161,7 @@ class ConnectionLinks:
             self._has_output()
 
     def end_session(self, connection: LinkCarrier, session: Session) -> None:
-        """A session of a connection ended, its links with it."""
+        """End the links of a session that ended."""
         ended = list(session.links)
         over = self._links.session_ended(connection, session.channel, ended)
         self._end_all(ended, over)
@@ -166,7 +169,7 @@ class ConnectionLinks:
             link.unsettled.clear()
 
     def lost(self, connection: LinkCarrier) -> None:
-        """All links of a connection are gone; the peer may still be told."""
+        """End all links of a connection that is gone; the peer may still be told."""
         ended = list(self._endpoints)
         self._over += ended
         self._end_all(ended, self._links.connection_lost(connection, ended))

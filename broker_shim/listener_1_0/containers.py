@@ -103,7 +103,7 @@ class Containers:
         self._open: dict[str, dict[ContainedConnection, Enforcement | None]] = {}
 
     def enter(self, connection: ContainedConnection, policy: Enforcement | None) -> Entered:
-        """A connection opens; unless it is refused, call `leave` when it is gone."""
+        """Let a connection open; unless it is refused, call `leave` when it is gone."""
         others = self._open.get(connection.container, {})
         said = [*others.values(), policy] if others else []
         enforced = next((each for each in said if each is not None), None)
@@ -114,7 +114,7 @@ class Containers:
         return Entered(None, to_close)
 
     def leave(self, connection: ContainedConnection) -> None:
-        """A connection is gone, or never entered."""
+        """Forget a connection that is gone, or never entered."""
         left = self._open.get(connection.container, {})
         left.pop(connection, None)
         if not left:

@@ -162,7 +162,7 @@ class Links:
         self._schedule()
 
     def left_elsewhere(self, text: str, there: KeptLink) -> None:
-        """A link was attached at another broker, which is gone: its time runs here.
+        """Let the time of a link run here that was attached at another broker, which is gone.
 
         As after a restart, its connection has ended; whoever asks for it gets it.
         """
@@ -179,7 +179,7 @@ class Links:
                 self.finish(over)
 
     def attached_elsewhere(self, text: str) -> None:
-        """A link that was left is another broker's again, or is over."""
+        """Forget a link that was left, as it is another broker's again, or is over."""
         if link_key(text) in self._left_elsewhere:
             self.moved(text)
 
@@ -195,7 +195,7 @@ class Links:
             connection.lose(link, _STOLEN)
 
     def waits(self, connection: LinkCarrier, link: Link) -> None:
-        """An attach takes effect later: one that comes after it takes the link from it at once.
+        """Note an attach that takes effect later: one after it takes the link from it at once.
 
         Else the earlier one would take effect last, and steal the link from the later one.
         """
@@ -243,15 +243,15 @@ class Links:
         self.when_quiet(endpoint.terminus.key, lambda: on_done(None))
 
     def ends_with(self, link: Link, key: LinkKey) -> None:
-        """The terminus of this key ends with the last of its links here; this link is one."""
+        """Let the terminus of this key end with the last of its links here; this link is one."""
         self._ending_with[link] = key
 
     def looks_up(self, link: Link, key: LinkKey) -> None:
-        """A link without a source asks for a terminus; closing the link ends that."""
+        """Note a link without a source that asks for a terminus; closing the link ends that."""
         self._looking[link] = key
 
     def left(self, link: Link, *, closed: bool) -> Left:
-        """The link was detached, by whomever; `closed`: by the peer, for good."""
+        """Detach a link, whoever wished it; `closed`: the peer did, for good."""
         looked_up = self._looking.pop(link, None)
         if looked_up is not None:
             return self._unsubscribed(looked_up) if closed else Left()
@@ -267,7 +267,7 @@ class Links:
     def session_ended(
         self, connection: LinkCarrier, channel: int, links: Iterable[Link]
     ) -> list[Terminus]:
-        """A session ended, these links with it; the termini to `finish`."""
+        """Detach the links of a session that ended, and return the termini to `finish`."""
         for link in links:
             self._endpoints.pop(link, None)
             self._looking.pop(link, None)
@@ -276,7 +276,7 @@ class Links:
         return over
 
     def connection_lost(self, connection: LinkCarrier, links: Iterable[Link]) -> list[Terminus]:
-        """All links of a connection ended with it; the termini to `finish`."""
+        """Detach the links of a connection that ended, and return the termini to `finish`."""
         for link in links:
             self._endpoints.pop(link, None)
             self._looking.pop(link, None)
@@ -362,7 +362,7 @@ class Links:
     def end_holding(
         self, terminus: Terminus, held: Mapping[bytes, Held], *, is_closed: bool = False
     ) -> None:
-        """A link's endpoint is gone: what it held is its terminus', or anybody's again.
+        """Give back, or keep for its terminus, what a link's endpoint held that is gone.
 
         One that we closed for an error is not resumed, unless it is meant to survive even a crash.
         """

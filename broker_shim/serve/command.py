@@ -181,7 +181,7 @@ def _take_over(
     *,
     is_shared: bool,
 ) -> tuple[Host, Membership | None]:
-    """A broker with all that its store has; `is_shared`: members may hold some of it."""
+    """Make a broker with all that its store has; `is_shared`: members may hold some of it."""
     store = stores.messages
     if not is_shared and options.store is None:
         host = Host(make_broker(store, None), stores.registry())
@@ -263,7 +263,7 @@ def _reload(entrance: Entrance, listener: Listener, options: argparse.Namespace)
 
 
 def _probe(loop: Loop, calls: StoreCalls) -> None:
-    """A store that was fenced while nothing is sent must end the broker all the same."""
+    """Ask the store from time to time, so that one that is fenced ends the broker."""
     calls.probe()
     notify(ALIVE)
     loop.later(_PROBE_S, lambda: _probe(loop, calls))

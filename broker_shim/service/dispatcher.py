@@ -84,7 +84,7 @@ class Dispatcher(Protocol):
         """Give up a member that was gone too long, and has lost what it held."""
 
     def check_exclusive(self, peer: DispatchPeer) -> None:
-        """A member asks to be alone on the root; it waits until nothing is decided here.
+        """Let a member be alone on the root; this waits until nothing is decided here.
 
         Nothing is until `left` is called with this peer, whatever this came to.
 
@@ -95,7 +95,7 @@ class Dispatcher(Protocol):
 
 
 def check_frame(kind: int, body: Body) -> None:
-    """Raises InvalidRequest if the body of a frame is not what the protocol says."""
+    """Check the body of a frame. Raises InvalidRequest if the protocol has no such."""
     shape = _BODIES[kind]
     is_right = len(body) == len(shape) and all(
         isinstance(value, each) for value, each in zip(body, shape, strict=True)

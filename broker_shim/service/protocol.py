@@ -269,7 +269,7 @@ class Decoder:
 
 
 def request_count(frame: Frame) -> int:
-    """How many requests a frame is, well formed or not: each message of EACH is one."""
+    """Count the requests in a frame, well formed or not: each message of EACH is one."""
     kind, body = frame
     is_many = kind == EACH and len(body) == 4 and type(body[2]) is tuple
     return len(body[2]) if is_many else 1
@@ -322,7 +322,7 @@ class Hello(NamedTuple):
 
 
 def check_member_name(name: str) -> None:
-    """Raises InvalidRequest if no member may be called so."""
+    """Check the name of a member. Raises InvalidRequest if none may be called so."""
     if not 1 <= len(name) <= 200 or "/" in name:
         raise InvalidRequest("a member's name is 1 to 200 characters without a slash")
     if is_branch_holder(name):

@@ -31,7 +31,7 @@ def default_socket(root: Path) -> Path:
 
 
 def listen_on_path(path: Path) -> socket.socket:
-    """A listening unix socket of mode 0600; what a killed service left there is replaced.
+    """Open a listening unix socket of mode 0600, in place of what a killed service left.
 
     Its folder is made with mode 0700 if it is not there. The caller has the root's writer lock, so
     no other service of this root listens on it.
@@ -59,7 +59,7 @@ def listen_on_path(path: Path) -> socket.socket:
 
 
 def check_path(path: Path) -> None:
-    """Raises InvalidRequest if a path is too long for a socket."""
+    """Check the path of a socket. Raises InvalidRequest if it is too long."""
     if len(os.fsencode(path)) > _MAX_SOCKET_PATH_BYTES:
         message = (
             f"the path of a socket has at most {_MAX_SOCKET_PATH_BYTES} bytes, {path} has more:"

@@ -18,7 +18,7 @@ _MAX_QUEUES = 1_000
 
 
 class FullQueues:
-    """What a store refused, by queue: one line a minute, then how many since.
+    """The refusals of a store by queue: one line a minute, then how many since.
 
     Attributes:
         total: Messages that were refused.

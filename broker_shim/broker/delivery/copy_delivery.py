@@ -77,7 +77,7 @@ class CopyDelivery:
             del self._outlet
 
     def large_ended(self, taken: TakenMessage) -> None:
-        """The large copy is sent, or broken off."""
+        """Go on after a large copy, which was sent or broken off."""
         self._done(taken)
         self._line.go()
 

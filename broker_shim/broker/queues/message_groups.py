@@ -52,7 +52,7 @@ class Groups:
                 self._leaving.add(holder)
 
     def came(self, holder: str, owner: object) -> None:
-        """A consumer is here, whose name has stood for it if it held anything."""
+        """Take up a consumer, whose name has stood for it if it held anything."""
         self._by_name[holder] = owner
         self._leaving -= {holder, owner}
         if holder in self._held_counts:
@@ -85,7 +85,7 @@ class Groups:
         return owner in self._leaving and self._free(owner)
 
     def left(self, owner: object) -> bool:
-        """A consumer is gone; True if groups became free."""
+        """Let a consumer go; True if groups became free."""
         self._leaving.add(owner)
         for name in [name for name, each in self._by_name.items() if each is owner]:
             del self._by_name[name]

@@ -247,7 +247,7 @@ class Chunk:
             return None
 
     def waits_again(self, offset: int) -> None:
-        """A slot that was held waits."""
+        """Mark a held slot as waiting."""
         assert self.slots[offset] < 0
         self.slots[offset] = -self.slots[offset]
         self.waiting_count += 1

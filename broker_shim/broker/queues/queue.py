@@ -38,10 +38,10 @@ class UseWatcher(Protocol):
     """A listener that wants to know whether queues are used."""
 
     def used(self, queue: QueueDispatch) -> None:
-        """A consumer was added."""
+        """Hear that a consumer was added."""
 
     def unused(self, queue: QueueDispatch) -> None:
-        """The last consumer is gone."""
+        """Hear that the last consumer is gone."""
 
 
 class QueueDispatch:

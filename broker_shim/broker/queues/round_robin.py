@@ -42,7 +42,7 @@ class RoundRobin:
         return iter(self._consumers)
 
     def add(self, consumer: Consumer) -> None:
-        """A consumer takes its place after the others."""
+        """Add a consumer, after the others."""
         self._consumers.append(consumer)
 
     def discard(self, consumer: Consumer) -> None:

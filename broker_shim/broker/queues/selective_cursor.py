@@ -142,7 +142,7 @@ class SelectiveCursor:
         return batch
 
     def put_off(self, batch: Batch) -> None:
-        """A batch could not be looked at: it is, later."""
+        """Look at a batch later, which cannot be looked at now."""
         self._is_reading = False
         self._again.update(batch)
 
@@ -176,7 +176,7 @@ class SelectiveCursor:
         return []
 
     def take(self, index: QueueIndex) -> Found | None:
-        """The next that is wanted and still there for it; it is the caller's to hold.
+        """Take the next that is wanted and still there for it; it is the caller's to hold.
 
         None, too, while something that comes before it was not looked at.
         """

@@ -48,7 +48,7 @@ class SettledWork(Protocol):
 
     @property
     def place(self) -> tuple[str, int]:
-        """Where the message is that it is about: queue and message id."""
+        """The queue and the id of the message that is decided about."""
 
     def operations(self, broker: Broker) -> list[Operation]:
         """Make the calls of the store that do it, decided on what is true now."""
@@ -84,7 +84,7 @@ class UnitOfWork:
 
     @property
     def operation_count(self) -> int:
-        """How many messages were sent and decided about in it."""
+        """The number of messages that were sent and decided about in it."""
         return len(self._postings) + len(self.settled)
 
     def post(self) -> Posting:

@@ -176,7 +176,7 @@ class OpenBranches:
                     self._of_session.pop(session, None)
 
     def set_timeout(self, branch: OpenBranch, timeout_s: int) -> None:
-        """A branch fails so many seconds from now, unless it is prepared or ended; 0: it does not.
+        """Fail a branch so many seconds from now, unless it has ended; 0: by no timeout.
 
         Failed, it stays to be rolled back, until its sessions end.
         """

@@ -206,7 +206,7 @@ class SessionConsumer:
         self._owner.close_window(self)
 
     def moved_on(self, byte_count: int) -> None:
-        """The client has taken in one message of the window."""
+        """Count a message of the window as taken in by the client."""
         if not self._has_ended and self._is_window:
             self._credit.restore(byte_count)
             self._take_granted()

@@ -59,7 +59,7 @@ class Subscriptions:
         return len(self._by_name)
 
     def subscribe(self, command: c.MessageSubscribe, command_id: int) -> None:
-        """A consumer begins, without credit."""
+        """Begin a consumer, without credit."""
         session = self._session
         name, broker = command.destination or "", session.broker
         if name in self._by_name:
@@ -91,7 +91,7 @@ class Subscriptions:
         session.complete(command_id)
 
     def cancel(self, command: c.MessageCancel, command_id: int) -> None:
-        """A consumer ends; what it was sent is still the client's to decide about.
+        """End a consumer; what it was sent is still the client's to decide about.
 
         One that ended with its queue is cancelled by clients that did not hear of that.
         """
@@ -262,7 +262,7 @@ class Subscriptions:
         return done
 
     def completed(self, ranges: Ranges) -> None:
-        """The client has taken in what was sent by these numbers: windows move on."""
+        """Move windows on, as the client has taken in what was sent by these numbers."""
         for number in self._in_window.chosen(ranges):
             subscription, byte_count = self._in_window.pop(number)
             subscription.moved_on(byte_count)
@@ -305,7 +305,7 @@ class Subscriptions:
                 each.subscription.holdings.give_back(each.message_id, failed=True)
 
     def queue_deleted(self, subscription: SessionConsumer) -> None:
-        """The queue of a consumer is deleted, and the client may not know."""
+        """End a consumer whose queue is deleted, which the client may not know."""
         self._by_name.pop(subscription.name, None)
         while len(self._deleted) >= self._session.broker.settings.max_links:
             del self._deleted[next(iter(self._deleted))]

@@ -35,7 +35,7 @@ class IncomingCommands:
         return distance(self._low, self.next_id) - len(self._done)
 
     def start_at(self, command_id: int) -> bool:
-        """The peer says which number comes next; False if that cannot be.
+        """Begin at the number that the peer says; False if that cannot be.
 
         One that came before comes again, and is not done again.
         """
@@ -47,7 +47,7 @@ class IncomingCommands:
         return not steps or self._skip_to(command_id)
 
     def skip(self, ranges: Ranges) -> bool:
-        """The peer cannot send these any more (session.gap): they count as complete.
+        """Count commands as complete that the peer cannot send any more (session.gap).
 
         Returns:
             False if that cannot be: the ranges, in order, leave out what comes next.

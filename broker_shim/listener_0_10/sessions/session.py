@@ -58,7 +58,7 @@ class SessionHost(Protocol):
         """Whether a session that lost its connection is kept, until its timeout."""
 
     def leave(self, session: Amqp010Session, *, is_lost: bool) -> None:
-        """A session ended; its client is gone, too, if it is lost."""
+        """Forget a session that ended; its client is gone, too, if it is lost."""
 
 
 class SessionConnection(Hashable, Protocol):
@@ -78,14 +78,14 @@ class SessionConnection(Hashable, Protocol):
         """Have some bytes written."""
 
     def attach(self, session: Amqp010Session) -> None:
-        """A session has a channel from now on."""
+        """Give a session a channel from now on."""
 
     def detach(self, session: Amqp010Session) -> None:
-        """A session has none any more."""
+        """Take a session's channel away."""
 
     @property
     def room_bytes(self) -> int:
-        """How much more may wait to be written; negative if too much does."""
+        """The bytes that may still wait to be written; negative if too many do."""
 
     def wait_for_room(self, waiter: Any) -> None:
         """Have `has_room` called when less waits to be written."""
@@ -330,7 +330,7 @@ class Amqp010Session:
         self.say(SessionCompleted(self.incoming.told()))
 
     def fail(self, error: RemoteCommandError, command_id: int | None = None) -> None:
-        """A command cannot be done: say so, and end the session."""
+        """End the session with the reason why a command cannot be done."""
         if self.is_over:
             return
         code = error.method_code
@@ -357,7 +357,7 @@ class Amqp010Session:
         self._leave(is_lost=False)
 
     def lost(self) -> None:
-        """The connection is gone, and perhaps the client with it."""
+        """Leave the connection, which is gone, and perhaps the client with it."""
         self._leave(is_lost=True)
 
     def displaced(self) -> None:

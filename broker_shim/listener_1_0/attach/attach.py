@@ -98,7 +98,7 @@ def _attach_known(connection: Connection, link: AnyLink) -> None:
 
 
 def _refusal_of_new(connection: Connection, link: AnyLink) -> Refusal | None:
-    """Why there may not be one terminus more; None if there may, or is one.
+    """Refuse one terminus more than there may be; None if there may, or it is none.
 
     What one user makes must not keep others out, where users are told apart.
     """
@@ -123,7 +123,7 @@ def _refusal_of_new(connection: Connection, link: AnyLink) -> Refusal | None:
 
 
 def _refusal_of_node(link: AnyLink) -> Refusal | None:
-    """Why what an attach asks of its node cannot be; None if it can."""
+    """Refuse what an attach asks of its node and cannot have; None if it can."""
     asked = link.remote.target if isinstance(link, ReceiverLink) else link.remote.source
     wrong = None if asked is None else wrong_with(asked)
     return None if wrong is None else Refusal(INVALID_FIELD, wrong)

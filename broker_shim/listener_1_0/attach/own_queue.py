@@ -313,7 +313,7 @@ def end_queue_of_before(links: Links, terminus: Terminus, own: str | None) -> li
 
 
 def dynamic_queue(connection: Connection, terminus: Terminus, terms: LinkTerms) -> Step:
-    """Has the queue of a dynamic node: from now on it is this connection's."""
+    """Have the queue of a dynamic node: from now on it is this connection's."""
     broker = connection.broker
 
     def step(on_done: OnComplete) -> None:
@@ -345,7 +345,7 @@ def subscription_queue(
     node: SubscribedNode,
     is_over: Callable[[], bool],
 ) -> Step:
-    """Has the queue of a subscription: on its address, or bound to its exchange.
+    """Have the queue of a subscription: on its address, or bound to its exchange.
 
     Args:
         broker: Creates the queue.

@@ -143,5 +143,5 @@ def refuse_node(connection: Connection, link: AnyLink, node: AmbiguousNode | Mal
 
 
 def temporary_name() -> str:
-    """A name that nobody has."""
+    """Make a name that nobody has."""
     return f"{TEMPORARY_PREFIX}{uuid4().hex}"

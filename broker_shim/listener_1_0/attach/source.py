@@ -305,7 +305,7 @@ class TerminusLookup:
         """Do nothing: a look-up held no message."""
 
     def on_flow(self) -> None:
-        """Credit is not used; a drain gives it up."""
+        """Give up credit that is to be drained; it is never used."""
         if not self._link.is_gone and self._link.is_draining:
             self._link.drained()
 

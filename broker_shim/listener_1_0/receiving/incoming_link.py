@@ -88,7 +88,7 @@ class IncomingLink:
         self._credit.give()
 
     def gone(self) -> None:
-        """The link, its session or its connection ended."""
+        """End the endpoint, because the link, its session or its connection ended."""
         self.is_gone = self._credit.takes_none = True
         if self._partial is not None:
             self._resumable.remember(self._partial, None)
@@ -107,7 +107,7 @@ class IncomingLink:
                     self._answering.settled(delivery)
 
     def on_aborted(self, delivery: Delivery) -> None:
-        """The peer gave up what it was sending."""
+        """Drop a delivery that the peer gave up."""
         if self._answering is not None:
             self._answering.settled(delivery)
         self._end_receiving()
@@ -190,13 +190,13 @@ class IncomingLink:
             self._link.port.hold_back(is_held=is_full)
 
     def _end_link(self, refusal: Refusal) -> None:
-        """A message that cannot be taken is not read to its end to tell so."""
+        """End the link: a message that cannot be taken is not read to its end to tell so."""
         self._is_refused = self._credit.takes_none = True
         self._end_receiving()
         self._connection.detach(self._link, refusal)
 
     def _read_on(self) -> None:
-        """The store has caught up with a large message: the peer may go on."""
+        """Let the peer go on, as the store has caught up with a large message."""
         if not self.is_gone and self._receiving is not None:
             self._hold_back(is_full=self._receiving.is_full)
             self._connection.has_output()

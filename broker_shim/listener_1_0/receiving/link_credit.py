@@ -42,7 +42,7 @@ class LinkCredit:
             self._broker.before_dispatch(self.give)
 
     def failed(self) -> None:
-        """The store took a message not now: after a while one more is asked for."""
+        """Ask for one more message after a while, as the store takes none now."""
         if not self._window.is_held_back:
             self._broker.later(self._broker.settings.probe_interval_s, self._probe)
         self._window.failed()

@@ -73,7 +73,7 @@ class Route:
         return is_allowed and not is_impersonation(self._connection, header)
 
     def of(self, header: MessageHeader) -> Routed | Refusal:
-        """The queues that a message goes to; or why it cannot go."""
+        """Find the queues that a message goes to; or why it cannot go."""
         if header.user_id and is_impersonation(self._connection, header):
             told, self._is_refusal_told = self._is_refusal_told, True
             return refusal_of_user_id(self._connection, header.user_id, is_told=told)

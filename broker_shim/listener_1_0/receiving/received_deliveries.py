@@ -74,7 +74,7 @@ class ReceivedDeliveries:
         return True
 
     def started(self, tag: bytes) -> None:
-        """A delivery that takes credit has begun; its tag stands for no other any more."""
+        """Note a delivery that has begun: its tag stands for no other any more."""
         self._answers.forget(tag)
         self._answers.started()
         proved = self._answers.proved()
@@ -85,7 +85,7 @@ class ReceivedDeliveries:
         self._forget([tag, *proved])
 
     def granted(self, credit: int) -> None:
-        """A flow is written next: what was answered goes before it."""
+        """Write what was answered, before the flow that is written next."""
         self._link.port.flush()
         self._answers.granted(credit)
 
@@ -103,7 +103,7 @@ class ReceivedDeliveries:
         return self._links.tracked(self._endpoint.terminus, on_done)
 
     def noting(self, tag: bytes, on_done: OnComplete) -> tuple[Operation, OnComplete]:
-        """Has a delivery noted as accepted, in the transaction that enqueues it.
+        """Have a delivery noted as accepted, in the transaction that enqueues it.
 
         Memory says so only when that is committed, and before the next attach can ask: a message
         whose enqueue was refused must be sent again.

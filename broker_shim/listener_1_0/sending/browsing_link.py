@@ -71,7 +71,7 @@ class BrowsingLink:
         self.on_flow()
 
     def gone(self) -> None:
-        """The link ended; it held nothing."""
+        """End the endpoint of a link that ended; it held nothing."""
         self._has_ended = True
         self._queue.browsers.remove(self)
         self._copies.gone()
@@ -84,7 +84,7 @@ class BrowsingLink:
         self._connection.lose(self._link, queue_deleted(self._queue.name))
 
     def on_flow(self) -> None:
-        """The peer gave credit, or asks to drain it, or there is room to write again."""
+        """Act on credit, a drain, or room to write again."""
         if not self.is_gone:
             self._write()
             self.look()

@@ -32,7 +32,7 @@ class ResumedLink(Protocol):
     has_ended: bool
 
     def decided(self, delivery: Delivery, message_id: int) -> None:
-        """The receiver has decided about a delivery: `remote_state` says what."""
+        """Act on a receiver's decision about a delivery: `remote_state` says what."""
 
     def on_flow(self) -> None:
         """Send what waits to be sent again, if there is credit."""
@@ -70,7 +70,7 @@ class Resumption:
         self.kept: dict[bytes, Held] = {}
 
     def start(self) -> None:
-        """The link is attached on both sides.
+        """Begin to carry the plan out, as the link is attached on both sides.
 
         What the receiver has an outcome of is told by a transfer without payload, unsettled: the
         receiver forgets it when we settle, which is when its outcome is durable here. Which outcome

@@ -193,7 +193,7 @@ class LinkOutlet:
         return self._wire.large is not None
 
     def decided(self, delivery: Delivery) -> bool:
-        """The peer decided about a delivery; True if it was not sent whole, and is broken off."""
+        """Break off a delivery that was decided about before all of it was sent; True if so."""
         if not self._wire.is_sending(delivery):
             return False
         assert self._wire.large is not None

@@ -114,7 +114,7 @@ class OutgoingLink:
         self.on_flow()
 
     def gone(self) -> None:
-        """The link, its session or its connection ended: what it held is given back or kept."""
+        """End the endpoint: what it held is given back, or kept for its terminus."""
         self.has_ended = True
         self.credit = 0
         # Off the queue first: it is handed nothing of what is given back below.
@@ -159,7 +159,7 @@ class OutgoingLink:
         self._connection.wait_for_room(self)
 
     def on_flow(self) -> None:
-        """The peer gave credit, or asks to drain it, or there is room to write again."""
+        """Act on credit, a drain, or room to write again."""
         if self.is_gone:
             return
         properties, self._link.flow_properties = self._link.flow_properties, None
@@ -183,7 +183,7 @@ class OutgoingLink:
             self.caught_up()
 
     def _acquires_in(self, txn_id: Any) -> bool:
-        """A flow named a transaction; False if the link ends for that."""
+        """Acquire in the transaction that a flow named; False if the link ends for that."""
         try:
             transaction = None if txn_id is None else self._connection.transactions.find(txn_id)
         except TransactionRefused as refusal:
@@ -229,12 +229,12 @@ class OutgoingLink:
         self._acquisitions.sent(deliveries)
 
     def drop(self, delivery: Delivery) -> None:
-        """A delivery was broken off: nothing is to be decided about it any more."""
+        """Drop a delivery that was broken off: nothing is to be decided about it any more."""
         self._unsettled.pop(delivery, None)
         self._acquisitions.forget((delivery,))
 
     def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
-        """The peer decided, or settled without a decision, which releases."""
+        """Act on what the peer decided, or settled without a decision, which releases."""
         accepted: dict[Delivery, TakenMessage] = {}
         unsettled, is_sending = self._unsettled, self._outlet.is_sending
         for delivery in deliveries:
@@ -270,7 +270,7 @@ class OutgoingLink:
             taken.release()
 
     def decided(self, delivery: Delivery, message_id: int) -> None:
-        """The receiver has an outcome of a delivery that it was sent on an earlier attachment."""
+        """Act on the outcome of a delivery that was sent on an earlier attachment."""
         _DECISIONS[type(delivery.remote_state)](self, delivery, message_id)
 
     def _accepted(self, delivery: Delivery, message_id: int) -> None:
@@ -349,7 +349,7 @@ class OutgoingLink:
             transaction.owner.end(rolled_back("it decides about a delivery of another transaction"))
 
     def unsettle(self, delivery: Delivery, taken: TakenMessage) -> None:
-        """A transaction that had decided about a delivery is undone: the peer decides again."""
+        """Take a delivery back from a transaction that is undone: the peer decides again."""
         self._unsettled[delivery] = taken
 
     def _give_back_acquired(self, delivery: Delivery, on_done: OnComplete) -> None:

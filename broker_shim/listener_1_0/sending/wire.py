@@ -190,5 +190,5 @@ class Wire:
         return broken.delivery
 
     def drop(self) -> None:
-        """The link ended: forget what was begun."""
+        """Forget what was begun, as the link ended."""
         self.large = self._delivery = None

@@ -48,7 +48,7 @@ class Transactions:
         return txn_id
 
     def named_by(self, state: Any) -> LocalTransaction | None:
-        """The transaction that a delivery's state names; None if it is not of one.
+        """Find the transaction that a delivery's state names; None if it is not of one.
 
         Raises:
             TransactionRefused: It is not declared, or has ended.
@@ -56,7 +56,7 @@ class Transactions:
         return self.find(state.txn_id) if isinstance(state, TransactionalState) else None
 
     def spoil(self, state: TransactionalState, reason: str) -> None:
-        """The transaction that a state names can only be rolled back; nothing if there is none."""
+        """Let the transaction that a state names only be rolled back; nothing without one."""
         transaction = self._open.get(state.txn_id) if isinstance(state.txn_id, bytes) else None
         if transaction is not None:
             transaction.spoil(reason)
@@ -82,7 +82,7 @@ class Transactions:
             transaction.rollback(_answering(on_done, refusal))
 
     def abandon(self, owner: object) -> None:
-        """A coordinator's link ended: roll back what was declared on it and not discharged."""
+        """Roll back what was declared on a coordinator's link that ended."""
         for txn_id, transaction in [*self._open.items()]:
             if transaction.owner is owner:
                 del self._open[txn_id]

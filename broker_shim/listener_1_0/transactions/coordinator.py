@@ -94,10 +94,10 @@ class CoordinatorLink:
         """The peer told how it stands: nothing to do here."""
 
     def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
-        """A command is answered once."""
+        """Ignore dispositions, as a command is answered once."""
 
     def on_aborted(self, delivery: Delivery) -> None:  # noqa: ARG002
-        """The peer gave a command up."""
+        """Drop a command that the peer gave up."""
         self._pieces.clear()
 
     def on_transfers(self, pieces: Sequence[TransferPiece]) -> int:

@@ -66,7 +66,7 @@ class TransactionalLink(Protocol):
         """Settle deliveries with the outcome that the peer chose, now that it is durable."""
 
     def unsettle(self, delivery: Delivery, taken: TakenMessage) -> None:
-        """A transaction that had decided about a delivery is undone: the peer decides again."""
+        """Take a delivery back from a transaction that is undone: the peer decides again."""
 
 
 class Retirements:
@@ -113,7 +113,7 @@ class Retirements:
             transaction.spoil("a delivery in it was given another outcome")
 
     def refuse(self, message_id: int) -> None:
-        """The link must not get a message again."""
+        """Never let the link get a message again."""
         self._owner.refuse(message_id)
 
     def retired(self, retirement: Retirement) -> None:
@@ -198,7 +198,7 @@ class Acquisitions:
         return within is not None and within is not transaction and within.standing.is_open
 
     def over(self, transaction: LocalTransaction) -> list[Delivery]:
-        """A transaction ended: what was acquired in it."""
+        """Take the deliveries out of a transaction that ended."""
         acquired = [each for each, within in self._within.items() if within is transaction]
         for delivery in acquired:
             del self._within[delivery]

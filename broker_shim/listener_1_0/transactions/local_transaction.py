@@ -61,23 +61,23 @@ class RetiringLink(Protocol):
         """The name by which the store knows the link."""
 
     def refuse(self, message_id: int) -> None:
-        """The link must not get a message again."""
+        """Never let the link get a message again."""
 
     def retired(self, retirement: Retirement) -> None:
-        """A retirement is committed."""
+        """Hear that a retirement is committed."""
 
     def taken_back(self, retirement: Retirement, on_done: OnComplete) -> None:
-        """A retirement is rolled back; `on_done` when its message is available again."""
+        """Take back a retirement; `on_done` when its message is available again."""
 
 
 class Acquirer(Protocol):
     """A link on which messages are acquired in transactions."""
 
     def over(self, transaction: LocalTransaction) -> list[Delivery]:
-        """A transaction ended: the deliveries that were acquired in it, and are now in none."""
+        """Take the deliveries out of a transaction that ended."""
 
     def give_back(self, delivery: Delivery, on_done: OnComplete) -> None:
-        """The transaction is undone that a delivery was acquired in."""
+        """Give back a delivery that was acquired in a transaction which is undone."""
 
 
 @dataclass(slots=True, eq=False)
@@ -116,7 +116,7 @@ class Retirement:
         return isinstance(self.outcome, Modified) and self.outcome.undeliverable_here is True
 
     def operations(self, broker: Broker) -> list[Operation]:
-        """The calls of the store that do it, decided on what is true now.
+        """Make the calls of the store that do it, decided on what is true now.
 
         A dead-letter queue that is not there is created by an earlier call of the store.
         """

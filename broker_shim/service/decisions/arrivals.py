@@ -170,7 +170,7 @@ def link_key_of(record: Record) -> LinkKey:
 
 
 def tag_of(text: object) -> bytes:
-    """Raises InvalidRequest if a delivery tag is no text in hexadecimal."""
+    """Read a delivery tag. Raises InvalidRequest if it is no text in hexadecimal."""
     try:
         if isinstance(text, str):
             return bytes.fromhex(text)

@@ -58,7 +58,7 @@ class StagedContents:
         return [RecordStep(made._replace(message=header), is_kept=True)]
 
     def check_whole(self, message: StoredMessage) -> None:
-        """Raises InvalidRequest if pieces of a message are missing."""
+        """Check that no pieces of a message are missing. Raises InvalidRequest if so."""
         if (
             message.message_id in self._machine.state.staged
             and message.message_id not in self.bytes_of
@@ -84,7 +84,7 @@ class StagedContents:
 
 
 def check_id(machine: StoreStateMachine, message_id: int) -> None:
-    """Raises InvalidRequest if an id was never given out."""
+    """Check an id of a message. Raises InvalidRequest if it was never given out."""
     if not machine.is_reserved(message_id):
         message = f"message id {message_id} was never given out: ask for ids by IDS"
         raise InvalidRequest(message)

@@ -182,7 +182,7 @@ class RemoteBatches:
 
 
 def _checked(asked: object) -> NewEntry:
-    """Raises InvalidRequest if it is no new message."""
+    """Check a new message. Raises InvalidRequest if it is none."""
     new = new_entry(asked)
     check_header(new.header)
     check_body(new.body)
@@ -232,7 +232,7 @@ def _refusal_of(message_id: object, record: partial[Record]) -> StoreError:
 
 
 def _failing(on_complete: OnEachComplete, count: int) -> OnComplete:
-    """Tells each call of a batch the same."""
+    """Make the completion that tells each call of a batch the same."""
     return lambda error: on_complete([error] * count)
 
 

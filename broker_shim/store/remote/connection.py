@@ -234,7 +234,7 @@ class RemoteConnection:
         )
 
     def check_open(self) -> None:
-        """Raises Closed after `close`."""
+        """Check that the store is open. Raises Closed after `close`."""
         if self._is_closing:
             raise Closed("the store is closed: open a new one")
 

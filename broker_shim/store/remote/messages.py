@@ -55,13 +55,13 @@ class RemoteMessages:
         self._fresh: dict[int, bool] = {}  # True once the content was given
 
     def make(self, header: MessageHeader, body: bytes) -> StoredMessage:
-        """A new message. Waits for the service when its block of ids is used up."""
+        """Make a new message; this waits for the service when its block of ids is used up."""
         check_header(header)
         check_body(body)
         return self.made(self.take_ids(1)[0], header, body)
 
     def made(self, message_id: int, header: MessageHeader, body: bytes) -> StoredMessage:
-        """A new message with an id of `take_ids`; header and body are checked."""
+        """Make a new message with an id of `take_ids`; header and body are checked."""
         self._fresh[message_id] = bool(body)
         header = header._replace(header_bytes=len(header.header or b""), body_bytes=len(body))
         return StoredMessage(message_id, header, body)
@@ -107,7 +107,7 @@ class RemoteMessages:
         return staged(self.content, message, pieces, on_complete, refuse)
 
     def enqueued(self, message: StoredMessage, queue: str) -> Record:
-        """The record that enqueues a message; content that is too large for a frame goes before.
+        """Make the record that enqueues a message; content too large for a frame goes before.
 
         Raises:
             InvalidRequest: It is larger than `max_message_bytes`, or than can be kept in memory.

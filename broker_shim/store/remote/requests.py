@@ -138,7 +138,7 @@ class PendingRequests:
         return frames[0] if len(frames) == 1 else b"".join(frames)
 
     def done(self, through: int, refusals: Iterable[Refusal]) -> Completed:
-        """The service decided all up to `through`; what completes, in order.
+        """Take out the requests up to `through`, which are decided: what completes, in order.
 
         Of many that came in one frame, and of which a part is decided, nothing completes: they are
         sent again, and the service says again what it refused.

@@ -97,7 +97,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
 
     @property
     def refusal(self) -> StoreError | None:
-        """Why nothing is decided now: the service is away, or has sent us away."""
+        """The reason why nothing is decided now: the service is away, or has sent us away."""
         return self._connection.trouble
 
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
@@ -435,7 +435,7 @@ def _nothing(_error: StoreError | None) -> None:
 
 
 def _check(greeting: object, retry_s: object, max_message_bytes: object) -> None:
-    """Raises InvalidRequest if a store cannot be opened with these."""
+    """Check a store's arguments. Raises InvalidRequest if it cannot be opened with these."""
     if not isinstance(greeting, MemberIdentity):
         raise InvalidRequest(f"greeting cannot be {type(greeting).__name__}: give a MemberIdentity")
     if not isinstance(retry_s, int | float) or not retry_s >= 0:  # so that NaN is refused, too
