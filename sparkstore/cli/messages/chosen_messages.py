@@ -1,4 +1,4 @@
-"""Who chooses the messages of a bulk command: Spark by a predicate, or simple conditions."""
+"""Choose the messages of a bulk command: Spark by a predicate, or simple conditions."""
 
 from __future__ import annotations
 
