@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     """Build the parser of the command line of `sparkstore serve`."""
     found = argparse.ArgumentParser(
         prog="sparkstore serve",
-        description="Serve a root to AMQP 1.0 clients.",
+        description="Serve a root to clients of AMQP 1.0, and of AMQP 0-10 with --amqp-0-10.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

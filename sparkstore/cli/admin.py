@@ -54,16 +54,17 @@ def add(subparsers: Subparsers) -> None:
     parser = command(
         subparsers,
         commands.connections,
-        "who is connected to the running broker, and end one connection",
-        "A connection that is ended is told amqp:connection:forced; what it held is given back. A\n"
-        "client may connect again: to keep it away take its permission (docs/security.md).\n\n"
-        "Connections of brokers that are members of the store service are shown, too; end one of\n"
-        "them with --member.\n\n"
+        "list the clients of the running broker, or end one connection",
+        "The client of an ended connection gets amqp:connection:forced, and its messages are\n"
+        "released. It may connect again: remove its permission to keep it away\n"
+        "(docs/security.md).\n\n"
+        "The list includes connections of members of the store service; end one of those with\n"
+        "--member.\n\n"
         "examples:\n  sparkstore connections ROOT\n  sparkstore connections ROOT --close 7\n"
         "  sparkstore connections ROOT --close 7 --member host:5672",
     )
     parser.add_argument("--close", type=int, metavar="N", help="end this connection")
-    parser.add_argument("--member", metavar="NAME", help="of this member of the store service")
+    parser.add_argument("--member", metavar="NAME", help="end that of this member of the service")
     _add_transactions(subparsers)
 
 
@@ -71,19 +72,19 @@ def _add_transactions(subparsers: Subparsers) -> None:
     parser = command(
         subparsers,
         commands.transactions,
-        "branches of distributed transactions that are in doubt, and decide one",
-        "Only its coordinator knows whether a branch is to be committed: decide one if that is\n"
-        "gone for good. The decision is remembered, with your name, until the coordinator decides\n"
-        "the same or forgets the branch; one that decides otherwise is told. An xid is written as\n"
-        "it is shown: FORMAT:GLOBAL:BRANCH, the ids in hexadecimal.\n\n"
+        "list branches of distributed transactions in doubt, or decide one",
+        "Only its coordinator knows whether a branch is to be committed, so decide one only if\n"
+        "the coordinator is gone for good. The decision is remembered, with your name, until the\n"
+        "coordinator decides the same or forgets the branch; a different decision is refused. An\n"
+        "xid is FORMAT:GLOBAL:BRANCH, the ids in hexadecimal.\n\n"
         "examples:\n  sparkstore transactions ROOT\n"
         "  sparkstore transactions ROOT --rollback 1:6f72646572:71",
     )
     decision = parser.add_mutually_exclusive_group()
     for act, what in (
-        ("commit", "make it true"),
-        ("rollback", "end it without effect"),
-        ("forget", "its coordinator knows what an operator decided"),
+        ("commit", "commit this branch"),
+        ("rollback", "roll this branch back"),
+        ("forget", "forget an operator's decision that the coordinator knows"),
     ):
         decision.add_argument(f"--{act}", metavar="XID", help=what)
     parser.add_argument(
@@ -153,7 +154,7 @@ def _add_delete_and_purge(queue: Subparsers) -> None:
         queue,
         commands.purge_queue,
         "purge",
-        "take all messages off a queue for good",
+        "delete all messages of a queue for good",
         "Those that were on it when the command began; what a consumer has acquired is left.\n"
         "message_history shows the outcome purged. For some of them: sparkstore purge --where.\n\n"
         "example:\n  sparkstore queue purge ROOT orders",
@@ -196,7 +197,7 @@ def _add_exchange(exchange: Subparsers) -> None:
 def _add_binding(binding: Subparsers) -> None:
     for run, name, summary, more in (
         (commands.add_binding, "add", "bind a queue to an exchange", _HEADERS),
-        (commands.remove_binding, "remove", "take a binding away", ""),
+        (commands.remove_binding, "remove", "remove a binding", ""),
     ):
         parser = _admin(
             binding,

@@ -28,7 +28,7 @@ from sparkstore.storage.access import use_storage_settings
 
 _EXAMPLES = """\
 examples:
-  sparkstore serve /var/lib/queues              an AMQP broker on 127.0.0.1:5672
+  sparkstore serve /var/lib/queues              a broker on 127.0.0.1:5672
   sparkstore queues /var/lib/queues             depth, bytes and age of every queue
   sparkstore browse /var/lib/queues orders      its messages, in order
   sparkstore sql /var/lib/queues "SELECT queue, depth FROM queues"
@@ -106,8 +106,8 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
 
 
 _ABOVE = {
-    "passwd": "users of a broker and their passwords",
-    "serve": "an AMQP 1.0 broker over a root",
+    "passwd": "add, change, delete or list users of a broker",
+    "serve": "run a broker for AMQP 1.0 and 0-10 over a root",
 }
 """Help of the commands that live above this package."""
 
@@ -119,20 +119,20 @@ def _queues(subparsers: Subparsers) -> None:
     parser = command(
         subparsers,
         commands.queues,
-        "depth, bytes, acquired and oldest age of every queue",
-        "Needs no Java and changes nothing. It shows what Delta has: a running store is ahead of\n"
-        "that by its commit interval (200 ms) and the time a commit takes, a crashed one by its\n"
-        "write-ahead log until it is started again: that is told on standard error, with --json\n"
-        'also as a last object {"unreplayed": {"records": N, …}}, and the exit code is 0, since\n'
-        "nothing is lost. not_durable: messages in the memory of the broker that runs; they end\n"
-        "with it, and depth and SQL do not count them.\n\n"
+        "show depth, bytes, acquired and oldest age of every queue",
+        "Needs no Java and changes nothing. It shows the messages in Delta: a running store is\n"
+        "ahead by its commit interval (200 ms) and the time of a commit. A crashed one is ahead\n"
+        "by its write-ahead log until its next start; a line on standard error says so, with\n"
+        '--json also a last object {"unreplayed": {"records": N, …}}. The exit code stays 0,\n'
+        "because nothing is lost. not_durable: messages in the memory of the running broker;\n"
+        "they end with it, and depth and SQL do not count them.\n\n"
         "examples:\n  sparkstore queues --json ROOT | jq .depth\n"
         "  sparkstore queues --holders ROOT           what a consumer keeps, and which",
     )
     parser.add_argument(
         "--holders",
         action="store_true",
-        help="messages that somebody holds, and who: asks the running broker",
+        help="show held messages and their holders, by asking the running broker",
     )
     parser.add_argument(
         "--limit", type=at_least_0, metavar="N",
@@ -146,11 +146,11 @@ def _sql(subparsers: Subparsers) -> None:
         commands.sql,
         "answer a question with Spark SQL",
         "Views: queues, queue_messages, message_history, bindings, configuration, members,\n"
-        "links, deliveries, job_runs (once a job ran).\n"
-        "Starts a JVM (seconds). More rows than shown are told on standard error. A query asks\n"
-        "the views, or the root's own tables as delta.`PATH`: it changes nothing, runs no program\n"
-        "(TRANSFORM, reflect) and reads no other file. A second column of a name gets a number:\n"
-        "depth, depth_2.\n\n"
+        "links, deliveries, transactions, and after a job job_runs and findings.\n"
+        "Starts a JVM (seconds). A line on standard error says when rows are left out. A query\n"
+        "reads the views, or the root's own tables as delta.`PATH`. It changes nothing, runs no\n"
+        "program (TRANSFORM, reflect) and reads no other file. Columns of equal names get\n"
+        "numbers: depth, depth_2.\n\n"
         "examples:\n"
         '  sparkstore sql ROOT "SELECT * FROM queues ORDER BY depth DESC"\n'
         "  sparkstore sql ROOT \"SELECT properties['carrier'], count(*) FROM queue_messages"
@@ -171,9 +171,9 @@ def _verify(subparsers: Subparsers) -> None:
         commands.verify,
         "check every invariant of a root",
         "Needs no Java and changes nothing. Exit code 0: all hold; 1: one is broken, and its line\n"
-        "says what. Check a root that is not being written to: a store at work may show a commit\n"
-        "half done. What a crashed store's write-ahead log has and no table yet breaks nothing:\n"
-        "it is told (log_can_be_replayed, and on standard error); a damaged log is broken.\n\n"
+        "says what to do. Check a root that nobody writes: a running store may show half a\n"
+        "commit. Records in a crashed store's write-ahead log break nothing; they are reported\n"
+        "(log_can_be_replayed, and on standard error). A damaged log is broken.\n\n"
         "example:\n  sparkstore verify --deep ROOT",
     )
     parser.add_argument(
@@ -185,7 +185,7 @@ def _version(subparsers: Subparsers) -> None:
     command(
         subparsers,
         commands.version,
-        "versions of sparkstore and its engines",
+        "show the versions of sparkstore and its engines",
         "",
         positional=(),
     )

@@ -41,7 +41,7 @@ def add(subparsers: Subparsers) -> None:
     parser = command(
         subparsers,
         compact,
-        "the compaction job, once",
+        "run the compaction job once",
         "Moves the journal's records to history and folds them into state. Safe to kill, to\n"
         "repeat, and to run beside a serving store. Exit code 75: another job is at work.\n"
         "Then messages that expired, or failed more often than their queue allows, go to its\n"

@@ -30,9 +30,9 @@ def add(subparsers: Subparsers) -> None:
     parser = command(
         subparsers,
         reconcile,
-        "prove that every copy of a store says the same; repair it",
+        "check that all copies of a store agree; repair them",
         "Checks every invariant, and compares state, history, journal, views, recovery and a\n"
-        "replica entry by entry. What is wrong is a row of the Delta table ROOT/findings. Safe to\n"
+        "replica entry by entry. Findings are rows of the Delta table ROOT/findings. Safe to\n"
         "kill, to repeat, and to run beside a serving store. Exit code 0: nothing is wrong; 1: an\n"
         "error is left; 75: another job is at work.\n\n"
         "examples:\n"
@@ -45,12 +45,12 @@ def add(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="repair what can be: history and state by Spark, acquisitions through the broker",
+        help="repair history and state by Spark, acquisitions through the broker",
     )
     parser.add_argument(
         "--purge-lost",
         action="store_true",
-        help="with --repair: drop messages whose content is nowhere any more",
+        help="with --repair: drop messages whose content is lost in every copy",
     )
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="settings of the store, if no broker runs"

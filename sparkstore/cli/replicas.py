@@ -32,12 +32,12 @@ def _add_replicate(subparsers: Subparsers) -> None:
     parser = command(
         subparsers,
         replicate,
-        "copy what is new to a replica, once",
+        "copy new records to a replica, once",
         "The first run makes the replica, in a folder that is absent or empty. Safe to kill, to\n"
-        "repeat, and to run beside a serving store: what the store has committed to Delta when\n"
-        "this begins is in the replica when it ends. Exit code 75: another job is at work there,\n"
-        "or the primary's store must start first; 1: the two may not be primary and replica any\n"
-        "more, and the line says why.\n"
+        "repeat, and to run beside a serving store. Records that the store had committed to Delta\n"
+        "at its begin are in the replica at its end. Exit code 75: another job is at work there,\n"
+        "or the primary's store must start first. 1: the two are no longer primary and replica;\n"
+        "the line says why.\n"
         "A replica in a bucket (s3://…, with the extra s3) is made without Java: any engine can\n"
         "read its tables, its state is as fresh as the last `compact` of the primary, and its\n"
         "journal has the rest. Credentials and endpoint come from the environment (AWS_…) or from\n"
@@ -59,15 +59,15 @@ def _add_promote(subparsers: Subparsers) -> None:
         subparsers,
         promote,
         "make a replica the primary",
-        "Needs no Java. The old primary, where it can be reached, is fenced: its store stops\n"
-        "within `fence_check_s` (10 s) and does not start again. If it cannot be reached, see to\n"
-        "it that it is stopped, or give the root a witness beforehand (docs/jobs.md): then\n"
-        "this waits until the old primary's lease there is over, and the two never both serve.\n"
-        "What it took after the last `replicate` is not here: for a planned change stop the\n"
-        "store, replicate once more, and promote; a replica that is behind a primary that can be\n"
-        "read is refused without --accept-loss.\n"
-        "A replica in a bucket is promoted where it is, to be served by its URI; or with --into\n"
-        "into a folder of this machine: what is in the bucket becomes that folder's replica.\n\n"
+        "Needs no Java. An old primary that can be reached is fenced: its store stops within\n"
+        "`fence_check_s` (10 s) and does not start again. If it cannot be reached, stop it\n"
+        "yourself, or give the root a witness beforehand (docs/jobs.md). Then this command waits\n"
+        "until the old primary's lease has expired, and the two never both serve.\n"
+        "Messages accepted after the last `replicate` are lost. For a planned change stop the\n"
+        "store, replicate once more, and promote. A replica that is behind a readable primary is\n"
+        "refused without --accept-loss.\n"
+        "A replica in a bucket is promoted in place, to be served by its URI. With --into it is\n"
+        "copied to a folder of this machine, and the bucket becomes that folder's replica.\n\n"
         "examples:\n"
         "  sparkstore promote /mnt/other/replica && sparkstore serve /mnt/other/replica\n"
         "  sparkstore promote s3://lake/queues && sparkstore serve s3://lake/queues\n"

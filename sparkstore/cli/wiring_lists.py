@@ -20,27 +20,37 @@ if TYPE_CHECKING:
 _QUEUES = ("queue", "depth", "durability", "arguments")
 _EXCHANGES = ("exchange", "type", "durability", "arguments")
 _BINDINGS = ("exchange", "binding_key", "queue", "arguments")
-_HOW = (
-    "Needs no Java and changes nothing; it shows what Delta has, as `sparkstore queues` does.\n\n"
-)
+_HOW = "Needs no Java and changes nothing; it shows the state in Delta, as `queues` does.\n\n"
 
 
 def add_queue(queue: Subparsers) -> None:
     """Add `queue list` and `queue show`."""
-    _add(queue, list_queues, "list", "queues and their arguments", "queue list ROOT")
-    parser = _add(queue, show_queue, "show", "one queue: all about it", "queue show ROOT orders")
+    _add(queue, list_queues, "list", "list queues and their arguments", "queue list ROOT")
+    parser = _add(
+        queue, show_queue, "show", "show one queue and its arguments", "queue show ROOT orders"
+    )
     parser.add_argument("queue", help="name of the queue")
 
 
 def add_exchange(exchange: Subparsers) -> None:
     """Add the command `exchange list` to the command line."""
-    _add(exchange, list_exchanges, "list", "exchanges that were made", "exchange list ROOT")
+    _add(
+        exchange,
+        list_exchanges,
+        "list",
+        "list exchanges that somebody declared",
+        "exchange list ROOT",
+    )
 
 
 def add_binding(binding: Subparsers) -> None:
     """Add the command `binding list` to the command line."""
     parser = _add(
-        binding, list_bindings, "list", "bindings of queues", "binding list ROOT --queue orders"
+        binding,
+        list_bindings,
+        "list",
+        "list bindings of queues",
+        "binding list ROOT --queue orders",
     )
     parser.add_argument("--queue", help="of this queue alone")
     parser.add_argument("--exchange", help="of this exchange alone")

@@ -52,9 +52,9 @@ def add(subparsers: Subparsers) -> None:
     parser = command(
         subparsers,
         browse,
-        "messages of a queue, in order, without taking them",
-        "Needs no Java and changes nothing; as `queues`, it shows what Delta has, and tells if a\n"
-        "stopped store's write-ahead log has more. A message on a dead-letter queue shows where\n"
+        "show messages of a queue, in order, without taking them",
+        "Needs no Java and changes nothing. Like `queues`, it shows the messages in Delta, and\n"
+        "says if a stopped store's write-ahead log has more. A dead letter shows where\n"
         "it died and why; --json has all annotations. In a bucket subject and properties\n"
         "are read with --body only. Control characters are escaped; a body that is not UTF-8 is\n"
         "shown in hexadecimal.\n\n"

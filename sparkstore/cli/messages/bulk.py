@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 _HOW = (
     "PREDICATE is what may stand after WHERE in a query of the view {view}, about its columns\n"
     "only; Spark finds the messages. --id, --older-than, --property and --subject\n"
-    "need no Java; a message is meant if all of them hold. The store acts on\n"
-    "them in transactions of 250: the running broker if one serves the root, else this command\n"
-    "under the writer's lock. Messages that a consumer has acquired are left alone. Cut off, it\n"
-    "can be run again.\n\n"
+    "need no Java, and select the messages for which all of them hold. The running broker\n"
+    "changes the messages in transactions of 250; if none runs, this command does, under the\n"
+    "writer's lock. Messages that a consumer has acquired are left alone. After an\n"
+    "interruption run it again.\n\n"
 )
 
 
@@ -78,14 +78,14 @@ def add(subparsers: Subparsers) -> None:
     _bulk(
         subparsers,
         commands.purge,
-        "take messages off a queue for good",
+        "delete messages of a queue for good",
         "example:\n  sparkstore purge ROOT orders --dry-run --where"
         " \"properties['carrier'] = 'UA'\"",
     )
     parser = _bulk(
         subparsers,
         commands.replay,
-        "put messages back that history still holds",
+        "put messages from history back on a queue",
         "The view departed_messages has the columns of queue_messages and dequeued_at, outcome,\n"
         "holder, replayed_to. Copies get new ids and the property sparkstore.replayed; a message\n"
         "that has a copy on the target is not put there again.\n\n"
@@ -135,7 +135,7 @@ def _bulk(
 
 def _choice(parser: argparse.ArgumentParser) -> None:
     """Say which messages are meant: by a predicate, or by conditions that need no Java."""
-    parser.add_argument("queue", metavar="QUEUE", help="where they are, or were")
+    parser.add_argument("queue", metavar="QUEUE", help="the queue of the messages")
     parser.add_argument("--where", metavar="PREDICATE", help="which messages, in SQL")
     parser.add_argument(
         "--id", type=int, action="append", default=[], metavar="N", dest="ids",
