@@ -141,7 +141,7 @@ class ContentReader:
         return self._slice(message_id, layout, min(offset, size), min(offset + length, size))
 
     def _assemble(self, message_id: int) -> Content:
-        """Read a message.
+        """Read the content of a message.
 
         One row nearly always brings it all, and then its whole batch is kept ready.
         """
