@@ -11,6 +11,10 @@ class InvalidRequest(StoreError):
     """Fix the call: unknown queue, queue exists with other arguments, message not there."""
 
 
+class LimitReached(InvalidRequest):
+    """Ask for no more of these before some are gone: a user has as many as it may."""
+
+
 class NotAcquired(StoreError):
     """Leave the message alone: another holder has it."""
 

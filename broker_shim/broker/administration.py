@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from broker_shim.broker.bulk_operations import BulkOperations
 from broker_shim.broker.destinations import Destinations
 from broker_shim.broker.last_value_queues import LastValueQueues
+from broker_shim.broker.operations.wiring_limit import Made, WiringLimit
 from broker_shim.broker.queue_deletion import QueueDeletions
 from broker_shim.broker.queue_host import QueueHost, QueueOwner
 from broker_shim.broker.queues.selective_cursor import Browser, Consumer
@@ -43,6 +44,7 @@ OnPurged = Callable[[StoreError | None, Answer], None]
 OnUsage = Callable[[StoreError | None, QueueUsage | None], None]
 """Told what a queue has; None: there is none of this name, or an error says why not."""
 
+_MAKING = frozenset({AdminAction.CREATE_QUEUE, AdminAction.CREATE_EXCHANGE})
 _COMES_BACK = "the broker's settings make it so again at its next start: change them, too"
 
 
@@ -70,6 +72,7 @@ class AdministeredHost(QueueHost, Protocol):
         destinations: Exchanges and their bindings.
         queue_owners: The listeners whose links have queues of their own.
         deletions: Destroys queues, and says when a name is free again.
+        wiring_limit: Refuses queues and exchanges to users who have had enough made.
         is_stopping: True from when a clean end was asked for.
     """
 
@@ -77,6 +80,7 @@ class AdministeredHost(QueueHost, Protocol):
     destinations: Destinations
     queue_owners: list[QueueOwner]
     deletions: QueueDeletions
+    wiring_limit: WiringLimit
     is_stopping: bool
 
     def destroy_queue(self, name: str, on_done: OnComplete) -> None:
@@ -182,8 +186,15 @@ class Administration:
             AdminAction.REMOVE_BINDING: self._remove_binding,
         }
 
-    def order(self, order: Order, on_told: OnTold) -> None:
-        """Carry an order out; `on_told` when that is durable, or why it was not done."""
+    def order(self, order: Order, on_told: OnTold, *, user: str | None = None) -> None:
+        """Carry an order out; `on_told` when that is durable, or why it was not done.
+
+        Args:
+            order: What is to be made, altered or ended.
+            on_told: Told what came of it.
+            user: The name of a client's user, who may have only so many queues made; None: an
+                administrator's order, or the broker's own.
+        """
         if self.decider is not None and order.act is AdminAction.DELETE_QUEUE:
             self.decider.delete(order, on_told)
             return
@@ -198,7 +209,13 @@ class Administration:
         def done(error: StoreError | None) -> None:
             on_told(error, {} if error else decided.told)
 
-        if decided.is_change:
+        if decided.is_change and user is not None and order.act in _MAKING:
+            is_exchange = order.act is AdminAction.CREATE_EXCHANGE
+            told = decided.order
+            made = Made(told.exchange if is_exchange else told.queue, is_exchange)
+            make = partial(self._acts[order.act], decided)
+            self._host.wiring_limit.make(user, made, make, done)
+        elif decided.is_change:
             self._acts[order.act](decided, done)
         else:
             done(None)

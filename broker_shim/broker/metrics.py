@@ -16,6 +16,9 @@ class Metrics(SecurityCounts):
     received: int = counted("Messages that came in whole.")
     unroutable: int = counted("Messages refused because they route to no queue.")
     refused: int = counted("Messages refused for any other reason.")
+    refused_queues: int = counted(
+        "Queues and exchanges not made because their user has as many as it may."
+    )
     enqueued: int = counted("Messages put on a queue; one on two queues counts twice.")
     not_durable: int = counted(
         "Messages put on a queue that is kept and not kept themselves: they end with the broker."

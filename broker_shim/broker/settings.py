@@ -66,6 +66,35 @@ class AddressSettings:
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
+_RANGES = (
+    ("credit", 1, 1_000_000),
+    ("max_header_bytes", 1_024, 1 << 30),
+    ("max_frame_bytes", 512, 1 << 30),
+    ("max_links", 1, 1 << 20),
+    ("max_unsettled", 1, 1 << 30),
+    ("max_termini", 1, 1 << 30),
+    ("max_termini_per_user", 1, 1 << 30),
+    ("max_queues_per_user", 1, 1 << 30),
+    ("max_sessions", 1, 65_535),
+    ("max_connections", 1, 1 << 20),
+    ("max_connections_per_user", 1, 1 << 20),
+    ("max_half_open", 1, 1 << 20),
+    ("max_transactions", 1, 1_000_000),
+    ("max_transaction_operations", 1, 10_000_000),
+    ("max_transaction_bytes", 1, 1 << 40),
+    ("transaction_timeout_s", 1, 1 << 31),
+    ("session_bytes", 1, 1 << 40),
+    ("max_unfinished_bytes", 1, 1 << 40),
+    ("max_unfinished_bytes_in_all", 1, 1 << 40),
+    ("idle_timeout_s", 0.001, 1 << 22),
+    ("handshake_timeout_s", 0.001, 1 << 22),
+    ("buffered_bytes", 1, 1 << 40),
+    ("probe_interval_s", 0.001, 1 << 22),
+    ("stop_timeout_s", 0, 1 << 22),
+)
+"""Name, least, most: what the settings that are numbers may be."""
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
     """How the broker serves.
@@ -94,6 +123,8 @@ class BrokerSettings:
             its credit is not used until it settles.
         max_termini: Links in all, attached or living on without a connection; more are refused.
         max_termini_per_user: Of one user; not where all are anonymous.
+        max_queues_per_user: Queues and exchanges that one user had made since the start, of those
+            that are there; anonymous clients are one user, administrators have no limit.
         max_sessions: Sessions of one connection, at most 65,535.
         max_connections: More are closed as they come.
         max_connections_per_user: Of one user; anonymous clients are one user.
@@ -131,6 +162,7 @@ class BrokerSettings:
     max_unsettled: int = 131_072
     max_termini: int = 100_000
     max_termini_per_user: int = 10_000
+    max_queues_per_user: int = 1000
     max_sessions: int = 256
     max_connections: int = 1000
     max_connections_per_user: int = 1000
@@ -149,31 +181,7 @@ class BrokerSettings:
         if self.temporary_queues not in {"connection", "user"}:
             message = f"[broker] temporary_queues is {self.temporary_queues!r}: connection or user"
             raise InvalidRequest(message)
-        for name, least, most in (
-            ("credit", 1, 1_000_000),
-            ("max_header_bytes", 1_024, 1 << 30),
-            ("max_frame_bytes", 512, 1 << 30),
-            ("max_links", 1, 1 << 20),
-            ("max_unsettled", 1, 1 << 30),
-            ("max_termini", 1, 1 << 30),
-            ("max_termini_per_user", 1, 1 << 30),
-            ("max_sessions", 1, 65_535),
-            ("max_connections", 1, 1 << 20),
-            ("max_connections_per_user", 1, 1 << 20),
-            ("max_half_open", 1, 1 << 20),
-            ("max_transactions", 1, 1_000_000),
-            ("max_transaction_operations", 1, 10_000_000),
-            ("max_transaction_bytes", 1, 1 << 40),
-            ("transaction_timeout_s", 1, 1 << 31),
-            ("session_bytes", 1, 1 << 40),
-            ("max_unfinished_bytes", 1, 1 << 40),
-            ("max_unfinished_bytes_in_all", 1, 1 << 40),
-            ("idle_timeout_s", 0.001, 1 << 22),
-            ("handshake_timeout_s", 0.001, 1 << 22),
-            ("buffered_bytes", 1, 1 << 40),
-            ("probe_interval_s", 0.001, 1 << 22),
-            ("stop_timeout_s", 0, 1 << 22),
-        ):
+        for name, least, most in _RANGES:
             if not least <= getattr(self, name) <= most:
                 message = f"[broker] {name} is {getattr(self, name)}: from {least} to {most}"
                 raise InvalidRequest(message)

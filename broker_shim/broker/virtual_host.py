@@ -25,6 +25,7 @@ from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.operations.acquisition import Acquisition
 from broker_shim.broker.operations.claims import Claims
 from broker_shim.broker.operations.queries import Queries
+from broker_shim.broker.operations.wiring_limit import WiringLimit
 from broker_shim.broker.operations.xid_claims import XidClaims
 from broker_shim.broker.queue_deletion import QueueDeletions
 from broker_shim.broker.queue_host import QueueOwner
@@ -83,6 +84,7 @@ class Broker:
         administration: Carries out an administrator's orders.
         claims: Knows which queues are one client's alone, and deletes those that delete themselves.
         xid_claims: Knows which branches of distributed transactions were begun.
+        wiring_limit: Refuses queues and exchanges to users who have had enough made.
         queries: Tells what queues and exchanges are.
         acquisition: Acquires messages that were browsed.
         is_member: Another broker decides for all, and alone knows what is on queues and who
@@ -127,6 +129,7 @@ class Broker:
         self._header_scan = HeaderScan(self, later)
         self.last_value_queues = LastValueQueues(self, self.settlement)
         self.claims, self.xid_claims = Claims(self), XidClaims()
+        self.wiring_limit = WiringLimit(self)
         self.queries, self.acquisition = Queries(self), Acquisition(self)
         self.administration = Administration(self, self.bulk, self.last_value_queues, later)
 

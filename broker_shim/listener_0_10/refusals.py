@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
-from broker_shim.errors import InvalidRequest, NotAcquired, NotNow, StoreError
+from broker_shim.errors import InvalidRequest, LimitReached, NotAcquired, NotNow, StoreError
 from broker_shim.framing.errors import RemoteCommandError
 
 _CODES: tuple[tuple[type[StoreError], ExecutionErrorCode], ...] = (
+    (LimitReached, ExecutionErrorCode.RESOURCE_LIMIT_EXCEEDED),
     (InvalidRequest, ExecutionErrorCode.PRECONDITION_FAILED),
     (NotAcquired, ExecutionErrorCode.RESOURCE_LOCKED),
     (NotNow, ExecutionErrorCode.RESOURCE_LIMIT_EXCEEDED),

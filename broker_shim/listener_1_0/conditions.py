@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from broker_shim.amqp_1_0.composites import Error
 from broker_shim.amqp_1_0.definitions import TransactionError
 from broker_shim.amqp_1_0.primitives import Symbol
-from broker_shim.errors import InvalidRequest, NotAcquired, NotNow, StoreError
+from broker_shim.errors import InvalidRequest, LimitReached, NotAcquired, NotNow, StoreError
 from broker_shim.transactions.refusals import RefusalReason, TransactionRefused
 from sparkstore.core.queue_names import shown
 
@@ -40,6 +40,7 @@ class Refusal(NamedTuple):
 
 
 _CONDITIONS: tuple[tuple[type[StoreError], str], ...] = (
+    (LimitReached, RESOURCE_LIMIT_EXCEEDED),
     (InvalidRequest, PRECONDITION_FAILED),
     (NotAcquired, RESOURCE_LOCKED),
     (NotNow, RESOURCE_LIMIT_EXCEEDED),

@@ -28,7 +28,8 @@ def carry_out(session: Any, order: Order, command_id: int) -> None:
             audit_order(audit, peer, order, told, error, connection.login.principal.name)
         finished(error)
 
-    session.broker.administration.order(order, done)
+    user = connection.login.principal.name
+    session.broker.administration.order(order, done, user=user)
 
 
 def purge(session: Any, queue: str, command_id: int) -> None:

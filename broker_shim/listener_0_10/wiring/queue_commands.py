@@ -66,7 +66,8 @@ def declare(session: Any, command: QueueDeclare, command_id: int) -> None:
     kept = TerminusDurability.UNSETTLED_STATE if command.durable else TerminusDurability.NONE
     act = AdminAction.CREATE_QUEUE
     order = Order(act, name, arguments=arguments, durability=int(kept))
-    broker.administration.order(order, created)
+    user = session.connection.login.principal.name
+    broker.administration.order(order, created, user=user)
 
 
 def _arguments(command: QueueDeclare) -> dict[str, Any]:

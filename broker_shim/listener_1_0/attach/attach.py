@@ -26,6 +26,7 @@ from broker_shim.listener_1_0.attach.pending_attach import (
     go_through,
     grant,
     put_off,
+    queue_first,
     refuse,
     refuse_node,
     temporary_name,
@@ -154,8 +155,8 @@ def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
     terms = LinkTerms(Role.RECEIVER, peers_source(link.remote.source), target, own)
     steps: list[Step] = [partial(connection.links.quiet, endpoint)]
     steps += end_queue_of_before(connection.links, endpoint.terminus, own)
-    if own is None and isinstance(node, QueueNode):
-        steps.append(partial(broker.ensure_queue, node.queue))
+    if isinstance(node, QueueNode):
+        steps += queue_first(connection, own, node.queue)
     steps.append(partial(connection.links.grant, endpoint, terms))
     if own is not None:
         steps.append(dynamic_queue(connection, endpoint.terminus, terms))

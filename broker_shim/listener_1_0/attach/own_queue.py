@@ -43,6 +43,7 @@ from broker_shim.addressing.fqqn import name_of
 from broker_shim.addressing.topics import too_wild
 from broker_shim.amqp_1_0.composites import Source
 from broker_shim.broker.address import AddressNode, ExchangeNode
+from broker_shim.broker.operations.wiring_limit import Made
 from broker_shim.broker.queues.local_messages import NoLocal
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
@@ -51,7 +52,7 @@ from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.links import ExpiryPolicy, LinkEndpoint, LinkKey, LinkTerms, Role, Terminus
 from broker_shim.links import Source as SourceValue
 from broker_shim.links.termini.owner import owner_of
-from broker_shim.listener_1_0.attach.pending_attach import Step, temporary_name
+from broker_shim.listener_1_0.attach.pending_attach import Step, room_for_queue, temporary_name
 from broker_shim.listener_1_0.conditions import INVALID_FIELD, RESOURCE_LOCKED, Refusal
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import Links, key_of
@@ -225,11 +226,15 @@ def _steps(
     terms: LinkTerms,
 ) -> list[Step]:
     broker, links, terminus = connection.broker, connection.links, endpoint.terminus
-    quiet = partial(links.quiet, endpoint)
+    assert terms.queue is not None
+    begin: list[Step] = [room_for_queue(connection, terms.queue), partial(links.quiet, endpoint)]
+    user = connection.login.principal.name
     if subscription.key == terminus.key:
         grant = partial(links.grant, endpoint, terms)
-        queue = subscription_queue(broker, terminus.key, terms, node, lambda: terminus.is_over)
-        return [quiet, grant, queue]
+        queue = subscription_queue(
+            broker, terminus.key, terms, node, lambda: terminus.is_over, user
+        )
+        return [*begin, grant, queue]
     if subscription.is_volatile:
         links.ends_with(link, subscription.key)
     queue = subscription_queue(
@@ -238,9 +243,10 @@ def _steps(
         terms,
         node,
         lambda: links.registry.find(subscription.key) is None,
+        user,
     )
     grant = partial(links.grant, endpoint, _PLAIN)
-    return [quiet, grant, partial(links.keep, subscription.key, terms), queue]
+    return [*begin, grant, partial(links.keep, subscription.key, terms), queue]
 
 
 def _terms(
@@ -326,7 +332,9 @@ def dynamic_queue(connection: Connection, terminus: Terminus, terms: LinkTerms) 
                 broker.queues[queue.name].maker = connection.number
             made(error)
 
-        broker.create_queue(queue, owned)
+        make = partial(broker.create_queue, queue)
+        user = connection.login.principal.name
+        broker.wiring_limit.make(user, Made(queue.name), make, owned)
 
     return step
 
@@ -344,6 +352,7 @@ def subscription_queue(
     terms: LinkTerms,
     node: SubscribedNode,
     is_over: Callable[[], bool],
+    user: str,
 ) -> Step:
     """Have the queue of a subscription: on its address, or bound to its exchange.
 
@@ -353,6 +362,7 @@ def subscription_queue(
         terms: Of the subscription.
         node: What it is to.
         is_over: Tells whether the subscription has ended meanwhile.
+        user: The name of the user who has it made.
     """
 
     def step(on_done: OnComplete) -> None:
@@ -361,10 +371,10 @@ def subscription_queue(
             on_done(None)
             return
         made = partial(_made, broker, queue.name, is_over, on_done)
-        if isinstance(node, AddressNode):
-            broker.create_queue(queue, made)
-        else:
-            broker.subscribe(queue, node, made)
+        make = partial(broker.create_queue, queue)
+        if not isinstance(node, AddressNode):
+            make = partial(broker.subscribe, queue, node)
+        broker.wiring_limit.make(user, Made(queue.name), make, made)
 
     return step
 

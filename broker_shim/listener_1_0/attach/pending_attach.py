@@ -7,12 +7,14 @@ with the reason (AMQP 1.0 section 2.6.3), so that the client's library reports i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from broker_shim.broker.address import AmbiguousNode, MalformedNode, described
+from broker_shim.broker.operations.wiring_limit import Made
 from broker_shim.completion import OnComplete
-from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.errors import InvalidRequest, LimitReached, StoreError
 from broker_shim.listener_1_0.conditions import (
     INVALID_FIELD,
     NOT_FOUND,
@@ -61,6 +63,27 @@ def put_off(connection: Connection, link: AnyLink) -> Callable[[], bool]:
     return lambda: not (pending.is_gone or link.is_gone)
 
 
+def room_for_queue(connection: Connection, name: str) -> Step:
+    """Sees, before anything is granted, that the connection's user may have a queue made."""
+    user = connection.login.principal.name
+    return partial(connection.broker.wiring_limit.check, user, Made(name))
+
+
+def queue_first(connection: Connection, own: str | None, name: str) -> list[Step]:
+    """What an attach to a queue needs before anything is granted.
+
+    Args:
+        connection: The connection that the link is on.
+        own: The queue that will be made for this link alone, if one will be.
+        name: The queue that it is attached to; else this is created on demand.
+    """
+    if own is not None:
+        return [room_for_queue(connection, own)]
+    user, make = connection.login.principal.name, connection.broker.ensure_queue
+    limit = connection.broker.wiring_limit
+    return [partial(limit.make, user, Made(name), partial(make, name))]
+
+
 def go_through(
     connection: Connection, link: AnyLink, steps: Sequence[Step], ready: Callable[[], None]
 ) -> None:
@@ -87,7 +110,7 @@ class _StepByStep:
     def __call__(self, error: StoreError | None) -> None:
         if not self._is_wanted():
             return
-        if isinstance(error, InvalidRequest):
+        if isinstance(error, InvalidRequest) and not isinstance(error, LimitReached):
             refuse(self._connection, self._link, Refusal(NOT_FOUND, str(error)))
         elif error is not None:
             refuse(self._connection, self._link, refusal_of(error))

@@ -38,6 +38,7 @@ from broker_shim.listener_1_0.attach.pending_attach import (
     go_through,
     grant,
     put_off,
+    queue_first,
     refuse,
     refuse_node,
     temporary_name,
@@ -185,7 +186,7 @@ def _attach_to_subscription(
 def _attach_to_queue(
     connection: Connection, link: SenderLink, node: QueueNode, filters: Filters
 ) -> None:
-    broker, remote = connection.broker, link.remote.source
+    remote = link.remote.source
     is_browser = remote.distribution_mode == StdDistMode.COPY and not remote.dynamic
     durability = TerminusDurability(remote.durable)
     if durability and "topic" in (remote.capabilities or ()):
@@ -202,8 +203,7 @@ def _attach_to_queue(
     terms = LinkTerms(Role.SENDER, source, peers_target(link.remote.target), own)
     steps: list[Step] = [partial(connection.links.quiet, endpoint)]
     steps += end_queue_of_before(connection.links, endpoint.terminus, own)
-    if own is None:
-        steps.append(partial(broker.ensure_queue, queue))
+    steps += queue_first(connection, own, queue)
     steps.append(partial(connection.links.grant, endpoint, terms))
     if own is not None:
         steps.append(dynamic_queue(connection, endpoint.terminus, terms))

@@ -6,9 +6,11 @@ says in its `to` where it goes, and fares there as an attach to that address wou
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from broker_shim.broker.address import AnonymousNode, MalformedNode, Node, QueueNode, described
+from broker_shim.broker.operations.wiring_limit import Made
 from broker_shim.broker.queues.local_messages import Origin, without_local
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
@@ -128,7 +130,8 @@ class Route:
 
         if routed.is_new:
             (name,) = routed.queues
-            self._broker.ensure_queue(name, there)
+            user, make = self._connection.login.principal.name, self._broker.ensure_queue
+            self._broker.wiring_limit.make(user, Made(name), partial(make, name), there)
         else:
             there(None)
 
