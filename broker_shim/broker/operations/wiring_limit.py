@@ -51,7 +51,7 @@ class LimitedHost(Protocol):
 
 
 class Made(NamedTuple):
-    """What a user had made.
+    """A queue or an exchange that a user had made.
 
     Attributes:
         name: The name of the queue or exchange.
@@ -63,7 +63,7 @@ class Made(NamedTuple):
 
 
 class WiringLimit:
-    """What each user had made, and still is there. On the loop's thread only.
+    """The queues and exchanges that each user had made. On the loop's thread only.
 
     What is gone is noticed when its maker has no room: a queue may go by many ways, and none of
     them need say so here. So nobody is refused for what is gone, and of each user no more names

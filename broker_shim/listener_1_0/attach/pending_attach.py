@@ -64,13 +64,13 @@ def put_off(connection: Connection, link: AnyLink) -> Callable[[], bool]:
 
 
 def room_for_queue(connection: Connection, name: str) -> Step:
-    """Sees, before anything is granted, that the connection's user may have a queue made."""
+    """Make the step that checks that the connection's user may have a queue made."""
     user = connection.login.principal.name
     return partial(connection.broker.wiring_limit.check, user, Made(name))
 
 
 def queue_first(connection: Connection, own: str | None, name: str) -> list[Step]:
-    """What an attach to a queue needs before anything is granted.
+    """List the steps that an attach to a queue needs before anything is granted.
 
     Args:
         connection: The connection that the link is on.
