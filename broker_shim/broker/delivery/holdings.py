@@ -15,10 +15,14 @@ from broker_shim.store.interface import Annotations
 
 
 class ConsumerHoldings:
-    """Each of its methods ends it for some messages. On the loop's thread only."""
+    """Each of its methods ends it for some messages. On the loop's thread only.
 
-    def __init__(self, broker: Broker, queue: QueueDispatch, consumer: Consumer) -> None:
-        self._broker, self._queue, self._consumer = broker, queue, consumer
+    It knows its consumer by name only: the consumer has this, and each that ends would else be a
+    cycle, which only Python's collector finds.
+    """
+
+    def __init__(self, broker: Broker, queue: QueueDispatch, holder: str) -> None:
+        self._broker, self._queue, self._holder = broker, queue, holder
 
     def accept(self, message_ids: Sequence[int], on_done: OnRemoved) -> None:
         """Take accepted messages off their queue; `on_done` is told of some at a time."""
@@ -28,13 +32,15 @@ class ConsumerHoldings:
             self.forget(ids)
             on_done(ids, outcomes)
 
-        holder = self._consumer.holder
-        self._broker.settlement.remove(message_ids, self._queue.name, holder, done)
+        self._broker.settlement.remove(message_ids, self._queue.name, self._holder, done)
 
-    def reject(self, message_id: int, told: Mapping[str, str], on_done: OnComplete) -> None:
+    def reject(
+        self, consumer: Consumer, message_id: int, told: Mapping[str, str], on_done: OnComplete
+    ) -> None:
         """Reject a message: it goes to the dead letters, or leaves the store.
 
         Args:
+            consumer: The consumer that holds it.
             message_id: The id of the message.
             told: What its client said of why: condition, description.
             on_done: Called when that is durable, or refused.
@@ -44,9 +50,8 @@ class ConsumerHoldings:
             self._broker.metrics.rejected += error is None
             on_done(error)
 
-        holder = self._consumer.holder
-        rejection = Rejection(self._broker, self._queue, message_id, holder, told)
-        rejection.run(self._consumer, done)
+        rejection = Rejection(self._broker, self._queue, message_id, self._holder, told)
+        rejection.run(consumer, done)
 
     def give_back(
         self,
@@ -60,7 +65,7 @@ class ConsumerHoldings:
         self._broker.settlement.give_back(
             message_id,
             self._queue.name,
-            self._consumer.holder,
+            self._holder,
             failed=failed,
             on_done=on_done,
             annotations=annotations,

@@ -97,7 +97,7 @@ class SessionConsumer:
         self._owner, self._session, self._broker = owner, session, session.broker
         self.name, self.queue, self.holder = command.destination or "", queue, holder
         self.is_exclusive = command.exclusive
-        self.holdings = ConsumerHoldings(session.broker, queue, self)
+        self.holdings = ConsumerHoldings(session.broker, queue, self.holder)
         self._selector = selector
         self._look = BrowserLook(self._broker, queue, selector, self.look)
         self._is_browser = command.acquire_mode == MessageAcquireMode.NOT_ACQUIRED

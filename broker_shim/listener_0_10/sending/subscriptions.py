@@ -189,7 +189,8 @@ class Subscriptions:
         done = self._last_of(len(sent), command_id)
         told = {"description": command.text} if command.text else {}
         for _number, each in sent:
-            each.subscription.holdings.reject(each.message_id, told, done)
+            subscription = each.subscription
+            subscription.holdings.reject(subscription, each.message_id, told, done)
 
     def release(self, command: c.MessageRelease, command_id: int) -> None:
         """Let somebody else have messages; `set-redelivered` counts as a failed delivery.

@@ -83,7 +83,7 @@ class OutgoingLink:
         self._broker, self._links, self._link = connection.broker, connection.links, link
         self.queue, self.terminus = queue, endpoint.terminus
         self.holder = link_text(self.terminus.key)
-        self.holdings = ConsumerHoldings(self._broker, queue, self)
+        self.holdings = ConsumerHoldings(self._broker, queue, self.holder)
         self._is_settled = is_settled
         self._selector = selector
         self._unsettled: dict[Delivery, TakenMessage] = {}
@@ -280,7 +280,7 @@ class OutgoingLink:
     def _rejected(self, delivery: Delivery, message_id: int) -> None:
         """Reject a message: it goes to the dead letters, or leaves the store."""
         told, done = rejection(delivery.remote_state), self._settling(delivery, REJECTED)
-        self.holdings.reject(message_id, told, done)
+        self.holdings.reject(self, message_id, told, done)
 
     def _released(self, delivery: Delivery, message_id: int) -> None:
         """Give back a message that the client did not look at."""
