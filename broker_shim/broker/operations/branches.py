@@ -12,8 +12,10 @@ them; there the service's broker has the queues follow.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from broker_shim.broker.queue_host import QueueHost
+from broker_shim.broker.settlement import Settlement
 from broker_shim.broker.storage.store_puts import Operation
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
@@ -29,10 +31,20 @@ from broker_shim.store.interface import TransactionContext
 _NOTHING_HERE = BranchEntries((), ())
 
 
+class BranchHost(QueueHost, Protocol):
+    """The queues that branches change, and who puts a message back.
+
+    Attributes:
+        settlement: Says when a message waits again.
+    """
+
+    settlement: Settlement
+
+
 class Branches:
     """Prepares and decides. On the loop's thread only."""
 
-    def __init__(self, host: QueueHost) -> None:
+    def __init__(self, host: BranchHost) -> None:
         self._host = host
 
     @property
@@ -106,8 +118,7 @@ class Branches:
             if error is None:
                 for queue, message_id in entries.taken:
                     if queue in host.queues:
-                        host.queues[queue].released(message_id, delivery_failed=False)
-                        host.wanted(queue)
+                        host.settlement.released(message_id, host.queues[queue], failed=False)
             on_done(error)
 
         host.calls.call(undone, store.rollback_prepared, branch.xid)

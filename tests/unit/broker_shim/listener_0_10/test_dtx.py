@@ -20,16 +20,19 @@ from broker_shim.amqp_0_10.commands import (
     ExecutionException,
     ExecutionResult,
     MessageAccept,
+    MessageRelease,
     MessageTransfer,
+    QueueDeclare,
     QueueDelete,
     TxCommit,
     TxSelect,
 )
 from broker_shim.amqp_0_10.structs import DtxXid
 from broker_shim.broker.operations.observation import EntryObserver
-from broker_shim.errors import Unavailable
+from broker_shim.errors import StoreError, Unavailable
 from broker_shim.store.branches import OnBranches, Xid
 from broker_shim.store.memory import MemoryMessageStore
+from sparkstore.operations.administration import AdminAction, Order
 from tests.support.amqp.amqp_0_10 import Bench010, Client010, content
 
 XID, OTHER = DtxXid(1, b"global", b"branch"), DtxXid(1, b"global", b"other")
@@ -185,6 +188,30 @@ def test_a_queue_of_a_branch_in_doubt_stays(bench: Bench010, client: Client010) 
     other.do(QueueDelete("q"))
     assert code_of(other) == 406
     assert "q" in bench.broker.queues
+
+
+def test_what_a_branch_gives_back_and_may_not_stay_goes_to_the_dead_letters_at_once(
+    bench: Bench010, client: Client010
+) -> None:
+    """The queue's limit falls while the branch is in doubt. No timer passes here."""
+    failed = {"max_delivery_count": 1, "dead_letter_queue": "q"}
+    client.do(QueueDeclare("in", arguments=failed))
+    client.send("in")
+    client.subscribe("in")
+    client.do(MessageRelease(((0, 0),), set_redelivered=True))
+    assert status(client, DtxStart(XID)) == OK
+    number = client.numbers[-1]
+    client.do(MessageAccept(((number, number),)))
+    assert status(client, DtxEnd(XID)) == OK
+    assert status(client, DtxPrepare(XID)) == OK
+    order = Order(AdminAction.ALTER_QUEUE, "in", arguments={"max_delivery_count": 0})
+    answers: list[StoreError | None] = []
+    bench.broker.administration.order(order, lambda error, _told: answers.append(error))
+    bench.run()
+    assert answers == [None]
+    assert status(client, DtxRollback(XID)) == OK
+    assert [len(bench.broker.queues[each]) for each in ("in", "q")] == [0, 1]
+    assert bench.broker.metrics.dead_lettered == 1
 
 
 def test_branches_end_empty_suspended_or_failed(bench: Bench010, client: Client010) -> None:
