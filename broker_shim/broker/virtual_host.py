@@ -386,7 +386,8 @@ class Broker:
     def _count_not_durable(self, queue: QueueDispatch, count: int) -> None:
         """Count messages that are not durable, and say so once a queue.
 
-        Some client libraries send so unless they are told otherwise.
+        Some client libraries send so unless they are told otherwise. A member counts none: its
+        service has the queue, and counts each, so that a sum over processes is right.
         """
         self.metrics.not_durable += count
         if queue.name not in self._told_of:
@@ -399,7 +400,7 @@ class Broker:
         """Dispatch messages that are on a queue, as durably as they are to be."""
         queue = self.queues.get(name)
         if queue is not None:
-            if queue.is_kept and not durable:
+            if queue.is_kept and not durable and not self.is_member:
                 self._count_not_durable(queue, len(message_ids))
             queue.arrived(message_ids, priority, durable=durable)
             self._to_dispatch.add(name)

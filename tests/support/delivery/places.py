@@ -43,7 +43,7 @@ from tests.support.stores.stores import DELTA_CONFIG, done
 TIMEOUT_S = 20.0
 _POLL_S = 0.02
 _DECIDED = {
-    *("expired", "dead_lettered", "replaced"),
+    *("expired", "dead_lettered", "replaced", "not_durable"),
     *("died_expired", "died_over_delivered", "died_rejected"),
 }
 
@@ -326,9 +326,9 @@ class AtMember(DeliveryPlace):
         self._service.store.errors[message_id] = CorruptData("planted by a test")
 
     def count(self, name: str) -> int:
-        """Of the member; of the broker that decides for it, what leaves a queue by itself.
+        """Of the member; of the broker that decides for it, what becomes of a queue's messages.
 
-        What a member's clients send and get is counted there.
+        What a member's clients send and get is counted there. Each message counts at one of them.
         """
         deciding = self._service.dispatcher.broker
         there = 0 if deciding is None or name not in _DECIDED else getattr(deciding.metrics, name)
