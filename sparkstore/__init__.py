@@ -7,6 +7,35 @@ records mean and what may be asked of a queue, without any engine.
 A broker calls `log`, `recovery`, `content` and `control`; an operator calls the command
 (`sparkstore.cli`). Two more modules are for everybody: `config` and `settings_file` read settings,
 `session` starts Spark, `errors` says what can go wrong. Nothing here imports `broker_shim`.
+`query` asks the views of a root without Spark, by DuckDB (`embedded`).
 """
 
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 __version__ = "0.6.0.dev0"
+
+
+def query(root: str | Path, sql: str) -> pa.Table:
+    """Answer one SELECT over the views of a root, by DuckDB in this process, as an Arrow table.
+
+    Args:
+        root: The path of its folder, or a URI as `s3://lake/queues`.
+        sql: In DuckDB's SQL; the views are those of `sparkstore sql`.
+
+    Raises:
+        InvalidRequest: The query is wrong, or asks for more than the views; there is no root; the
+            extra `sparkstore[duckdb]` is not installed.
+        CorruptData: A table of the root is gone.
+        Unavailable: The tables cannot be read.
+    """
+    from sparkstore.embedded import needed  # noqa: PLC0415  # who imports a part needs no engine
+
+    with needed():
+        from sparkstore.embedded.query import query as answer  # noqa: PLC0415
+    return answer(root, sql)

@@ -144,10 +144,11 @@ def _sql(subparsers: Subparsers) -> None:
     parser = command(
         subparsers,
         commands.sql,
-        "answer a question with Spark SQL",
+        "answer a question with SQL",
         "Views: queues, queue_messages, message_history, bindings, configuration, members,\n"
         "links, deliveries, transactions, and after a job job_runs and findings.\n"
-        "Starts a JVM (seconds). A line on standard error says when rows are left out. A query\n"
+        "Starts a JVM (seconds), or with --engine duckdb none: the same views, in DuckDB's SQL.\n"
+        "A line on standard error says when rows are left out. A query\n"
         "reads the views, or the root's own tables as delta.`PATH`. It changes nothing, runs no\n"
         "program (TRANSFORM, reflect) and reads no other file. Columns of equal names get\n"
         "numbers: depth, depth_2.\n\n"
@@ -156,9 +157,14 @@ def _sql(subparsers: Subparsers) -> None:
         "  sparkstore sql ROOT \"SELECT properties['carrier'], count(*) FROM queue_messages"
         ' GROUP BY 1"\n'
         '  sparkstore sql ROOT "SELECT name, source, attached, unsettled FROM links"\n'
-        '  sparkstore sql s3://lake/queues "SELECT * FROM queues"',
+        '  sparkstore sql s3://lake/queues "SELECT * FROM queues"\n'
+        '  sparkstore sql ROOT --engine duckdb "SELECT queue, depth FROM queues"',
     )
     parser.add_argument("statement", help="one SELECT")
+    parser.add_argument(
+        "--engine", choices=("spark", "duckdb"), default="spark",
+        help="who answers, in whose SQL (default spark)",
+    )  # fmt: skip
     parser.add_argument(
         "--limit", type=at_least_0, metavar="N",
         help="rows, 0: all (default 1000, with --json all)",

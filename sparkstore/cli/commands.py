@@ -28,6 +28,7 @@ from sparkstore.cli.output import (
 from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailable
 
 if TYPE_CHECKING:
+    from sparkstore.cli.query_result import QueryResult
     from sparkstore.core.fold import QueueState, State
     from sparkstore.tables.root import Root
 
@@ -178,17 +179,9 @@ def sql(arguments: Namespace) -> int:
 
 
 def _sql(arguments: Namespace, root: Root) -> int:
-    from sparkstore.cli.sql import answer
-    from sparkstore.session import local_session
-    from sparkstore.views.views import register
-
-    spark = local_session("sparkstore sql")
     limit = _limit(arguments, _SQL_ROWS)
-    try:
-        register(spark, root)
-        found = answer(spark, root, arguments.statement, limit)
-    finally:
-        spark.stop()
+    ask = _by_duckdb if arguments.engine == "duckdb" else _by_spark
+    found = ask(root, arguments.statement, limit)
     if arguments.json:
         _print(json_lines(found.rows))
     else:
@@ -200,6 +193,27 @@ def _sql(arguments: Namespace, root: Root) -> int:
         note(f"the first {limit} rows are shown, there are more: --limit 0 shows all")
     note_unreplayed(root)
     return 0
+
+
+def _by_spark(root: Root, statement: str, limit: int) -> QueryResult:
+    from sparkstore.cli.sql import answer
+    from sparkstore.session import local_session
+    from sparkstore.views.views import register
+
+    spark = local_session("sparkstore sql")
+    try:
+        register(spark, root)
+        return answer(spark, root, statement, limit)
+    finally:
+        spark.stop()
+
+
+def _by_duckdb(root: Root, statement: str, limit: int) -> QueryResult:
+    from sparkstore.embedded import needed
+
+    with needed():
+        from sparkstore.cli.duckdb_sql import answer
+    return answer(root, statement, limit)
 
 
 def verify(arguments: Namespace) -> int:

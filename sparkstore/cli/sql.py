@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import math
 from datetime import UTC
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType, VariantType
 
+from sparkstore.cli.query_result import QueryResult, distinct
 from sparkstore.errors import InvalidRequest
 from sparkstore.tables.root import Root
 from sparkstore.views import views
 from sparkstore.views.spark_tables import translated
-
-
-class QueryResult(NamedTuple):
-    """Rows of a query.
-
-    Attributes:
-        columns: Their names, each once: a second `depth` is `depth_2`.
-        rows: A value for each column.
-        is_cut: There are more rows than were asked for.
-    """
-
-    columns: list[str]
-    rows: list[dict[str, Any]]
-    is_cut: bool
 
 
 def answer(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> QueryResult:
@@ -48,18 +35,6 @@ def answer(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> Q
     is_cut = 0 < limit < len(found)
     columns = distinct(kind.names)
     return QueryResult(columns, [_fields(row, kind) for row in found[: limit or None]], is_cut)
-
-
-def distinct(names: list[str]) -> list[str]:
-    """Make names distinct: the second `a` becomes `a_2`, or what is free."""
-    found: list[str] = []
-    for name in names:
-        number, free = 1, name
-        while free in found or (number > 1 and free in names):
-            number += 1
-            free = f"{name}_{number}"
-        found.append(free)
-    return found
 
 
 def _told(value: Any, kind: DataType) -> Any:

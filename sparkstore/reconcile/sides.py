@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from sparkstore.core.fold import MemberState, State
+from sparkstore.sql.queries import STEPS_OF_OTHERS, VIEWS
 from sparkstore.tables.schema import ROW, STATE
 from sparkstore.views.spark_tables import text
-from sparkstore.views.views import STEPS_OF_OTHERS, VIEWS
 
 ENTRY_KEY = ("queue", "message_id")
 ENTRY_VALUES = (

@@ -212,14 +212,10 @@ def _meta(state_rows: pa.Table) -> dict[str, Any]:
 
 def _last_position(files: list[FileStats]) -> int:
     """Largest position in some files, by statistics where there are any."""
-    unknown = [file for file in files if _has_no_statistics(file)]
+    unknown = [file for file in files if not file.has_statistics]
     read = read_files(unknown, columns_of(ROW, ["position"]))
     known = max((file.positions[1] for file in files if file not in unknown), default=0)
     return max(known, pc.max(read["position"]).as_py() or 0)
-
-
-def _has_no_statistics(file: FileStats) -> bool:
-    return file.positions[0] == 0
 
 
 def _rows_after(

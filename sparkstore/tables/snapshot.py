@@ -19,7 +19,7 @@ from pyarrow.fs import LocalFileSystem
 
 from sparkstore.errors import CorruptData
 
-_FORMAT = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
+PARQUET = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
 """Spark writes its old INT96 times unless told otherwise."""
 _ANY = (0, (1 << 63) - 1)
 _BATCH_ROWS = 1 << 16
@@ -48,6 +48,11 @@ class FileStats(NamedTuple):
     row_count: int
     size_bytes: int
 
+    @property
+    def has_statistics(self) -> bool:
+        """Whether its log says which positions are in it."""
+        return self.positions != _ANY
+
 
 def snapshot(table: Path) -> list[FileStats]:
     """Active files of the newest version, by least position."""
@@ -70,7 +75,7 @@ def read_files(
     if not paths:
         return nullable.empty_table()
     try:
-        dataset = ds.dataset(paths, nullable, format=_FORMAT, filesystem=LocalFileSystem())
+        dataset = ds.dataset(paths, nullable, format=PARQUET, filesystem=LocalFileSystem())
         batches = dataset.to_batches(filter=where, batch_size=_BATCH_ROWS)
         return pa.Table.from_batches(map(_with_shared_nulls, batches), nullable)
     except FileNotFoundError as reason:

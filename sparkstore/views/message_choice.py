@@ -19,11 +19,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from sparkstore.errors import InvalidRequest
+from sparkstore.sql.queries import GUARDS, VIEWS, view_text
 from sparkstore.tables.root import Root
 from sparkstore.views import typed_queries
 from sparkstore.views.join_hints import hints
 from sparkstore.views.spark_tables import table_names, text, translated
-from sparkstore.views.views import GUARDS, VIEWS, view_text
 
 _MESSAGE_STEPS = VIEWS["queue_messages"]
 _ENTRY_STEPS = VIEWS["queues"]

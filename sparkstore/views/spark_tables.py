@@ -6,11 +6,8 @@ Foreign errors become ours here: py4j's and Spark's exceptions end in `translate
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +17,12 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sparkstore.core.fold import WINDOW
 from sparkstore.errors import InvalidRequest, StoreError, Unavailable
+from sparkstore.sql.queries import statement, text
 from sparkstore.tables.root import TABLES, Root
 
-_PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
+__all__ = ["delta_name", "settings", "statement", "table_names", "text", "translated"]
+
 _GUARD_SAYS = re.compile(r"records are missing after position \d+[^\n\"']*")
 """The guard's error (`sql/fold/guard.sql`); its text without a number is in every plan."""
 _GONE = re.compile(
@@ -41,78 +39,6 @@ def delta_name(where: Path | str) -> str:
 def table_names(root: Root) -> dict[str, str]:
     """SQL names of the three tables, by their own."""
     return {name: delta_name(root.spark_location(name)) for name in TABLES}
-
-
-_ONCE = frozenset({"changes", "guard", "touched_links"})
-"""Steps that are computed once in a query, however often they are named."""
-
-GUARD = "(SELECT whole FROM guard)"
-_DEFAULTS = {
-    "touchedhint": "",
-    "entryhint": "",
-    "least": "0",
-    "entriesguard": GUARD,
-    "membersguard": GUARD,
-    "eventsguard": "true",
-    "contentsguard": "true",
-    "window": str(WINDOW),
-    "opening": "opening",
-}
-"""Hints to the optimiser, which whoever knows sizes fills in (`join_hints`), and where the guard
-stands: once in a query, since all of it reads each table at one version."""
-
-_CALLED = {
-    "fold_tail": "tail",
-    "counted": "changes",
-    "none_dropped": "dropped",
-    "none_forgotten": "forgotten",
-}
-"""What a step is called by those that name it, if not by its file."""
-
-
-def text(query: str, steps: Sequence[str], values: Mapping[str, str]) -> str:
-    """The query of this name in `sql/`, after the steps that it and they name, one file each.
-
-    `{placeholders}` in them are filled in from `values`.
-
-    Decision: a step in `_ONCE` gets a condition that is always true and not deterministic. Spark
-    writes a deterministic step out at each place that names it; `queues` was 240 operators and 40
-    scans, and took 16 s to plan. One that is not deterministic is computed once, behind a
-    shuffle, and what it computed is used again. So these steps are small beside what they are
-    made of: a row for each entry, not for each record, and never a body. Of a step that names
-    another of them, all columns must be needed always: Spark 4.2 leaves an invalid plan behind
-    when it takes a column away there.
-
-    Raises:
-        KeyError: A placeholder has no value: a bug.
-    """
-    named = ",\n".join(f"{_CALLED.get(step, step)} AS (\n{_step(step, values)})" for step in steps)
-    return f"WITH {named}\n{_filled_in(query, values)}"
-
-
-def statement(name: str, values: Mapping[str, str]) -> str:
-    """The statement of this name in `sql/`, filled in."""
-    return _filled_in(name, values)
-
-
-def _step(name: str, values: Mapping[str, str]) -> str:
-    written = _filled_in(name, values)
-    if name not in _ONCE:
-        return written
-    return f"SELECT * FROM (\n{written}) WHERE rand() >= 0\n"  # noqa: S608
-
-
-@cache
-def _files() -> Mapping[str, Traversable]:
-    """Every query by its name, whichever folder of `sql/` it is in."""
-    folders = files("sparkstore").joinpath("sql").iterdir()
-    return {file.name.removesuffix(".sql"): file for each in folders for file in each.iterdir()}
-
-
-def _filled_in(name: str, values: Mapping[str, str]) -> str:
-    written = _files()[name].read_text(encoding="utf-8")
-    known = _DEFAULTS | dict(values)
-    return _PLACEHOLDER.sub(lambda found: known[found[1]], written)
 
 
 @contextmanager

@@ -38,50 +38,12 @@ from pyspark.sql.sql_formatter import SQLStringFormatter
 
 from sparkstore.errors import InvalidRequest
 from sparkstore.session import quiet_query_log
+from sparkstore.sql.queries import GUARDS, VIEWS, view_text
 from sparkstore.tables.root import TABLES, Root, open_root
 from sparkstore.views import job_tables, typed_queries
 from sparkstore.views.join_hints import hints
-from sparkstore.views.spark_tables import (
-    GUARD,
-    delta_name,
-    statement,
-    table_names,
-    text,
-    translated,
-)
+from sparkstore.views.spark_tables import delta_name, table_names, translated
 from sparkstore.views.written_queries import Relations
-
-_TAIL = ("opening", "tail", "changes", "guard")
-_ENTRIES = ("dropped", "folded", "entries")
-_WIRING = ("wiring_changes", "wiring")
-_MEMBERS = ("last_requests", "refusals", "member_state")
-_LINKS = ("touched_links", "delivered", "link_state", "link_deliveries")
-STEPS_OF_OTHERS = (*_TAIL, *_MEMBERS, "staged_content", "staged", *_LINKS)
-"""With these, what is neither entry nor wiring can be named: members, staged messages, links."""
-
-VIEWS: Mapping[str, tuple[str, ...]] = {
-    "queues": (*_TAIL, *_ENTRIES, *_WIRING),
-    "queue_messages": (*_TAIL, *_ENTRIES, "events"),
-    "message_history": (*_TAIL, "events"),
-    "bindings": (*_TAIL, *_WIRING),
-    "configuration": (*_TAIL, *_WIRING),
-    "transactions": (*_TAIL, *_WIRING),
-    "members": (*_TAIL, *_ENTRIES, *_WIRING, *_MEMBERS),
-    "links": (*_TAIL, *_ENTRIES, *_LINKS),
-    "deliveries": (*_TAIL, *_ENTRIES, *_LINKS),
-}
-"""What users query, and the steps that each is made of, a step after those that it names."""
-
-GUARDS: Mapping[str, Mapping[str, str]] = {
-    "queues": {"entriesguard": "true"},
-    "message_history": {"eventsguard": GUARD},
-    "departed_messages": {"entriesguard": "true", "eventsguard": GUARD},
-    "links": {"entriesguard": "true"},
-    "deliveries": {"entriesguard": "true"},
-    "members": {"entriesguard": "true"},
-}
-"""Where the guard stands, if not where `spark_tables.text` puts it: the scans of wiring, of links
-and of deliveries have it always."""
 
 
 def register(spark: SparkSession, root: Root | str | Path) -> None:
@@ -165,32 +127,6 @@ def _queries(root: Root) -> dict[str, str]:
     with translated("cannot look at the tables"):
         names = table_names(root) | hints(root)
     return {view: view_text(view, {**names, **GUARDS.get(view, {})}) for view in VIEWS}
-
-
-def view_text(view: str, values: Mapping[str, str]) -> str:
-    """The text of one view; `values` are names of tables, and hints.
-
-    Decision: content is no step of `queue_messages`, but a sub-query beside its steps. Spark 4.2
-    takes no predicate below a WITH of which a step is computed once (`spark_tables.text`), so one
-    on a queue or an id would never get to the files of history.
-
-    Both sides of the join have a guard, unless entries are sent to every task: that is done before
-    any content is read. Else Spark may find content empty first (predicates reach it, and what is
-    in a gap is not there), and then it never looks at the entries.
-    """
-    if view != "queue_messages":
-        return text(view, VIEWS[view], values)
-    events = {
-        **values,
-        "eventsguard": "true",
-        "opening": f"({statement('opening', values)})",
-    }
-    inner = {**values, "events": f"({statement('events', events)})"}
-    entries = text("every_entry", (*_TAIL, *_ENTRIES), values)
-    if not values.get("entryhint"):
-        inner["contentsguard"] = f"({text('guard', ('opening', 'tail', 'counted'), values)})"
-    contents = statement("contents", inner)
-    return statement(view, {**inner, "entries": entries, "contents": contents})
 
 
 def sql(

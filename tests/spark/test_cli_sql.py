@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from sparkstore.cli import sql
 from sparkstore.cli.command_line import main
-from sparkstore.cli.sql import QueryResult
+from sparkstore.cli.query_result import QueryResult
 from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.root import Root

@@ -1,0 +1,50 @@
+"""`sparkstore sql --engine duckdb`: the answer of the embedded engine, as rows to print."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pyarrow as pa
+
+from sparkstore.cli.query_result import QueryResult, distinct
+from sparkstore.embedded import answers
+from sparkstore.errors import InvalidRequest
+from sparkstore.tables.root import Root
+
+
+def answer(root: Root, statement: str, limit: int = 0) -> QueryResult:
+    """What a query over the views finds; limit 0 is all of it.
+
+    Raises:
+        InvalidRequest: The query is wrong, or asks for more than the views.
+        CorruptData: A table of the root is gone.
+        Unavailable: The tables cannot be read.
+    """
+    found = answers.answer(root, statement, limit)
+    schema, columns = found.table.schema, distinct(found.table.schema.names)
+    try:
+        values = [column.to_pylist() for column in found.table.columns]
+    except (ValueError, OverflowError) as reason:
+        message = f"a value of the answer has no form here ({reason}): make it a string"
+        raise InvalidRequest(message) from reason
+    rows = [
+        dict(zip(columns, map(_told, row, schema.types), strict=True))
+        for row in zip(*values, strict=True)
+    ]
+    return QueryResult(columns, rows, found.is_cut)
+
+
+def _told(value: Any, kind: pa.DataType) -> Any:
+    """A value as JSON or a table can hold it: exact."""
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return {str(_told(k, kind.key_type)): _told(v, kind.item_type) for k, v in value}
+    if pa.types.is_struct(kind):
+        return {field.name: _told(value[field.name], field.type) for field in kind}
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        return [_told(each, kind.value_type) for each in value]
+    if isinstance(value, float) and not math.isfinite(value):  # JSON has no number for it
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    return value

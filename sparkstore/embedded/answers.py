@@ -1,0 +1,90 @@
+"""Rows of one SELECT over the views of a root that is open, by DuckDB in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+import duckdb
+import pyarrow as pa
+
+from sparkstore.embedded.duckdb_views import add_views, connect, views_of
+from sparkstore.embedded.typed_select import check_statement, first_line
+from sparkstore.errors import InvalidRequest, StoreError, Unavailable
+from sparkstore.tables.root import Root
+
+_BATCH_ROWS = 1 << 16
+_WIDE = pa.decimal128(38, 0)
+_HINT = "Did you mean"
+
+
+class QueryAnswer(NamedTuple):
+    """Rows of a query.
+
+    Attributes:
+        table: Its rows, no more than were asked for.
+        is_cut: There are more.
+    """
+
+    table: pa.Table
+    is_cut: bool
+
+
+def answer(root: Root, statement: str, limit: int = 0) -> QueryAnswer:
+    """The answer to one SELECT, in DuckDB's SQL; limit 0 is all of its rows.
+
+    Raises:
+        InvalidRequest: The query is wrong, or asks for more than the views.
+        CorruptData: A table of the root is gone.
+        Unavailable: The tables cannot be read.
+    """
+    with connect() as connection:
+        views = views_of(root)
+        named = check_statement(connection, statement, views)
+        add_views(connection, root, sorted(named))
+        with _translated():
+            table = _rows(connection.sql(statement), limit)
+    return QueryAnswer(_narrowed(table.slice(0, limit or None)), 0 < limit < table.num_rows)
+
+
+def _rows(found: duckdb.DuckDBPyRelation, limit: int) -> pa.Table:
+    """All rows, or some more than the limit: the rest is never computed."""
+    batches, count = list[pa.RecordBatch](), 0
+    with found.to_arrow_reader(_BATCH_ROWS) as reader:
+        for batch in reader:
+            batches.append(batch)
+            count += batch.num_rows
+            if 0 < limit < count:
+                break
+        return pa.Table.from_batches(batches, reader.schema)
+
+
+def _narrowed(table: pa.Table) -> pa.Table:
+    """Sums and counts as BIGINT, where they fit: DuckDB's HUGEINT comes as a decimal."""
+    for at, field in enumerate(table.schema):
+        if field.type == _WIDE:
+            with suppress(pa.ArrowInvalid):
+                table = table.set_column(at, field.name, table.column(at).cast(pa.int64()))
+    return table
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except StoreError:
+        raise
+    except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as reason:
+        raise InvalidRequest(_told(reason)) from reason
+    except (duckdb.DataError, duckdb.PermissionException, duckdb.InvalidInputException) as reason:
+        raise InvalidRequest(_told(reason)) from reason
+    except (duckdb.Error, pa.ArrowException, OSError) as reason:
+        message = f"the query failed: {first_line(reason)}: run it again, or with --engine spark"
+        raise Unavailable(message) from reason
+
+
+def _told(reason: Exception) -> str:
+    lines = [line.strip() for line in str(reason).splitlines()]
+    hint = next((f": {line}" for line in lines if line.startswith((_HINT, "Candidate"))), "")
+    return f"the query failed: {first_line(reason)}{hint}: --engine spark answers in Spark's SQL"

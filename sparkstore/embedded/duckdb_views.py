@@ -1,0 +1,186 @@
+"""A connection of DuckDB that has the views of one root, as they are at one moment, and no more.
+
+Decision: a connection is one moment. deltalake's logs say which files a table has, in the order in
+which recovery reads them (state, journal, history: records move the other way), and Arrow reads
+those files, each time and only the columns and positions that a query wants. What moved between the
+three looks shows as a gap after P, and then all three are looked up again. Rejected: DuckDB's
+extension for Delta, which is a download at run time and looks each table up by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import duckdb
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyarrow.fs import LocalFileSystem
+
+from sparkstore.embedded.dialect import MACROS, tail_text, view_text
+from sparkstore.errors import CorruptData, Unavailable
+from sparkstore.sql.queries import VIEWS, statement
+from sparkstore.tables.delta_files import versions
+from sparkstore.tables.root import Root
+from sparkstore.tables.schema import ROW, STATE
+from sparkstore.tables.snapshot import PARQUET, FileStats, snapshot
+
+SETTINGS: Mapping[str, str] = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "python_enable_replacements": "false",
+    "temp_directory": "",
+}
+"""No files, no extensions, no variables of Python; `opened` takes the right to change that, too."""
+
+_LOGS = ("job_runs", "findings")
+"""Views of tables that are there once a job has run (`views.job_tables`)."""
+_TRIES = 5
+_P = "(SELECT max(position) FROM {} WHERE part = 'meta')"
+_H = "(SELECT max(position) FROM {})"
+"""Parts of the views' text: each is a number while the tables stand still."""
+_STATE, _JOURNAL, _HISTORY = "sparkstore_state", "sparkstore_journal", "sparkstore_history"
+_NAMES = {"state": _STATE, "journal": _JOURNAL, "history": _HISTORY}
+
+
+class _Moment(NamedTuple):
+    """The three tables as they were when they were looked up."""
+
+    state: ds.Dataset
+    journal: ds.Dataset
+    history: ds.Dataset
+    folded: int
+    in_history: int
+
+
+def views_of(root: Root) -> list[str]:
+    """Names of the views that a root has now."""
+    return [*VIEWS, *(name for name in _LOGS if versions(root.table(name)))]
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """A connection that can parse, and reach nothing."""
+    connection = duckdb.connect(":memory:", config={**SETTINGS})
+    connection.execute("SET TimeZone = 'UTC'")
+    for macro in MACROS:
+        connection.execute(f"CREATE MACRO {macro}")
+    return connection
+
+
+def add_views(connection: duckdb.DuckDBPyConnection, root: Root, views: Collection[str]) -> None:
+    """Give a connection some views of a root, and take away its right to change its settings.
+
+    Raises:
+        CorruptData: A table is gone or has no Delta log, or its file is.
+        Unavailable: Records are missing after P, or tables moved on again and again.
+    """
+    with _readable(root):
+        if not {*views}.isdisjoint(VIEWS):
+            _add_queues(connection, root, views)
+        for name in views:
+            if name in _LOGS:
+                table = DeltaTable(str(root.table(name))).to_pyarrow_dataset()
+                connection.register(f"sparkstore_{name}", table)
+                query = statement(name, {"table": f"sparkstore_{name}"}).replace("`", '"')
+                connection.execute(f"CREATE VIEW {name} AS {query}")
+    connection.execute("SET lock_configuration = true")
+
+
+@contextmanager
+def _readable(root: Root) -> Iterator[None]:
+    try:
+        yield
+    except (DeltaError, pa.ArrowException, OSError) as reason:
+        message = f"{root.path} cannot be read: {reason}: look at the storage, run it again"
+        raise Unavailable(message) from reason
+
+
+def _add_queues(connection: duckdb.DuckDBPyConnection, root: Root, views: Collection[str]) -> None:
+    moment = _at_one_moment(connection, root)
+    values, known = _values(moment)
+    for view in views:
+        if view in VIEWS:
+            connection.execute(f"CREATE VIEW {view} AS {view_text(view, values, known)}")
+
+
+def _at_one_moment(connection: duckdb.DuckDBPyConnection, root: Root) -> _Moment:
+    """The tables, when there is no gap between what state has and the records after it."""
+    failure: Exception | None = None
+    for _ in range(_TRIES):
+        try:
+            moment = _looked_up(root)
+            for name, table in _NAMES.items():
+                connection.register(table, getattr(moment, name))
+            _check_no_gap(connection, moment)
+        except (CorruptData, DeltaError, Unavailable) as reason:
+            failure = reason
+        else:
+            return moment
+    assert failure is not None
+    raise failure
+
+
+def _check_no_gap(connection: duckdb.DuckDBPyConnection, moment: _Moment) -> None:
+    """What `sql/fold/guard.sql` says, once: the tables of a moment do not move."""
+    ((count, total, last),) = connection.execute(tail_text(*_values(moment))).fetchall()
+    first, last = moment.folded, last or moment.folded
+    if count != last - first or 2 * total != (last - first) * (last + first + 1):
+        message = f"records are missing after position {first}: run sparkstore verify"
+        raise Unavailable(message)
+
+
+def _values(moment: _Moment) -> tuple[dict[str, str], dict[str, str]]:
+    """For the text of the views: names and P; and what is known of tables that stand still."""
+    folded, in_history = str(moment.folded), str(moment.in_history)
+    known = {_P.format(_STATE): folded, _H.format(_HISTORY): in_history}
+    return {**_NAMES, "least": folded}, known
+
+
+def _looked_up(root: Root) -> _Moment:
+    state = snapshot(root.state)
+    meta = _dataset([file for file in state if file.partition == "meta"], STATE, "part")
+    journal, history = snapshot(root.journal), snapshot(root.history)
+    folded = pc.max(meta.to_table(["position"])["position"]).as_py() or 0
+    return _Moment(
+        _dataset(state, STATE, "part"),
+        _dataset(journal, ROW, "segment"),
+        _dataset(history, ROW, "segment"),
+        folded,
+        _last_position(history),
+    )
+
+
+def _last_position(files: Iterable[FileStats]) -> int:
+    files = list(files)
+    unknown = _dataset([file for file in files if not file.has_statistics], ROW, "segment")
+    read = pc.max(unknown.to_table(["position"])["position"]).as_py() or 0
+    return max([read, *(file.positions[1] for file in files if file.has_statistics)])
+
+
+def _dataset(files: Iterable[FileStats], schema: pa.Schema, partition: str) -> ds.Dataset:
+    """Files of a table as Arrow reads them: what their log says of each keeps it closed."""
+    files = list(files)
+    nullable = pa.schema([field.with_nullable(nullable=True) for field in schema])
+    if not files:
+        return ds.dataset(nullable.empty_table())
+    return ds.FileSystemDataset.from_paths(
+        [str(file.path) for file in files],
+        schema=nullable,
+        format=PARQUET,
+        filesystem=LocalFileSystem(),
+        partitions=[_guarantee(file, nullable.field(partition)) for file in files],
+    )
+
+
+def _guarantee(file: FileStats, partition: pa.Field) -> ds.Expression:
+    found = ds.field(partition.name) == pa.scalar(file.partition, partition.type)
+    if not file.has_statistics:
+        return found
+    least, largest = file.positions
+    return found & (ds.field("position") >= least) & (ds.field("position") <= largest)

@@ -1,0 +1,146 @@
+"""What a query is made of: each view's steps, and the files of `sql/`, put together.
+
+No engine is here: Spark's names of tables, or another engine's, are values that come in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from sparkstore.core.fold import WINDOW
+
+_PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
+
+_ONCE = frozenset({"changes", "guard", "touched_links"})
+"""Steps that are computed once in a query, however often they are named."""
+
+GUARD = "(SELECT whole FROM guard)"
+_DEFAULTS = {
+    "touchedhint": "",
+    "entryhint": "",
+    "least": "0",
+    "entriesguard": GUARD,
+    "membersguard": GUARD,
+    "eventsguard": "true",
+    "contentsguard": "true",
+    "window": str(WINDOW),
+    "opening": "opening",
+}
+"""Hints to the optimiser, which whoever knows sizes fills in (`join_hints`), and where the guard
+stands: once in a query, since all of it reads each table at one version."""
+
+CALLED = {
+    "fold_tail": "tail",
+    "counted": "changes",
+    "none_dropped": "dropped",
+    "none_forgotten": "forgotten",
+}
+"""What a step is called by those that name it, if not by its file."""
+
+_TAIL = ("opening", "tail", "changes", "guard")
+_ENTRIES = ("dropped", "folded", "entries")
+_WIRING = ("wiring_changes", "wiring")
+_MEMBERS = ("last_requests", "refusals", "member_state")
+_LINKS = ("touched_links", "delivered", "link_state", "link_deliveries")
+STEPS_OF_OTHERS = (*_TAIL, *_MEMBERS, "staged_content", "staged", *_LINKS)
+"""With these, what is neither entry nor wiring can be named: members, staged messages, links."""
+
+VIEWS: Mapping[str, tuple[str, ...]] = {
+    "queues": (*_TAIL, *_ENTRIES, *_WIRING),
+    "queue_messages": (*_TAIL, *_ENTRIES, "events"),
+    "message_history": (*_TAIL, "events"),
+    "bindings": (*_TAIL, *_WIRING),
+    "configuration": (*_TAIL, *_WIRING),
+    "transactions": (*_TAIL, *_WIRING),
+    "members": (*_TAIL, *_ENTRIES, *_WIRING, *_MEMBERS),
+    "links": (*_TAIL, *_ENTRIES, *_LINKS),
+    "deliveries": (*_TAIL, *_ENTRIES, *_LINKS),
+}
+"""What users query, and the steps that each is made of, a step after those that it names."""
+
+GUARDS: Mapping[str, Mapping[str, str]] = {
+    "queues": {"entriesguard": "true"},
+    "message_history": {"eventsguard": GUARD},
+    "departed_messages": {"entriesguard": "true", "eventsguard": GUARD},
+    "links": {"entriesguard": "true"},
+    "deliveries": {"entriesguard": "true"},
+    "members": {"entriesguard": "true"},
+}
+"""Where the guard stands, if not where `text` puts it: the scans of wiring, of links
+and of deliveries have it always."""
+
+
+def view_text(view: str, values: Mapping[str, str]) -> str:
+    """The text of one view; `values` are names of tables, and hints.
+
+    Decision: content is no step of `queue_messages`, but a sub-query beside its steps. Spark 4.2
+    takes no predicate below a WITH of which a step is computed once (`text`), so one
+    on a queue or an id would never get to the files of history.
+
+    Both sides of the join have a guard, unless entries are sent to every task: that is done before
+    any content is read. Else Spark may find content empty first (predicates reach it, and what is
+    in a gap is not there), and then it never looks at the entries.
+    """
+    if view != "queue_messages":
+        return text(view, VIEWS[view], values)
+    events = {
+        **values,
+        "eventsguard": "true",
+        "opening": f"({statement('opening', values)})",
+    }
+    inner = {**values, "events": f"({statement('events', events)})"}
+    entries = text("every_entry", (*_TAIL, *_ENTRIES), values)
+    if not values.get("entryhint"):
+        inner["contentsguard"] = f"({text('guard', ('opening', 'tail', 'counted'), values)})"
+    contents = statement("contents", inner)
+    return statement(view, {**inner, "entries": entries, "contents": contents})
+
+
+def text(query: str, steps: Sequence[str], values: Mapping[str, str]) -> str:
+    """The query of this name in `sql/`, after the steps that it and they name, one file each.
+
+    `{placeholders}` in them are filled in from `values`.
+
+    Decision: a step in `_ONCE` gets a condition that is always true and not deterministic. Spark
+    writes a deterministic step out at each place that names it; `queues` was 240 operators and 40
+    scans, and took 16 s to plan. One that is not deterministic is computed once, behind a
+    shuffle, and what it computed is used again. So these steps are small beside what they are
+    made of: a row for each entry, not for each record, and never a body. Of a step that names
+    another of them, all columns must be needed always: Spark 4.2 leaves an invalid plan behind
+    when it takes a column away there.
+
+    Raises:
+        KeyError: A placeholder has no value: a bug.
+    """
+    named = ",\n".join(f"{CALLED.get(step, step)} AS (\n{_step(step, values)})" for step in steps)
+    return f"WITH {named}\n{_filled_in(query, values)}"
+
+
+def statement(name: str, values: Mapping[str, str]) -> str:
+    """The statement of this name in `sql/`, filled in."""
+    return _filled_in(name, values)
+
+
+def _step(name: str, values: Mapping[str, str]) -> str:
+    written = _filled_in(name, values)
+    if name not in _ONCE:
+        return written
+    return f"SELECT * FROM (\n{written}) WHERE rand() >= 0\n"  # noqa: S608
+
+
+@cache
+def _files() -> Mapping[str, Traversable]:
+    """Every query by its name, whichever folder of `sql/` it is in."""
+    folders = [each for each in files("sparkstore").joinpath("sql").iterdir() if each.is_dir()]
+    every = (file for folder in folders for file in folder.iterdir())
+    return {file.name[:-4]: file for file in every if file.name.endswith(".sql")}
+
+
+def _filled_in(name: str, values: Mapping[str, str]) -> str:
+    written = _files()[name].read_text(encoding="utf-8")
+    known = _DEFAULTS | dict(values)
+    return _PLACEHOLDER.sub(lambda found: known[found[1]], written)

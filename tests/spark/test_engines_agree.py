@@ -1,0 +1,66 @@
+"""Spark and DuckDB give the same rows of every view: names, order, types and values."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_type
+
+from sparkstore.embedded.answers import answer
+from sparkstore.jobs import job_runs
+from sparkstore.jobs.job_runs import JobRun
+from sparkstore.reconcile.findings import Finding, write
+from sparkstore.sql.queries import VIEWS
+from sparkstore.tables.root import Root
+from sparkstore.views import views
+from sparkstore.views.job_tables import LOGS
+from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
+from tests.support.histories.viewed import plain
+from tests.support.roots.roots import build_root
+
+SEED = random.SystemRandom().getrandbits(32)
+NOW = "oldest_age_s"
+"""The one column that says something else a second later."""
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Root:
+    """Twenty histories in one root, cut anywhere, and a row in each table of the jobs."""
+    chance = random.Random(SEED)
+    history = bundled(chance, [drawn_history(chance, 50) for _ in range(20)])
+    root = build_root(tmp_path_factory.mktemp("told") / "root", drawn_layers(chance, history))
+    job_runs.record(root, JobRun("1", "compact", datetime.now(UTC), 1.5, "done", {"n": 1}))
+    write(spark, root, "run", [Finding("positions", "error", "journal")])
+    views.register(spark, root)
+    return root
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("many_tasks")
+@pytest.mark.parametrize("view", [*VIEWS, *LOGS])
+def test_both_engines_answer_the_same(spark: SparkSession, told: Root, view: str) -> None:
+    here, there = answer(told, f"FROM {view}").table, spark.table(view).toArrow()
+    assert here.schema.names == there.schema.names, f"seed {SEED}"
+    types = [from_arrow_type(field.type).simpleString() for field in here.schema]
+    assert types == [field.dataType.simpleString() for field in spark.table(view).schema]
+    assert values(here) == values(there), f"seed {SEED}"
+
+
+def values(table: pa.Table) -> list[str]:
+    """The rows as text, sorted: no engine promises an order."""
+    maps = {field.name for field in table.schema if pa.types.is_map(field.type)}
+    rows = []
+    for row in table.to_pylist():
+        kept = {name: value for name, value in row.items() if name != NOW}
+        rows.append({name: plain(v) if name in maps else v for name, v in kept.items()})
+    return sorted(json.dumps(row, default=_text, sort_keys=True) for row in rows)
+
+
+def _text(value: Any) -> str:
+    return value.astimezone(UTC).isoformat() if isinstance(value, datetime) else bytes(value).hex()

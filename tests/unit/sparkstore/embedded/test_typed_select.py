@@ -1,0 +1,262 @@
+"""DuckDB answers one SELECT over the views, and refuses all else: attempts of every kind."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from sparkstore.embedded.answers import answer
+from sparkstore.embedded.duckdb_views import add_views, connect
+from sparkstore.errors import InvalidRequest
+from sparkstore.tables.root import Root, open_root
+
+STATEMENTS = [
+    "COPY queues TO '{secret}.out'",
+    "COPY (SELECT 1) TO '{secret}.out' (FORMAT parquet)",
+    "ATTACH '{secret}.db' AS other",
+    "DETACH memory",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "FORCE INSTALL httpfs",
+    "PRAGMA version",
+    "PRAGMA database_list",
+    "PRAGMA enable_profiling",
+    "SET memory_limit = '1GB'",
+    "SET enable_external_access = true",
+    "RESET memory_limit",
+    "USE memory",
+    "EXPORT DATABASE '{secret}.out'",
+    "IMPORT DATABASE '{secret}'",
+    "CREATE TABLE t AS SELECT 1",
+    "CREATE VIEW queues AS SELECT 1",
+    "CREATE MACRO f(x) AS x",
+    "CREATE SECRET (TYPE s3)",
+    "CREATE SEQUENCE s",
+    "DROP VIEW queues",
+    "ALTER TABLE queues RENAME TO others",
+    "INSERT INTO queues SELECT 1",
+    "UPDATE queues SET depth = 0",
+    "DELETE FROM queues",
+    "TRUNCATE queues",
+    "MERGE INTO queues USING links ON false WHEN NOT MATCHED THEN DO NOTHING",
+    "CALL pragma_version()",
+    "CALL duckdb_settings()",
+    "PREPARE p AS SELECT 1",
+    "EXECUTE p",
+    "DEALLOCATE p",
+    "BEGIN",
+    "COMMIT",
+    "VACUUM",
+    "CHECKPOINT",
+    "ANALYZE",
+    "COMMENT ON VIEW queues IS 'x'",
+    "SET VARIABLE x = 1",
+    "SELECT 1; SELECT 2",
+    "SELECT 1; COPY queues TO '{secret}.out'",
+    "EXPLAIN COPY queues TO '{secret}.out'",
+    "EXPLAIN ANALYZE COPY queues TO '{secret}.out'",
+    "EXPLAIN ANALYZE CREATE TABLE t AS SELECT 1",
+    "/* */ EXPLAIN ANALYZE COPY queues TO '{secret}.out'",
+    "WITH a AS (INSERT INTO queues SELECT 1 RETURNING *) SELECT * FROM a",
+    "SHOW TABLES",
+    "SHOW ALL TABLES",
+    "",
+    "-- nothing",
+]
+FILES = [
+    "read_text('{secret}')",
+    "read_blob('{secret}')",
+    "read_csv('{secret}')",
+    "read_csv_auto('{secret}')",
+    "read_json('{secret}')",
+    "read_ndjson_objects('{secret}')",
+    "read_parquet('{secret}')",
+    "parquet_scan('{secret}')",
+    "parquet_metadata('{secret}')",
+    "parquet_schema('{secret}')",
+    "sniff_csv('{secret}')",
+    "read_duckdb('{secret}')",
+    "glob('/*')",
+    "query('SELECT 1')",
+    "query_table('queues')",
+    "duckdb_settings()",
+    "duckdb_secrets()",
+    "duckdb_views()",
+    "pragma_table_info('queues')",
+    "arrow_scan(1, 2, 3)",
+    "pandas_scan(1)",
+    "enable_logging()",
+    "system.main.read_text('{secret}')",
+    "main.queues",
+    "memory.main.queues",
+    "information_schema.tables",
+    "sqlite_master",
+    "pg_catalog.pg_class",
+    "'{secret}'",
+    '"{secret}"',
+    "'{secret}.parquet'",
+    "secrets_in_python",
+    "sparkstore_state",
+    "delta_scan('{root}/state')",
+    "json_execute_serialized_sql('{{}}')",
+]
+PLACES = [
+    "SELECT * FROM {}",
+    "SELECT (SELECT count(*) FROM {})",
+    "WITH a AS (SELECT * FROM {}) SELECT * FROM a",
+    "SELECT 1 FROM queues WHERE EXISTS (SELECT 1 FROM {})",
+    "SELECT * FROM queues, LATERAL (SELECT * FROM {})",
+    "SELECT 1 UNION ALL SELECT 2 FROM {}",
+    "SELECT 1 ORDER BY (SELECT count(*) FROM {})",
+    "SELECT 1 LIMIT (SELECT count(*) FROM {})",
+    "SELECT sum(1) OVER (ORDER BY (SELECT count(*) FROM {}))",
+    "SELECT sum(depth) FILTER (WHERE (SELECT count(*) FROM {}) > 0) FROM queues",
+    "SELECT list_transform([1], lambda x: (SELECT count(*) FROM {}))",
+    "FROM {}",
+    "TABLE {}",
+    "DESCRIBE SELECT * FROM {}",
+    "SUMMARIZE SELECT * FROM {}",
+    "EXPLAIN SELECT * FROM {}",
+    "EXPLAIN ANALYZE SELECT * FROM {}",
+    "PIVOT {} ON queue",
+    "VALUES ((SELECT count(*) FROM {}))",
+]
+FUNCTIONS = [
+    "getenv('HOME')",
+    "current_setting('temp_directory')",
+    "getvariable('x')",
+    "nextval('s')",
+    "sleep_ms(1)",
+    "write_log('x')",
+    "current_query()",
+    "error('x')",
+    "setseed(0.5)",
+    "finalize(x)",
+    "json_execute_serialized_sql('x')",
+    "main.getenv('HOME')",
+    "('HOME').getenv()",
+]
+ANSWERED = [
+    "SELECT 1 AS a",
+    "FROM queues",
+    "VALUES (1)",
+    "TABLE queues",
+    "DESCRIBE queues",
+    "SUMMARIZE queues",
+    "EXPLAIN SELECT * FROM queues",
+    "EXPLAIN ANALYZE SELECT count(*) FROM queues",
+    "SELECT 'COPY queues TO x' AS harmless;",
+    "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 3) FROM r",
+    "SELECT * FROM range(3), LATERAL unnest([1, 2])",
+    "SELECT list_transform([1, 2], lambda x: x + 1), [x * 2 FOR x IN [1, 2]]",
+    "SELECT 'a' LIKE 'b', 'a' ~ 'b', 'a' || 'b', 7 // 2, -1, 2 BETWEEN 1 AND 3, 1 IN (1)",
+    "SELECT count(*) FILTER (WHERE depth > 0), rank() OVER (ORDER BY 1) FROM queues GROUP BY queue",
+    "SELECT date_trunc('hour', enqueued_at), decode(body) FROM queue_messages",
+    "SELECT queue.upper(), random() FROM QUEUES",
+    "SELECT get_json_object('{\"a\": 1}', '$.a'), size([1]), unix_micros(now())",
+    'SELECT "at" FROM message_history',
+]
+
+
+@pytest.fixture
+def root(template: Path) -> Root:
+    """Nobody changes it."""
+    return open_root(template)
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / "secret"
+    path.write_text("s3cret\n")
+    return path
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_what_is_not_one_select_is_refused_and_writes_nothing(
+    root: Root, secret: Path, statement: str
+) -> None:
+    before = sorted(secret.parent.rglob("*"))
+    with pytest.raises(InvalidRequest, match=r"only one SELECT|Error"):
+        answer(root, statement.format(secret=secret))
+    assert sorted(secret.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("place", "relation"),
+    [*product(PLACES[:1], FILES), *product(PLACES[1:], ["read_text('{secret}')", "'{secret}'"])],
+)
+def test_what_is_no_view_is_refused_wherever_a_query_names_it(
+    root: Root, secret: Path, place: str, relation: str
+) -> None:
+    secrets_in_python = pa.table({"a": ["s3cret"]})
+    assert secrets_in_python.num_rows
+    with pytest.raises(InvalidRequest) as refused:
+        answer(root, place.format(relation.format(secret=secret, root=root.path)))
+    assert "s3cret" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("call", FUNCTIONS)
+@pytest.mark.parametrize("place", ["SELECT {}", "FROM queues ORDER BY {}", "SELECT lower({})"])
+def test_a_function_of_more_than_its_arguments_is_refused(
+    root: Root, call: str, place: str
+) -> None:
+    with pytest.raises(InvalidRequest, match="there is no function"):
+        answer(root, place.format(call))
+
+
+@pytest.mark.parametrize("statement", ANSWERED)
+def test_a_query_of_any_form_is_answered(root: Root, statement: str) -> None:
+    assert answer(root, statement).table.num_columns
+
+
+def test_behind_the_gate_the_connection_itself_reaches_nothing(root: Root, secret: Path) -> None:
+    """Whatever got past it: no file, no variable of ours, no extension, no setting."""
+    in_python = pa.table({"a": [1]})
+    with connect() as connection:
+        add_views(connection, root, ["queues"])
+        for attempt in (
+            f"SELECT * FROM read_text('{secret}')",
+            f"SELECT * FROM '{secret}.parquet'",
+            f"COPY (SELECT 1) TO '{secret}.out'",
+            f"ATTACH '{secret}.db'",
+            "SELECT * FROM in_python",
+            "LOAD httpfs",
+            "SET lock_configuration = false",
+            "SET enable_external_access = true",
+            "SET python_enable_replacements = true",
+        ):
+            with pytest.raises(duckdb.Error):
+                connection.execute(attempt).fetchall()
+    assert in_python.num_rows
+    assert [*secret.parent.iterdir()] == [secret]
+
+
+def test_a_query_that_is_nested_too_deep_is_refused(root: Root) -> None:
+    with pytest.raises(InvalidRequest):
+        answer(root, f"SELECT {'(' * 5000}1{')' * 5000}")
+    with pytest.raises(InvalidRequest):
+        answer(root, "SELECT " + "abs(" * 900 + "1" + ")" * 900)
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        ("SELECT nope FROM queues", '"nope" not found'),
+        ("SELECT * FROM queue", "there is no view queue: there are queues, queue_messages"),
+        ("SELECT * FROM delta.`x`", "--engine spark"),
+        ("SELECT date_format(now(), 'yyyy')", "there is no function date_format here: --engine"),
+        ("SELECT CAST('x' AS INT)", "Could not convert string 'x'"),
+        ("SELEKT 1", "syntax error"),
+    ],
+)
+def test_an_error_is_one_line_that_says_what_to_do(root: Root, statement: str, told: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        answer(root, statement)
+    assert told in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert "--engine spark" in str(refused.value)

@@ -1,0 +1,289 @@
+"""DuckDB's views say what the oracle's fold says, wherever a history is cut; no JVM is asked."""
+
+from __future__ import annotations
+
+import random
+import re
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import sparkstore
+from sparkstore.core.annotations import as_detail
+from sparkstore.core.link_records import LinkKey
+from sparkstore.core.records import (
+    ExchangeBindingKey,
+    Kind,
+    MessageHeader,
+    Record,
+    content_staged,
+    ids_reserved,
+    message_acquired,
+    message_dequeued,
+    message_enqueued,
+    message_released,
+    opened,
+    queue_created,
+)
+from sparkstore.embedded.answers import answer
+from sparkstore.embedded.duckdb_views import views_of
+from sparkstore.errors import InvalidRequest, Unavailable
+from sparkstore.jobs import job_runs
+from sparkstore.jobs.job_runs import JobRun
+from sparkstore.sql.queries import VIEWS
+from sparkstore.storage.objects import ObjectStorage
+from sparkstore.tables.root import Root
+from tests.support.documents import blocks, text_of
+from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
+from tests.support.histories.histories import History, Layers, Row, fold_rows
+from tests.support.histories.viewed import rows
+from tests.support.objects.copies import copy, enqueue
+from tests.support.objects.s3_server import served
+from tests.support.roots.roots import build_root
+from tests.support.spark.links import Links, expected_links
+from tests.support.spark.tables import Folded, expected
+
+SEEDS = [1, 2, 3, random.SystemRandom().getrandbits(32)]
+
+
+def viewed(root: Root) -> Folded:
+    found = rows(
+        root,
+        "SELECT queue, message_id, position, enqueued_at, acquired_by, delivery_count, priority,"
+        " expires_at, message_bytes, annotations FROM queue_messages",
+    )
+    entries = {(row["queue"], row["message_id"]): tuple(row.values())[2:] for row in found}
+    assert len(entries) == len(found)
+    queues, bindings = rows(root, "FROM queues"), rows(root, "FROM bindings")
+    configured = {
+        (row["category"], row["key"]): row["detail"] for row in rows(root, "FROM configuration")
+    }
+    configured |= {
+        (None, row["xid"]): f"{row['since']} {row['operations']}"
+        for row in rows(root, "FROM transactions")
+    }
+    for queue in queues:
+        held = [row for row in found if row["queue"] == queue["queue"]]
+        assert queue["depth"] == len(held)
+        assert queue["bytes"] == sum(row["message_bytes"] for row in held)
+        assert queue["acquired"] == sum(row["acquired_by"] is not None for row in held)
+        assert sum(queue["acquired_by"].values()) == queue["acquired"]
+        assert queue["oldest_at"] == min((row["enqueued_at"] for row in held), default=None)
+    members = {
+        row["member"]: (row["last_request"], row["refusals"]) for row in rows(root, "FROM members")
+    }
+    return Folded(
+        entries,
+        {row["queue"]: row["detail"] for row in queues},
+        {
+            ExchangeBindingKey(row["exchange"], row["queue"], row["binding_key"]): row["detail"]
+            for row in bindings
+        },
+        configured,
+        members,
+    )
+
+
+def viewed_links(root: Root) -> Links:
+    found = Links({}, {}, {})
+    for row in rows(root, "FROM deliveries"):
+        key = LinkKey(row["container"], row["name"], row["role"])
+        if row["queue"] is None:
+            found.remembered[key, row["tag"]] = row["state"]
+        else:
+            assert int(row["tag"], 16) == row["message_id"]
+            found.sent[key, row["message_id"]] = row["queue"]
+    for row in rows(root, "FROM links"):
+        key = LinkKey(row["container"], row["name"], row["role"])
+        found.links[key] = row["detail"], row["detached_at"]
+        assert row["attached"] == (row["detached_at"] is None)
+        of_link = [place for place in (*found.remembered, *found.sent) if place[0] == key]
+        assert row["unsettled"] == len(of_link)
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_views_say_what_the_oracle_says_of_ten_histories_in_one_root(
+    tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    history = bundled(chance, [drawn_history(chance, 50) for _ in range(10)])
+    root = build_root(tmp_path / "root", drawn_layers(chance, history))
+    state = fold_rows(history.rows)
+    assert viewed(root) == expected(state)
+    assert viewed_links(root) == expected_links(state)
+    counted = {row.position: row.record for row in history.rows}
+    events = [Kind.CONTENT, Kind.ENQUEUED, Kind.DEQUEUED, Kind.ACQUIRED, Kind.RELEASED]
+    told = {row["position"]: row["kind"] for row in rows(root, "FROM message_history")}
+    assert told == {
+        position: record.kind.column
+        for position, record in counted.items()
+        if record.kind in events
+    }
+
+
+def test_a_row_that_is_missing_after_p_is_an_error(tmp_path: Path) -> None:
+    chance = random.Random(1)
+    history = drawn_history(chance, 50)
+    del history.rows[-2]
+    root = build_root(tmp_path / "root", Layers(history, 0, 0, 1, 1000))
+    with pytest.raises(Unavailable, match="records are missing after position 0"):
+        answer(root, "SELECT count(*) FROM queues WHERE queue = 'no such queue'")
+
+
+def told_columns() -> dict[str, list[tuple[str, str]]]:
+    """The columns of each view with their types, as docs/sql.md has them."""
+    parts = re.split(r"^### `(\w+)`$", text_of("docs/sql.md"), flags=re.MULTILINE)[1:]
+    cells = re.compile(r"^\| `(\w+)` \| (\S+) \|", re.MULTILINE)
+    return {view: cells.findall(text) for view, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def spark_type(kind: pa.DataType) -> str:
+    """The name that Spark has for it."""
+    if pa.types.is_map(kind):
+        return f"map<{spark_type(kind.key_type)},{spark_type(kind.item_type)}>"
+    if pa.types.is_list(kind):
+        return f"array<{spark_type(kind.value_type)}>"
+    return {
+        "string": "string", "int64": "bigint", "int32": "int", "bool": "boolean",
+        "binary": "binary", "timestamp[us, tz=UTC]": "timestamp", "double": "double",
+    }[str(kind)]  # fmt: skip
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_column_of_a_view_has_the_name_and_the_type_that_is_documented(
+    root: Root, view: str
+) -> None:
+    schema = answer(root, f"FROM {view}").table.schema
+    assert [(field.name, spark_type(field.type)) for field in schema] == told_columns()[view]
+
+
+def test_the_documents_queries_are_answered(root: Root) -> None:
+    queries = blocks(text_of("docs/sql.md"), "sql")
+    assert len(queries) >= 3
+    for query in queries:
+        assert answer(root, query).table.num_columns
+
+
+def told(path: Path, records: list[Record], *, state: int = 0, history: int = 0) -> Root:
+    """A root with these records, folded and moved as far as is said."""
+    numbered = [Row(position, 1, record) for position, record in enumerate(records, 1)]
+    return build_root(path / "told", Layers(History(numbered), state, history, 1, 1000))
+
+
+START = [opened(1, "w"), ids_reserved(1, 100), queue_created(1, "q", "{}")]
+HEADER = MessageHeader("amqp-1.0", b"h", header_bytes=1, body_bytes=3)
+
+
+@pytest.mark.parametrize("folded", [0, 3, 8])
+def test_a_body_that_came_in_pieces_is_put_together_in_order_and_each_piece_once(
+    tmp_path: Path, folded: int
+) -> None:
+    pieces = [(0, b"\x00a"), (12, b"c"), (2, b"b" * 10), (12, b"c")]
+    records = [
+        *START,
+        *(content_staged(1, 1, offset, body) for offset, body in pieces),
+        message_enqueued(2, "q", 1, HEADER, None),
+        message_enqueued(2, "q", 2, HEADER, b"one"),
+        message_enqueued(2, "q", 3, HEADER, None),
+    ]
+    root = told(tmp_path, records, state=folded, history=folded)
+    found = rows(root, "SELECT message_id, body FROM queue_messages ORDER BY position")
+    assert found == [
+        {"message_id": 1, "body": b"\x00a" + b"b" * 10 + b"c"},
+        {"message_id": 2, "body": b"one"},
+        {"message_id": 3, "body": b""},
+    ]
+
+
+def test_a_null_of_the_last_record_is_not_passed_over(tmp_path: Path) -> None:
+    """Spark's `max_by` tells it, DuckDB's does not: nobody holds what was given back."""
+    records = [*START, message_enqueued(1, "q", 1, HEADER, b"one")]
+    moves = [message_acquired(2, "q", 1, "one"), message_released(3, "q", 1, 2)]
+    root = told(tmp_path, [*records, *moves])
+    found = rows(root, "SELECT acquired_by, delivery_count FROM queue_messages")
+    assert found == [{"acquired_by": None, "delivery_count": 2}]
+
+
+def test_annotations_are_told_as_spark_tells_them(tmp_path: Path) -> None:
+    detail = as_detail(
+        {
+            "then": ("timestamp", "1750000000000"),
+            "exactly": ("timestamp", "1750000000120"),
+            "never": ("timestamp", "999999999999999"),
+            "before": ("timestamp", "-1"),
+            "why": ("string", "1750000000000"),
+        }
+    )
+    root = told(tmp_path, [*START, message_enqueued(1, "q", 1, HEADER, b"one", detail=detail)])
+    (found,) = rows(root, "SELECT annotations FROM queue_messages")
+    assert found["annotations"] == {
+        "then": "2025-06-15 15:06:40",
+        "exactly": "2025-06-15 15:06:40.12",
+        "never": "999999999999999",
+        "before": "-1",
+        "why": "1750000000000",
+    }
+
+
+def test_consumed_messages_are_in_the_history_and_on_no_queue(tmp_path: Path) -> None:
+    records = [
+        *START,
+        message_enqueued(1, "q", 1, HEADER, b"one"),
+        message_dequeued(2, "q", 1, "c"),
+    ]
+    root = told(tmp_path, records)
+    assert rows(root, "FROM queue_messages") == []
+    kinds = rows(root, "SELECT kind FROM message_history ORDER BY position")
+    assert [row["kind"] for row in kinds] == ["enqueued", "dequeued"]
+
+
+def test_sums_and_counts_are_bigint_as_with_spark(root: Root) -> None:
+    table = answer(root, "SELECT sum(depth), count(*), sum(depth * 1.5) FROM queues").table
+    assert [str(field.type) for field in table.schema][:2] == ["int64", "int64"]
+
+
+def test_some_rows_are_shown_and_that_there_are_more_is_told(root: Root) -> None:
+    assert answer(root, "SELECT * FROM range(5)", 5).is_cut is False
+    found = answer(root, "SELECT * FROM range(5)", 2)
+    assert (found.table.num_rows, found.is_cut) == (2, True)
+
+
+def test_the_views_of_the_jobs_are_there_once_there_is_a_table(tmp_path: Path) -> None:
+    root = told(tmp_path, START)
+    with pytest.raises(InvalidRequest, match="there is no view job_runs"):
+        answer(root, "FROM job_runs")
+    job_runs.record(root, JobRun("1", "compact", datetime.now(UTC), 1.0, "done", {}))
+    assert views_of(root) == [*VIEWS, "job_runs"]
+    schema = answer(root, "FROM job_runs").table.schema
+    assert [(field.name, spark_type(field.type)) for field in schema] == told_columns()["job_runs"]
+    assert rows(root, "SELECT job, outcome FROM job_runs") == [
+        {"job": "compact", "outcome": "done"}
+    ]
+
+
+def test_a_root_is_asked_by_its_path(root: Root) -> None:
+    found = sparkstore.query(str(root.path), "SELECT count(*) AS n FROM queues")
+    assert found.to_pylist() == answer(root, "SELECT count(*) AS n FROM queues").table.to_pylist()
+    with pytest.raises(InvalidRequest, match="is not a sparkstore root"):
+        sparkstore.query(root.path / "history", "SELECT 1")
+
+
+def test_a_root_in_a_bucket_is_asked_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    enqueue(tmp_path / "primary", b"one", b"two")
+    with served(monkeypatch):
+        copy(tmp_path / "primary", ObjectStorage("s3://lake/queues"))
+        found = sparkstore.query("s3://lake/queues", "SELECT body FROM queue_messages ORDER BY 1")
+    assert found["body"].to_pylist() == [b"one", b"two"]
+
+
+def test_without_duckdb_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.startswith("sparkstore.embedded.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    with pytest.raises(InvalidRequest, match=r"pip install 'sparkstore\[duckdb\]'"):
+        sparkstore.query("nowhere", "SELECT 1")
