@@ -1,4 +1,4 @@
-"""`sparkstore sql --engine duckdb`: the answer of the embedded engine, as rows to print."""
+"""Answers of the embedded engine as rows to print, for `sparkstore sql --engine duckdb`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparkstore.tables.root import Root
 
 
 def answer(root: Root, statement: str, limit: int = 0) -> QueryResult:
-    """What a query over the views finds; limit 0 is all of it.
+    """Return the rows that a query over the views finds; limit 0 means all of them.
 
     Raises:
         InvalidRequest: The query is wrong, or asks for more than the views.

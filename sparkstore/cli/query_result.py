@@ -1,4 +1,4 @@
-"""What a query answers, whichever engine was asked: rows that can be printed."""
+"""The rows of an answer, whichever engine was asked, as they can be printed."""
 
 from __future__ import annotations
 

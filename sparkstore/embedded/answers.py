@@ -11,12 +11,19 @@ import pyarrow as pa
 
 from sparkstore.embedded.duckdb_views import add_views, connect, views_of
 from sparkstore.embedded.typed_select import check_statement, first_line
-from sparkstore.errors import InvalidRequest, StoreError, Unavailable
+from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.tables.root import Root
 
 _BATCH_ROWS = 1 << 16
 _WIDE = pa.decimal128(38, 0)
 _HINT = "Did you mean"
+_SCAN = "arrow_scan"
+_CALLERS = (
+    duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException, duckdb.DataError,
+    duckdb.PermissionException, duckdb.InvalidInputException, duckdb.NotImplementedException,
+    pa.ArrowInvalid, pa.ArrowNotImplementedError,
+)  # fmt: skip
+"""Errors of a query that can never be answered."""
 
 
 class QueryAnswer(NamedTuple):
@@ -32,7 +39,7 @@ class QueryAnswer(NamedTuple):
 
 
 def answer(root: Root, statement: str, limit: int = 0) -> QueryAnswer:
-    """The answer to one SELECT, in DuckDB's SQL; limit 0 is all of its rows.
+    """Answer one SELECT in DuckDB's SQL; limit 0 means all of its rows.
 
     Raises:
         InvalidRequest: The query is wrong, or asks for more than the views.
@@ -73,15 +80,13 @@ def _narrowed(table: pa.Table) -> pa.Table:
 def _translated() -> Iterator[None]:
     try:
         yield
-    except StoreError:
-        raise
-    except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException) as reason:
-        raise InvalidRequest(_told(reason)) from reason
-    except (duckdb.DataError, duckdb.PermissionException, duckdb.InvalidInputException) as reason:
-        raise InvalidRequest(_told(reason)) from reason
     except (duckdb.Error, pa.ArrowException, OSError) as reason:
-        message = f"the query failed: {first_line(reason)}: run it again, or with --engine spark"
-        raise Unavailable(message) from reason
+        message = f"the query failed: {first_line(reason)}"
+        if _SCAN in str(reason):  # a file of a table: gone with a newer version, or broken
+            raise Unavailable(f"{message}: look at the storage, run it again") from reason
+        if isinstance(reason, _CALLERS):
+            raise InvalidRequest(_told(reason)) from reason
+        raise Unavailable(f"{message}: run it again, or with --engine spark") from reason
 
 
 def _told(reason: Exception) -> str:

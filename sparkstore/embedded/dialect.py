@@ -5,7 +5,7 @@ whole phrases (`_PHRASES`), and functions of Spark that it lacks, as macros (`MA
 whoever types a query has as well. Rejected:
 
 - sqlglot: loading it took 0.35 s of processor time and our text 0.19 s, each time, of the half
-  second that an answer may take. `max_by` became `arg_max`, which skips nulls: a message whose last
+  second that an answer may take. `max_by` became a function that skips nulls: a message whose last
   holder is nobody would be held. `from_json` and `explode` were left as they are.
 - The recovered state as Arrow tables under other views: the fold has no positions of bindings and
   configured objects, which the views tell; and each view would be written a second time.
@@ -135,7 +135,7 @@ _NAMED = {
 
 
 def view_text(view: str, values: Mapping[str, str], known: Mapping[str, str]) -> str:
-    """The query that a view is, for DuckDB.
+    """Write a view's query in DuckDB's SQL.
 
     Args:
         view: Which view, as the table `VIEWS` has it.
@@ -151,7 +151,7 @@ def view_text(view: str, values: Mapping[str, str], known: Mapping[str, str]) ->
 
 
 def tail_text(values: Mapping[str, str], known: Mapping[str, str]) -> str:
-    """How many records count after P, the sum of their positions, and the last of these."""
+    """Write the query for the count of records after P, their positions' sum, and the last."""
     steps = _steps(("opening", "tail"), {**values, **_NAMED}, known)
     return f"{steps}\nSELECT count(*), coalesce(sum(position), 0), max(position) FROM tail"
 

@@ -37,7 +37,7 @@ SETTINGS: Mapping[str, str] = {
     "python_enable_replacements": "false",
     "temp_directory": "",
 }
-"""No files, no extensions, no variables of Python; `opened` takes the right to change that, too."""
+"""No files, no extensions, no variables of Python; `add_views` locks them."""
 
 _LOGS = ("job_runs", "findings")
 """Views of tables that are there once a job has run (`views.job_tables`)."""
@@ -60,12 +60,12 @@ class _Moment(NamedTuple):
 
 
 def views_of(root: Root) -> list[str]:
-    """Names of the views that a root has now."""
+    """List the views that a root has now."""
     return [*VIEWS, *(name for name in _LOGS if versions(root.table(name)))]
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """A connection that can parse, and reach nothing."""
+    """Open a connection that can parse, and reach nothing."""
     connection = duckdb.connect(":memory:", config={**SETTINGS})
     connection.execute("SET TimeZone = 'UTC'")
     for macro in MACROS:
@@ -96,8 +96,9 @@ def add_views(connection: duckdb.DuckDBPyConnection, root: Root, views: Collecti
 def _readable(root: Root) -> Iterator[None]:
     try:
         yield
-    except (DeltaError, pa.ArrowException, OSError) as reason:
-        message = f"{root.path} cannot be read: {reason}: look at the storage, run it again"
+    except (DeltaError, pa.ArrowException, OSError, duckdb.Error) as reason:
+        why = str(reason).splitlines()[0]
+        message = f"{root.path} cannot be read: {why}: look at the storage, run it again"
         raise Unavailable(message) from reason
 
 
@@ -110,7 +111,7 @@ def _add_queues(connection: duckdb.DuckDBPyConnection, root: Root, views: Collec
 
 
 def _at_one_moment(connection: duckdb.DuckDBPyConnection, root: Root) -> _Moment:
-    """The tables, when there is no gap between what state has and the records after it."""
+    """Look the tables up until there is no gap between state and the records after it."""
     failure: Exception | None = None
     for _ in range(_TRIES):
         try:
@@ -118,7 +119,7 @@ def _at_one_moment(connection: duckdb.DuckDBPyConnection, root: Root) -> _Moment
             for name, table in _NAMES.items():
                 connection.register(table, getattr(moment, name))
             _check_no_gap(connection, moment)
-        except (CorruptData, DeltaError, Unavailable) as reason:
+        except (CorruptData, DeltaError, Unavailable, duckdb.Error) as reason:
             failure = reason
         else:
             return moment
@@ -127,7 +128,7 @@ def _at_one_moment(connection: duckdb.DuckDBPyConnection, root: Root) -> _Moment
 
 
 def _check_no_gap(connection: duckdb.DuckDBPyConnection, moment: _Moment) -> None:
-    """What `sql/fold/guard.sql` says, once: the tables of a moment do not move."""
+    """Refuse a gap after P, once, as `sql/fold/guard.sql` does: these tables do not move."""
     ((count, total, last),) = connection.execute(tail_text(*_values(moment))).fetchall()
     first, last = moment.folded, last or moment.folded
     if count != last - first or 2 * total != (last - first) * (last + first + 1):

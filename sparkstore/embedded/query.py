@@ -1,4 +1,4 @@
-"""The answer to one SELECT over the views of a root, wherever the root is, as an Arrow table."""
+"""One SELECT over the views of a root is answered by an Arrow table, wherever the root is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparkstore.tables.root import Root, open_root
 
 
 def query(where: Root | str | Path, statement: str) -> pa.Table:
-    """The answer to one SELECT over the views of a root.
+    """Answer one SELECT over the views of a root.
 
     Args:
         where: A root, the path of its folder, or a URI as `s3://lake/queues`.

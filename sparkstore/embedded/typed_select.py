@@ -1,4 +1,4 @@
-"""What a query that somebody typed may do in DuckDB: ask the views of one root, and nothing else.
+"""A query that somebody typed may ask the views of one root in DuckDB, and do nothing else.
 
 The same is kept out as with Spark (`sparkstore.views.typed_queries`): commands, other files,
 requests, changes. What is let in is listed, so what DuckDB learns tomorrow is refused until
@@ -107,7 +107,7 @@ def _parsed(connection: duckdb.DuckDBPyConnection, statement: str) -> Any:
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Every object of the parser's tree, whatever it stands in: none is passed over."""
+    """Yield every object of the parser's tree, whatever it stands in."""
     waiting = [tree]
     while waiting:
         each = waiting.pop()
@@ -119,7 +119,7 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 
 
 def _expressions_named(node: dict[str, Any]) -> Iterator[str]:
-    """Names of common table expressions that a node begins with."""
+    """Yield the names of common table expressions that a node begins with."""
     ctes = node.get("cte_map")
     return (str(each["key"]) for each in (ctes["map"] if isinstance(ctes, dict) else ()))
 
@@ -134,10 +134,11 @@ def _checked_name(node: dict[str, Any], allowed: Collection[str], views: Collect
 
 
 def _check_part(node: dict[str, Any]) -> None:
-    """Expressions have a class, statements end in `_NODE`, and relations have an alias."""
+    """Expressions have a class, statements end in `_NODE`; relations have an alias, as types do."""
     kind = str(node.get("type", ""))
     is_part = kind.endswith("_NODE") or ("alias" in node and "type" in node)
-    if is_part and "class" not in node and kind not in _PARTS:
+    is_free = "class" in node or kind.endswith("_TYPE_INFO") or kind in _PARTS
+    if is_part and not is_free:
         raise InvalidRequest(f"{NOT_A_QUERY}, and no {kind}")
 
 
@@ -149,7 +150,7 @@ def _check_function(node: dict[str, Any], functions: Collection[str]) -> None:
 
 
 def _own_functions(connection: duckdb.DuckDBPyConnection) -> set[str]:
-    """Functions that make a value of their arguments, as DuckDB says, and our macros."""
+    """List the functions that make a value of their arguments, our macros too."""
     rows = connection.execute(
         "SELECT lower(function_name), bool_or(stability = 'VOLATILE') FROM duckdb_functions()"
         " WHERE function_type IN ('scalar', 'aggregate', 'window', 'macro') GROUP BY ALL"
@@ -159,6 +160,6 @@ def _own_functions(connection: duckdb.DuckDBPyConnection) -> set[str]:
 
 
 def first_line(reason: BaseException) -> str:
-    """What DuckDB says, in one line, without its own name for the kind of error."""
+    """Shorten an error of DuckDB to its first line."""
     lines = (line.strip() for line in str(reason).splitlines())
     return next(filter(None, lines), type(reason).__name__)

@@ -1,4 +1,4 @@
-"""What a query is made of: each view's steps, and the files of `sql/`, put together.
+"""Queries are put together here: each view's steps and the files of `sql/`.
 
 No engine is here: Spark's names of tables, or another engine's, are values that come in.
 """

@@ -242,6 +242,21 @@ def test_consumed_messages_are_in_the_history_and_on_no_queue(tmp_path: Path) ->
     assert [row["kind"] for row in kinds] == ["enqueued", "dequeued"]
 
 
+@pytest.mark.parametrize("table", ["state", "history", "journal"])
+def test_a_file_that_is_gone_or_broken_is_told_in_a_line(tmp_path: Path, table: str) -> None:
+    records = [*START, message_enqueued(1, "q", 1, HEADER, b"one"), opened(2, "w")]
+    root = told(tmp_path, records, state=3, history=3 if table == "journal" else 4)
+    files = [path for path in root.table(table).rglob("*.parquet") if "_delta_log" not in str(path)]
+    for path in files:
+        path.write_bytes(b"PAR1")
+    for path in (None, *files):
+        if path:
+            path.unlink()
+        with pytest.raises(Unavailable, match="run it again") as failed:
+            answer(root, "SELECT max(body) FROM queue_messages")
+        assert "\n" not in str(failed.value)
+
+
 def test_sums_and_counts_are_bigint_as_with_spark(root: Root) -> None:
     table = answer(root, "SELECT sum(depth), count(*), sum(depth * 1.5) FROM queues").table
     assert [str(field.type) for field in table.schema][:2] == ["int64", "int64"]

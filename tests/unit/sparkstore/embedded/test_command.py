@@ -1,0 +1,89 @@
+"""`sparkstore sql --engine duckdb`: what is printed, and what is told on standard error."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparkstore.cli.command_line import main
+from sparkstore.cli.duckdb_sql import answer
+from sparkstore.errors import InvalidRequest
+from sparkstore.exit_codes import ExitCode
+from sparkstore.tables.root import Root, open_root
+
+ALL = """SELECT 1 AS a, 2 AS a, 3 AS a_2, {'b': 4} AS s, 'NaN'::DOUBLE AS n,
+    [1.5, 'inf'::DOUBLE] AS l,
+    MAP {DATE '2026-01-02': TIMESTAMPTZ '2026-01-02 03:04:05.678901Z'} AS m, 0.00042 AS d,
+    NULL AS o, 'x'::BLOB AS b"""
+
+
+@pytest.fixture
+def root(template: Path) -> Root:
+    """Nobody changes it."""
+    return open_root(template)
+
+
+def ask(root: Root, *argv: str) -> int:
+    return main(["sql", str(root.path), "--engine", "duckdb", *argv])
+
+
+def test_rows_are_printed_as_a_table_or_as_json(
+    root: Root, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(root, "SELECT * FROM range(3) AS r(id) ORDER BY id DESC", "--limit", "2") == 0
+    told = capsys.readouterr()
+    assert told.out.split() == ["id", "--", "2", "1"]
+    assert "the first 2 rows are shown, there are more" in told.err
+    assert ask(root, "SELECT queue, acquired_by FROM queues ORDER BY queue", "--json") == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert rows
+    assert all(isinstance(row["acquired_by"], dict) for row in rows)
+
+
+def test_every_column_is_told_exactly(root: Root) -> None:
+    found = answer(root, ALL)
+    assert found.columns == ["a", "a_3", "a_2", "s", "n", "l", "m", "d", "o", "b"]
+    (row,) = found.rows
+    assert {name: str(value) for name, value in row.items()} == {
+        "a": "1",
+        "a_3": "2",
+        "a_2": "3",
+        "s": "{'b': 4}",
+        "n": "NaN",
+        "l": "[1.5, 'Infinity']",
+        "m": str(row["m"]),
+        "d": "0.00042",
+        "o": "None",
+        "b": "b'x'",
+    }
+    ((day, moment),) = row["m"].items()
+    assert (day, moment.isoformat()) == ("2026-01-02", "2026-01-02T03:04:05.678901+00:00")
+
+
+def test_a_wrong_query_is_a_line_and_an_exit_code(
+    root: Root, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ask(root, "SELECT nope FROM queues") == ExitCode.WRONG_CALL
+    told = capsys.readouterr().err
+    assert '"nope" not found' in told
+    assert told.count("\n") == 1
+
+
+def test_a_value_without_a_form_is_a_wrong_query(root: Root) -> None:
+    with pytest.raises(InvalidRequest):
+        answer(root, "SELECT TIMESTAMPTZ '12000-01-01 00:00:00Z'")
+
+
+@pytest.mark.slow
+def test_neither_spark_nor_a_jvm_is_loaded(root: Root) -> None:
+    program = (
+        "import sys; from sparkstore.cli.command_line import main; code = main(sys.argv[1:]);"
+        " sys.exit(code or 'pyspark' in sys.modules or 'py4j' in sys.modules)"
+    )
+    argv = ["sql", str(root.path), "--engine", "duckdb", "FROM queue_messages"]
+    run = subprocess.run([sys.executable, "-c", program, *argv], capture_output=True, check=False)
+    assert (run.returncode, run.stderr) == (0, b"")
