@@ -12,6 +12,7 @@ import pytest
 
 from tests.architecture.source import TOP, modules, tree
 
+PRODUCT = ("sparkstore", "broker_shim")
 PICKLES = {"pickle", "cloudpickle", "dill", "shelve", "marshal"}
 
 
@@ -30,6 +31,38 @@ def test_the_import_contracts_are_kept() -> None:
         [lint_imports, "--no-cache"], cwd=TOP, capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def names_of_modules(path: Path) -> Iterator[str]:
+    """Names that a module may import as modules: also those of `from package import module`."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module or ""
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def has_main(path: Path) -> bool:
+    """Whether a module is a program: it ends by calling itself, as `python -m` wants it."""
+    last = tree(path).body[-1]
+    return isinstance(last, ast.If) and ast.unparse(last.test) == "__name__ == '__main__'"
+
+
+def test_each_module_of_the_product_has_a_user_in_the_product() -> None:
+    """What only tests import is no part of the product; a program is its own user."""
+    product = [path for path in modules() if path.parts[0] in PRODUCT]
+    imported = {name for path in product for name in names_of_modules(path)}
+    declared = (TOP / "pyproject.toml").read_text()
+    unused = [
+        name
+        for path in product
+        if path.stem not in {"__init__", "__main__"}
+        and (name := ".".join(path.with_suffix("").parts)) not in imported
+        and f'"{name}:' not in declared
+        and not has_main(path)
+    ]
+    assert unused == []
 
 
 def test_nothing_here_pickles() -> None:
