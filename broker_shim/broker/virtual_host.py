@@ -24,6 +24,7 @@ from broker_shim.broker.last_value_queues import LastValueQueues, Replaced, Valu
 from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.operations.acquisition import Acquisition
 from broker_shim.broker.operations.claims import Claims
+from broker_shim.broker.operations.observation import EntryObserver
 from broker_shim.broker.operations.queries import Queries
 from broker_shim.broker.operations.wiring_limit import WiringLimit
 from broker_shim.broker.operations.xid_claims import XidClaims
@@ -106,6 +107,7 @@ class Broker:
         self.headers = headers
         self.queue_owners: list[QueueOwner] = []
         self.calls = calls
+        calls.watch_dropped(EntryObserver(self).took)
         self.later = later
         self.settings = settings
         self.metrics = metrics
@@ -118,8 +120,7 @@ class Broker:
         self._before_dispatch: list[Callable[[], None]] = []
         self._creating: dict[str, list[OnComplete]] = {}
         self.is_stopping = False
-        self.unfinished = Unfinished()
-        self.publications = Publications(self)
+        self.unfinished, self.publications = Unfinished(), Publications(self)
         self.deaths = Deaths(metrics, self.queues)
         self.bulk = BulkOperations(self, self.deaths)
         self.settlement = Settlement(self, later, self.bulk.end_if_due)

@@ -132,6 +132,9 @@ def log_families(store: MessageStore) -> Iterator[Metric]:
     text = "New messages that were refused because their queue is full (max_depth, max_bytes)."
     refused = [({"queue": queue}, count) for queue, count in [*store.full_queues.counts.items()]]
     yield counter("sparkstore_queue_refused_full", text, refused)
+    text = "Messages that a full queue dropped to make room (when_full = drop_head)."
+    dropped = [({"queue": queue}, count) for queue, count in [*store.full_queues.dropped.items()]]
+    yield counter("sparkstore_queue_dropped_full", text, dropped)
     if backlog.witness_left_s is not None:
         text = "How long the lease at the witness runs unless it is renewed; 0: nothing is told."
         yield gauge(f"{LOG}_witness_left_seconds", text, [({}, backlog.witness_left_s)])

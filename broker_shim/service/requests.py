@@ -187,7 +187,11 @@ class MemberRequests:
         if kind == wire.DO and len(body[1]) == 1:
             fields = check_record(body[1][0])
             if fields[0] == _ENQUEUED:
-                batch.take_enqueued(*self._decisions.enqueued(fields, (self._member, body[0])))
+                steps = self._decisions.enqueued(fields, (self._member, body[0]))
+                if len(steps) == 1:
+                    batch.take_enqueued(steps[0])
+                else:  # others make room
+                    batch.take(steps)
                 return
             if fields[0] == _DEQUEUED and fields[_HOLDER] is fields[_DETAIL] is None:
                 asked = Asked(self._member, body[0])

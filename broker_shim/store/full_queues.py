@@ -1,49 +1,93 @@
-"""Counts the messages that were refused because their queue is full, and says so in the log."""
+"""Counts what full queues refused or dropped, says so in the log, and tells a broker of it."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from broker_shim.completion import OnComplete
+from broker_shim.errors import StoreError
 from sparkstore.core.queue_names import shown
+from sparkstore.core.state_machine.admission import dropped_of
 from sparkstore.core.state_machine.room import RoomStateMachine
+from sparkstore.core.state_machine.values import RecordStep
 
 _log = logging.getLogger(__name__)
 
 _QUIET_S = 60.0
 """Of one queue there is a line so often at most."""
 _MAX_QUEUES = 1_000
-"""Queues that are remembered for that; the counts of others are in `total` alone."""
+"""Queues that are counted, and have lines; others are in `total` alone."""
 
 
 class FullQueues:
-    """The refusals of a store by queue: one line a minute, then how many since.
+    """The refusals and drops of a store by queue: one line a minute, then how many since.
 
     Attributes:
         total: Messages that were refused.
         counts: The same of each queue.
+        dropped: Messages that were dropped to make room, by queue.
+        on_dropped: Told of the steps that dropped messages, when these are durable, on the thread
+            that fires completions: after the completion of the call that they made room for.
+        pass_on: Told before that, likewise: the chain whose first store it is.
     """
 
     def __init__(
         self, machine: RoomStateMachine, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Have the state machine of a store tell what it refuses."""
-        machine.on_full = self.note
-        self._clock = clock
+        """Have the state machine of a store tell what it refuses and drops."""
+        machine.on_full, machine.on_dropped = self.note, self._note_dropped
+        self._machine, self._clock = machine, clock
         self._said: dict[str, tuple[float, int]] = {}
         self.total = 0
         self.counts: dict[str, int] = {}
+        self.dropped: dict[str, int] = {}
+        self.on_dropped: Callable[[Sequence[RecordStep]], None] = _nobody
+        self.pass_on: Callable[[Sequence[RecordStep]], None] = _nobody
+
+    def trust_all(self) -> None:
+        """Take all that comes: this store is a copy, and the first of its chain has decided."""
+        self._machine.is_copy = True
 
     def note(self, queue: str) -> None:
-        """Count one message; under the lock of the store, so nothing here may call it."""
+        """Count a message that was refused; under the store's lock, so nothing may call it."""
         self.total += 1
-        if queue not in self.counts and len(self.counts) >= _MAX_QUEUES:
+        self._count(queue, self.counts)
+
+    def telling(self, steps: Sequence[RecordStep], on_complete: OnComplete) -> OnComplete:
+        """Wrap the completion of steps, so that a broker hears of what they drop.
+
+        It hears of it after it was told that the new messages are there: one of them may have been
+        dropped for another of the same batch.
+        """
+        if not self._machine.has_dropped or not (dropped := dropped_of(steps)):
+            return on_complete
+
+        def told(error: StoreError | None) -> None:
+            on_complete(error)
+            if error is None:
+                self.pass_on(dropped)
+                self.on_dropped(dropped)
+
+        return told
+
+    def _note_dropped(self, steps: Sequence[RecordStep]) -> None:
+        for step in steps:
+            self._count(step.record.queue or "", self.dropped)
+
+    def _count(self, queue: str, counts: dict[str, int]) -> None:
+        if queue not in counts and len(counts) >= _MAX_QUEUES:
             return
-        count = self.counts[queue] = self.counts.get(queue, 0) + 1
-        now_s = self._clock()
+        counts[queue] = counts.get(queue, 0) + 1
+        count, now_s = self.counts.get(queue, 0) + self.dropped.get(queue, 0), self._clock()
         said_s, said_count = self._said.get(queue, (now_s - _QUIET_S, 0))
         if now_s - said_s >= _QUIET_S:
             self._said[queue] = now_s, count
-            text = "queue %s is full: senders are refused, %d messages since the last line"
-            _log.warning(text, shown(queue), count - said_count)
+            what = "senders are refused" if counts is self.counts else "its oldest are dropped"
+            text = "queue %s is full: %s, %d messages since the last line"
+            _log.warning(text, shown(queue), what, count - said_count)
+
+
+def _nobody(_steps: Sequence[RecordStep]) -> None:
+    """Nobody has the queues in memory."""

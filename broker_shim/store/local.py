@@ -346,6 +346,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         kept = [step.record for step in steps if step.is_kept]
         if self._observer is not None and steps and steps[0].record.kind in SHARED_KINDS:
             on_complete = observed(self._observer, steps, on_complete)
+        on_complete = self.full_queues.telling(steps, on_complete)
         # The sink first: if it refuses the records, none of the steps is true.
         self._machine.apply(steps, self._sink.append(kept, on_complete))
 

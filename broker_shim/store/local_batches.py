@@ -42,6 +42,9 @@ class LocalBatches:
                 )
                 if steps is None:
                     return False
+                if len(steps) > 1:  # others make room
+                    self._take(steps, on_complete)
+                    return True
                 (step,) = steps
                 position = self._sink.append((step.record,) if step.is_kept else (), on_complete)
             except StoreError as refusal:

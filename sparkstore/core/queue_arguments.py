@@ -20,7 +20,8 @@
                         included, from 1
     max_bytes           the same of their headers and bodies, in bytes, from 1
     when_full           "reject": a new message for which there is no room is refused, as it is
-                        where this is not said
+                        where this is not said; "drop_head": the oldest messages that wait make
+                        room, and leave the store
 
 A queue may have other arguments, too: the store keeps them and asks nothing of them.
 """
@@ -42,7 +43,8 @@ QUEUE_DELETED = "queue-deleted"
 _DROP = "drop"
 _ON_REJECT = ("dead_letter", _DROP)
 _REJECT = "reject"
-_WHEN_FULL = (_REJECT,)
+_DROP_HEAD = "drop_head"
+_WHEN_FULL = (_REJECT, _DROP_HEAD)
 _SWITCHES = ("auto_delete", "exclusive", "message_groups")
 _MAX_NAME = 1000
 _KEPT_MESSAGES = 2
@@ -97,6 +99,11 @@ class QueueArguments(NamedTuple):
         """True if a message that comes is asked anything; else `why_full` need not be called."""
         asks = (self.message_ttl_ms, self.max_depth, self.max_bytes)
         return any(each is not None for each in asks)
+
+    @property
+    def drops_head(self) -> bool:
+        """True if the oldest messages of a full queue make room for new ones."""
+        return self.when_full == _DROP_HEAD
 
     def why_full(self, depth: int, byte_count: int) -> str | None:
         """Say why a queue may not hold so many messages, of so many bytes; None: it may.

@@ -287,6 +287,21 @@ def test_dead_letters_come_to_a_full_queue(cell: Cell) -> None:
     assert client.send(cell.dead, "c") == [False]
 
 
+def test_a_full_queue_drops_its_oldest_messages_where_that_is_asked(cell: Cell) -> None:
+    client = cell.with_queue(max_depth=2, when_full="drop_head")
+    assert client.send(cell.queue, "1", "2", "3") == [True] * 3
+    assert client.send(cell.queue, "4") == [True]
+    client.begin()
+    client.send(cell.queue, "5")
+    assert client.commit()
+    cell.place.await_depth(cell.queue, 2)
+    queue = cell.place.broker.queues[cell.queue]
+    cell.place.until(lambda: len(queue) <= 2, "the broker has let go of what was dropped")
+    reader = cell.client()
+    reader.consume(cell.queue)
+    assert [each.body for each in reader.receive(2)] == ["4", "5"]
+
+
 ARGUMENTS = {
     "max_depth": test_a_full_queue_refuses_what_is_sent_until_a_message_has_left,
     "max_bytes": test_a_full_queue_refuses_what_is_sent_until_a_message_has_left,

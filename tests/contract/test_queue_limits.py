@@ -272,3 +272,62 @@ def test_a_limit_is_altered_for_what_comes_from_then_on(store: BrokerStore) -> N
 def test_a_limit_that_cannot_be_is_refused(store: BrokerStore, wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match=next(iter(wrong))):
         done(store.create, Queue("q", arguments=wrong))
+
+
+@pytest.mark.parametrize("limit", [{"max_depth": ROOM}, {"max_bytes": ROOM * BYTES}])
+def test_where_the_head_is_dropped_the_newest_are_there_on_every_road(
+    store: BrokerStore, road: Road, limit: dict[str, int]
+) -> None:
+    queue(store, when_full="drop_head", **limit)
+    before = [put(store) for _ in range(ROOM)]
+    assert {*road.send(store)} == {None}
+    there = [*store.recover().entries["q"]]
+    assert len(there) == ROOM
+    assert there == sorted(there)
+    assert there[0] >= before[-1] + SENT - ROOM + 1
+    assert [store.load(each).body for each in there] == [BODY] * ROOM
+
+
+def test_what_somebody_holds_is_not_dropped(store: BrokerStore) -> None:
+    queue(store, max_depth=2, when_full="drop_head")
+    held, waits = put(store), put(store)
+    done(store.acquire, held, "q", "c")
+    newer = put(store)
+    assert [*store.recover().entries["q"]] == [held, newer]
+    assert waits not in store.recover().entries["q"]
+    done(store.acquire, newer, "q", "c")
+    with pytest.raises(Full):
+        put(store)
+    done(store.dequeue, held, "q", "c")
+
+
+def test_what_a_transaction_claims_is_not_dropped(store: BrokerStore) -> None:
+    queue(store, max_depth=2, when_full="drop_head")
+    claimed, waits = put(store), put(store)
+    transaction = store.begin()
+    done(store.dequeue, claimed, "q", None, transaction=transaction)
+    newer = put(store)
+    assert [*store.recover().entries["q"]] == [claimed, newer]
+    done(store.commit, transaction)
+    assert [*store.recover().entries["q"]] == [newer]
+    assert waits != newer
+
+
+def test_a_dead_letter_drops_the_oldest_of_a_full_queue(store: BrokerStore) -> None:
+    queue(store, max_depth=1, when_full="drop_head")
+    put(store)
+    dead = put(store, "other")
+    message = store.load(dead)
+    transaction = store.begin()
+    done(store.enqueue, message, "q", transaction=transaction)
+    done(store.dequeue, dead, "other", None, transaction=transaction)
+    done(store.commit, transaction)
+    assert [*store.recover().entries["q"]] == [dead]
+
+
+def test_what_no_room_can_be_made_for_drops_nothing(store: BrokerStore) -> None:
+    queue(store, max_bytes=BYTES + 1, when_full="drop_head")
+    there = put(store)
+    with pytest.raises(Full):
+        done(store.enqueue, store.message(HEADER, BODY * 2), "q")
+    assert [*store.recover().entries["q"]] == [there]

@@ -36,6 +36,7 @@ from broker_shim.store.interface import (
     TransactionContext,
 )
 from sparkstore.core.entries import Entries
+from sparkstore.core.records import Record
 from sparkstore.core.state_machine.values import RecordStep
 from sparkstore.operations.bulk import Dequeue, Enqueue
 
@@ -84,6 +85,20 @@ class StoreCalls:
         self.puts = Puts(store, self)
         residency = Residency(content_bytes, StoreContents(store, inbox, self))
         self.messages = Messages(residency, lambda call: inbox.post(_make, call))
+
+    def watch_dropped(self, took: Callable[[Record], None]) -> None:
+        """Tell, on the loop, of each record that takes a message off a full queue to make room.
+
+        Of a store in this process, for calls of its own; what members do their observer is told.
+        """
+        queues = getattr(getattr(self._store, "first", self._store), "full_queues", None)
+
+        def dropped(steps: Sequence[RecordStep]) -> None:
+            for step in steps:
+                took(step.record)
+
+        if queues is not None:
+            queues.on_dropped = partial(self._inbox.post, dropped)
 
     def entries(self, queue: str) -> Mapping[int, Entry]:
         """The store's entries of a queue now, by message id."""

@@ -40,9 +40,12 @@ from broker_shim.store.interface import (
     StoredMessage,
     TransactionContext,
 )
+from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.one_by_one import OneByOne
 from broker_shim.store.reads import ReadCalls
+from sparkstore.core.state_machine.admission import DROPPED_OUTCOME
 from sparkstore.core.state_machine.arguments import check_completion
+from sparkstore.core.state_machine.values import RecordStep
 from sparkstore.log.completions import fire_once, ignore
 
 _log = logging.getLogger(__name__)
@@ -78,6 +81,8 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
             for member, tolerance in members
         ]
         self._failure: StoreError | None = None
+        if isinstance(first, LocalMessageStore):
+            first.full_queues.pass_on = self._pass_dropped
         for place in self._places:
             self._note_dropped(place.member.name, None)
 
@@ -405,6 +410,13 @@ class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
         told_all = self._line.add(on_complete, len(told), error)
         for place in told:
             place.apply(calls, told_all)
+
+    def _pass_dropped(self, steps: Sequence[RecordStep]) -> None:
+        """Have members drop what a full queue of the first store has dropped."""
+        for step in steps:
+            where = (step.record.message_id, step.record.queue, None)
+            call = StoreCall("dequeue", where, {"outcome": DROPPED_OUTCOME})
+            self._decided([call], ignore, None)
 
     def _note_dropped(self, member: str, why: str | None) -> None:
         """Have the first store, and so SQL, say that a member was dropped; None: it is not now."""

@@ -27,6 +27,7 @@ from broker_shim.store.interface import (
     StoredMessage,
     TransactionContext,
 )
+from broker_shim.store.local import LocalMessageStore
 from sparkstore.core.state_machine import heuristics
 from sparkstore.core.state_machine.values import PlannedEnqueue, RecordStep
 from sparkstore.core.xids import xid_text
@@ -86,6 +87,8 @@ class Mirror:
             place: What whoever takes the first store's place must know of it.
         """
         self._name, self._store, self._first = name, store, first
+        if isinstance(store, LocalMessageStore):
+            store.full_queues.trust_all()
         self._place = dict(place or {})
         self._known: Mapping[str, Any] = {}  # what the first store is called
         self._gone: set[int] = set()

@@ -5,7 +5,7 @@ A single call, a batch, a frame of a member's requests, a transaction and a prep
 it; what is decided here is what the queue makes of it:
 
 * whether it is kept, by the durability of both, and whether the disk has room for it (`room`);
-* whether the queue has room for it (`QueueArguments.why_full`);
+* whether the queue has room for it (`QueueArguments.why_full`), or makes some;
 * when it expires (`QueueArguments.expires_at`);
 * which record says so, and whether that brings the content.
 
@@ -17,20 +17,31 @@ Decision: a limit is for new messages. A message that is on a queue already may 
 a dead letter, what an administrator moves, what is routed on when its queue is deleted. Refused,
 it would stay where it may not be, and be handed out again. Senders are refused until enough is
 gone. Neither is a Broker-J host refused, for the reason that `room` gives.
+
+Where `when_full` is `drop_head`, the oldest messages that wait are dequeued before the new one is
+enqueued, in the same group of the log; also those that came earlier in the same frame. What
+somebody holds stays: if all that is left is held, a new message is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Container, Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
 
+from sparkstore.core import records
 from sparkstore.core.entries import Entries
 from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import Kind, MessageHeader, Record
+from sparkstore.core.state_machine.definitions import as_json
 from sparkstore.core.state_machine.room import RoomStateMachine
 from sparkstore.core.state_machine.sole_host import sole_host
 from sparkstore.core.state_machine.values import PlannedEnqueue, RecordStep, StoredMessage
 from sparkstore.errors import Full, InvalidRequest
+
+DROPPED_OUTCOME: Mapping[str, str] = {"outcome": "dropped", "reason": "full"}
+DROPPED = as_json(DROPPED_OUTCOME)
+"""The outcome of a message that made room on a full queue, as JSON."""
 
 _new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
 
@@ -49,8 +60,10 @@ class Admission:
         machine: RoomStateMachine,
         number: int | None = None,
         taken: Set[tuple[str, int]] = frozenset(),
+        claimed: Container[tuple[str, int]] = frozenset(),
         *,
         is_promised: bool = False,
+        is_tried: bool = False,
     ) -> None:
         """Begin with nothing.
 
@@ -58,11 +71,14 @@ class Admission:
             machine: Of the store; its state may not change until the steps are applied.
             number: Of the transaction, if it is one.
             taken: Entries that the transaction dequeues.
+            claimed: Entries that the transaction does anything with: it cannot drop them.
+            is_tried: The steps are not applied, as those of a branch that is being prepared.
             is_promised: They are of a branch that was prepared: nothing of it may be refused.
         """
         self._machine, self._number, self._is_promised = machine, number, is_promised
         self._now_us = machine.now_us()
-        self._added: dict[str, tuple[int, int]] = {}
+        self._coming: dict[str, _Coming] = {}
+        self._claimed, self._is_tried = claimed, is_tried
         self.steps: list[RecordStep] = []
         self.taken = taken
         self.brought: set[int] = set()
@@ -102,7 +118,7 @@ class Admission:
             # What is staged is on the disk, as are the messages of a branch that was promised.
             machine.check_room(is_new=message_id not in machine.state.staged)
         if asks:
-            self._count(queue, arguments, message_id, header)
+            self._find_room(queue, arguments, message_id, header, is_kept)
             header = header._replace(
                 expires_at=arguments.expires_at(header.expires_at, self._now_us)
             )
@@ -114,38 +130,119 @@ class Admission:
         record = _new(Record, (*fields, body if brings else None, *rest))
         self.steps.append(_new(RecordStep, (record, is_kept, message)))
 
-    def _count(
-        self, queue: str, arguments: QueueArguments, message_id: int, header: MessageHeader
+    def _find_room(
+        self,
+        queue: str,
+        arguments: QueueArguments,
+        message_id: int,
+        header: MessageHeader,
+        is_kept: bool,  # noqa: FBT001
     ) -> None:
-        """Count a message that comes to a queue with limits.
+        """Count a message that comes to a queue with limits; make room for it where that is asked.
 
         Raises:
             Full: There is no room for it.
         """
         entries = self._machine.state.queues[queue].entries
-        count, byte_count = self._added.get(queue) or self._promised(queue, entries)
-        count, byte_count = count + 1, byte_count + header.header_bytes + header.body_bytes
-        why = arguments.why_full(len(entries) + count, entries.message_bytes + byte_count)
-        if why is not None and self._may_be_refused(message_id):
-            self._machine.on_full(queue)
-            message = f"queue {shown(queue)} is full ({why}): nothing was done, send again when"
-            message += " messages have left it"
-            raise Full(message)
-        self._added[queue] = count, byte_count
+        coming = self._coming.get(queue)
+        if coming is None:
+            coming = self._coming[queue] = self._promised(queue, entries)
+        size = header.header_bytes + header.body_bytes
+        depth, byte_count = len(entries) + coming.count + 1, entries.message_bytes + coming.bytes
+        why = arguments.why_full(depth, byte_count + size)
+        if why is not None and not self._has_own_limits:
+            there = depth, byte_count + size
+            has_room = arguments.drops_head and self._drop_oldest(queue, arguments, coming, there)
+            if not has_room and self._may_be_refused(message_id):
+                self._machine.on_full(queue)
+                message = f"queue {shown(queue)} is full ({why}): nothing was done, send again"
+                message += " when messages have left it"
+                raise Full(message)
+        coming.count, coming.bytes = coming.count + 1, coming.bytes + size
+        if arguments.drops_head:
+            coming.new[message_id] = size, is_kept
+
+    @property
+    def _has_own_limits(self) -> bool:
+        """True if whoever enqueues sees to limits: a Broker-J host, the first store of a chain."""
+        return self._machine.is_copy or sole_host(self._machine.state) is not None
 
     def _may_be_refused(self, message_id: int) -> bool:
-        is_new = message_id not in self._machine.state.messages
-        return is_new and not self._is_promised and sole_host(self._machine.state) is None
+        return message_id not in self._machine.state.messages and not self._is_promised
 
-    def _promised(self, queue: str, entries: Entries) -> tuple[int, int]:
-        """How many messages, and bytes, branches in doubt will put there, less what we take off."""
+    def _drop_oldest(
+        self, queue: str, arguments: QueueArguments, coming: _Coming, there: tuple[int, int]
+    ) -> bool:
+        """Take the oldest messages that wait off a full queue; none, if that makes no room.
+
+        What a branch only promises makes no room yet: its commit does.
+        """
+        if self._is_tried:
+            return True
+        depth, byte_count = there
+        off: list[RecordStep] = []
+        for message_id, size, is_kept in self._waiting(queue, coming):
+            record = records.message_dequeued(
+                self._now_us, queue, message_id, None, DROPPED, self._number
+            )
+            off.append(RecordStep(record, is_kept))
+            depth, byte_count = depth - 1, byte_count - size
+            if arguments.why_full(depth, byte_count) is None:
+                break
+        else:
+            return False
+        self.steps += off
+        self._machine.has_dropped = True
+        coming.gone.update(step.record.message_id or 0 for step in off)
+        coming.count -= there[0] - depth
+        coming.bytes -= there[1] - byte_count
+        return True
+
+    def _waiting(self, queue: str, coming: _Coming) -> Iterator[tuple[int, int, bool]]:
+        """Messages that nobody holds or has a claim on, the oldest first: id, bytes, is kept."""
+        machine = self._machine
+        for message_id, entry in machine.state.queues[queue].entries.walk():
+            key = queue, message_id
+            is_free = key not in self._claimed and key not in machine.claims
+            if entry.acquired_by is None and is_free and message_id not in coming.gone:
+                yield message_id, entry.message_bytes, entry.position > 0
+        for message_id, (size, is_kept) in coming.new.items():
+            if message_id not in coming.gone:
+                yield message_id, size, is_kept
+
+    def _promised(self, queue: str, entries: Entries) -> _Coming:
+        """What branches in doubt will put there, less what this transaction takes off."""
         headers = [
             planned.message.header
             for branch in self._machine.branches.values()
             for planned in branch.steps
             if isinstance(planned, PlannedEnqueue) and planned.queue == queue
         ]
+        if self._is_promised:
+            headers = []
         off = [entries.get(message_id) for name, message_id in self.taken if name == queue]
         gone = [entry.message_bytes for entry in off if entry is not None]
         comes = [header.header_bytes + header.body_bytes for header in headers]
-        return len(comes) - len(gone), sum(comes) - sum(gone)
+        return _Coming(len(comes) - len(gone), sum(comes) - sum(gone))
+
+
+@dataclass(slots=True)
+class _Coming:
+    """What an admission brings to one queue with limits, and takes off it.
+
+    Attributes:
+        count: Messages that come, less those that go.
+        bytes: The same of their headers and bodies.
+        new: Size of each that comes, and whether it is kept, by its id, where it may be dropped.
+        gone: Those that are dropped.
+    """
+
+    count: int
+    bytes: int
+    new: dict[int, tuple[int, bool]] = field(default_factory=dict)
+    gone: set[int] = field(default_factory=set)
+
+
+def dropped_of(steps: Iterable[RecordStep]) -> list[RecordStep]:
+    """The steps that take messages off full queues to make room."""
+    return [step for step in steps if step.record.detail == DROPPED]

@@ -120,7 +120,7 @@ def prepare(
     if not (transaction.steps or may_be_empty):
         message = f"branch {key} is empty: nothing was called in its transaction"
         raise InvalidRequest(message)
-    decided = transactions.decided_steps(machine, transaction)
+    decided = transactions.decided_steps(machine, transaction, is_tried=True)
     _check_moved(machine, transaction, decided)
     transaction.steps = [*_staged_plans(transaction, decided)]
     staged = [*_staging(machine, transaction, decided)]

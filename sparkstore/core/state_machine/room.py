@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sparkstore.core import fold
 from sparkstore.core.queue_arguments import Terms
 from sparkstore.core.state_machine.sole_host import sole_host
-from sparkstore.core.state_machine.values import Transaction
+from sparkstore.core.state_machine.values import RecordStep, Transaction
 from sparkstore.errors import Full
 
 
@@ -21,6 +21,11 @@ class RoomStateMachine:
     Attributes:
         held_back: Why new messages are refused; empty: they are not. Any thread may set it.
         terms: What each queue, by its name, makes of a message that is put on it.
+        claims: By (queue, message id), the transaction that nobody else gets an entry before.
+        has_dropped: Some of what was decided and is not applied yet drops messages of full queues;
+            also true if it was refused after all.
+        is_copy: Another store has decided all that comes: queues are never full here.
+        on_dropped: Told of steps by which full queues dropped messages, when they are applied.
         on_full: Told of each message that is refused because its queue is full: the queue's name.
     """
 
@@ -28,7 +33,11 @@ class RoomStateMachine:
     now_us: Callable[[], int]
     branches: dict[str, Transaction]
     terms: dict[str, Terms]
+    claims: dict[tuple[str, int], Transaction]
     held_back: str = ""
+    has_dropped: bool = False
+    is_copy: bool = False
+    on_dropped: Callable[[Sequence[RecordStep]], None] = staticmethod(lambda _steps: None)
     on_full: Callable[[str], None] = staticmethod(lambda _queue: None)
 
     def check_room(self, *, is_new: bool = True) -> None:

@@ -19,7 +19,7 @@ from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.queue_arguments import Terms, terms_of
 from sparkstore.core.records import Kind, MessageHeader, Record
 from sparkstore.core.state_machine import definitions
-from sparkstore.core.state_machine.admission import Admission
+from sparkstore.core.state_machine.admission import Admission, dropped_of
 from sparkstore.core.state_machine.arguments import (
     check_body,
     check_entry,
@@ -55,7 +55,6 @@ class StoreStateMachine(DoubtStateMachine, RoomStateMachine):
 
     Attributes:
         volatile: Messages on a queue whose content is not in the log.
-        claims: By (queue, message id), the transaction that nobody else gets an entry before.
         next_id: The id of the next message.
     """
 
@@ -286,6 +285,9 @@ class StoreStateMachine(DoubtStateMachine, RoomStateMachine):
                     after(self, step)
             position += is_kept
         self.state.position = position - 1  # transient steps have none
+        if self.has_dropped:
+            self.has_dropped = False
+            self.on_dropped(dropped_of(steps))
 
     def apply_enqueued(self, step: RecordStep, position: int) -> None:
         """`apply` for one enqueue."""

@@ -50,7 +50,7 @@ def enqueue(
         Full: There is no room for it now.
     """
     transaction.check_open()
-    admission = Admission(machine, taken=transaction.taken)
+    admission = Admission(machine, taken=transaction.taken, claimed=transaction.claims)
     machine.enqueue(message, queue, admission, annotations=annotations)
     transaction.queues.setdefault(queue, machine.state.queues[queue])
     transaction.steps.append(PlannedEnqueue(message, queue, annotations))
@@ -86,7 +86,11 @@ def commit(machine: StoreStateMachine, context: TransactionContext) -> list[Reco
 
 
 def decided_steps(
-    machine: StoreStateMachine, transaction: Transaction, *, is_promised: bool = False
+    machine: StoreStateMachine,
+    transaction: Transaction,
+    *,
+    is_promised: bool = False,
+    is_tried: bool = False,
 ) -> list[RecordStep]:
     """What an ended transaction makes true; of a prepared branch nothing is refused for room.
 
@@ -95,7 +99,14 @@ def decided_steps(
     """
     _check_whole(machine, transaction)
     number, taken = transaction.transaction, transaction.taken
-    admission = Admission(machine, number, taken, is_promised=is_promised)
+    admission = Admission(
+        machine,
+        number,
+        taken,
+        transaction.claims,
+        is_promised=is_promised,
+        is_tried=is_tried,
+    )
     steps = admission.steps
     targets: set[tuple[int, str]] = set()
     for planned in transaction.steps:
