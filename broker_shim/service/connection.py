@@ -46,6 +46,7 @@ class MemberConnection:
     Attributes:
         peer: Its socket, closed at the end of `run`.
         name: For the log: its member, once it said who it is.
+        has_greeted: True once it is welcome; before that it gives way to others.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class MemberConnection:
             timers: End the grace of a member that is gone.
         """
         self.peer, self._remote = peer, remote_of(peer)
+        self.has_greeted = False
         self.name = f"a peer ({self._remote})"
         self._audit = audit
         self._said: str | None = None
@@ -134,6 +136,7 @@ class MemberConnection:
         hello = wire.hello_of(frames[0])
         self._check_token(hello)
         self._greet(hello)
+        self.has_greeted = True
         self._decoder.max_frame_bytes = wire.MAX_FRAME_BYTES
         _log.info("%s is connected", self.name)
         self._audit(MemberEvent.CONNECTED, peer=self._remote, member=hello.member)

@@ -145,11 +145,21 @@ class Service:
             target=self._serve, args=(connection,), name="member", daemon=True
         )
         with self._guard:
-            if self._is_closed or len(self._connections) >= MAX_CONNECTIONS:
+            if self._is_closed or not self._has_place():
                 peer.close()
                 return
             self._connections[connection] = thread
         thread.start()
+
+    def _has_place(self) -> bool:
+        """Tell whether one more may come: the oldest that has not greeted gives way if it must."""
+        if len(self._connections) < MAX_CONNECTIONS:
+            return True
+        silent = next((each for each in self._connections if not each.has_greeted), None)
+        if silent is not None:
+            del self._connections[silent]
+            silent.end(Unavailable("another peer needed its place: connect again"))
+        return silent is not None
 
     def _lose(self, name: str) -> None:
         with self.store.batch() as batch:
