@@ -49,11 +49,6 @@ class Frame(NamedTuple):
     payload: bytes
 
     @property
-    def is_first_of_segment(self) -> bool:
-        """True if its segment begins with it."""
-        return self.flags & FIRST_FRAME != 0
-
-    @property
     def is_last_of_segment(self) -> bool:
         """True if its segment ends with it."""
         return self.flags & LAST_FRAME != 0

@@ -215,19 +215,6 @@ def read_structs(payload: bytes) -> list[Struct | UnknownStruct]:
     return found
 
 
-def read_map(payload: bytes, at: int) -> tuple[dict[str, Any], int]:
-    """The map whose size is at `at`, and where it ends.
-
-    Raises:
-        MalformedValue: There is none.
-    """
-    try:
-        found: tuple[dict[str, Any], int] = RAW["map"](payload, at, MAX_DEPTH)
-    except UNREADABLE as reason:
-        raise MalformedValue(unreadable(reason)) from reason
-    return found
-
-
 def encoded_method(method: Method, *, sync: bool = False) -> bytes:
     """The segment of a control or command.
 

@@ -14,8 +14,6 @@ from broker_shim.handlers.handler import AssemblyHandler, FrameHandler
 _log = logging.getLogger(__name__)
 
 _MOST_TEXT = 200
-_PLACES = ("b", "e", "B", "E")
-"""Last frame, first frame, last segment, first segment: a bit each, the lowest first."""
 
 
 class FrameTracer:

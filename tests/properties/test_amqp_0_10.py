@@ -18,7 +18,7 @@ from broker_shim.amqp_0_10.primitives import CLASSES, ENCODINGS
 from broker_shim.amqp_0_10.structs import STRUCTS, MessageProperties, Struct
 from broker_shim.framing.assembly import Assembly, MethodReader, frames_of
 from broker_shim.framing.errors import RemoteCommandError, RemoteFramingError
-from broker_shim.framing.frames import Frame, FrameReader
+from broker_shim.framing.frames import FIRST_FRAME, Frame, FrameReader
 from broker_shim.framing.methods import (
     encoded_method,
     encoded_structs,
@@ -214,7 +214,7 @@ def test_bytes_that_are_nearly_amqp_lead_to_the_protocols_errors_and_nothing_els
             for frame in reader.feed(bytes(stream)):
                 taken = methods.take(frame)
                 if isinstance(taken, Frame) and taken.type == 2:
-                    header = HeaderSegment() if taken.is_first_of_segment else header
+                    header = HeaderSegment() if taken.flags & FIRST_FRAME else header
                     if header is not None and not header.is_complete:
                         header.add(taken)
                         _ = header.structs if header.is_complete else None

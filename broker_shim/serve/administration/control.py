@@ -183,7 +183,7 @@ class ControlServer:
 
     def _has_place(self) -> bool:
         """Whether one more may come: the oldest that has not greeted gives way if it must."""
-        if len(self._clients) < _MAX_CLIENTS:
+        if self.client_count < _MAX_CLIENTS:
             return True
         silent = next((each for each in self._clients if not each.has_greeted), None)
         if silent is not None:

@@ -68,6 +68,9 @@ class SmallPeer:
         assembly.command_id = len(self.invoked)
         return self.takes_commands
 
+    def holds(self, byte_count: int) -> None:
+        self.held_bytes = byte_count
+
     def invoke(self, assembly: Assembly) -> None:
         self.invoked.append(assembly)
 
