@@ -25,6 +25,7 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.service.service import Service
 from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.full_queues import FullQueues
 from broker_shim.store.interface import MessageStore
 from sparkstore import __version__
 from sparkstore.core.entries import Entries
@@ -129,15 +130,21 @@ def log_families(store: MessageStore) -> Iterator[Metric]:
     ):
         yield gauge(f"{LOG}_{name}", text, [({}, float(value))])
     yield from _room_families(store.room)
-    text = "New messages that were refused because their queue is full (max_depth, max_bytes)."
-    refused = [({"queue": queue}, count) for queue, count in [*store.full_queues.counts.items()]]
-    yield counter("sparkstore_queue_refused_full", text, refused)
-    text = "Messages that a full queue dropped to make room (when_full = drop_head)."
-    dropped = [({"queue": queue}, count) for queue, count in [*store.full_queues.dropped.items()]]
-    yield counter("sparkstore_queue_dropped_full", text, dropped)
+    yield from _full_families(store.full_queues)
     if backlog.witness_left_s is not None:
         text = "How long the lease at the witness runs unless it is renewed; 0: nothing is told."
         yield gauge(f"{LOG}_witness_left_seconds", text, [({}, backlog.witness_left_s)])
+
+
+def _full_families(full: FullQueues) -> Iterator[Metric]:
+    """Yield a counter of each queue that was full; a family without one is not shown."""
+    for name, text, counts in (
+        ("refused_full", "New messages that were refused as their queue is full.", full.counts),
+        ("dropped_full", "Messages that a full queue dropped to make room.", full.dropped),
+    ):
+        values = [({"queue": queue}, float(count)) for queue, count in [*counts.items()]]
+        if values:
+            yield counter(f"sparkstore_queue_{name}", text, values)
 
 
 def _room_families(room: DiskRoom) -> Iterator[Metric]:
