@@ -1,10 +1,14 @@
 """What strangers leave in memory who come and go: python -m tests.benchmarks.bench_hang_ups.
 
-`sparkstore serve` on a root of its own, with AMQP 1.0 and 0-10, each kind in a process of its own:
+`sparkstore serve` on a root of its own, with AMQP 1.0 and 0-10, members and metrics, each kind in a
+process of its own:
 
     tcp      connect, and hang up
     tls      shake hands, and hang up: what a load balancer's probe does
     0-10     begin a control on every channel before open, and never end it
+    metrics  connect to the port of metrics, say nothing, and hang up
+    control  the same at the socket of administrators
+    service  the same at the socket of members
 
 Printed for each: MiB resident before, after `--count` (20,000) connects, and 10 s later. Exit code
 1 if more than `--most-mib` (20) stay. Lines on standard error, JSON on standard output.
@@ -25,6 +29,7 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from broker_shim.framing.frames import FIRST_FRAME, FIRST_SEGMENT, PROTOCOL_HEADER, Frame
 from tests.benchmarks.machine import BUILD, describe
@@ -38,26 +43,65 @@ _ENDLESS = PROTOCOL_HEADER + b"".join(
 )
 
 
-def tcp(port: int) -> None:
+class Places(NamedTuple):
+    """Where strangers can connect: two ports, and the folder of the sockets."""
+
+    amqp: int
+    metrics: int
+    root: Path
+
+
+def tcp(places: Places) -> None:
     """Connect, and hang up."""
-    socket.create_connection(("127.0.0.1", port), _TIMEOUT_S).close()
+    socket.create_connection(("127.0.0.1", places.amqp), _TIMEOUT_S).close()
 
 
-def tls(port: int) -> None:
+def tls(places: Places) -> None:
     """Shake hands, and hang up."""
-    with socket.create_connection(("127.0.0.1", port), _TIMEOUT_S) as peer:
+    with socket.create_connection(("127.0.0.1", places.amqp), _TIMEOUT_S) as peer:
         _TRUSTING.wrap_socket(peer).close()
 
 
-def endless(port: int) -> None:
+def endless(places: Places) -> None:
     """Begin a command on each channel before open, and hang up."""
-    with socket.create_connection(("127.0.0.1", port), _TIMEOUT_S) as peer, suppress(OSError):
+    with (
+        socket.create_connection(("127.0.0.1", places.amqp), _TIMEOUT_S) as peer,
+        suppress(OSError),
+    ):
         peer.sendall(_ENDLESS)
         while peer.recv(1 << 16):
             pass
 
 
-KINDS = {"tcp": tcp, "tls": tls, "0-10": endless}
+def silent_monitor(places: Places) -> None:
+    """Connect to the port of metrics, and hang up."""
+    socket.create_connection(("127.0.0.1", places.metrics), _TIMEOUT_S).close()
+
+
+def silent_administrator(places: Places) -> None:
+    """Connect to the socket of administrators, and hang up."""
+    _connect_to(places.root / "control.sock")
+
+
+def silent_member(places: Places) -> None:
+    """Connect to the socket of members, and hang up."""
+    _connect_to(places.root / "service.sock")
+
+
+def _connect_to(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(_TIMEOUT_S)
+        peer.connect(str(path))
+
+
+KINDS = {
+    "tcp": tcp,
+    "tls": tls,
+    "0-10": endless,
+    "metrics": silent_monitor,
+    "control": silent_administrator,
+    "service": silent_member,
+}
 
 
 class Served:
@@ -65,7 +109,9 @@ class Served:
 
     def __init__(self, folder: Path, *, is_tls: bool) -> None:
         command = [sys.executable, "-m", "broker_shim.serve.command", str(folder / "root")]
+        root = folder / "root"
         command += ["--listen", "127.0.0.1:0", "--amqp-0-10", "same"]
+        command += ["--metrics-listen", "127.0.0.1:0", "--store-socket", str(root / "service.sock")]
         if is_tls:
             pair = Authority(folder).issue_server()
             command += ["--tls-cert", str(pair.certificate), "--tls-key", str(pair.key)]
@@ -74,9 +120,10 @@ class Served:
             command, stdout=subprocess.PIPE, stderr=self._log, text=True
         )
         assert self.process.stdout is not None
-        found = re.search(r"amqps?://[\d.]+:(\d+)", self.process.stdout.readline())
-        assert found is not None, (folder / "log").read_text()
-        self.port = int(found[1])
+        line = self.process.stdout.readline()
+        ports = re.findall(r"(?:amqps?|http)://[\d.]+:(\d+)", line)
+        assert len(ports) >= 2, line + (folder / "log").read_text()
+        self.places = Places(int(ports[0]), int(ports[-1]), root)
 
     def memory_mib(self) -> float:
         """Resident now."""
@@ -92,10 +139,10 @@ class Served:
         self._log.close()
 
 
-def connect(kind: str, port: int, times: int) -> None:
+def connect(kind: str, places: Places, times: int) -> None:
     """So many, by several strangers."""
     strangers = [
-        multiprocessing.Process(target=_repeat, args=(kind, port, times // _STRANGERS))
+        multiprocessing.Process(target=_repeat, args=(kind, places, times // _STRANGERS))
         for _ in range(_STRANGERS)
     ]
     for stranger in strangers:
@@ -104,16 +151,18 @@ def connect(kind: str, port: int, times: int) -> None:
         stranger.join()
 
 
-def _repeat(kind: str, port: int, times: int) -> None:
+def _repeat(kind: str, places: Places, times: int) -> None:
     for _ in range(times):
         with suppress(OSError):
-            KINDS[kind](port)
+            KINDS[kind](places)
 
 
 def main() -> int:
     """Run the command line; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help="tcp, tls, 0-10; all without any")
+    parser.add_argument(
+        "kinds", nargs="*", metavar="KIND", help="one of the above; all without any"
+    )
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--most-mib", type=float, default=20.0)
     options = parser.parse_args()
@@ -122,9 +171,9 @@ def main() -> int:
     for kind in options.kinds or KINDS:
         folder = Path(tempfile.mkdtemp(prefix="hang-ups-", dir=BUILD)).resolve()
         served = Served(folder, is_tls=kind == "tls")
-        connect(kind, served.port, _WARM)
+        connect(kind, served.places, _WARM)
         before, began_s = served.memory_mib(), time.monotonic()
-        connect(kind, served.port, options.count)
+        connect(kind, served.places, options.count)
         took_s, after = time.monotonic() - began_s, served.memory_mib()
         time.sleep(_WAIT_S)
         later = served.memory_mib()
