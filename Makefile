@@ -116,6 +116,8 @@ soak: setup  ## kill -9 at random points, hundreds of times (COUNT=100000 messag
 	@SPARKSTORE_FOLD_SECONDS=600 $(BIN)/python -m pytest --timeout 1800 tests/spark/test_folds_agree.py
 	@SPARKSTORE_JOB_KILLS=50 $(BIN)/python -m pytest tests/spark/test_killed_jobs.py \
 	    tests/spark/test_replicate_killed.py tests/spark/test_reconcile_killed.py
+	@SPARKSTORE_COMMIT_KILLS=50 $(BIN)/python -m pytest --timeout 7200 \
+	    tests/spark/test_killed_beside_a_store.py
 
 mutants: setup  ## faults put into the code, one at a time: a test must notice each (FAULTS=...)
 	@$(BIN)/python -m tests.mutants $(FAULTS)

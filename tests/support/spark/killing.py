@@ -45,16 +45,42 @@ def stop_at(boundary: str) -> Callable[[str], None]:
     return stop
 
 
-def kill_a_job(call: str, arguments: list[str], place: str, delay_s: float) -> None:
-    """Run a call of a job on `root` in a process of its own; kill that after a boundary.
+class StartedJob:
+    """A job in a process of its own, which is to be killed."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def kill_after(self, place: str, delay_s: float) -> None:
+        """Kill it some seconds after a boundary, which it must reach."""
+        assert self._process.stdout is not None
+        assert place in (line.strip() for line in self._process.stdout)
+        threading.Event().wait(delay_s)
+        self._kill()
+
+    def kill_when(self, is_there: Callable[[], bool]) -> None:
+        """Kill it as soon as something is there; the job must not have ended before."""
+        tick = threading.Event()
+        while not is_there():
+            assert self._process.poll() is None, "the job ended before it was to be killed"
+            tick.wait(0.001)
+        self._kill()
+
+    def _kill(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(timeout=60)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+def started_job(call: str, arguments: list[str]) -> StartedJob:
+    """Start a call of a job on `root` in a process of its own.
 
     Args:
         call: Python, in which `spark`, `root`, `at` and `sys.argv` are there.
         arguments: The first is the root.
-        place: The boundary; the job must reach it.
-        delay_s: Seconds after it: the kill comes somewhere in what follows.
     """
-    job = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", JOB + call, *arguments],
         stdout=subprocess.PIPE,
         text=True,
@@ -62,9 +88,9 @@ def kill_a_job(call: str, arguments: list[str], place: str, delay_s: float) -> N
         cwd=CHECKOUT,
         env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
     )
-    assert job.stdout is not None
-    assert place in (line.strip() for line in job.stdout)
-    threading.Event().wait(delay_s)
-    os.killpg(job.pid, signal.SIGKILL)
-    job.wait(timeout=60)
-    job.stdout.close()
+    return StartedJob(process)
+
+
+def kill_a_job(call: str, arguments: list[str], place: str, delay_s: float) -> None:
+    """Start a job and kill it after a boundary: somewhere in what follows (`started_job`)."""
+    started_job(call, arguments).kill_after(place, delay_s)
