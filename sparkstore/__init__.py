@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__version__ = "0.6.0.dev0"
+__version__ = "0.6.0"
 
 
 def query(root: str | Path, sql: str) -> pa.Table:

@@ -1,4 +1,4 @@
-"""What a queue's arguments ask: of its messages, and of those who take them. Pure.
+"""Read a queue's arguments: rules for its messages and for their consumers. Pure.
 
     message_ttl_ms      the longest a message stays on the queue, in ms, from 0
     max_delivery_count  failed deliveries that a message may have, from 0; one more is too many
@@ -217,7 +217,7 @@ def arguments_of(detail: str) -> dict[str, Any]:
 
 
 def terms_of(detail: str) -> Terms:
-    """What a definition (the JSON of a `created` record) says.
+    """Read a definition (the JSON of a `created` record).
 
     A value of the wrong type is none: a definition that an older version took is not refused now.
     """

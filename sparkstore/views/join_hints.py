@@ -52,6 +52,6 @@ def _after(root: Root, position: int) -> int:
 
 
 def folded_position(root: Root) -> int:
-    """P."""
+    """Read P, the position up to which `state` is folded."""
     position: int | None = pc.max(read_state(root, ["meta"])["position"]).as_py()
     return position or 0

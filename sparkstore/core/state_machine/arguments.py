@@ -1,4 +1,4 @@
-"""What the calls of a `BrokerStore` may be given: one check for every store and the service. Pure.
+"""Check what callers give a `BrokerStore`: once for every store and the service. Pure.
 
 Python takes any value anywhere. A wrong one would be noticed only where a record becomes a row of a
 table, long after it was acknowledged. So it is refused at the call, before anything has changed.

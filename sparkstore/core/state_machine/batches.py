@@ -35,7 +35,7 @@ _NO_ENTRIES = Entries()
 
 
 class Decided(NamedTuple):
-    """What was decided of a batch.
+    """The decision about a batch of calls.
 
     Attributes:
         steps: Of all calls that were not refused, in their order.
@@ -47,7 +47,7 @@ class Decided(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Who asked for what a batch does, as its records will say.
+    """The member and the request that a batch's records will name.
 
     Attributes:
         member: Of a store service.

@@ -80,7 +80,7 @@ class PreparedBranch:
 
 
 class BranchEntries(NamedTuple):
-    """What a branch in doubt does to queues.
+    """The entries that a branch in doubt puts on queues and takes off.
 
     Attributes:
         enqueued: (queue, message id, priority, durable) of what a commit puts there.
@@ -242,7 +242,7 @@ def forget(machine: StoreStateMachine, xid: Xid) -> None:
 
 
 def prepared(machine: StoreStateMachine) -> list[PreparedBranch]:
-    """See `prepared_in`."""
+    """List the branches in doubt, the oldest first (`prepared_in`)."""
     return prepared_in(machine.state)
 
 
@@ -260,7 +260,7 @@ def prepared_in(state: fold.State) -> list[PreparedBranch]:
 
 
 def entries_of(machine: StoreStateMachine, xid: Xid) -> BranchEntries:
-    """What a branch does to queues; also of one of an earlier run.
+    """Read what a branch does to queues, also a branch of an earlier run.
 
     Raises:
         InvalidRequest: It is no xid, or of no branch in doubt.

@@ -96,7 +96,7 @@ def exchange_of(name: str, detail: str) -> Exchange:
 
 
 def recovered_of(state: State) -> Recovered:
-    """What is in a store; entries are a live view of the state."""
+    """Describe all that a store has; its entries are a live view of the state."""
     return Recovered(
         [queue_of(name, queue.detail) for name, queue in state.queues.items()],
         [exchange_of(name, detail) for name, detail in state.exchanges.items()],

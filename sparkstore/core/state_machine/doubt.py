@@ -1,4 +1,4 @@
-"""What prepared branches keep others from, until somebody decides them (`branches`). Pure."""
+"""Refuse what a prepared branch forbids until it is decided (`branches`). Pure."""
 
 from __future__ import annotations
 

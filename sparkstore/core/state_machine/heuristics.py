@@ -19,7 +19,7 @@ COMMITTED, ROLLED_BACK = "heuristically committed", "heuristically rolled back"
 
 
 class HeuristicDecision(NamedTuple):
-    """What an operator decided of a branch.
+    """An operator's decision about a branch in doubt.
 
     Attributes:
         state: `COMMITTED` or `ROLLED_BACK`.
@@ -37,7 +37,7 @@ class HeuristicDecision(NamedTuple):
 
 
 def heuristics(state: fold.State) -> dict[str, HeuristicDecision]:
-    """What is remembered, by the text of the xid."""
+    """Read the remembered decisions, by the text of the xid."""
     return {
         key: HeuristicDecision(**json.loads(detail))
         for (category, key), detail in state.configured.items()
@@ -46,13 +46,13 @@ def heuristics(state: fold.State) -> dict[str, HeuristicDecision]:
 
 
 def heuristic_of(state: fold.State, key: str) -> HeuristicDecision | None:
-    """What is remembered of a branch."""
+    """Find the remembered decision about a branch."""
     detail = state.configured.get((CATEGORY, key))
     return None if detail is None else HeuristicDecision(**json.loads(detail))
 
 
 def told_otherwise(key: str, found: HeuristicDecision) -> InvalidRequest:
-    """What somebody is told who decides a branch otherwise, or a second time."""
+    """Say that a branch was decided otherwise, or already."""
     message = f"branch {key} was {found.state} by {found.by}: its coordinator can only forget it"
     return InvalidRequest(message)
 

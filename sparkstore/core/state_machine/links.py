@@ -117,7 +117,7 @@ class LinkStateMachine(WiringStateMachine):
         return [self._of_delivery(record)] if record.holder in self.state.links else []
 
     def link_tier(self, link: str) -> TerminusDurability:
-        """What is kept of a link that is there."""
+        """Find the durability tier of a link that exists."""
         detail = self.state.links[link].detail
         known = self._tiers.get(link)
         if known is None or known[0] is not detail:

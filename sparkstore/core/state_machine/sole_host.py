@@ -81,7 +81,7 @@ def changed_by_others(state: State, now_us: int) -> list[RecordStep]:
 
 
 def changed_object(told: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What the configured object says from then on, for a broker that takes the root over.
+    """Make the configured object for a broker that takes the root over.
 
     None: it says so already, or the root is no host's (`told` is None).
     """

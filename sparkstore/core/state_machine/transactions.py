@@ -92,7 +92,7 @@ def decided_steps(
     is_promised: bool = False,
     is_tried: bool = False,
 ) -> list[RecordStep]:
-    """What an ended transaction makes true; of a prepared branch nothing is refused for room.
+    """Make the steps of an ended transaction; a prepared branch is never refused for room.
 
     Raises:
         InvalidRequest: As of `commit`.

@@ -1,4 +1,4 @@
-"""What the calls of a store take and give, and what they come to: steps, alone or in a transaction.
+"""Values that calls of a store take and return, and the steps that they come to.
 
 `broker_shim.store.interface` has the calls.
 """
@@ -68,7 +68,7 @@ class StoredMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What was there when the store opened.
+    """The content of a store when it opened.
 
     Attributes:
         queues: Definition of each queue.
@@ -160,5 +160,5 @@ class Transaction:
 
 
 def number_of(transaction: Transaction | None) -> int | None:
-    """What its records carry; None of a call by itself."""
+    """Find the number that a transaction's records carry; None for a single call."""
     return None if transaction is None else transaction.transaction

@@ -103,7 +103,7 @@ class WiringStateMachine:
         return []
 
     def unbind(self, key: ExchangeBindingKey) -> list[RecordStep]:
-        """The binding goes."""
+        """Make the step that removes a binding."""
         check_binding_key(key)
         if key not in self.state.bindings:
             message = f"unknown binding {tuple(key)}"
@@ -125,7 +125,7 @@ class WiringStateMachine:
         return [] if there == made.detail else [RecordStep(made, is_kept)]
 
     def queue(self, queue: str) -> fold.QueueState:
-        """A queue.
+        """Find a queue by its name.
 
         Raises:
             InvalidRequest: There is none of that name.
