@@ -6,18 +6,29 @@ Others are members of the store's service, and operators who decide prepared bra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol
 
+from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.settlement import Settlement
+from broker_shim.broker.storage.store_calls import StoreCalls
 from sparkstore.core.records import Kind, Record
 
-if TYPE_CHECKING:
-    from broker_shim.broker.virtual_host import Broker
+
+class ObserverHost(Protocol):
+    """The part of the broker that moves its messages."""
+
+    calls: StoreCalls
+    queues: dict[str, QueueDispatch]
+    settlement: Settlement
+
+    def arrived(self, name: str, message_id: int, priority: int, *, durable: bool = True) -> None:
+        """Dispatch a message that is on a queue durably, and that no publish brought."""
 
 
 class EntryObserver:
     """Moves messages of the broker's queues. On the loop's thread only."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: ObserverHost) -> None:
         self._broker = broker
 
     def took(self, record: Record) -> None:
