@@ -21,10 +21,11 @@ from sparkstore.tables.root import Root
 from sparkstore.views import views
 from sparkstore.views.job_tables import LOGS
 from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
+from tests.support.histories.seeds import seed
 from tests.support.histories.viewed import plain
 from tests.support.roots.roots import build_root
 
-SEED = random.SystemRandom().getrandbits(32)
+SEED = seed()
 NOW = "oldest_age_s"
 """The one column that says something else a second later."""
 

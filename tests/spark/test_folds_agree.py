@@ -21,6 +21,7 @@ from sparkstore.recovery.recovery import recover
 from sparkstore.tables.root import Root, open_or_create_root
 from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
 from tests.support.histories.histories import Layers, fold_rows
+from tests.support.histories.seeds import seed
 from tests.support.spark.killing import Stopped, stop_at
 from tests.support.spark.links import expected_links, stored_links, viewed_links
 from tests.support.spark.tables import (
@@ -41,7 +42,7 @@ MANY, MOST_STEPS = 40, 50
 def test_oracle_recovery_job_and_views_agree_on_forty_histories_in_one_root(
     spark: SparkSession,
 ) -> None:
-    _check(spark, _seed(), MANY)
+    _check(spark, seed(), MANY)
 
 
 @pytest.mark.slow
@@ -53,14 +54,7 @@ def test_they_agree_for_as_long_as_it_was_asked_for(spark: SparkSession) -> None
     while time.monotonic() < until:
         number += 1
         # One alone lacks most kinds of records, as the roots of most other tests do.
-        _check(spark, _seed(), 1 if number % 4 == 0 else MANY)
-
-
-def _seed() -> int:
-    """The same each time for who judges a change by it, and when one is tried again."""
-    if os.environ.get("HYPOTHESIS_PROFILE") == "ci":
-        return 1
-    return int(os.environ.get("SPARKSTORE_FOLD_SEED", random.SystemRandom().getrandbits(32)))
+        _check(spark, seed(), 1 if number % 4 == 0 else MANY)
 
 
 def _check(spark: SparkSession, seed: int, count: int) -> None:

@@ -39,6 +39,7 @@ from sparkstore.tables.root import Root
 from tests.support.documents import blocks, text_of
 from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
 from tests.support.histories.histories import History, Layers, Row, fold_rows
+from tests.support.histories.seeds import seed
 from tests.support.histories.viewed import rows
 from tests.support.objects.copies import copy, enqueue
 from tests.support.objects.s3_server import served
@@ -46,7 +47,8 @@ from tests.support.roots.roots import build_root
 from tests.support.spark.links import Links, expected_links
 from tests.support.spark.tables import Folded, expected
 
-SEEDS = [1, 2, 3, random.SystemRandom().getrandbits(32)]
+SEEDS = [1, 2, 3, None]
+"""None: one of chance, drawn when the test runs, as every worker must collect the same tests."""
 
 
 def viewed(root: Root) -> Folded:
@@ -106,11 +108,13 @@ def viewed_links(root: Root) -> Links:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("fixed", SEEDS)
 def test_the_views_say_what_the_oracle_says_of_ten_histories_in_one_root(
-    tmp_path: Path, seed: int
+    tmp_path: Path, fixed: int | None
 ) -> None:
-    chance = random.Random(seed)
+    number = seed() if fixed is None else fixed
+    print(f"seed {number}")
+    chance = random.Random(number)
     history = bundled(chance, [drawn_history(chance, 50) for _ in range(10)])
     root = build_root(tmp_path / "root", drawn_layers(chance, history))
     state = fold_rows(history.rows)
