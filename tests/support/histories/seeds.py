@@ -7,7 +7,7 @@ import random
 
 
 def seed() -> int:
-    """Return 1 in CI, the seed of `SPARKSTORE_FOLD_SEED` where one is tried again, else a new one."""
+    """Return 1 in CI, the number in `SPARKSTORE_FOLD_SEED` if it is set, else a new one."""
     if os.environ.get("HYPOTHESIS_PROFILE") == "ci":
         return 1
     return int(os.environ.get("SPARKSTORE_FOLD_SEED", random.SystemRandom().getrandbits(32)))
