@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ from prometheus_client.core import Metric
 
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import StoreError
 from broker_shim.service.service import Service
 from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.delta import DeltaMessageStore
@@ -217,15 +219,17 @@ def _stored_figures(store: DeltaMessageStore, decider: Broker | None) -> dict[st
     """Count what a store has on its queues; consumers are those of the deciding broker.
 
     Reading that broker on another thread than its own is safe for plain numbers; a queue that has
-    just been made or deleted is not there for a moment.
+    just been made or deleted is not there for a moment. A store that has ended shows no queue: its
+    state says more than is durable.
     """
     now_us = time.time_ns() // 1_000
     queues = {} if decider is None else decider.queues
-    with store.look() as machine:
+    with suppress(StoreError), store.look() as machine:
         return _named(
             (name, queue := queues.get(name), _stored_figures_of(there.entries, queue, now_us))
             for name, there in machine.state.queues.items()
         )
+    return {}
 
 
 def _stored_figures_of(entries: Entries, queue: QueueDispatch | None, now_us: int) -> QueueFigures:

@@ -48,7 +48,7 @@ class Listener:
         self._turns = Turns()
         self._stopping_since_s = 0.0
         self._is_stop_asked = self._is_ending = False
-        self._is_telling_due = False
+        self._is_telling_due = self._is_serving = False
         loop.at_end_of_turn(self._end_turn)
 
     def listen(
@@ -62,7 +62,7 @@ class Listener:
         Call it once for each protocol, with one guard. Certificates that the guard reloads are for
         the next connection.
         """
-        self._host, self._guard = host, guard
+        self._host, self._guard, self._is_serving = host, guard, True
         self._listening[listening] = host
         listening.setblocking(False)  # noqa: FBT003  # the library's signature
         self._loop.on_readable(listening, partial(self._accept, listening))
@@ -257,6 +257,8 @@ class Listener:
 
     def _end_turn(self) -> None:
         """Hand out, write and end what this turn left to do."""
+        if not self._is_serving:  # a start that failed ends the loop, too
+            return
         if self._is_stop_asked:
             self._advance_stop(time.monotonic())
         # Before the writes: what is handed out now goes with them, in one write for each peer.

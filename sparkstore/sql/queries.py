@@ -65,7 +65,6 @@ VIEWS: Mapping[str, tuple[str, ...]] = {
 GUARDS: Mapping[str, Mapping[str, str]] = {
     "queues": {"entriesguard": "true"},
     "message_history": {"eventsguard": GUARD},
-    "departed_messages": {"entriesguard": "true", "eventsguard": GUARD},
     "links": {"entriesguard": "true"},
     "deliveries": {"entriesguard": "true"},
     "members": {"entriesguard": "true"},
@@ -95,9 +94,18 @@ def view_text(view: str, values: Mapping[str, str]) -> str:
     inner = {**values, "events": f"({statement('events', events)})"}
     entries = text("every_entry", (*_TAIL, *_ENTRIES), values)
     if not values.get("entryhint"):
-        inner["contentsguard"] = f"({text('guard', ('opening', 'tail', 'counted'), values)})"
+        inner["contentsguard"] = guard_alone(values)
     contents = statement("contents", inner)
     return statement(view, {**inner, "entries": entries, "contents": contents})
+
+
+def guard_alone(values: Mapping[str, str]) -> str:
+    """Return the guard as a sub-query that names no step of the query around it.
+
+    The scan of events in `departed_messages` cannot share the guard of the steps around it: with it
+    there, Spark 4.2 reported a gap where none is.
+    """
+    return f"({text('guard', ('opening', 'tail', 'counted'), values)})"
 
 
 def text(query: str, steps: Sequence[str], values: Mapping[str, str]) -> str:

@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from sparkstore.errors import InvalidRequest
-from sparkstore.sql.queries import GUARDS, VIEWS, view_text
+from sparkstore.sql.queries import GUARDS, VIEWS, guard_alone, view_text
 from sparkstore.tables.root import Root
 from sparkstore.views import typed_queries
 from sparkstore.views.join_hints import hints
@@ -63,7 +63,10 @@ def _chosen(spark: SparkSession, root: Root, view: str, queue: str, predicate: s
     """The view is a query here, registered under no name: its text is all that is needed of it."""
     wanted = condition(spark, predicate)
     names = {**table_names(root), **hints(root), **GUARDS.get(view, {})}
-    query = view_text(view, names) if view in VIEWS else text(view, _MESSAGE_STEPS, names)
+    if view in VIEWS:
+        query = view_text(view, names)
+    else:
+        query = text(view, _MESSAGE_STEPS, {**names, "eventsguard": guard_alone(names)})
     with translated(f"--where {predicate!r}", is_typed=True):
         on_queue = spark.sql(query).alias(view).where(F.col("queue") == F.lit(queue))
         return on_queue.where(wanted)

@@ -596,8 +596,8 @@ COUNTED = {
     *("dead_lettered", "died_expired", "died_rejected", "died_over_delivered"),
     *("transactions_committed", "transactions_rolled_back"),
 }
-_OF_NO_DELIVERY = {"connections", "protocol_errors", "moved"}
-"""Counted of connections, of what a peer wrote, and of what an administrator ordered."""
+_OF_NO_DELIVERY = {"connections", "protocol_errors", "moved", "refused_queues"}
+"""Counted of connections, of what a peer wrote or made, and of what an administrator ordered."""
 
 
 def test_each_counter_of_deliveries_has_a_rule_here() -> None:

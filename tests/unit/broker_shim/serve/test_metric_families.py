@@ -137,6 +137,9 @@ def test_a_service_shows_the_queues_of_its_members(tmp_path: Path) -> None:
         assert found["queue_bytes", "q"] >= 100
         assert found["queue_messages_held", "q"] == found["queue_consumers", "q"] == 0
         assert found["service_requests_total", ""] == 2
+    after = figures(service_families(there.service, None))
+    assert ("queue_messages", "q") not in after
+    assert after["service_requests_total", ""] == 2
 
 
 def test_the_log_tells_what_waits_and_whether_it_takes_more(tmp_path: Path) -> None:
