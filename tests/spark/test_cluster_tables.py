@@ -80,13 +80,17 @@ def test_what_spark_commits_counts_once_it_is_published(
 ) -> None:
     path, jobs = tmp_path / "root", tmp_path / "jobs"
     fill(path, 1, 8)
-    fill(path, 9, 12)
     root = open_root(path)
+    first = run(
+        spark, root, jobs
+    )  # a compaction is a segment of history, and the next one passes it
+    fill(path, 9, 12)
+    before = versions(root)
     with pytest.raises(Stopped):
         run(spark, root, jobs, stopped_at="appended")
-    assert versions(root) == {"history": 0, "state": 0}
+    assert versions(root) == before
     report = run(spark, root, jobs)
-    assert report.records_moved == report.position_after == 35
+    assert (first.records_moved + report.records_moved, report.position_after) == (35, 35)
     assert report.rows_dropped > 0
     assert versions(root)["history"] > 1
     assert all(finding.holds for finding in check(root, deep=True))

@@ -118,6 +118,12 @@ def tables(uri: str) -> Iterator[dict[str, list[dict[str, Any]]]]:
     yield {name: sorted(rows, key=repr) for name, rows in found.items()}
 
 
+def by_position(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows in their order, without the segment: a compaction gives history its own."""
+    kept = [{name: row[name] for name in row if name != "segment"} for row in rows]
+    return sorted(kept, key=lambda row: int(row["position"]))
+
+
 def test_executors_of_a_cluster_compact_a_bucket(
     master: str, server: S3Server, tmp_path: Path
 ) -> None:
@@ -130,7 +136,7 @@ def test_executors_of_a_cluster_compact_a_bucket(
     assert "driver" not in by_executor
     with tables(URI) as rows:
         assert report["records_moved"] == report["position_after"] == len(rows["journal"])
-        assert rows["history"] == rows["journal"]
+        assert by_position(rows["history"]) == by_position(rows["journal"])
         entries = [row for row in rows["state"] if row["part"] == "entry"]
         assert len(entries) == len(kept(bodies))
     assert waiting() == kept(bodies)
@@ -192,7 +198,7 @@ def test_a_driver_that_is_killed_before_it_publishes_loses_nothing(
     assert waiting() == kept(bodies)
     with tables(URI) as rows:
         journal = [row for row in rows["journal"] if row["position"] <= report["history_after"]]
-        assert rows["history"] == journal
+        assert by_position(rows["history"]) == by_position(journal)
     assert not [name for name in server.objects if name.startswith(f"queues/{LOGS}")]
 
 
