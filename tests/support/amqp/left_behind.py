@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 from collections import Counter
 from collections.abc import Callable
 
@@ -26,6 +27,7 @@ def objects_left(act: Callable[[], None], times: int, settle: Callable[[], None]
     settle()
     gc.collect()
     gc.disable()
+    logging.disable()  # pytest keeps each record, if an earlier test made the log say that much
     try:
         before = _counts()
         for _ in range(times):
@@ -34,6 +36,7 @@ def objects_left(act: Callable[[], None], times: int, settle: Callable[[], None]
         left = _counts() - before
     finally:
         gc.enable()
+        logging.disable(logging.NOTSET)
     _told[:] = [f"{count} {name}" for name, count in left.most_common(12)]
     return left.total() / times
 

@@ -15,7 +15,7 @@ from sparkstore.bucket import witness as witnesses
 from sparkstore.bucket.witness import Holder, Witness, take_over, witness_at
 from sparkstore.cli.command_line import main
 from sparkstore.config import StoreConfig
-from sparkstore.errors import CorruptData, Fenced, InvalidRequest, Unavailable
+from sparkstore.errors import CorruptData, Fenced, Full, InvalidRequest
 from sparkstore.replication.promote import promote
 from sparkstore.storage.local import LocalStorage
 from sparkstore.tables.root import Identity, open_root
@@ -244,7 +244,7 @@ def test_a_store_tells_nothing_while_the_witness_does_not_answer_and_then_goes_o
     assert not late.is_complete
     bucket.faults.clear()
     late.complete()
-    with pytest.raises(Unavailable, match="the witness s3://lake/witness does not answer; retry"):
+    with pytest.raises(Full, match="the witness s3://lake/witness does not answer; retry"):
         refused.complete()
     store.close()
     assert Holder(**_object(bucket)).is_closed
