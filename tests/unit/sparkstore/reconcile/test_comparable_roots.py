@@ -48,8 +48,8 @@ def untouched(_folder: Path) -> None:
         (untouched, ["--replica", "absent", "primary"], 2, "is not a sparkstore root"),
         (untouched, ["--replica", "primary", "primary"], 2, "primary"),
         (untouched, ["--replica", "stranger", "primary"], 2, "another store's data"),
-        (from_the_future, ["primary"], 1, "install a newer sparkstore"),
-        (fenced, ["--replica", "replica", "primary"], 1, "fenced"),
+        (from_the_future, ["primary"], 4, "install a newer sparkstore"),
+        (fenced, ["--replica", "replica", "primary"], 3, "fenced"),
     ],
 )
 def test_bad_input_is_one_line_and_changes_nothing(

@@ -229,10 +229,10 @@ def an_empty_replica(_primary: Path, replica: Path) -> list[str]:
         (a_primary, "is a primary already (generation 1): serve it", 2),
         (no_root, "is not a sparkstore root", 2),
         (a_fenced_root, "is fenced, not a replica: /elsewhere took over", 2),
-        (a_newer_schema, "has schema version 99", 1),
+        (a_newer_schema, "has schema version 99", 4),
         (another_primary, "is not the primary that", 2),
         (a_primary_that_is_not_there, "is not a sparkstore root", 2),
-        (a_replica_without_its_end, "are missing", 1),
+        (a_replica_without_its_end, "are missing", 4),
         (an_empty_replica, "holds nothing yet", 2),
     ],
 )
