@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from sparkstore.cli.commands import opened_root, recovered, tell_unreplayed
+from sparkstore.cli.commands import opened_root, print_lines, recovered, tell_unreplayed
 from sparkstore.cli.control import opened_control
 from sparkstore.cli.output import Row, fields, json_lines, table, time_of
 from sparkstore.core.xids import xid_of, xid_text
@@ -124,7 +124,7 @@ def connections(arguments: Namespace) -> int:
         rows = [row for row in rows if row["member"] == arguments.member]
     for row in rows:
         row["connected_at"] = time_of(row["connected_at"])
-    _print(json_lines(rows) if arguments.json else table(rows, _COLUMNS))
+    print_lines(json_lines(rows) if arguments.json else table(rows, _COLUMNS))
     return 0
 
 
@@ -160,7 +160,7 @@ def _show_branches(arguments: Namespace) -> int:
             }
             for each in prepared_in(recovered(root))
         ]
-        _print(json_lines(rows) if arguments.json else table(rows, _BRANCH_COLUMNS))
+        print_lines(json_lines(rows) if arguments.json else table(rows, _BRANCH_COLUMNS))
         tell_unreplayed(arguments, root)
     return 0
 
@@ -244,9 +244,4 @@ def _broker(arguments: Namespace) -> Iterator[SocketControl]:
 
 
 def _show(arguments: Namespace, row: Row) -> None:
-    _print(json_lines([row]) if arguments.json else fields(row))
-
-
-def _print(lines: Iterable[str]) -> None:
-    for line in lines:
-        print(line)
+    print_lines(json_lines([row]) if arguments.json else fields(row))

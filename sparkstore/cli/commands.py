@@ -108,7 +108,7 @@ def _holders(arguments: Namespace, root: Root) -> int:
     """Show the holders of messages: by the running broker, or as they were when it ended."""
     from sparkstore.control.client import connect_to
 
-    limit = _limit(arguments, _HELD) or None
+    limit = row_limit(arguments, _HELD) or None
     served = connect_to(arguments.root)
     if served is not None:
         try:
@@ -179,14 +179,14 @@ def sql(arguments: Namespace) -> int:
 
 
 def _sql(arguments: Namespace, root: Root) -> int:
-    limit = _limit(arguments, _SQL_ROWS)
+    limit = row_limit(arguments, _SQL_ROWS)
     ask = _by_duckdb if arguments.engine == "duckdb" else _by_spark
     found = ask(root, arguments.statement, limit)
     if arguments.json:
-        _print(json_lines(found.rows))
+        print_lines(json_lines(found.rows))
     else:
         lines = list(table(found.rows, found.columns, width=_SQL_WIDTH))
-        _print(lines)
+        print_lines(lines)
         if any("…" in line for line in lines):
             note(f"a value longer than {_SQL_WIDTH} characters ends in …: --json shows it whole")
     if found.is_cut:
@@ -227,7 +227,7 @@ def _verify(arguments: Namespace, root: Root) -> int:
 
     findings = check(root, deep=arguments.deep)
     if arguments.json:
-        _print(json_lines(map(asdict, findings)))
+        print_lines(json_lines(map(asdict, findings)))
     else:
         width = max(len(finding.name) for finding in findings)
         for finding in findings:
@@ -248,7 +248,7 @@ def version(arguments: Namespace) -> int:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             versions[name] = None
-    _print(json_lines([versions]) if arguments.json else fields(versions))
+    print_lines(json_lines([versions]) if arguments.json else fields(versions))
     return 0
 
 
@@ -283,7 +283,22 @@ def _unreadable(root: Root, failure: Exception | None) -> StoreError:
     return Unavailable(f"{root.path} cannot be read: {failure}: look at the storage, run it again")
 
 
-def _limit(arguments: Namespace, for_people: int) -> int:
+def queue_named(arguments: Namespace, state: State) -> str:
+    """Find the queue that the user names; a short name will do.
+
+    Raises:
+        InvalidRequest: There is none, or the name means several.
+    """
+    from sparkstore.core.queue_names import find
+
+    queue = find(arguments.queue, state.queues)
+    if queue not in state.queues:
+        message = f"{arguments.root} has no queue {arguments.queue!r}: see sparkstore queues"
+        raise InvalidRequest(message)
+    return queue
+
+
+def row_limit(arguments: Namespace, for_people: int) -> int:
     """Return the number of rows to show, 0: all; a machine gets all unless it says otherwise."""
     if arguments.limit is not None:
         return int(arguments.limit)
@@ -297,13 +312,14 @@ def tell_unreplayed(arguments: Namespace, root: Root) -> None:
     """
     found = note_unreplayed(root)
     if found and arguments.json:
-        _print(json_lines([{"unreplayed": found}]))
+        print_lines(json_lines([{"unreplayed": found}]))
 
 
 def _show(arguments: Namespace, rows: Iterable[Row], columns: Sequence[str] = ()) -> None:
-    _print(json_lines(rows) if arguments.json else table(list(rows), columns))
+    print_lines(json_lines(rows) if arguments.json else table(list(rows), columns))
 
 
-def _print(lines: Iterable[str]) -> None:
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines as they come."""
     for line in lines:
         print(line)

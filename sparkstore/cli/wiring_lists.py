@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import time
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from sparkstore.cli.commands import opened_root, queue_row, recovered, tell_unreplayed
+from sparkstore.cli.commands import (
+    opened_root,
+    print_lines,
+    queue_named,
+    queue_row,
+    recovered,
+    tell_unreplayed,
+)
 from sparkstore.cli.output import Row, fields, json_lines, table
 from sparkstore.cli.parsing import ROOT, command
-from sparkstore.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
@@ -69,14 +75,9 @@ def list_queues(arguments: Namespace) -> int:
 
 def show_queue(arguments: Namespace) -> int:
     """Show what there is to know of one queue."""
-    from sparkstore.core.queue_names import find
-
     with opened_root(arguments.root) as root:
         state = recovered(root)
-        name = find(arguments.queue, state.queues)
-        if name not in state.queues:
-            message = f"{arguments.root} has no queue {arguments.queue!r}: see sparkstore queues"
-            raise InvalidRequest(message)
+        name = queue_named(arguments, state)
         row = queue_row(name, state.queues[name], time.time_ns() // 1000, None)
         row = {**row, **_defined(state.queues[name].detail)}
         row.pop("not_durable")
@@ -85,7 +86,7 @@ def show_queue(arguments: Namespace) -> int:
             for key in sorted(state.bindings)
             if key.queue == name
         ]
-        _print(json_lines([row]) if arguments.json else fields(_flat(row)))
+        print_lines(json_lines([row]) if arguments.json else fields(_flat(row)))
         tell_unreplayed(arguments, root)
     return 0
 
@@ -134,7 +135,7 @@ def _show(
     with opened_root(arguments.root) as root:
         found = [*rows(recovered(root))]
         shown = ({name: row.get(name) for name in columns} for row in found)
-        _print(json_lines(found) if arguments.json else table([*shown], columns))
+        print_lines(json_lines(found) if arguments.json else table([*shown], columns))
         tell_unreplayed(arguments, root)
     return 0
 
@@ -148,8 +149,3 @@ def _add(
 ) -> Any:
     more = f"{_HOW}example:\n  sparkstore {example}"
     return command(subparsers, run, summary, more, positional=(ROOT,), name=name)
-
-
-def _print(lines: Iterable[str]) -> None:
-    for line in lines:
-        print(line)

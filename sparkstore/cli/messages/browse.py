@@ -7,7 +7,14 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sparkstore.cli.commands import opened_root, recovered, tell_unreplayed
+from sparkstore.cli.commands import (
+    opened_root,
+    print_lines,
+    queue_named,
+    recovered,
+    row_limit,
+    tell_unreplayed,
+)
 from sparkstore.cli.notes import note
 from sparkstore.cli.output import (
     Row,
@@ -19,7 +26,6 @@ from sparkstore.cli.output import (
     time_of,
 )
 from sparkstore.cli.parsing import at_least_0, command
-from sparkstore.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
@@ -77,29 +83,25 @@ def browse(arguments: Namespace) -> int:
 
 def _browse(arguments: Namespace, root: Root) -> int:
     from sparkstore.content.reader import ContentReader
-    from sparkstore.core.queue_names import find
 
     state = recovered(root)
-    queue = find(arguments.queue, state.queues)
-    if queue not in state.queues:
-        message = f"{arguments.root} has no queue {arguments.queue!r}: see sparkstore queues"
-        raise InvalidRequest(message)
+    queue = queue_named(arguments, state)
     entries = state.queues[queue].entries
-    limit = len(entries)
-    if arguments.limit is not None or not arguments.json:
-        limit = (_BROWSED if arguments.limit is None else arguments.limit) or limit
+    limit = row_limit(arguments, _BROWSED) or len(entries)
     shown = islice(entries.items(), limit)
     reader = ContentReader(root)
     if arguments.body:
         for message_id, entry in shown:
             header, body = reader.read(message_id)
             row = _row(message_id, entry, header) | {"header": _told(header)}
-            _print(_lines(row, body, as_json=arguments.json))
+            print_lines(_lines(row, body, as_json=arguments.json))
     else:
         rows = _rows(
             shown, reader if root.remote is None and not _is_in_bucket(arguments) else None
         )
-        _print(json_lines(rows) if arguments.json else table([*map(_for_people, rows)], _COLUMNS))
+        print_lines(
+            json_lines(rows) if arguments.json else table([*map(_for_people, rows)], _COLUMNS)
+        )
     if limit < len(entries):
         note(f"the first {limit} of {len(entries)} messages are shown: --limit 0 shows all")
     tell_unreplayed(arguments, root)
@@ -179,8 +181,3 @@ def _lines(row: dict[str, Any], body: bytes, *, as_json: bool) -> Iterator[str]:
         if value is not None:
             yield f"  {printable(name)}: {printable(str(value))}"
     yield f"  body: {body_text(body)}"
-
-
-def _print(lines: Iterator[str]) -> None:
-    for line in lines:
-        print(line)

@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from sparkstore.cli.commands import opened_root, recovered
+from sparkstore.cli.commands import opened_root, print_lines, recovered
 from sparkstore.cli.control import opened_control
 from sparkstore.cli.messages.chosen_messages import Find, departed, waiting
 from sparkstore.cli.notes import note_unreplayed
@@ -104,7 +104,7 @@ def _run_on(root: Root, arguments: Namespace, action: Action | None, find: Find,
             answer = work(control, root, found.ids(), _shower(arguments, told))
     seconds = round(time.monotonic() - began, 3)
     row = told | answer._asdict() | {"seconds": seconds}
-    _print(json_lines([row]) if arguments.json else fields(row))
+    print_lines(json_lines([row]) if arguments.json else fields(row))
     return 0
 
 
@@ -164,7 +164,7 @@ def _write(arguments: Namespace, found: Iterable[Any]) -> None:
     if arguments.format == "parquet":
         write_parquet(found, arguments.output)
     elif arguments.output is None:
-        _print(json_lines(as_json(found)))
+        print_lines(json_lines(as_json(found)))
     else:
         scratch = arguments.output.with_name(arguments.output.name + ".new")
         try:
@@ -199,10 +199,10 @@ def _show_sample(
 ) -> None:
     row = told | {"dry_run": True, "count": count}
     if arguments.json:
-        _print(json_lines([row | {"sample": rows}]))
+        print_lines(json_lines([row | {"sample": rows}]))
         return
-    _print(fields(row))
-    _print(table(rows, list(rows[0]) if rows else ()))
+    print_lines(fields(row))
+    print_lines(table(rows, list(rows[0]) if rows else ()))
 
 
 def _shower(arguments: Namespace, told: dict[str, Any]) -> Callable[[Answer], None]:
@@ -214,8 +214,3 @@ def _shower(arguments: Namespace, told: dict[str, Any]) -> Callable[[Answer], No
             print(f"{done}, {total.left:,} left alone, {total.gone:,} gone", file=sys.stderr)
 
     return show
-
-
-def _print(lines: Iterable[str]) -> None:
-    for line in lines:
-        print(line)
