@@ -27,6 +27,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from sparkstore.errors import InvalidRequest, Unavailable
+from sparkstore.session_cache import archive_option, known_jars, remember_jars
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 """Delta's jar, as `spark.jars.packages` names it; 4.4.1 was published without one."""
@@ -42,6 +43,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    "spark.sql.ui.explainMode": "simple",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
@@ -69,6 +71,7 @@ def local_session(
     cores: int = 2,
     java_options: str = "",
     settings: Mapping[str, str] | None = None,
+    makes_archive: bool = False,
 ) -> SparkSession:
     """A session in this process, with Delta; the running one if there is one.
 
@@ -78,6 +81,8 @@ def local_session(
         cores: Tasks at a time.
         java_options: More options of the JVM.
         settings: Spark settings to add or replace.
+        makes_archive: Whether the JVM keeps its classes for later starts (`session_cache`), if none
+            has. That takes it some seconds at its end, and 190 MB.
 
     Raises:
         InvalidRequest: No Java, or one that is too old.
@@ -87,13 +92,18 @@ def local_session(
     running = SparkSession.getActiveSession()
     if running is not None:
         return running
-    check_java()
+    archive = archive_option(check_java(), makes=makes_archive)
+    local = _local_settings(heap, f"{archive} {java_options}")
+    wanted = _by_path({**SETTINGS, **local, **(settings or {})})
     conf = SparkConf(loadDefaults=False).setMaster(f"local[{cores}]").setAppName(app)
-    local = _local_settings(heap, java_options)
-    for name, value in {**SETTINGS, **local, **(settings or {})}.items():
+    for name, value in wanted.items():
         conf.set(name, value)
     with _no_warning_of_pandas():
-        return SparkSession(SparkContext(conf=conf, gateway=_gateway(conf)))
+        spark = SparkSession(SparkContext(conf=conf, gateway=_gateway(conf)))
+    if wanted.get("spark.jars.packages") == DELTA_PACKAGE:
+        jars = spark.sparkContext.getConf().get("spark.jars", "") or ""
+        remember_jars(DELTA_PACKAGE, filter(None, jars.split(",")))
+    return spark
 
 
 def submitted_session(app: str, *, heap: str = "2g") -> SparkSession:
@@ -164,8 +174,22 @@ def _local_settings(heap: str, java_options: str) -> dict[str, str]:
     }
 
 
-def check_java() -> None:
+def _by_path(wanted: dict[str, str]) -> dict[str, str]:
+    """Name Delta's jars by path, if only they are wanted and an earlier start found them."""
+    if wanted.get("spark.jars.packages") != DELTA_PACKAGE or wanted.get("spark.jars"):
+        return wanted
+    jars = known_jars(DELTA_PACKAGE)
+    if not jars:
+        return wanted
+    del wanted["spark.jars.packages"]
+    return {**wanted, "spark.jars": ",".join(jars)}
+
+
+def check_java() -> str:
     """Refuse to start without a Java that Spark can run on.
+
+    Returns:
+        Its path, and what it says of its version.
 
     Raises:
         InvalidRequest: There is none, or it is too old; the message says which was found.
@@ -182,6 +206,7 @@ def check_java() -> None:
         found = said.splitlines()[0] if said else "an unknown version"
         message = f"Spark needs Java {_LEAST_JAVA}+, {java} is {found}: set JAVA_HOME"
         raise InvalidRequest(message)
+    return f"{java} {said}"
 
 
 def _gateway(conf: SparkConf) -> object:

@@ -55,7 +55,10 @@ def opened_root(where: str, *, whole: bool = False, executors_at: str = "") -> I
 
     With `executors_at` Spark reads the tables there (`bucket.cluster_tables`).
     """
+    from sparkstore.log.tuning import spare_pandas
     from sparkstore.storage.objects import is_object_uri
+
+    spare_pandas()  # before what loads `pyarrow.dataset`, which asks for it
     from sparkstore.tables.root import open_root
 
     if is_object_uri(where):
@@ -198,11 +201,18 @@ def _sql(arguments: Namespace, root: Root) -> int:
 def _by_spark(root: Root, statement: str, limit: int) -> QueryResult:
     from sparkstore.cli.sql import answer
     from sparkstore.session import local_session
-    from sparkstore.views.views import register
+    from sparkstore.views.effort import effort_for
+    from sparkstore.views.views import named_in, register
 
-    spark = local_session("sparkstore sql")
+    effort = effort_for(root)
+    spark = local_session(
+        "sparkstore sql",
+        java_options=effort.java_options,
+        settings=effort.settings,
+        makes_archive=True,
+    )
     try:
-        register(spark, root)
+        register(spark, root, named_in(statement))
         return answer(spark, root, statement, limit)
     finally:
         spark.stop()
@@ -210,10 +220,12 @@ def _by_spark(root: Root, statement: str, limit: int) -> QueryResult:
 
 def _by_duckdb(root: Root, statement: str, limit: int) -> QueryResult:
     from sparkstore.embedded import needed
+    from sparkstore.log.tuning import without_pandas
 
     with needed():
         from sparkstore.cli.duckdb_sql import answer
-    return answer(root, statement, limit)
+    with without_pandas():
+        return answer(root, statement, limit)
 
 
 def verify(arguments: Namespace) -> int:

@@ -14,7 +14,8 @@ import ctypes
 import gc
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.abc import MetaPathFinder
 from types import ModuleType
 
@@ -38,10 +39,17 @@ def spare_pandas() -> None:
     """
     import pyarrow as pa  # noqa: PLC0415  # after `tune_allocator`
 
+    with without_pandas():
+        pa.array([0])
+
+
+@contextmanager
+def without_pandas() -> Iterator[None]:
+    """Let nobody import pandas for as long as the block runs: DuckDB does for each parameter."""
     absent = _Absent()
     sys.meta_path.insert(0, absent)
     try:
-        pa.array([0])
+        yield
     finally:
         sys.meta_path.remove(absent)
 

@@ -6,6 +6,7 @@ Each is a table that is only a log: one that cannot be read keeps nobody from th
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from pyspark.sql import SparkSession
 
@@ -20,9 +21,9 @@ LOGS = ("job_runs", "findings")
 _log = logging.getLogger(__name__)
 
 
-def register(spark: SparkSession, root: Root) -> None:
+def register(spark: SparkSession, root: Root, names: Collection[str] = LOGS) -> None:
     """Create or replace the views, for this session; drop one while the root has no such table."""
-    for name in LOGS:
+    for name in (log for log in LOGS if log in names):
         spark.catalog.dropTempView(name)
         if not versions(root.table(name)):
             continue

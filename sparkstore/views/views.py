@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,9 +45,17 @@ from sparkstore.views.join_hints import hints
 from sparkstore.views.spark_tables import delta_name, table_names, translated
 from sparkstore.views.written_queries import Relations
 
+ALL = (*VIEWS, *job_tables.LOGS)
+"""Names of the views that `register` makes."""
 
-def register(spark: SparkSession, root: Root | str | Path) -> None:
+
+def register(spark: SparkSession, root: Root | str | Path, names: Collection[str] = ALL) -> None:
     """Create or replace the views, for this session. One root at a time.
+
+    Args:
+        spark: Session whose catalog gets the views.
+        root: The root, or where it is.
+        names: The views to create. Each costs the analysis of a long query: half a second.
 
     Raises:
         InvalidRequest: There is no root there.
@@ -56,9 +64,20 @@ def register(spark: SparkSession, root: Root | str | Path) -> None:
     quiet_query_log()
     found = root if isinstance(root, Root) else open_root(root)
     for view, query in _queries(found).items():
-        with translated(f"cannot register the view {view}"):
-            spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {query}")
-    job_tables.register(spark, found)
+        if view in names:
+            with translated(f"cannot register the view {view}"):
+                spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {query}")
+    job_tables.register(spark, found, names)
+
+
+def named_in(statement: str) -> Collection[str]:
+    """Return the views whose names stand in a statement; all of them if none does.
+
+    A name in a comment or a literal counts, too: one view more does no harm. A statement that
+    names none lists views, or misspells one, and Spark's error tells those that are like it.
+    """
+    words = frozenset(re.findall(r"\w+", statement.lower()))
+    return words.intersection(ALL) or ALL
 
 
 def publish(
@@ -148,7 +167,7 @@ def sql(
         Unavailable: The tables cannot be read.
     """
     found = root if isinstance(root, Root) else open_root(root)
-    register(spark, found)
+    register(spark, found, named_in(query))
     with translated("the query failed", is_typed=True):
         return ask(spark, found, SQLStringFormatter(spark).format(query, **args) if args else query)
 

@@ -17,7 +17,7 @@ from sparkstore.cli.query_result import QueryResult
 from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.root import Root
-from sparkstore.views import message_choice, views
+from sparkstore.views import effort, message_choice, views
 from sparkstore.views.spark_tables import delta_name, translated
 
 CALL = "'java.lang.System', 'setProperty', 'sparkstore.test', 'called'"
@@ -242,10 +242,10 @@ def test_the_answer_of_the_command_is_told_when_it_is_cut(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sparkstore.session.local_session", lambda _app: spark)
+    monkeypatch.setattr("sparkstore.session.local_session", lambda _app, **_options: spark)
     monkeypatch.setattr(type(spark), "stop", lambda _spark: None)
     monkeypatch.setattr("sparkstore.cli.commands._SQL_ROWS", 2)
-    root, statement = str(module_root.path), "SELECT id FROM range(5)"
+    root, statement = str(module_root.path), "SELECT id FROM range(5) /* bindings */"
     assert main(["sql", root, statement]) == 0
     said = capsys.readouterr()
     assert len(said.out.splitlines()) == 4
@@ -287,3 +287,19 @@ def test_files_that_were_deleted_under_a_reader_are_told_with_the_cause(
         jvm.java.io.FileReader(checkpoint)
     with pytest.raises(Unavailable, match=expected), translated("compact"):
         Path(checkpoint).read_bytes()
+
+
+def test_only_the_views_that_a_statement_names_are_registered() -> None:
+    assert set(views.named_in("SELECT * FROM queues")) == {"queues"}
+    joined = 'SELECT * FROM "Queue_Messages" m JOIN Links ON m.queue = links.source'
+    assert set(views.named_in(joined)) == {"queue_messages", "links"}
+    assert set(views.named_in("SHOW VIEWS")) == set(views.ALL)
+    assert set(views.named_in("SELECT * FROM quues")) == set(views.ALL)
+
+
+def test_little_effort_goes_into_a_query_over_few_rows(
+    module_root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert effort.effort_for(module_root) is effort.LITTLE
+    monkeypatch.setattr(effort, "_MOST_ROWS", -1)
+    assert effort.effort_for(module_root) is effort.FULL
