@@ -1,6 +1,6 @@
-"""Write `broker_shim/amqp_1_0` and `broker_shim/amqp_0_10`; run after one of their tables changed.
+"""Write what is generated: the types of both protocols, and what is made of declared settings.
 
-python -m broker_shim.generate
+python -m broker_shim.generate    (after a table of a protocol, or a declared setting, changed)
 
 The tables are `conf/amqp_1_0.toml` and `conf/amqp_0_10.toml`. They say all that differs between
 the two: this module knows neither protocol, only the form of a table, which the tables explain.
@@ -14,6 +14,8 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
+from broker_shim import settings_documents
+
 TOP = Path(__file__).parents[1]
 PROTOCOLS = ("amqp_1_0", "amqp_0_10")
 
@@ -24,7 +26,8 @@ Table = dict[str, Any]
 
 
 def main() -> None:
-    """Write the modules of every protocol."""
+    """Write the modules of every protocol, `conf/sparkstore.toml` and the tables of settings."""
+    settings_documents.main()
     for protocol in PROTOCOLS:
         folder = TOP / "broker_shim" / protocol
         folder.mkdir(exist_ok=True)

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, ClassVar
 
+from sparkstore.declared_settings import (
+    MIB,
+    AtLeast0,
+    AtLeast1,
+    Bounds,
+    Seconds,
+    check_declared,
+)
 from sparkstore.errors import InvalidRequest
 from sparkstore.folder_name import check_is_folder_name
-from sparkstore.settings_file import check_kind, check_names, read_section, told_of
-
-_MIB = 1 << 20
-
-
-_LEAST: dict[str, float] = {
-    "wal_file_bytes": _MIB,
-    "max_wal_files": 2,
-    "commit_interval_ms": 0,
-    "max_commit_bytes": 1,
-    "segment_records": 1,
-    "segment_commits": 1,
-    "segment_hours": 0,
-    "reader_grace_s": 0,
-    "max_message_bytes": 0,
-    "max_pending_bytes": 1,
-    "cache_bytes": 0,
-    "fence_check_s": 0.01,
-    "witness_lease_s": 0.1,
-    "member_grace_s": 0,
-    "min_free_bytes": 0,
-    "min_free_percent": 0,
-    "reserve_bytes": 0,
-}
+from sparkstore.settings_file import named_section, read_row, read_section
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,102 +32,110 @@ class ChainMemberConfig:
         max_distance: A mirror that is so many calls behind at the start is not caught up with.
     """
 
+    PLACE: ClassVar[str] = "[store] chain:"
+
     mirror: str = ""
     audit: str = ""
-    on_failure: str = "end"
-    max_waiting: int = 10_000
-    max_distance: int = 100_000
+    on_failure: Annotated[str, Bounds(words=("end", "drop"))] = "end"
+    max_waiting: AtLeast1 = 10_000
+    max_distance: AtLeast1 = 100_000
 
     def __post_init__(self) -> None:
         if bool(self.mirror) is bool(self.audit):
             raise InvalidRequest('[store] chain: say mirror = "FOLDER" or audit = "FILE" of each')
         check_is_folder_name(self.audit, "[store] chain: audit")
-        if self.on_failure not in {"end", "drop"}:
-            message = f"[store] chain: on_failure is {self.on_failure!r}: say end or drop"
-            raise InvalidRequest(message)
-        for name in ("max_waiting", "max_distance"):
-            if getattr(self, name) < 1:
-                message = f"[store] chain: {name} is {getattr(self, name)}: it must be at least 1"
-                raise InvalidRequest(message)
+        check_declared(self, self.PLACE)
 
 
+@named_section
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """Settings of the log and its tables; `conf/sparkstore.toml` has each with its default.
+    """Settings of the log of a store and of its tables.
 
     Attributes:
-        ack: `wal`: complete when the write-ahead log has it. `delta`: when the Delta commit landed;
-            for a root given as a URI. Empty: `delta` for a URI, `wal` for a folder.
-        wal_dir: Folder of the write-ahead log; empty: `wal` in the root.
-        copy_dir: Of a root in a bucket: folder of its working copy here; empty: one in the user's
-            cache, named by the URI.
-        lost_wal: Of a root in a bucket: id of a write-ahead log that is lost, whatever it held.
-        wal_file_bytes: Size of one write-ahead log file.
-        max_wal_files: With all of them full of records that Delta does not hold, calls get
+        ack: When a call is complete: "wal" when the write-ahead log has it on disk, "delta" when
+            its Delta commit landed. Empty: "wal" for a folder, "delta" for a URI.
+        wal_dir: Folder of the write-ahead log; empty: `wal` in the root. Give it a disk of its own
+            if you can.
+        copy_dir: Folder of the working copy of a root in a bucket, a cache on this machine; empty:
+            one in ~/.cache/sparkstore for each URI.
+        lost_wal: Id of the write-ahead log of a root in a bucket that is lost for good, with what
+            it held. A start that misses one names it.
+        wal_file_bytes: Size of one write-ahead log file. Files are written once and then reused in
+            turn.
+        max_wal_files: With so many files full of records that Delta does not hold yet, calls get
             `Unavailable`.
-        commit_interval_ms: Longest time a record waits for its Delta commit.
+        commit_interval_ms: Longest time a record waits for its Delta commit: how old an answer of
+            Spark SQL can be.
         max_commit_bytes: A Delta commit is due at this size, too.
-        segment_records: A segment closes after so many records,
-        segment_commits: or Delta commits,
-        segment_hours: or hours.
-        reader_grace_s: How long files that a query may still read are kept, and versions of the
-            journal that a job may have begun with (of them 3,000 at most).
+        segment_records: A segment of the journal closes after so many records. Closed segments are
+            merged, moved to history by `sparkstore compact`, and then trimmed.
+        segment_commits: A segment closes after so many Delta commits, too.
+        segment_hours: A segment closes after so many hours, too.
+        reader_grace_s: How long files that a query may still read are kept after they were
+            replaced. Versions of the journal that a job may have begun with are kept as long, 3,000
+            of them at most.
         max_message_bytes: A larger message is refused.
         max_pending_bytes: Calls get `Unavailable` while so much waits for the write-ahead log, or,
             with `ack = "delta"`, for its Delta commit.
-        cache_bytes: Content of waiting messages kept in memory.
-        fence_check_s: How often a store looks whether a replica was promoted in its place: so long
-            may it go on after that.
-        witness: Of a root on a disk that has replicas: a prefix of a bucket, or a folder that all
-            machines have, where one object says which of them may serve. `none`: it has one no
-            more. Empty: as before.
-        witness_lease_s: How long the store goes on when the witness does not answer; so long waits
-            a promotion.
-        fsync: False only to measure what fsync costs; never in service.
-        member_grace_s: A member of the store's service that is gone so long loses what it acquired.
-        min_free_bytes: With less free on the disk of the root, or of `wal_dir`, new messages get
-            `Unavailable`; of a disk of less than ten times as much, with less than a tenth.
+        cache_bytes: Content of waiting messages kept in memory; the rest is read back when it is
+            needed.
+        fence_check_s: How often the store looks whether a replica was promoted in its place; then
+            it stops.
+        witness: A prefix of a bucket, or a folder that all machines have mounted, for a root that
+            has replicas. One object there says which of them may serve (docs/jobs.md). Empty: as
+            before. "none": it has one no more.
+        witness_lease_s: How long the store goes on when the witness does not answer; a promotion
+            waits as long.
+        fsync: false only to measure what fsync costs, never in service: a power cut then loses
+            acknowledged messages.
+        member_grace_s: With several brokers on this root (docs/members.md): a broker that is gone
+            so long loses what its consumers had acquired. That is delivered again.
+        min_free_bytes: With less free on the disk of the root, or of `wal_dir`, new messages wait;
+            consumers and orders go on. On a disk of less than ten times as much: with less than a
+            tenth free.
         min_free_percent: The same as a part of the disk; the larger of both counts.
-        reserve_bytes: Size of a file beside them that is given up when a disk is full up; of a
-            small disk a twentieth at most.
-        chain: Stores that a broker chains with its own, which is the first.
+        reserve_bytes: Size of a file on these disks that is given up when one is full up, so that
+            it can be drained. On a small disk it is a twentieth at most.
+        chain: Stores that a broker chains with its own (docs/store-interface.md): a call is
+            complete when all have it. A mirror is another root, which can take this one's place;
+            audit writes one line a call. With on_failure = "drop" the broker goes on without a
+            member that fails or has max_waiting calls to do; with "end" it ends. A mirror more than
+            max_distance calls behind at the start is refused. For example:
+
+              chain = [{mirror = "/second/queues", on_failure = "end", max_distance = 100_000},
+                       {audit = "/var/log/calls.jsonl", on_failure = "drop", max_waiting = 10_000}]
     """
 
-    ack: str = ""
+    PLACE: ClassVar[str] = "[store]"
+
+    ack: Annotated[str, Bounds(words=("wal", "delta", ""))] = ""
     wal_dir: str = ""
     copy_dir: str = ""
     lost_wal: str = ""
-    wal_file_bytes: int = 32 * _MIB
-    max_wal_files: int = 8
-    commit_interval_ms: int = 200
-    max_commit_bytes: int = 32 * _MIB
-    segment_records: int = 1_000_000
-    segment_commits: int = 200
-    segment_hours: float = 24.0
-    reader_grace_s: float = 3600.0
-    max_message_bytes: int = 128 * _MIB
-    max_pending_bytes: int = 256 * _MIB
-    cache_bytes: int = 64 * _MIB
-    fence_check_s: float = 10.0
+    wal_file_bytes: Annotated[int, Bounds(MIB)] = 32 * MIB
+    max_wal_files: Annotated[int, Bounds(2)] = 8
+    commit_interval_ms: AtLeast0 = 200
+    max_commit_bytes: AtLeast1 = 32 * MIB
+    segment_records: AtLeast1 = 1_000_000
+    segment_commits: AtLeast1 = 200
+    segment_hours: Annotated[float, Bounds(0)] = 24.0
+    reader_grace_s: Seconds = 3600.0
+    max_message_bytes: AtLeast0 = 128 * MIB
+    max_pending_bytes: AtLeast1 = 256 * MIB
+    cache_bytes: AtLeast0 = 64 * MIB
+    fence_check_s: Annotated[float, Bounds(0.01)] = 10.0
     witness: str = ""
-    witness_lease_s: float = 10.0
+    witness_lease_s: Annotated[float, Bounds(0.1)] = 10.0
     fsync: bool = True
-    member_grace_s: float = 30.0
-    min_free_bytes: int = 128 * _MIB
-    min_free_percent: float = 0.0
-    reserve_bytes: int = 16 * _MIB
+    member_grace_s: Seconds = 30.0
+    min_free_bytes: AtLeast0 = 128 * MIB
+    min_free_percent: Annotated[float, Bounds(0)] = 0.0
+    reserve_bytes: AtLeast0 = 16 * MIB
     chain: tuple[ChainMemberConfig, ...] = ()
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            _check_kind(each.name, getattr(self, each.name), each.default)
-        if self.ack not in {"", "wal", "delta"}:
-            message = f"ack is {self.ack!r}: say wal, delta, or leave it out"
-            raise InvalidRequest(message)
-        for name, bound in _LEAST.items():
-            if not getattr(self, name) >= bound:  # so that not-a-number is refused, too
-                message = f"{name} is {getattr(self, name)}: it must be at least {bound}"
-                raise InvalidRequest(message)
+        check_declared(self, self.PLACE)
         for name in ("wal_dir", "copy_dir"):
             check_is_folder_name(str(getattr(self, name)), name)
         named = [each.mirror or each.audit for each in self.chain]
@@ -153,34 +145,11 @@ class StoreConfig:
                 raise InvalidRequest(message)
 
 
-def _check_kind(name: str, value: object, default: object) -> None:
-    """Refuse a value of another type where Python code gives it: None would be a folder's name."""
-    if isinstance(default, str) and not isinstance(value, str | Path):
-        message = f"{name} is {value!r}: say a text"
-        raise InvalidRequest(message)
-    if isinstance(default, int | float) and not isinstance(value, int | float):
-        message = f"{name} is {value!r}: say a number"
-        raise InvalidRequest(message)
-
-
 def read_config(path: Path) -> StoreConfig:
     """Settings from the `[store]` table of a TOML file; what it leaves out has its default.
 
     Raises:
-        InvalidRequest: No such file, not TOML, an unknown setting, or a value of the wrong type.
+        InvalidRequest: The file cannot be used, or a setting of it: see `read_section`.
     """
-    with told_of(path):
-        values = read_section(path, "store", StoreConfig())
-        values["chain"] = tuple(map(_chain_member, values.get("chain", [])))
-        return StoreConfig(**values)
-
-
-def _chain_member(item: object) -> ChainMemberConfig:
-    if not isinstance(item, Mapping):
-        message = f'[store] chain: {item!r} is no member: say {{mirror = "FOLDER"}} of each'
-        raise InvalidRequest(message)
-    known: dict[str, Any] = {each.name: type(each.default) for each in fields(ChainMemberConfig)}
-    check_names(item, known, "key", "of [store] chain")
-    for name, value in item.items():
-        check_kind("store", f"chain: {name}", value, known[name])
-    return ChainMemberConfig(**item)
+    rows = {"chain": lambda item: read_row(item, ChainMemberConfig)}
+    return read_section(path, StoreConfig, StoreConfig, rows)

@@ -9,66 +9,171 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import fields
+from collections.abc import Callable, Collection, Iterable, Mapping
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol, TypeVar
 
+from sparkstore.declared_settings import Setting, check_value, settings_of
 from sparkstore.errors import InvalidRequest
 
 SECTIONS = ("store", "storage", "broker", "security", "amqp_0_10")
 _LISTED = 8
-_KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+_MOST_LINES = 1000
+"""A file of more lines is parsed once, and no line is named: finding one takes a parse of each."""
+
+Rows = Mapping[str, Callable[[Any], object]]
 
 
-@contextmanager
-def told_of(path: Path) -> Iterator[None]:
-    """Name the settings file in errors that the block raises about its content."""
-    try:
-        yield
-    except InvalidRequest as reason:
-        message = f"settings {path}: {reason}"
-        raise InvalidRequest(message) from reason
+class Declared(Protocol):
+    """A dataclass that declares the settings of one table.
+
+    Attributes:
+        PLACE: The table as messages name it: `[store]`, or `[store] chain:` of a list's rows.
+    """
+
+    PLACE: ClassVar[str]
+
+
+D = TypeVar("D", bound=Declared)
+T = TypeVar("T")
+_DECLARED: dict[str, type] = {}
+
+
+def named_section(declared: type[D]) -> type[D]:
+    """Let errors name the section of a setting that stands in another; decorates its class."""
+    _DECLARED[_section_of(declared)] = declared
+    return declared
+
+
+def _section_of(declared: type[Declared]) -> str:
+    return declared.PLACE.strip("[]")
 
 
 def read_section(
-    path: Path, section: str, defaults: object, *, without: Collection[str] = ()
-) -> dict[str, Any]:
-    """The settings that a file has in one section.
+    path: Path, declared: type[Declared], make: Callable[..., T], rows: Rows | None = None
+) -> T:
+    """Read one section of a settings file; what it leaves out has its default.
 
     Args:
         path: The TOML file to read.
-        section: One of `SECTIONS`.
-        defaults: A dataclass of settings, which tells their names and types. A list is returned as
-            the file has it.
-        without: Fields of it that are no settings of this section.
+        declared: The class that declares the section.
+        make: Makes the result of the settings, by name: the class, where no more is to be done.
+        rows: Makes a value of each row of a list, by the name of the setting.
 
     Raises:
         InvalidRequest: No such file, not TOML, an unknown section or setting, a value of the wrong
-            type; the message does not name the file (`told_of` does).
+            type or out of bounds. The message names the file, and the line if there is one.
     """
+    text, place = "", list[str]()
     try:
-        content: dict[str, Any] = tomllib.loads(path.read_bytes().decode())
+        text = _text_of(path)
+        values = _values_of(_parsed(text), declared, rows or {}, place)
+        return make(**values)
+    except InvalidRequest as reason:
+        line = _line_of(text, place)
+        message = f"settings {path}{f', line {line}' if line else ''}: {reason}"
+        raise InvalidRequest(message) from reason
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
     except OSError as reason:
         raise InvalidRequest(str(reason.strerror)) from reason
+    except ValueError as reason:
+        raise InvalidRequest(str(reason)) from reason
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as reason:
         raise InvalidRequest(str(reason)) from reason
-    check_names(content, SECTIONS, "section")
+
+
+def _values_of(
+    content: Mapping[str, Any], declared: type[Declared], rows: Rows, place: list[str]
+) -> dict[str, Any]:
+    """Return the settings of one section by name; `place` is where it stopped, if it raises."""
+    own = _section_of(declared)
     for name, table in content.items():
+        place[:] = [name]
+        check_names([name], SECTIONS, "section")
         if not isinstance(table, dict):
             message = f"{name} must be a table: write [{name}] above its settings"
             raise InvalidRequest(message)
-    found: dict[str, Any] = content.get(section, {})
-    known = {
-        each.name: type(getattr(defaults, each.name))
-        for each in fields(defaults)  # type: ignore[arg-type]
-        if each.name not in without
-    }
-    check_names(found, known, "setting", f"in [{section}]")
-    for name, value in found.items():
-        check_kind(section, name, value, known[name])
-    return found
+    known, values = settings_of(declared), {}
+    for name, value in content.get(own, {}).items():
+        place[:] = [own, name]
+        _check_is_here(name, known, own)
+        check_value(known[name], value, declared.PLACE)
+        each = rows.get(name)
+        values[name] = tuple(map(each, value)) if each else _made(known[name], value)
+    place[:] = [own]
+    return values
+
+
+def _check_is_here(name: str, known: Collection[str], own: str) -> None:
+    others = [each for each, declared in _DECLARED.items() if name in settings_of(declared)]
+    if name not in known and others:
+        message = f"unknown setting {name!r} in [{own}]: it stands in [{others[0]}]"
+        raise InvalidRequest(message)
+    check_names([name], known, "setting", f"in [{own}]")
+
+
+def _made(setting: Setting, value: Any) -> object:
+    if isinstance(setting.type, type) and issubclass(setting.type, Enum):
+        return setting.type(value)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def read_row(item: object, declared: type[D], deeper: Collection[str] = ()) -> D:
+    """Read one row of a list of tables.
+
+    Args:
+        item: What stands in the list.
+        declared: The class that declares the row.
+        deeper: Names that belong into the row's `arguments`.
+
+    Raises:
+        InvalidRequest: It is no such row; the message does not name the file.
+    """
+    known, place = settings_of(declared), declared.PLACE
+    rows = item if isinstance(item, Mapping) else {}
+    for name, value in rows.items():
+        if name in deeper and name not in known and "arguments" in known:
+            message = f"{place} {name} belongs into arguments = {{{name} = …}}"
+            raise InvalidRequest(message)
+        check_names([name], known, "key", f"of {place.rstrip(':')}")
+        if not known[name].bounds.is_needed or isinstance(value, str):
+            check_value(known[name], value, place)
+    for name, setting in known.items():
+        if setting.bounds.is_needed and not (isinstance(rows.get(name), str) and rows[name]):
+            message = f'{place} {item!r} needs {name} = "…"'
+            raise InvalidRequest(message)
+    if not isinstance(item, Mapping):
+        message = f"{place} {item!r} is no table: say {{{next(iter(known))} = …}} of each"
+        raise InvalidRequest(message)
+    return declared(**{name: _made(known[name], value) for name, value in rows.items()})
+
+
+def _line_of(text: str, place: Collection[str]) -> int | None:
+    """Return the line at which a setting begins: where the file up to there first has it."""
+    if not place:
+        return None
+    lines, begin = text.split("\n"), 0
+    for end in range(1, min(len(lines), _MOST_LINES) + 1):
+        try:
+            found: Any = _parsed("\n".join(lines[:end]))
+        except InvalidRequest:
+            continue  # in the midst of a value of several lines
+        for name in place:
+            found = found.get(name) if isinstance(found, dict) else None
+        if found is not None:
+            return begin + 1
+        begin = end
+    return None
 
 
 class SettingsAtStart:
@@ -104,13 +209,11 @@ def audit_file(path: Path) -> Path | None:
     return Path(name) if isinstance(name, str) and name else None
 
 
-def check_names(
-    found: Mapping[str, Any], known: Collection[str], what: str, where: str = ""
-) -> None:
+def check_names(found: Iterable[str], known: Collection[str], what: str, where: str = "") -> None:
     """Refuse names that are no settings.
 
     Args:
-        found: What somebody wrote, by name.
+        found: The names that somebody wrote.
         known: The names there are.
         what: What they are names of, for the message.
         where: Where they were written, for the message; may be empty.
@@ -132,15 +235,3 @@ def _advice(name: str, known: Collection[str]) -> str:
     if len(listed) <= _LISTED:
         return f"say one of {', '.join(listed)}"
     return "none has a name like it; conf/sparkstore.toml has all"
-
-
-def check_kind(section: str, name: str, value: object, kind: type) -> None:
-    """Check that a value of a section has the type of its default; raises InvalidRequest."""
-    is_whole = kind is float and type(value) is int
-    if kind is tuple:
-        if not isinstance(value, list):
-            message = f"[{section}] {name} must be a list"
-            raise InvalidRequest(message)
-    elif type(value) is not kind and not is_whole:
-        message = f"[{section}] {name} is {value!r}: say {_KINDS[kind]}"
-        raise InvalidRequest(message)

@@ -14,11 +14,11 @@ A queue is named `address::queue`, or by a plain name: then its address has that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 from broker_shim.addressing.bindings import Routing
 from broker_shim.broker.routing import EXCHANGE_TYPES
@@ -28,12 +28,9 @@ from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.core.queue_arguments import QueueArguments, check_arguments
 from sparkstore.core.queue_names import TEMPORARY, canonical, is_reserved
 from sparkstore.core.wiring_arguments import check_exchange_arguments
-from sparkstore.settings_file import check_names, read_section, told_of
+from sparkstore.declared_settings import MIB, Bounds, NotRead, check_declared
+from sparkstore.settings_file import check_names, named_section, read_row, read_section
 
-NO_SETTINGS = frozenset({"max_message_bytes", "durable_messages", "binding_arguments"})
-"""Fields of `BrokerSettings` that `[broker]` does not have."""
-
-_MIB = 1 << 20
 _TIERS = {tier.word: tier for tier in TerminusDurability}
 
 
@@ -60,131 +57,201 @@ class AddressSettings:
         arguments: Of a queue that is created on demand.
     """
 
-    match: str
+    PLACE: ClassVar[str] = "[broker] addresses:"
+
+    match: Annotated[str, Bounds(is_needed=True)]
     routing: Routing = Routing.ANYCAST
     auto_create: bool | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
-_RANGES = (
-    ("credit", 1, 1_000_000),
-    ("max_header_bytes", 1_024, 1 << 30),
-    ("max_frame_bytes", 512, 1 << 30),
-    ("max_links", 1, 1 << 20),
-    ("max_unsettled", 1, 1 << 30),
-    ("max_termini", 1, 1 << 30),
-    ("max_termini_per_user", 1, 1 << 30),
-    ("max_queues_per_user", 1, 1 << 30),
-    ("max_sessions", 1, 65_535),
-    ("max_connections", 1, 1 << 20),
-    ("max_connections_per_user", 1, 1 << 20),
-    ("max_half_open", 1, 1 << 20),
-    ("max_transactions", 1, 1_000_000),
-    ("max_transaction_operations", 1, 10_000_000),
-    ("max_transaction_bytes", 1, 1 << 40),
-    ("transaction_timeout_s", 1, 1 << 31),
-    ("session_bytes", 1, 1 << 40),
-    ("max_unfinished_bytes", 1, 1 << 40),
-    ("max_unfinished_bytes_in_all", 1, 1 << 40),
-    ("idle_timeout_s", 0.001, 1 << 22),
-    ("handshake_timeout_s", 0.001, 1 << 22),
-    ("buffered_bytes", 1, 1 << 40),
-    ("probe_interval_s", 0.001, 1 << 22),
-    ("stop_timeout_s", 0, 1 << 22),
-)
-"""Name, least, most: what the settings that are numbers may be."""
+@dataclass(frozen=True, slots=True)
+class _QueueRow:
+    """A queue of the settings; or its name alone, where all else is as usual."""
+
+    PLACE: ClassVar[str] = "[broker] queues:"
+
+    name: Annotated[str, Bounds(is_needed=True)]
+    durability: Annotated[str, Bounds(words=tuple(_TIERS))] = "unsettled-state"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
+class _ExchangeRow:
+    """An exchange of the settings."""
+
+    PLACE: ClassVar[str] = "[broker] exchanges:"
+
+    name: Annotated[str, Bounds(is_needed=True)]
+    type: Annotated[str, Bounds(is_needed=True)]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _BindingRow:
+    """A binding of the settings."""
+
+    PLACE: ClassVar[str] = "[broker] bindings:"
+
+    exchange: Annotated[str, Bounds(is_needed=True)]
+    queue: Annotated[str, Bounds(is_needed=True)]
+    key: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+_Count = Annotated[int, Bounds(1, 1 << 30)]
+_Links = Annotated[int, Bounds(1, 1 << 20)]
+_Bytes = Annotated[int, Bounds(1, 1 << 40)]
+_Pause = Annotated[float, Bounds(0.001, 1 << 22)]
+
+
+@named_section
+@dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """How the broker serves.
+    """Settings of the embedded broker (sparkstore serve).
 
     Attributes:
         auto_create: Attaching to an unknown queue creates it.
-        queues: Created at start, durably; likewise exchanges and bindings.
-        exchanges: Beside amq.direct, amq.fanout, amq.match and amq.topic.
-        bindings: Of these queues to these exchanges.
-        binding_arguments: Of those bindings that have any.
-        addresses: Settings of addresses; the first that matches an address holds.
-        temporary_queues: Who consumes from a queue that the broker made for a client: the
-            "connection" that had it made, or any connection of its "user".
-        credit: Messages one sending link may have under way, at least 1.
+        queues: Queues created at start, durably, if they are not there. A name alone is a queue
+            with all defaults; durability is "none", "configuration" or "unsettled-state" (default).
+            Any argument but these is an error:
+
+              message_ttl_ms      a message stays at most so long, in ms; an earlier expiry of its
+                                  own stands
+              max_delivery_count  with more failed deliveries a message is delivered no more
+              dead_letter_queue   where both go, and what a consumer rejects; it is created when it
+                                  is first needed. Without one they leave the store, and
+                                  message_history tells why
+              on_reject           "dead_letter" (as if it were not said) or "drop": what is rejected
+                                  leaves the store
+              last_value_key      a property (or JMSType, amqp.subject, ...): of waiting messages
+                                  with the same value of it only the newest stays; what a consumer
+                                  holds is not touched
+              exclusive           true: one consumer at a time, another is refused
+                                  (amqp:resource-locked)
+              max_depth           the most messages that senders may fill it with; then they are
+                                  refused
+              max_bytes           the same in bytes of headers and bodies
+              when_full           "reject" (as if it were not said) or "drop_head": the oldest that
+                                  wait go
+              message_groups      true: messages of one JMSXGroupID go to one consumer, in order
+
+            A running broker ends what it would hand out or has just been given back; `sparkstore
+            compact` ends the rest. For example:
+
+              queues = ["bills", {name = "orders", durability = "unsettled-state"}]
+              queues = [{name = "orders",
+                         arguments = {max_delivery_count = 5, dead_letter_queue = "dead"}}]
+
+        exchanges: Exchanges created at start, durably; amq.direct, amq.fanout, amq.match and
+            amq.topic always are there. For example:
+
+              exchanges = [{name = "news", type = "topic"}]
+
+        bindings: Bindings of these queues to these exchanges, created at start. For example:
+
+              bindings = [{exchange = "news", key = "sport.#", queue = "orders"}]
+
+        binding_arguments: Arguments of those bindings that have any.
+        addresses: Settings of addresses. The first that matches an address holds, also for each
+            queue on it (address::queue), whatever the queue's own name is. `*` is one word of an
+            address, `#` any number.
+
+              routing             what is sent to the address goes to all its queues ("multicast"),
+                                  or to one ("anycast", default): the queue of its own name, else
+                                  they take turns
+              auto_create         instead of the setting above, for queues on these addresses
+              arguments           of a queue that is created on demand on these addresses
+
+            For example:
+
+              addresses = [{match = "prices.#", routing = "multicast",
+                            arguments = {message_ttl_ms = 60000}}]
+
+        temporary_queues: Who consumes from a queue that the broker makes and names for a client,
+            for answers: the "connection" that had it made alone, or any connection of its "user".
+        credit: Messages that one sending link may have under way.
         max_message_bytes: A link that sends a larger one is detached. Set from the store's limit.
         durable_messages: What becomes of durable messages. Set from the command line.
-        max_header_bytes: Of a message, all but its body, where an entry counts as 256 at least; a
-            larger one is refused.
-        max_frame_bytes: Largest frame we take, at least 512.
+        max_header_bytes: A message with more around its body (header, annotations, properties,
+            footer) is refused; each entry of its maps counts as 256 bytes at least.
+        max_frame_bytes: Largest frame that is accepted.
         session_bytes: How much of a session's incoming bytes may wait in memory.
-        max_unfinished_bytes: Of messages that have not come whole, in memory, of one connection; at
-            least one message of `max_message_bytes` may be.
-        max_unfinished_bytes_in_all: The same of all connections; whoever has most gives it up.
+        max_unfinished_bytes: Memory for messages of one connection that have not come whole, and at
+            least for one of the largest size; a link that begins more is detached. Content of large
+            durable messages is in the store meanwhile and does not count.
+        max_unfinished_bytes_in_all: The same of all connections together; beyond it the connection
+            with the most loses the link with the most.
         max_links: Links of one session.
-        max_unsettled: Deliveries that one session was sent and has not settled, or a few more; then
-            its credit is not used until it settles.
-        max_termini: Links in all, attached or living on without a connection; more are refused.
-        max_termini_per_user: Of one user; not where all are anonymous.
-        max_queues_per_user: Queues and exchanges that one user had made since the start, of those
-            that are there; anonymous clients are one user, administrators have no limit.
-        max_sessions: Sessions of one connection, at most 65,535.
-        max_connections: More are closed as they come.
-        max_connections_per_user: Of one user; anonymous clients are one user.
-        max_half_open: Connections that have not opened yet; more are closed as they come. A quarter
-            of them may be one address', unless that is this machine.
+        max_unsettled: Deliveries that one session may leave unsettled: it is sent no more until it
+            settles some.
+        max_termini: Links in all, attached or living on without a connection: a client that makes
+            durable links under ever new names is refused beyond it. A link is about 1 KiB of
+            memory, and at most as much as its attach, which is one frame.
+        max_termini_per_user: The same of one user, for brokers that tell users apart: clients
+            without a name are one user there.
+        max_queues_per_user: Queues and exchanges, temporary ones too, that one user had made since
+            the start of this process and that are there now. Anonymous clients are one user; orders
+            by the control socket have no limit.
+        max_sessions: Sessions of one connection.
+        max_connections: Connections in all; more are closed as they come.
+        max_connections_per_user: Connections of one user; anonymous clients are one user.
+        max_half_open: Connections that have not opened yet: their handshake is under way, or the
+            answer to a failed login waits. Beyond it the oldest one is closed, or the newcomer. A
+            quarter of them may be one address', unless that is this machine.
         idle_timeout_s: A connection that is silent for so long is closed.
         handshake_timeout_s: A connection that has not opened after so long is closed.
         buffered_bytes: A session with more than this to write gets no further deliveries.
         max_transactions: Open transactions of one connection.
         max_transaction_operations: Messages sent and settled in one transaction.
-        max_transaction_bytes: Of messages that wait in memory for commits of one connection.
-        transaction_timeout_s: A transaction is rolled back so long after its first operation; a
-            distributed one, or a member's at its service, so long after its begin, unless it is
+        max_transaction_bytes: Bytes of messages that wait in memory for commits of one connection.
+        transaction_timeout_s: A transaction is rolled back so long after its first operation. A
+            distributed one, or a member's, is rolled back so long after its begin, unless it is
             prepared.
         probe_interval_s: How often a link is given a message to try while the store is unavailable.
         stop_timeout_s: How long a clean stop waits for what is under way.
     """
 
+    PLACE: ClassVar[str] = "[broker]"
+
     auto_create: bool = True
     queues: tuple[Queue, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
     bindings: tuple[ExchangeBindingKey, ...] = ()
-    binding_arguments: Mapping[ExchangeBindingKey, Mapping[str, Any]] = field(default_factory=dict)
+    binding_arguments: Annotated[Mapping[ExchangeBindingKey, Mapping[str, Any]], NotRead] = field(
+        default_factory=dict
+    )
     addresses: tuple[AddressSettings, ...] = ()
-    temporary_queues: str = "connection"
-    credit: int = 1000
-    max_message_bytes: int = 128 * _MIB
-    durable_messages: DurableMessages = DurableMessages.KEPT
-    max_header_bytes: int = 256 * 1024
-    max_frame_bytes: int = 32 * 1024
-    session_bytes: int = 8 * _MIB
-    max_unfinished_bytes: int = 256 * _MIB
-    max_unfinished_bytes_in_all: int = 512 * _MIB
-    max_links: int = 1024
-    max_unsettled: int = 131_072
-    max_termini: int = 100_000
-    max_termini_per_user: int = 10_000
-    max_queues_per_user: int = 1000
-    max_sessions: int = 256
-    max_connections: int = 1000
-    max_connections_per_user: int = 1000
-    max_half_open: int = 500
-    idle_timeout_s: float = 60.0
-    handshake_timeout_s: float = 10.0
-    buffered_bytes: int = 4 * _MIB
-    max_transactions: int = 256
-    max_transaction_operations: int = 100_000
-    max_transaction_bytes: int = 128 * _MIB
-    transaction_timeout_s: float = 3600.0
-    probe_interval_s: float = 0.25
-    stop_timeout_s: float = 10.0
+    temporary_queues: Annotated[str, Bounds(words=("connection", "user"))] = "connection"
+    credit: Annotated[int, Bounds(1, 1_000_000)] = 1000
+    max_message_bytes: Annotated[int, NotRead] = 128 * MIB
+    durable_messages: Annotated[DurableMessages, NotRead] = DurableMessages.KEPT
+    max_header_bytes: Annotated[int, Bounds(1_024, 1 << 30)] = 256 * 1024
+    max_frame_bytes: Annotated[int, Bounds(512, 1 << 30)] = 32 * 1024
+    session_bytes: _Bytes = 8 * MIB
+    max_unfinished_bytes: _Bytes = 256 * MIB
+    max_unfinished_bytes_in_all: _Bytes = 512 * MIB
+    max_links: _Links = 1024
+    max_unsettled: _Count = 131_072
+    max_termini: _Count = 100_000
+    max_termini_per_user: _Count = 10_000
+    max_queues_per_user: _Count = 1000
+    max_sessions: Annotated[int, Bounds(1, 65_535)] = 256
+    max_connections: _Links = 1000
+    max_connections_per_user: _Links = 1000
+    max_half_open: _Links = 500
+    idle_timeout_s: _Pause = 60.0
+    handshake_timeout_s: _Pause = 10.0
+    buffered_bytes: _Bytes = 4 * MIB
+    max_transactions: Annotated[int, Bounds(1, 1_000_000)] = 256
+    max_transaction_operations: Annotated[int, Bounds(1, 10_000_000)] = 100_000
+    max_transaction_bytes: _Bytes = 128 * MIB
+    transaction_timeout_s: Annotated[float, Bounds(1, 1 << 31)] = 3600.0
+    probe_interval_s: _Pause = 0.25
+    stop_timeout_s: Annotated[float, Bounds(0, 1 << 22)] = 10.0
 
     def __post_init__(self) -> None:
-        if self.temporary_queues not in {"connection", "user"}:
-            message = f"[broker] temporary_queues is {self.temporary_queues!r}: connection or user"
-            raise InvalidRequest(message)
-        for name, least, most in _RANGES:
-            if not least <= getattr(self, name) <= most:
-                message = f"[broker] {name} is {getattr(self, name)}: from {least} to {most}"
-                raise InvalidRequest(message)
+        check_declared(self, self.PLACE)
         names = [*(queue.name for queue in self.queues), *(each.name for each in self.exchanges)]
         for name in filter(is_reserved, names):
             raise InvalidRequest(_reserved(name))
@@ -218,98 +285,50 @@ def read_settings(path: Path) -> BrokerSettings:
         InvalidRequest: No such file, not TOML, an unknown setting, key or argument, or a value of
             the wrong type.
     """
-    with told_of(path):
-        values = read_section(path, "broker", BrokerSettings(), without=NO_SETTINGS)
-        told = values.get("bindings", ())
-        for name, make in _WIRING.items():
-            if name in values:
-                values[name] = tuple(make(item) for item in values[name])
-        values["binding_arguments"] = {
-            key: arguments
-            for key, item in zip(values.get("bindings", ()), told, strict=True)
-            if (arguments := _table(f"binding of {key.queue!r} to {key.exchange!r}", item))
-        }
-        return BrokerSettings(**values)
+    return read_section(path, BrokerSettings, _with_binding_arguments, _ROWS)
+
+
+def _with_binding_arguments(
+    *, bindings: Sequence[_BindingRow] = (), **values: Any
+) -> BrokerSettings:
+    keys = [ExchangeBindingKey(each.exchange, each.queue, each.key) for each in bindings]
+    arguments = {
+        key: each.arguments for key, each in zip(keys, bindings, strict=True) if each.arguments
+    }
+    return BrokerSettings(bindings=tuple(keys), binding_arguments=arguments, **values)
 
 
 def _queue(item: Mapping[str, Any] | str) -> Queue:
-    """A queue of the list: a table, or its name alone where all else is as usual."""
     item = {"name": item} if isinstance(item, str) else item
-    _check_keys("queues", item, ("name", "durability", "arguments"))
-    tier, name = _field(item, "durability", "unsettled-state"), canonical(_field(item, "name"))
-    if tier not in _TIERS:
-        message = f"[broker] queue {name!r}: durability {tier!r}: say one of {', '.join(_TIERS)}"
-        raise InvalidRequest(message)
-    return Queue(name, _TIERS[tier], _arguments(f"queue {name!r}", name, item))
+    row = read_row(item, _QueueRow, QueueArguments._fields)
+    name = canonical(row.name)
+    _check_arguments(f"queue {name!r}", name, row.arguments)
+    return Queue(name, _TIERS[row.durability], row.arguments)
 
 
-def _exchange(item: Mapping[str, Any]) -> Exchange:
-    _check_keys("exchanges", item, ("name", "type", "arguments"))
-    name, kind = _field(item, "name"), _field(item, "type")
-    arguments = _table(f"exchange {name!r}", item)
-    check_exchange_arguments(name, arguments)
-    return Exchange(name, kind, arguments=arguments)
+def _exchange(item: object) -> Exchange:
+    row = read_row(item, _ExchangeRow, QueueArguments._fields)
+    check_exchange_arguments(row.name, row.arguments)
+    return Exchange(row.name, row.type, arguments=row.arguments)
 
 
-def _binding(item: Mapping[str, Any]) -> ExchangeBindingKey:
-    _check_keys("bindings", item, ("exchange", "key", "queue", "arguments"))
-    return ExchangeBindingKey(
-        _field(item, "exchange"), _field(item, "queue"), _field(item, "key", "")
-    )
+def _binding(item: object) -> _BindingRow:
+    return read_row(item, _BindingRow, QueueArguments._fields)
 
 
-def _address(item: Mapping[str, Any]) -> AddressSettings:
-    _check_keys("addresses", item, ("match", "routing", "auto_create", "arguments"))
-    match, routing = _field(item, "match"), _field(item, "routing", "anycast")
-    where = f"address {match!r}"
-    if routing not in {*Routing}:
-        message = f"[broker] {where}: routing {routing!r}: say one of {', '.join(Routing)}"
-        raise InvalidRequest(message)
-    auto_create = item.get("auto_create")
-    if not (auto_create is None or isinstance(auto_create, bool)):
-        message = f"[broker] {where}: auto_create is {auto_create!r}: say true or false"
-        raise InvalidRequest(message)
-    arguments = _arguments(where, match, item)
-    return AddressSettings(match, Routing(routing), auto_create, arguments)
+def _address(item: object) -> AddressSettings:
+    row = read_row(item, AddressSettings, QueueArguments._fields)
+    _check_arguments(f"address {row.match!r}", row.match, row.arguments)
+    return row
 
 
-def _arguments(where: str, name: str, item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Arguments of a queue; here only what the store acts on, as nobody else asks these queues."""
-    arguments = _table(where, item)
+def _check_arguments(where: str, name: str, arguments: Mapping[str, Any]) -> None:
+    """Check arguments of a queue; only what the store acts on, as nobody else asks these queues."""
     check_names(arguments, QueueArguments._fields, "argument", f"of {where}")
     check_arguments(name, arguments)
     target = arguments.get("dead_letter_queue")
     if target is not None and is_reserved(canonical(target)):
         raise InvalidRequest(_reserved(target))
-    return arguments
-
-
-def _table(where: str, item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments of an item."""
-    arguments = item.get("arguments", {})
-    if not isinstance(arguments, Mapping):
-        message = f"[broker] {where}: arguments must be a table"
-        raise InvalidRequest(message)
-    return arguments
-
-
-def _check_keys(where: str, item: object, known: Sequence[str]) -> None:
-    """Refuse what an item of a list has too much; an argument of a queue belongs a level deeper."""
-    if not isinstance(item, Mapping):
-        return  # `_field` tells what it has to have
-    for name in item:
-        if name in QueueArguments._fields and name not in known and "arguments" in known:
-            message = f"[broker] {where}: {name} belongs into arguments = {{{name} = …}}"
-            raise InvalidRequest(message)
-    check_names(item, known, "key", f"of [broker] {where}")
-
-
-def _field(item: Mapping[str, Any], name: str, default: str | None = None) -> str:
-    value = item.get(name, default) if isinstance(item, Mapping) else None
-    if not isinstance(value, str) or (default is None and not value):
-        message = f'[broker] {item!r} needs {name} = "…"'
-        raise InvalidRequest(message)
-    return value
 
 
 def _reserved(name: str) -> str:
@@ -317,9 +336,4 @@ def _reserved(name: str) -> str:
     return f"{text}: choose another"
 
 
-_WIRING: dict[str, Callable[[Mapping[str, Any]], object]] = {
-    "queues": _queue,
-    "exchanges": _exchange,
-    "bindings": _binding,
-    "addresses": _address,
-}
+_ROWS = {"queues": _queue, "exchanges": _exchange, "bindings": _binding, "addresses": _address}

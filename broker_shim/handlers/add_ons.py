@@ -19,23 +19,40 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.handlers.chain import HandlerContext, InsertionPoints
 from broker_shim.handlers.frame_tracer import FrameTracer
 from broker_shim.handlers.header_router import HeaderRouter
 from broker_shim.handlers.rate_limiter import RateLimiter
-from sparkstore.settings_file import read_section, told_of
+from sparkstore.settings_file import named_section, read_section
 
 
+@named_section
 @dataclass(frozen=True, slots=True)
 class HandlerSettings:
-    """`[amqp_0_10]` of a settings file.
+    """Settings that are read where `sparkstore serve --amqp-0-10 HOST:PORT` listens.
 
     Attributes:
-        handlers: What stands before the standard handlers, a table each.
+        handlers: Handlers that stand before the standard ones, the first one named first. Whatever
+            else a row says is given to the handler.
+
+              point    "connection-incoming" (sees every frame), "session-incoming" (controls,
+                       commands, and frames of headers and bodies), "session-outgoing"
+              handler  "frame-tracer", "rate-limiter" (frames_per_s, burst), "header-router"
+                       (header, value, exchange, routing_key), or "package.module:name" of your own
+
+            For example:
+
+              handlers = [
+                {point = "connection-incoming", handler = "rate-limiter", frames_per_s = 1000},
+                {point = "session-incoming", handler = "header-router", header = "region",
+                 value = "eu", exchange = "amq.topic", routing_key = "eu.orders"},
+              ]
     """
+
+    PLACE: ClassVar[str] = "[amqp_0_10]"
 
     handlers: tuple[Mapping[str, Any], ...] = ()
 
@@ -46,9 +63,7 @@ def read_handlers(path: Path) -> InsertionPoints:
     Raises:
         InvalidRequest: The file cannot be used, or as `insertion_points`; it names the file.
     """
-    with told_of(path):
-        found = read_section(path, "amqp_0_10", HandlerSettings())
-        return insertion_points(found.get("handlers", ()))
+    return read_section(path, HandlerSettings, lambda handlers=(): insertion_points(handlers))
 
 
 POINTS = {

@@ -8,33 +8,19 @@ from dataclasses import replace
 from typing import Any
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.security.settings import MECHANISMS, SecuritySettings, read_security
-
-_FILES = ("users", "tls_cert", "tls_key", "tls_client_ca", "audit_file")
+from broker_shim.security.settings import SecuritySettings, read_security
+from sparkstore.declared_settings import settings_of, texts_of
 
 
 def add_options(add: Callable[..., object]) -> None:
-    """Add the options of security to an argparse parser."""
-    add(
-        "--users",
-        metavar="FILE",
-        help="who may log in by a password: a file that `sparkstore passwd` makes, looked at at"
-        " each login. Without it and without --tls-client-ca everybody on this machine may connect",
-    )
-    add("--tls-cert", metavar="FILE", help="speak TLS (amqps://) with this certificate, PEM")
-    add("--tls-key", metavar="FILE", help="its key, PEM, without a password, mode 0600")
-    add(
-        "--tls-client-ca",
-        metavar="FILE",
-        help="let clients in by certificates (EXTERNAL) that these authorities vouch for",
-    )
-    add(
-        "--mechanisms",
-        metavar="A,B",
-        help=f"SASL mechanisms to offer, of {', '.join(MECHANISMS)} (default: all that the files"
-        " above make possible; ANONYMOUS on loopback where that is none)",
-    )
-    add("--audit-file", metavar="FILE", help="write logins and refusals there, too; mode 0600")
+    """Add to an argparse parser the settings that have an option, and `--insecure`."""
+    _, texts = texts_of(SecuritySettings)
+    for name, metavar in _options().items():
+        add(
+            f"--{name.replace('_', '-')}",
+            metavar=metavar,
+            help=texts.get(name, [""])[0].replace("%", "%%"),
+        )
     add(
         "--insecure",
         action="store_true",
@@ -51,10 +37,16 @@ def security_of(options: argparse.Namespace) -> SecuritySettings:
     """
     settings = SecuritySettings() if options.config is None else read_security(options.config)
     said: dict[str, Any] = {
-        name: getattr(options, name) for name in _FILES if getattr(options, name) is not None
+        name: getattr(options, name) for name in _options() if getattr(options, name) is not None
     }
-    if options.mechanisms is not None:
-        said["mechanisms"] = tuple(options.mechanisms.split(","))
+    if "mechanisms" in said:
+        said["mechanisms"] = tuple(said["mechanisms"].split(","))
     if any(not value for value in said.values()):
         raise InvalidRequest("an option of security without a value: leave it out instead")
     return replace(settings, **said)
+
+
+def _options() -> dict[str, str]:
+    """Return the settings that have an option, and the name of its value."""
+    every = settings_of(SecuritySettings).items()
+    return {name: each.bounds.metavar for name, each in every if each.bounds.metavar}

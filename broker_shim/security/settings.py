@@ -4,57 +4,97 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, ClassVar
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.permissions import Rule, check_who, rule_of
 from broker_shim.security.tls import TlsFiles
-from sparkstore.settings_file import read_section, told_of
+from sparkstore.declared_settings import Bounds, check_declared
+from sparkstore.settings_file import named_section, read_section
 
 PASSWORD_MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
 MECHANISMS = ("EXTERNAL", *PASSWORD_MECHANISMS, "ANONYMOUS")
 """All there are, in the order in which they are offered."""
 
 
+_File = Annotated[str, Bounds(metavar="FILE")]
+
+
+@named_section
 @dataclass(frozen=True, slots=True)
 class SecuritySettings:
-    """Settings that decide who gets in, and what they may do.
+    """Settings that decide who may connect to the embedded broker, and do what.
+
+    An option of `sparkstore serve` of the same name goes before a setting here. The users file is
+    looked at at each login. SIGHUP reads certificates, permissions and impersonators again, and
+    ends the connections of users with a password who were deleted. All else here counts from the
+    next start.
 
     Attributes:
-        users: The users file; empty: none has a password.
-        mechanisms: SASL mechanisms offered; empty: all that the other settings make possible, and
-            ANONYMOUS if that leaves none and only this machine can connect.
-        tls_cert: Our certificate, PEM; empty: no TLS.
-        tls_key: Path of the private key of that certificate, PEM.
-        tls_client_ca: The CA that vouches for clients' certificates; empty: none is asked for.
-        audit_file: Where audit lines go beside the log; empty: nowhere.
-        permissions: The rules of who may do what; empty: who got in may do everything.
+        users: The users file, which `sparkstore passwd FILE NAME` makes: who may log in by a
+            password. It is looked at at each login. Without it and without tls_client_ca everybody
+            on this machine may connect.
+        mechanisms: SASL mechanisms to offer, of EXTERNAL, SCRAM-SHA-512, SCRAM-SHA-256, PLAIN and
+            ANONYMOUS. Empty: all that the files here make possible; ANONYMOUS where that is none
+            and only this machine can connect.
+        tls_cert: Our certificate, a PEM file: speak TLS 1.2 and newer (amqps://) with it. Beyond
+            loopback both TLS and users (or client certificates) are needed, and permissions where
+            ANONYMOUS is offered; or --insecure on the command line.
+        tls_key: The key of that certificate, a PEM file without a password, mode 0600.
+        tls_client_ca: The authorities, a PEM file, that vouch for clients' certificates (EXTERNAL).
+            Every certificate that they vouch for gets in, listed in the users file or not. The
+            common name of the subject is the user; without one the first URI, email or DNS name.
+        audit_file: A line of JSON for each login, refusal and act of administration goes there,
+            beside the log; mode 0600.
+        permissions: Rules of who may do what. Without any, everybody who got in may do everything,
+            also with other users' queues and subscriptions. Else what none allows is refused
+            (amqp:unauthorized-access).
+
+              who      users, roles ("role:shop"), "*"
+              address  words, where `*` is one and `#` any number; "address::queue" for single
+                       queues; an exchange by its name; "temporary" for queues that a client has the
+                       broker name, which only its user reads
+              allow    of these:
+                read      receive, browse, subscribe
+                write     send
+                create    have a queue, a durable subscription, an exchange or a binding made
+                delete    purge or delete what others use (AMQP 0-10)
+                admin     all of these, and get at the queue of a subscription by its name
+
+            The whole table is in docs/security.md. For example:
+
+              permissions = [
+                {who = ["role:shop"], address = "orders.#", allow = ["read", "write", "create"]},
+                {who = ["*"], address = "temporary", allow = ["read", "write", "create"]},
+              ]
+
         impersonators: Users and roles, as in `who` of a rule, that may send messages with the
-            user-id of others: gateways.
-        failed_login_delay_s: How long the answer to an address' first failed login waits.
+            user-id of others: gateways. A message of anybody else has the sender's own user-id or
+            none, or is refused. Where nobody logs in (ANONYMOUS alone) it is not checked.
+        failed_login_delay_s: How long the answer to an address' first failed login waits; each
+            further one twice as long, up to 8 s. Until then it counts as a half-open connection. A
+            minute without a failure forgives. 0: no wait.
     """
 
-    users: str = ""
-    mechanisms: tuple[str, ...] = ()
-    tls_cert: str = ""
-    tls_key: str = ""
-    tls_client_ca: str = ""
-    audit_file: str = ""
+    PLACE: ClassVar[str] = "[security]"
+
+    users: _File = ""
+    mechanisms: Annotated[tuple[str, ...], Bounds(words=MECHANISMS, metavar="A,B")] = ()
+    tls_cert: _File = ""
+    tls_key: _File = ""
+    tls_client_ca: _File = ""
+    audit_file: _File = ""
     permissions: tuple[Rule, ...] = ()
     impersonators: tuple[str, ...] = ()
-    failed_login_delay_s: float = 0.5
+    failed_login_delay_s: Annotated[float, Bounds(0, 8)] = 0.5
 
     def __post_init__(self) -> None:
-        if unknown := set(self.mechanisms) - set(MECHANISMS):
-            message = f"mechanism {min(unknown)!r}: say some of {', '.join(MECHANISMS)}"
-            raise InvalidRequest(message)
+        check_declared(self, self.PLACE)
         if bool(self.tls_cert) != bool(self.tls_key):
             raise InvalidRequest("TLS needs both tls_cert and tls_key (--tls-cert and --tls-key)")
         if self.tls_client_ca and not self.tls_cert:
             raise InvalidRequest("tls_client_ca needs TLS: give tls_cert and tls_key, too")
         check_who(self.impersonators)
-        if not 0 <= self.failed_login_delay_s <= 8:
-            raise InvalidRequest("[security] failed_login_delay_s: from 0 to 8")
 
     @property
     def users_path(self) -> Path | None:
@@ -142,17 +182,4 @@ def read_security(path: Path) -> SecuritySettings:
     Raises:
         InvalidRequest: No such file, not TOML, an unknown setting, or a value of the wrong type.
     """
-    with told_of(path):
-        values = read_section(path, "security", SecuritySettings())
-        if "permissions" in values:
-            values["permissions"] = tuple(map(rule_of, values["permissions"]))
-        for name, example in (("mechanisms", "PLAIN"), ("impersonators", "role:gateway")):
-            if name in values:
-                values[name] = _texts(name, values[name], example)
-        return SecuritySettings(**values)
-
-
-def _texts(name: str, found: list[Any], example: str) -> tuple[str, ...]:
-    if not all(isinstance(item, str) for item in found):
-        raise InvalidRequest(f'[security] {name}: say a list of texts, such as ["{example}"]')
-    return tuple(found)
+    return read_section(path, SecuritySettings, SecuritySettings, {"permissions": rule_of})

@@ -17,10 +17,10 @@ from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from sparkstore.errors import InvalidRequest
-from sparkstore.settings_file import read_section, told_of
+from sparkstore.settings_file import named_section, read_section
 
 _READ_AGAIN_S = 60
 _KEYS = ("aws_access_key_id", "aws_secret_access_key")
@@ -31,16 +31,22 @@ Keys = dict[str, Any]
 """As the library of `objects` wants them."""
 
 
+@named_section
 @dataclass(frozen=True, slots=True)
 class StorageConfig:
-    """The section `[storage]`; what is empty is as the environment or the profile says.
+    """Settings of the way to buckets (docs/buckets.md).
+
+    What the environment says wins (AWS_ENDPOINT_URL, AWS_REGION, AWS_PROFILE). Keys are no
+    settings: they are in the environment, in a profile of ~/.aws, or the machine has a role.
 
     Attributes:
-        endpoint: URL of the bucket's server, if it is none of AWS.
-        region: Where the bucket is.
-        profile: The profile of ~/.aws that has the keys.
-        allow_http: The server has no TLS.
+        endpoint: URL of the bucket's server; empty: AWS's.
+        region: Where the bucket is; empty: as the profile says.
+        profile: Profile of ~/.aws that has the keys; empty: `default`, if the environment has none.
+        allow_http: true for a server without TLS, in a network of your own.
     """
+
+    PLACE: ClassVar[str] = "[storage]"
 
     endpoint: str = ""
     region: str = ""
@@ -54,8 +60,7 @@ def read_storage_config(path: Path) -> StorageConfig:
     Raises:
         InvalidRequest: No such file, not TOML, an unknown setting, or a value of the wrong type.
     """
-    with told_of(path):
-        return StorageConfig(**read_section(path, "storage", StorageConfig()))
+    return read_section(path, StorageConfig, StorageConfig)
 
 
 def use_storage_settings(

@@ -1,39 +1,48 @@
-"""`conf/sparkstore.toml` tells every setting, with its default."""
+"""Each setting is declared once, and what is made of the declarations is current."""
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import fields
 
-from broker_shim.broker.settings import NO_SETTINGS, BrokerSettings, read_settings
-from broker_shim.handlers.add_ons import HandlerSettings, read_handlers
+import pytest
+
+from broker_shim import settings_documents
+from broker_shim.broker.settings import BrokerSettings, read_settings
+from broker_shim.handlers.add_ons import read_handlers
 from broker_shim.handlers.chain import InsertionPoints
 from broker_shim.security.settings import SecuritySettings, read_security
 from sparkstore.config import StoreConfig, read_config
+from sparkstore.declared_settings import settings_of, texts_of
+from sparkstore.settings_file import SECTIONS
+from sparkstore.storage.access import StorageConfig, read_storage_config
 from tests.architecture.source import TOP
 
 FILE = TOP / "conf" / "sparkstore.toml"
 
 
-def test_the_file_tells_every_setting_of_the_store_with_its_default() -> None:
+def test_the_settings_file_is_as_the_declarations_make_it() -> None:
+    assert FILE.read_text() == settings_documents.settings_file()
+
+
+def test_the_tables_of_the_document_are_as_the_declarations_make_them() -> None:
+    page = TOP / settings_documents.PAGE
+    assert page.read_text() == settings_documents.page(page.read_text())
+
+
+def test_the_file_says_every_setting_with_its_default() -> None:
     assert read_config(FILE) == StoreConfig()
-    told = tomllib.loads(FILE.read_text())["store"]
-    assert set(told) == {field.name for field in fields(StoreConfig)}
-
-
-def test_the_file_tells_every_setting_of_the_broker_with_its_default() -> None:
     assert read_settings(FILE) == BrokerSettings()
-    told = tomllib.loads(FILE.read_text())["broker"]
-    assert set(told) == {field.name for field in fields(BrokerSettings)} - NO_SETTINGS
-
-
-def test_the_file_tells_every_setting_of_security_with_its_default() -> None:
     assert read_security(FILE) == SecuritySettings()
-    told = tomllib.loads(FILE.read_text())["security"]
-    assert set(told) == {field.name for field in fields(SecuritySettings)}
-
-
-def test_the_file_tells_every_setting_of_amqp_0_10_with_its_default() -> None:
+    assert read_storage_config(FILE) == StorageConfig()
     assert read_handlers(FILE) == InsertionPoints()
-    told = tomllib.loads(FILE.read_text())["amqp_0_10"]
-    assert set(told) == {field.name for field in fields(HandlerSettings)}
+
+
+@pytest.mark.parametrize("declared", settings_documents.DECLARED)
+def test_a_setting_has_a_text(declared: type) -> None:
+    _, texts = texts_of(declared)
+    assert set(settings_of(declared)) <= set(texts) <= {each.name for each in fields(declared)}
+    assert all(each[0] for each in texts.values())
+
+
+def test_the_declared_sections_are_those_that_a_file_may_have() -> None:
+    assert tuple(each.PLACE.strip("[]") for each in settings_documents.DECLARED) == SECTIONS

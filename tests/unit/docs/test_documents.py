@@ -58,7 +58,7 @@ def test_every_link_to_a_file_or_a_heading_finds_it(page: Path) -> None:
 def test_the_readme_leads_to_every_page() -> None:
     linked = {link.partition("#")[0] for link in links(CHECKOUT / "README.md")}
     pages = {str(page.relative_to(CHECKOUT)) for page in PAGES}
-    assert len(pages) == 13
+    assert len(pages) == 14
     assert {*pages, "ARCHITECTURE.md", "CONTRIBUTING.md"} - linked == set()
 
 
@@ -89,7 +89,7 @@ def test_every_command_line_of_the_documents_is_taken(line: str) -> None:
 
 def test_every_settings_file_of_the_documents_is_read(tmp_path: Path) -> None:
     files = blocks(ALL, "toml")
-    assert len(files) == 8
+    assert len(files) == 9
     (empty := tmp_path / "empty.toml").touch()
     for text in files:
         (file := tmp_path / "sparkstore.toml").write_text(text)

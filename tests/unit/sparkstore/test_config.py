@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
+from broker_shim.broker.settings import BrokerSettings
 from sparkstore.config import StoreConfig, read_config
 from sparkstore.errors import InvalidRequest
+
+assert BrokerSettings.PLACE == "[broker]"  # so that it is known what stands there
 
 
 def settings_file(folder: Path, text: str) -> Path:
@@ -74,6 +77,38 @@ def test_a_value_of_another_type_is_refused_in_python_too(
 ) -> None:
     with pytest.raises(InvalidRequest, match=re.escape(told)):
         StoreConfig(**settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("ack = 'wal'\nackk = 'wal'", "line 3: unknown setting 'ackk' in [store]: did you mean"),
+        ("\n# ack = 3\n\nack = 3", "line 5: [store] ack is 3: say a text"),
+        ('wal_dir = """\nack = 3\n"""\nack = "paper"', "line 5: [store] ack is 'paper': say one"),
+        ("cache_bytes = -1", "line 2: [store] cache_bytes is -1: it must be at least 0"),
+        ("segment_hours = nan", "line 2: [store] segment_hours is nan: it must be at least 0"),
+        ("chain = [\n {mirror = 'a'},\n {miror = 'b'},\n]", "line 2: unknown key 'miror' of ["),
+        ("chain = [\n {audit = 'a', max_distance = 0},\n]", "line 2: [store] chain: max_dist"),
+        ("ack = ''\nchain = 3", "line 3: [store] chain must be a list"),
+        ("wal_dir = 's3://lake'", "line 1: wal_dir s3://lake is no folder"),
+        ("fsync = true\n[brker]\ncredit = 3", "line 3: unknown section 'brker': did you mean"),
+        ("fsync = true\n[store.broker]", "line 3: unknown setting 'broker' in [store]"),
+        ("fsync = true\nmax_links = 3", "line 3: unknown setting 'max_links' in [store]: it stand"),
+        ("ack = 'wal'\nack = 'wal'", "Cannot overwrite a value (at line 3, column 12)"),
+    ],
+)
+def test_a_mistake_is_said_with_its_file_and_line(tmp_path: Path, text: str, told: str) -> None:
+    file = settings_file(tmp_path, f"[store]\n{text}\n")
+    with pytest.raises(InvalidRequest) as refused:
+        read_config(file)
+    assert str(refused.value).startswith(f"settings {file}, {told}".replace(", Cannot", ": Cannot"))
+    assert "\n" not in str(refused.value)
+
+
+def test_the_line_of_a_long_file_is_left_out_and_the_mistake_is_said(tmp_path: Path) -> None:
+    file = settings_file(tmp_path, "\n" * 200_000 + "[store]\nackk = 3\n")
+    with pytest.raises(InvalidRequest, match=r"sparkstore\.toml: unknown setting 'ackk'"):
+        read_config(file)
 
 
 def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None:

@@ -269,7 +269,7 @@ def test_address_settings_and_full_names_are_read_from_toml(tmp_path: Path) -> N
         ('bindings = [{exchange = "x", routing_key = "k", queue = "q"}]', "exchange, key, queue"),
         ('bindings = ["x:k:q"]', "needs exchange"),
         ("queues = {}", "queues must be a list"),
-        ("max_message_bytes = 1", "did you mean"),
+        ("max_message_bytes = 1", "unknown setting 'max_message_bytes' in [broker]: "),
         ("idle_timeout_s = -1", "from 0.001"),
         ("session_bytes = 0", "from 1"),
         ("buffered_bytes = nan", "say a whole number"),
