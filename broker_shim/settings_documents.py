@@ -40,7 +40,7 @@ _UNITS = {"bytes": "bytes", "ms": "ms", "s": "s", "hours": "hours", "percent": "
 
 
 def main() -> None:
-    """Write both files."""
+    """Write the settings file and the tables of the page."""
     (TOP / FILE).write_text(settings_file())
     page_path = TOP / PAGE
     page_path.write_text(page(page_path.read_text()))

@@ -29,7 +29,7 @@ _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a setting may be, beside its type.
+    """Bound what a setting may be, beside its type.
 
     Attributes:
         least: The least number.
@@ -57,7 +57,7 @@ _NO_BOUNDS = Bounds()
 
 
 class Setting(NamedTuple):
-    """A declared setting.
+    """A setting as its class declares it.
 
     Attributes:
         name: Name of the field and in the file.
@@ -102,7 +102,7 @@ def check_declared(values: object, place: str) -> None:
 
 
 def check_value(setting: Setting, value: object, place: str) -> None:
-    """Check one value.
+    """Check a value against what is declared.
 
     Args:
         setting: What is declared of it.

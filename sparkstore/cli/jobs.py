@@ -6,32 +6,25 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import re
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, replace
-from datetime import UTC, datetime
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deltalake.exceptions import DeltaError
-
-from sparkstore.cli.current import check_may_publish, publish_views
 from sparkstore.cli.output import fields
 from sparkstore.cli.parsing import at_least_0, command
 from sparkstore.compaction.plans.compact_plan import Limits, Upkeep
-from sparkstore.errors import InvalidRequest, Locked, StoreError
+from sparkstore.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sparkstore.cli.parsing import Subparsers
-    from sparkstore.config import StoreConfig
     from sparkstore.jobs.report import JobReport
-    from sparkstore.tables.root import Root
 
 _LEAST_PRIORITY = 19
 
@@ -120,97 +113,43 @@ def job_options(parser: argparse.ArgumentParser) -> None:
 
 def compact(arguments: Namespace) -> int:
     """Run the compaction job once; then end messages as their queues say of expired ones."""
+    from sparkstore.compaction.compaction_job import CompactionOptions, compaction_job
     from sparkstore.config import read_config
     from sparkstore.settings_file import audit_file
-    from sparkstore.storage.objects import is_object_uri
-    from sparkstore.tables.root import open_root
 
-    config = read_config(arguments.config) if arguments.config else None
-    audited = audit_file(arguments.config) if arguments.config else None
-    if is_object_uri(arguments.root):
-        return _compact_bucket(arguments, config, audited)
-    root = open_root(arguments.root)
-    if _is_too_early(root, arguments):
-        return 0
-
-    def work(spark: SparkSession) -> JobReport:
-        from sparkstore.compaction import compact
-        from sparkstore.compaction.expiry import try_to_end_messages
-
-        check_may_publish(spark, arguments)
-        report = compact.run(spark, root, limits=_limits(arguments), upkeep=_upkeep(arguments))
-        ended = try_to_end_messages(spark, root, config, audited)
-        if arguments.current:
-            _make_current(root)
-        publish_views(spark, root, arguments)
-        return replace(report, messages_ended=ended.done)
-
-    return run_job("compact", root.path, work, arguments)
-
-
-def _compact_bucket(arguments: Namespace, config: StoreConfig | None, audited: Path | None) -> int:
-    """Run the compaction of a root in a bucket, by a copy whose commits are published there."""
-    from sparkstore.bucket.job_copy import TABLES as JOB_TABLES
-    from sparkstore.bucket.job_copy import folder_of_jobs, job_copy
-    from sparkstore.current.publication import TABLES as CURRENT_TABLES
-    from sparkstore.current.publication import publish
-    from sparkstore.storage.objects import ObjectStorage
-
-    executors_at = _executors_at(arguments)
-    bucket = ObjectStorage(arguments.root)
-    folder = folder_of_jobs(bucket.location, config.copy_dir if config else "")
-    tables = (*JOB_TABLES, *CURRENT_TABLES) if arguments.current else JOB_TABLES
-    as_of = datetime.now(UTC)
-    with job_copy(bucket, "compact", folder, executors_at, tables=tables) as copy:
-        if _is_too_early(copy.root, arguments):
+    options = CompactionOptions(
+        limits_of(arguments),
+        Upkeep(history_days=arguments.history_days),
+        arguments.min_records,
+        arguments.current,
+        arguments.publish or "",
+        read_config(arguments.config) if arguments.config else None,
+        audit_file(arguments.config) if arguments.config else None,
+    )
+    executors_at = where_executors_read(arguments.root)
+    with compaction_job(arguments.root, options, executors_at) as job:
+        if job.is_too_early():
+            least = arguments.min_records
+            print(f"fewer than {least} records wait: nothing done", file=sys.stderr)
             return 0
-
-        def work(spark: SparkSession) -> JobReport:
-            from sparkstore.compaction import compact
-            from sparkstore.compaction.expiry import try_to_end_messages
-            from sparkstore.session import tell_hadoop
-
-            check_may_publish(spark, arguments, copy.location)
-            if copy.root.remote is not None:
-                tell_hadoop(spark, copy.root.remote.hadoop_settings())
-            report = compact.run(
-                spark,
-                copy.root,
-                limits=_limits(arguments),
-                upkeep=_upkeep(arguments),
-                at=copy.publish,
-                check=lambda _: None,  # it was, where the bucket was asked
-            )
-            if arguments.current:
-                publish(copy.root, at=copy.publish, as_of=as_of)
-            deleted, where = copy.finish(), copy.location
-            ended = try_to_end_messages(spark, copy.root, config, audited, where)
-            publish_views(spark, copy.root, arguments, where)
-            return replace(report, root=where, files_deleted=deleted, messages_ended=ended.done)
-
-        return run_job("compact", copy.root.path, work, arguments, uri=copy.location)
+        return run_job("compact", job.root.path, job.run, arguments, uri=job.uri)
 
 
-def _executors_at(arguments: Namespace) -> str:
-    """Return the URI by which executors read a bucket, as `where_executors_read`, for a compaction.
-
-    Raises:
-        InvalidRequest: An option is not for a bucket, or not there.
-    """
-    named = where_executors_read(arguments.root)
-    if named and arguments.current:
-        message = "--current reads the tables on this machine: leave it out on a cluster, and run"
-        raise InvalidRequest(f"{message} sparkstore current {arguments.root}")
-    return named
+def limits_of(arguments: Namespace) -> Limits:
+    """Return how much one commit folds, as `--step-records` says."""
+    return Limits(arguments.step_records or Limits().step_records)
 
 
 def where_executors_read(uri: str) -> str:
-    """A bucket as executors on other machines name it; empty if they are threads of this one.
+    """Name a bucket as executors on other machines do; empty: they are threads of this one.
 
     Raises:
         InvalidRequest: They could not read it.
     """
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else Spark is loaded for nothing
+    from sparkstore.storage.objects import is_object_uri
+
+    # Without spark-submit Spark would be loaded for nothing.
+    if not is_object_uri(uri) or "PYSPARK_GATEWAY_PORT" not in os.environ:
         return ""
     from sparkstore.bucket.cluster_tables import s3a
     from sparkstore.session import cluster, reads_s3a
@@ -222,34 +161,6 @@ def where_executors_read(uri: str) -> str:
         message = f"{uri}: the executors of {master} have no client of S3: give spark-submit"
         raise InvalidRequest(f"{message} --properties-file conf/spark-cluster.conf")
     return named
-
-
-def _is_too_early(root: Root, arguments: Namespace) -> bool:
-    """Tell whether fewer records wait than were asked for, and say so."""
-    least = arguments.min_records
-    is_early = bool(least) and _waiting(root) < least
-    if is_early:
-        print(f"fewer than {least} records wait: nothing done", file=sys.stderr)
-    return is_early
-
-
-def _limits(arguments: Namespace) -> Limits:
-    return Limits(arguments.step_records or Limits().step_records)
-
-
-def _upkeep(arguments: Namespace) -> Upkeep:
-    return Upkeep(history_days=arguments.history_days)
-
-
-def _make_current(root: Root) -> None:
-    """Write `current`; if somebody else is at it, that is done and the job has not failed."""
-    from sparkstore.cli.notes import note
-    from sparkstore.current.publication import publish
-
-    try:
-        publish(root)
-    except Locked as reason:
-        note(str(reason))
 
 
 def run_job(
@@ -294,16 +205,6 @@ def _heap(text: str) -> str:
         message = f"{text!r} is no size of a heap: write 2g, or 1500m"
         raise argparse.ArgumentTypeError(message)
     return text
-
-
-def _waiting(root: Root) -> float:
-    """Records to fold; more than any number if the tables are broken: the job heals, or says so."""
-    from sparkstore.views.join_hints import waiting_records
-
-    try:
-        return waiting_records(root)
-    except (StoreError, DeltaError, OSError):
-        return math.inf
 
 
 def _days(text: str) -> float:

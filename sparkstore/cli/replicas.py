@@ -6,7 +6,7 @@ from argparse import Namespace
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from sparkstore.cli.jobs import job_options, run_job
+from sparkstore.cli.jobs import job_options, limits_of, run_job
 from sparkstore.cli.notes import note_unreplayed
 from sparkstore.cli.output import fields, json_lines
 from sparkstore.cli.parsing import at_least_0, command
@@ -107,10 +107,9 @@ def replicate(arguments: Namespace) -> int:
     replicas.check(arguments.primary, arguments.replica)
 
     def work(spark: SparkSession) -> JobReport:
-        from sparkstore.compaction.plans.compact_plan import Limits
         from sparkstore.replication import replicate
 
-        limits = Limits(arguments.step_records or Limits().step_records)
+        limits = limits_of(arguments)
         return replicate.run(spark, arguments.primary, arguments.replica, limits=limits)
 
     code = run_job("replicate", arguments.replica, work, arguments)

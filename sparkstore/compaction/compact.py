@@ -32,6 +32,7 @@ from sparkstore.compaction.upkeep import tidy
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.jobs.failpoints import Failpoint, no_failpoint
 from sparkstore.jobs.report import CompactReport
+from sparkstore.session import tell_hadoop
 from sparkstore.storage.disk_room import check_has_room
 from sparkstore.tables import healing
 from sparkstore.tables.delta_files import newest_version
@@ -105,6 +106,26 @@ def run(
         files_deleted=files_deleted,
         seconds=round(time.monotonic() - began, 3),
     )
+
+
+def run_in_copy(
+    spark: SparkSession, root: Root, publish: Failpoint, *, limits: Limits, upkeep: Upkeep
+) -> CompactReport:
+    """Compact the copy of a root in a bucket (`sparkstore.bucket.job_copy`).
+
+    Args:
+        spark: A session with Delta.
+        root: The copy, whose bucket was asked whether a job may work on it.
+        publish: Publishes what was committed; called as `at` of `run`.
+        limits: As of `run`.
+        upkeep: As of `run`.
+
+    Raises:
+        StoreError: As `run` and `publish`.
+    """
+    if root.remote is not None:
+        tell_hadoop(spark, root.remote.hadoop_settings())
+    return run(spark, root, limits=limits, upkeep=upkeep, at=publish, check=lambda _: None)
 
 
 def _tidy(spark: SparkSession, root: Root, upkeep: Upkeep, at: Failpoint) -> tuple[int, int]:
