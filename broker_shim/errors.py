@@ -1,6 +1,7 @@
 """The store's errors, as a broker sees them: one class for each thing it can do about it."""
 
 from sparkstore.errors import (
+    AlreadyPublished,
     Closed,
     CorruptData,
     Ended,
@@ -18,6 +19,7 @@ from sparkstore.errors import (
 __all__ = [
     "ENDED",
     "FATAL",
+    "AlreadyPublished",
     "Closed",
     "CorruptData",
     "Ended",

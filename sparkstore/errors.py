@@ -15,6 +15,10 @@ class LimitReached(InvalidRequest):
     """Ask for no more of these before some are gone: a user has as many as it may."""
 
 
+class AlreadyPublished(InvalidRequest):
+    """Go on: the batch that this is a part of is there as a whole (`publications`)."""
+
+
 class NotAcquired(StoreError):
     """Leave the message alone: another holder has it."""
 

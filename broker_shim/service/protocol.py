@@ -71,6 +71,10 @@
                                                       after WATCH say all of them again: the first
                                                       SEEN after it ends those that were not said
      29 TOLD     [number, text]                       the answer to ASKED, likewise
+     30 PUBLISH  [request, name, batch, [xid, …]]     commit these branches together, and roll back
+                                                      all others of this stream up to this batch;
+                                                      of a batch that was published, all. -1: the
+                                                      batch has no number, and is not remembered
     service → client
     129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
                   max_waiting_requests, generation, position]
@@ -163,7 +167,7 @@ HELLO, DO, OPEN, ADD, END, FLUSH, IDS, LOAD, RECOVER, SIZE, PIECE, ENTRIES, HEAD
     1, 15
 )
 WATCH, SEEN, SUBSCRIBE, CREDIT, REFUSE, CANCEL, LINK = range(15, 22)
-PREPARE, DECIDE, BRANCHES, LOOK, FORGET, EACH, ORDER, TOLD = range(22, 30)
+PREPARE, DECIDE, BRANCHES, LOOK, FORGET, EACH, ORDER, TOLD, PUBLISH = range(22, 31)
 WELCOME, DONE, ANSWER, FAILED, GOODBYE, CHANGES, GRANTS, ENDED, CAUGHT_UP = range(129, 138)
 LOOKED, ASKED = 138, 139
 

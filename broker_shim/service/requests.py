@@ -30,7 +30,7 @@ from broker_shim.service.protocol import Body, Frame, Refusal
 from broker_shim.store.delta import Batch
 from sparkstore.core import fold, records
 from sparkstore.core.records import Kind, Record
-from sparkstore.core.state_machine import branches
+from sparkstore.core.state_machine import branches, publications
 from sparkstore.core.state_machine.batches import Asked, plain_dequeue
 from sparkstore.core.state_machine.values import RecordStep
 from sparkstore.core.xids import xid_from
@@ -208,6 +208,11 @@ class MemberRequests:
         opened = self._opened(body[1])
         del self._open[body[1]]
         objects = body[3] if body[3:] else ()
+        try:
+            publications.check_attempt(batch.machine.state, xid_from(body[2]))
+        except StoreError:
+            self._decisions.end(opened, commit=False)
+            raise
         with self._decisions.prepared(opened, body[2], *objects) as steps:
             self._take_steps(batch, steps, body[0])
 
@@ -222,6 +227,31 @@ class MemberRequests:
         }
         self._take_steps(batch, steps, body[0])
         branches.forget(batch.machine, xid)
+
+    def _publish(self, batch: Batch, body: Body) -> None:
+        """Decide the branches of a batch: no step of it can be refused once there is a plan.
+
+        They are taken one after the other, so that each sees what the one before made of a queue
+        with a limit. All are in the item of this batch, which the log keeps or loses as a whole.
+        """
+        request, name, number, packed = body
+        if not all(type(each) is bytes for each in packed):
+            raise InvalidRequest("PUBLISH names branches by their xids: give bytes")
+        decided = publications.plan(batch.machine, name, number, [*map(xid_from, packed)])
+        transaction = batch.begin().transaction
+        remembers = decided.is_new and number != publications.UNNUMBERED
+        ends = [(branches.roll_back, xid) for xid in decided.rolled_back]
+        ends += [(branches.commit, xid) for xid in decided.committed]
+        for left, (decide, xid) in zip(range(len(ends) - 1, -1, -1), ends, strict=True):
+            steps = decide(batch.machine, xid, transaction)
+            if left or remembers:
+                batch.take(steps)
+            else:
+                self._take_steps(batch, steps, request)
+            branches.forget(batch.machine, xid)
+        if remembers:
+            step = publications.remembered(batch.machine.now_us(), name, number)
+            self._take_steps(batch, [step], request)
 
     def _take_steps(self, batch: Batch, steps: list[RecordStep], request: int) -> None:
         batch.take(each.asked_by(steps, self._member, request))
@@ -291,6 +321,7 @@ class MemberRequests:
     _OF_BRANCHES: ClassVar[Mapping[int, Callable[[MemberRequests, Batch, Body], None]]] = {
         wire.PREPARE: _prepare,
         wire.DECIDE: _decide_branch,
+        wire.PUBLISH: _publish,
     }
 
 
@@ -303,6 +334,7 @@ _BODIES: Mapping[int, tuple[type, ...]] = {
     wire.PREPARE: (int, int, bytes),
     wire.DECIDE: (int, bytes, bool),
     wire.FORGET: (int, bytes),
+    wire.PUBLISH: (int, str, int, tuple),
     wire.EACH: (int, tuple, tuple, tuple),
 }
 _ALSO: Mapping[int, Sequence[tuple[type, ...]]] = {

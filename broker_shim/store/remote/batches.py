@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
-from broker_shim.store.interface import NewEntry
+from broker_shim.store.interface import NewEntry, TransactionContext
 from broker_shim.store.remote import records as made
 from broker_shim.store.remote.connection import RemoteConnection
 from broker_shim.store.remote.messages import RemoteMessages
-from sparkstore.core.records import Kind, MessageHeader, Record
+from broker_shim.store.remote.transactions import RemoteTransaction
+from sparkstore.core.records import Kind, MessageHeader, Record, message_enqueued
 from sparkstore.core.state_machine.arguments import (
     check_batch,
     check_body,
@@ -21,12 +22,27 @@ from sparkstore.core.state_machine.arguments import (
     check_queue,
 )
 from sparkstore.core.state_machine.batches import new_entry
+from sparkstore.core.xids import Xid
 
 MOST_BYTES = 1 << 20
 """Of content in one frame; one message may have more."""
 _MOST_NUMBER = (1 << 63) - 1
 
 Content = tuple[MessageHeader, bytes | None]
+
+
+class RoutedMessage(NamedTuple):
+    """A new message, and all queues that it goes to.
+
+    Attributes:
+        header: Of the message; it names a protocol.
+        body: The content of the message.
+        queues: Names of one or more queues.
+    """
+
+    header: MessageHeader
+    body: bytes
+    queues: Sequence[str]
 
 
 class EachFrame(NamedTuple):
@@ -50,6 +66,72 @@ class RemoteBatches:
 
     _connection: RemoteConnection
     _messages: RemoteMessages
+    begin: Callable[[], TransactionContext]
+    prepare: Callable[[TransactionContext, Xid, OnComplete], None]
+
+    def stage_new(
+        self, messages: Sequence[RoutedMessage], xid: Xid, on_complete: OnComplete
+    ) -> None:
+        """Prepare a branch of new messages, in few frames.
+
+        Completes with the first refusal of a message, then nothing of the branch is there; else as
+        `BranchCalls.prepare`.
+
+        Raises:
+            StoreError: The service gives out no ids now.
+        """
+        ids = self._messages.take_ids(len(messages))
+        refusals: list[StoreError] = []
+
+        def added(error: StoreError | None) -> None:
+            if error is not None:
+                refusals.append(error)
+
+        def told(error: StoreError | None) -> None:
+            self._messages.note_told(ids)
+            on_complete(next(iter(refusals), error))
+
+        with self._connection.guard:
+            self._connection.check_open()
+            transaction = self.begin()
+            assert isinstance(transaction, RemoteTransaction)
+            for frame in self._added_frames(messages, ids, transaction, refusals):
+                body = (transaction.transaction, frame)
+                noted = transaction.noting(added)
+                self._connection.ask(wire.ADD, body, noted, on_unwritable=transaction.spoil)
+            self.prepare(transaction, xid, told)
+
+    def _added_frames(
+        self,
+        messages: Sequence[RoutedMessage],
+        ids: Sequence[int],
+        transaction: RemoteTransaction,
+        refusals: list[StoreError],
+    ) -> Iterator[list[Record]]:
+        """Records of a branch, by frame; the first for each message brings its content.
+
+        A message that is refused here spoils the transaction, and nothing more is sent of it.
+        """
+        frame, size = list[Record](), 0
+        for message_id, (header, body, queues) in zip(ids, messages, strict=True):
+            more = len(body) + len(header.header or b"")
+            if frame and (len(frame) >= wire.MAX_EACH or size + more > MOST_BYTES):
+                yield frame
+                frame, size = [], 0
+            size += more
+            try:
+                message = self._messages.made(message_id, header, body)
+                first, *others = queues
+                frame.append(self._messages.enqueued(message, first))
+                known = message.header.known()
+                for queue in others:
+                    frame.append(message_enqueued(0, queue, message_id, known, None))
+            except StoreError as refusal:
+                transaction.spoil()
+                refusals.append(refusal)
+                return
+        if frame:
+            yield frame
 
     def enqueue_new(
         self, messages: Sequence[NewEntry], on_complete: OnEachComplete

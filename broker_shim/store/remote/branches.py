@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from broker_shim.completion import OnComplete
@@ -99,6 +100,24 @@ class RemoteBranches:
         See `BranchCalls.forget_branch`.
         """
         self._ask(wire.FORGET, xid, on_complete)
+
+    def publish(self, name: str, batch: int, xids: Sequence[Xid], on_complete: OnComplete) -> None:
+        """Ask the service to commit branches together, once for each batch of a stream.
+
+        Args:
+            name: Name of the stream that the batch is of.
+            batch: Its number; `publications.UNNUMBERED`: the batch has none.
+            xids: The branches, each by the xid of its attempt.
+            on_complete: Called when it is durable. InvalidRequest: one of them is gone, and none
+                was committed.
+        """
+        check_completion(on_complete)
+        try:
+            packed = [xid_bytes(check_xid(xid)) for xid in xids]
+        except InvalidRequest as refusal:
+            self._connection.ask(wire.DO, ((),), on_complete, refusal)
+        else:
+            self._connection.ask(wire.PUBLISH, (name, batch, packed), on_complete)
 
     def _ask(self, kind: int, xid: Xid, on_complete: OnComplete, *more: bool) -> None:
         check_completion(on_complete)

@@ -135,7 +135,7 @@ def prepare(
     kept = [step.record for step in decided if step.is_kept]
     operations = [_as_json(record) for record in kept]
     told = {"operations": operations, "since_us": now_us, "member": member}
-    detail = json.dumps(told, sort_keys=True)
+    detail = json.dumps(told)
     record = records.prepared(now_us, xid_bytes(xid), key, detail)
     return [*staged, *held, RecordStep(record, _keeps(machine))]
 
@@ -184,8 +184,7 @@ def roll_back(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordS
             now_us, queue, message_id, entry.delivery_count, number, detail
         )
         steps.append(RecordStep(record, entry.position > 0))
-    brought = [message_id for message_id, of in machine.in_doubt.items() if of == key]
-    ended = [message_id for message_id in brought if message_id in machine.state.staged]
+    ended = [each for each in machine.brought_by(key) if each in machine.state.staged]
     steps += [RecordStep(records.staging_aborted(now_us, each), is_kept=True) for each in ended]
     record = records.rolled_back(now_us, xid_bytes(xid), key)
     return [*steps, RecordStep(record, _keeps(machine))]
@@ -229,13 +228,13 @@ def forget_heuristic(machine: StoreStateMachine, xid: Xid) -> list[RecordStep]:
 def forget(machine: StoreStateMachine, xid: Xid) -> None:
     """The records of a decision were taken: nothing is in doubt or held any more."""
     key = xid_text(xid)
-    ended = machine.branches.pop(key, None)
-    if ended is None:  # an operator had decided it
+    if key not in machine.branches:  # an operator had decided it
         return
+    machine.decided(key)
+    ended = machine.branches.pop(key)
     for entry in ended.claims:
         if machine.claims.get(entry) is ended:
             del machine.claims[entry]
-    machine.decided(key)
     for planned in ended.steps:
         if isinstance(planned, PlannedEnqueue):  # one that was rolled back is used up
             machine.end_fresh(planned.message.message_id)
@@ -288,16 +287,16 @@ def restore(machine: StoreStateMachine) -> None:
             branch.queues[queue] = machine.state.queues[queue]
             if told["kind"] == Kind.ENQUEUED.column:
                 message = StoredMessage(message_id, _header(told["header"]), b"", is_staged=True)
-                added = None if told["detail"] is None else annotations_of(told["detail"])
+                added = annotations_of(told["detail"]) if told.get("detail") else None
                 branch.steps.append(PlannedEnqueue(message, queue, added))
                 continue
             kind = Kind[told["kind"].upper()]
-            branch.claims[queue, message_id] = told["holder"]
+            branch.claims[queue, message_id] = told.get("holder")
             if kind is Kind.DEQUEUED:
                 branch.taken.add((queue, message_id))
-            count, detail_ = told["delivery_count"], told["detail"]
+            held = (told.get("holder"), told.get("delivery_count"))
             branch.steps.append(
-                Record(kind, 0, queue, message_id, told["holder"], count, detail=detail_)
+                Record(kind, 0, queue, message_id, *held, detail=told.get("detail"))
             )
         _hold(machine, branch, key)
 
@@ -421,24 +420,24 @@ def _staging(
 
 
 def _as_json(record: Record) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "kind": record.kind.column,
-        "queue": record.queue,
-        "message_id": record.message_id,
-        "holder": record.holder,
-        "delivery_count": record.delivery_count,
-        "detail": record.detail,
-    }
+    """What `restore` needs of a step, without what is the default: a branch may have thousands."""
+    told: dict[str, Any] = {"kind": record.kind.column}
+    for name in ("queue", "message_id", "holder", "delivery_count", "detail"):
+        if (value := getattr(record, name)) is not None:
+            told[name] = value
     if record.message is not None:
-        header = record.message._asdict()
-        raw = record.message.header
-        header["header"] = None if raw is None else base64.b64encode(raw).decode()
-        told["header"] = header
+        pairs = zip(_NAMES, record.message, _DEFAULTS, strict=True)
+        told["header"] = {name: value for name, value, default in pairs if value != default}
+        if record.message.header is not None:
+            told["header"]["header"] = base64.b64encode(record.message.header).decode()
     return told
 
 
+_NAMES, _DEFAULTS = MessageHeader._fields, tuple(MessageHeader())
+
+
 def _header(told: dict[str, Any]) -> MessageHeader:
-    raw = told["header"]
-    pairs = tuple((key, value) for key, value in told["properties"])
+    raw = told.get("header")
+    pairs = tuple((key, value) for key, value in told.get("properties", ()))
     header = None if raw is None else base64.b64decode(raw)
     return MessageHeader(**{**told, "header": header, "properties": pairs})

@@ -9,7 +9,13 @@ from sparkstore.core import fold
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.links import LinkStateMachine
-from sparkstore.core.state_machine.values import Exchange, Queue, RecordStep, Transaction
+from sparkstore.core.state_machine.values import (
+    Exchange,
+    PlannedEnqueue,
+    Queue,
+    RecordStep,
+    Transaction,
+)
 from sparkstore.errors import InvalidRequest
 
 
@@ -72,9 +78,23 @@ class DoubtStateMachine(LinkStateMachine):
         finally:
             self.in_doubt, self.promised = in_doubt, promised
 
+    def brought_by(self, key: str) -> list[int]:
+        """List the new messages of a branch in doubt, in the order of its calls."""
+        ids = dict.fromkeys(planned.message.message_id for planned in self._enqueues(key))
+        return [each for each in ids if self.in_doubt.get(each) == key]
+
     def decided(self, key: str) -> None:
-        """A branch keeps its messages from nobody any more."""
-        for message_id in [each for each, of in self.in_doubt.items() if of == key]:
+        """A branch keeps its messages from nobody any more.
+
+        It looks at those of this branch alone: a publication decides many branches.
+        """
+        for message_id in self.brought_by(key):
             del self.in_doubt[message_id]
-        for place in [each for each, of in self.promised.items() if of == key]:
-            del self.promised[place]
+        for planned in self._enqueues(key):
+            place = planned.queue, planned.message.message_id
+            if self.promised.get(place) == key:
+                del self.promised[place]
+
+    def _enqueues(self, key: str) -> Iterator[PlannedEnqueue]:
+        steps = self.branches[key].steps
+        return (planned for planned in steps if isinstance(planned, PlannedEnqueue))
