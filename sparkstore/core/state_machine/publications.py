@@ -64,7 +64,7 @@ class Attempt(NamedTuple):
     """An attempt to stage a part of a batch, as the xid of its branch names it.
 
     Attributes:
-        name: The stream's.
+        name: Name of the stream that the batch is of.
         batch: The number of the batch.
         since_s: When the attempt began, UTC seconds.
         part: The part that it stages, and which of the attempts it is: any text.
@@ -114,7 +114,7 @@ def plan(machine: StoreStateMachine, name: str, batch: int, xids: Sequence[Xid])
 
     Args:
         machine: Of the store.
-        name: The stream's, 1 to 40 characters of ASCII without a slash.
+        name: Name of the stream, 1 to 40 characters of ASCII without a slash.
         batch: Number of the batch, which rises within a stream; `UNNUMBERED`: it is not kept.
         xids: The branches, as `Attempt.xid` named them, in the order of the batch's messages.
 
