@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from broker_shim.broker.dead_letters import Deaths
+from broker_shim.broker.dead_letters import DeadLetterLog
 from broker_shim.broker.queue_host import QueueHost
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.storage.store_puts import STAGED_BYTES, Staged
@@ -69,7 +69,7 @@ class BulkHost(QueueHost, Protocol):
 class BulkOperations:
     """Carries out requests. On the loop's thread only."""
 
-    def __init__(self, host: BulkHost, deaths: Deaths) -> None:
+    def __init__(self, host: BulkHost, deaths: DeadLetterLog) -> None:
         self._host, self._deaths = host, deaths
 
     def run(self, request: Request, on_answer: OnAnswer) -> None:

@@ -35,7 +35,7 @@ _MAX_LINES = 1_000
 _SAYS = {EXPIRED: "expired", OVER_DELIVERED: "was delivered too often", REJECTED: "was rejected"}
 
 
-class Deaths:
+class DeadLetterLog:
     """The count of messages that died, with a line in the log: one, then how many since."""
 
     def __init__(
@@ -85,7 +85,7 @@ class BurialHost(RoutingHost, Protocol):
         settlement: Repeats what the store has not taken.
     """
 
-    deaths: Deaths
+    deaths: DeadLetterLog
     settlement: Settlement
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from broker_shim.broker.address import ExchangeNode, Node, QueueNode
 from broker_shim.broker.administration import Administration
 from broker_shim.broker.bulk_operations import BulkOperations
-from broker_shim.broker.dead_letters import Deaths
+from broker_shim.broker.dead_letters import DeadLetterLog
 from broker_shim.broker.delivery.undelivered_messages import Undelivered
 from broker_shim.broker.destinations import Destinations
 from broker_shim.broker.exchanges.evacuation import evacuation_of
@@ -121,7 +121,7 @@ class Broker:
         self._creating: dict[str, list[OnComplete]] = {}
         self.is_stopping = False
         self.unfinished, self.publications = Unfinished(), Publications(self)
-        self.deaths = Deaths(metrics, self.queues)
+        self.deaths = DeadLetterLog(metrics, self.queues)
         self.bulk = BulkOperations(self, self.deaths)
         self.settlement = Settlement(self, later, self.bulk.end_if_due)
         self.undelivered = Undelivered(self, later)

@@ -17,7 +17,7 @@ from broker_shim.sockets.access import LOOPBACK, Access
 _MOST_KEPT = 100
 
 
-class Amqp010Host:
+class Amqp010Listener:
     """The broker as clients of AMQP 0-10 see it.
 
     Attributes:

@@ -17,10 +17,10 @@ def listen(listener: Listener, host: Host, entrance: Entrance) -> None:
         listener.listen(host, listening, guard)
         return
     from broker_shim.framing.frames import PROTOCOL_HEADER  # noqa: PLC0415
-    from broker_shim.listener_0_10.host import Amqp010Host  # noqa: PLC0415
+    from broker_shim.listener_0_10.host import Amqp010Listener  # noqa: PLC0415
     from broker_shim.sockets.shared_port import SharedPort  # noqa: PLC0415
 
-    older = Amqp010Host(host.broker, entrance.points)
+    older = Amqp010Listener(host.broker, entrance.points)
     if entrance.second is None:
         begins = PROTOCOL_HEADER[:5]  # "AMQP" and the protocol's number; its version is for itself
         listener.listen(SharedPort({begins: older}, host), listening, guard)

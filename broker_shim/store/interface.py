@@ -355,7 +355,7 @@ class MessageStore(Protocol):
 class BatchCalls(Protocol):
     """Calls for many messages at once, of which the single calls say what each means.
 
-    A store that gains nothing by them takes `one_by_one.OneByOne`.
+    A store that gains nothing by them takes `unbatched_calls.UnbatchedCalls`.
     """
 
     def enqueue_new(

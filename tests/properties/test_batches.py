@@ -20,7 +20,7 @@ from broker_shim.store.interface import (
 )
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import MemorySink
-from broker_shim.store.one_by_one import OneByOne
+from broker_shim.store.unbatched_calls import UnbatchedCalls
 from sparkstore.core.fold import State
 from sparkstore.core.records import Record
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
@@ -53,7 +53,7 @@ class _Store(LocalMessageStore):
         super().__init__(machine, self.sink, _MOST_BYTES)
 
 
-class _Single(OneByOne, _Store):
+class _Single(UnbatchedCalls, _Store):
     """Decides each call of a batch by itself, by the rules of single calls."""
 
     def acquire(self, *asked: Any, on_complete: OnComplete) -> None:

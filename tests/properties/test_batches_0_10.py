@@ -16,11 +16,11 @@ from broker_shim.errors import Unavailable
 from broker_shim.framing.assembly import Assembly, frames_of
 from broker_shim.store.interface import Queue, StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
-from broker_shim.store.one_by_one import OneByOne
+from broker_shim.store.unbatched_calls import UnbatchedCalls
 from tests.support.amqp.amqp_0_10 import INFINITE, Bench010, Client010, content
 
 
-class _Refusing(OneByOne, MemoryMessageStore):
+class _Refusing(UnbatchedCalls, MemoryMessageStore):
     """Has no room for some messages, which is told in the order of calls."""
 
     def enqueue(

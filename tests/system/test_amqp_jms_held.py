@@ -22,7 +22,7 @@ import pytest
 
 from broker_shim.amqp_0_10 import commands as c
 from broker_shim.framing.frames import PROTOCOL_HEADER
-from broker_shim.listener_0_10.host import Amqp010Host
+from broker_shim.listener_0_10.host import Amqp010Listener
 from broker_shim.listener_1_0.host import Host
 from broker_shim.sockets.shared_port import SharedPort
 from sparkstore.log import start
@@ -96,7 +96,7 @@ class Lines:
 
 
 def of_both_protocols(host: Host) -> SharedPort:
-    return SharedPort({PROTOCOL_HEADER[:5]: Amqp010Host(host.broker)}, host)
+    return SharedPort({PROTOCOL_HEADER[:5]: Amqp010Listener(host.broker)}, host)
 
 
 @pytest.mark.parametrize(("program", "steps"), [("JmsSteps", STEPS), ("OldJmsSteps", OLD_STEPS)])

@@ -30,7 +30,7 @@ from broker_shim.serve.stores import stores_of
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
-from broker_shim.store.one_by_one import OneByOne
+from broker_shim.store.unbatched_calls import UnbatchedCalls
 from tests.support.system.clients import TIMEOUT_S, Pipelined, connected, take
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.system, pytest.mark.slow]
 OPTIONS = argparse.Namespace(memory=True, root=None, store=None, json=False)
 
 
-class FailingStore(OneByOne, MemoryMessageStore):
+class FailingStore(UnbatchedCalls, MemoryMessageStore):
     """The first enqueues and dequeues fail with these errors; nothing of them happens."""
 
     def __init__(self, enqueue: list[StoreError], dequeue: list[StoreError] | None = None) -> None:

@@ -16,7 +16,7 @@ from broker_shim.store.interface import Entry
 _LOOK = 100
 
 
-class BrowserLook:
+class BrowseCursor:
     """One browser's way through a queue, in its order, past what its selector does not want.
 
     Attributes:

@@ -20,7 +20,7 @@ from broker_shim.broker.queues.consumer_credit import ConsumerCredit
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.listener_0_10.messages import written_header
-from broker_shim.listener_0_10.sending.look import BrowserLook
+from broker_shim.listener_0_10.sending.look import BrowseCursor
 from broker_shim.listener_0_10.sending.subscribing_session import SubscribingSession
 from broker_shim.messages.residency import LoadedMessage
 from broker_shim.selectors import Selector
@@ -99,7 +99,7 @@ class SessionConsumer:
         self.is_exclusive = command.exclusive
         self.holdings = ConsumerHoldings(session.broker, queue, self.holder)
         self._selector = selector
-        self._look = BrowserLook(self._broker, queue, selector, self.look)
+        self._look = BrowseCursor(self._broker, queue, selector, self.look)
         self._is_browser = command.acquire_mode == MessageAcquireMode.NOT_ACQUIRED
         self._is_settled = command.accept_mode == MessageAcceptMode.NONE and not self._is_browser
         self._transfer = c.MessageTransfer(self.name, command.accept_mode, command.acquire_mode)

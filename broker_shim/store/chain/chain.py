@@ -41,8 +41,8 @@ from broker_shim.store.interface import (
     TransactionContext,
 )
 from broker_shim.store.local import LocalMessageStore
-from broker_shim.store.one_by_one import OneByOne
 from broker_shim.store.reads import ReadCalls
+from broker_shim.store.unbatched_calls import UnbatchedCalls
 from sparkstore.core.state_machine.admission import DROPPED_OUTCOME
 from sparkstore.core.state_machine.arguments import check_completion
 from sparkstore.core.state_machine.values import RecordStep
@@ -51,7 +51,7 @@ from sparkstore.log.completions import fire_once, ignore
 _log = logging.getLogger(__name__)
 
 
-class MessageStoreChain(ChainBranches, ReadCalls, OneByOne):
+class MessageStoreChain(ChainBranches, ReadCalls, UnbatchedCalls):
     """A `BrokerStore` that calls several stores in the order of the first one.
 
     Reads, and what `recover` tells, are the first store's.

@@ -25,7 +25,7 @@ from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.framing.sequences import Ranges, contains
 from broker_shim.handlers.chain import InsertionPoints
 from broker_shim.handlers.content import ContentCollector
-from broker_shim.listener_0_10.host import Amqp010Host
+from broker_shim.listener_0_10.host import Amqp010Listener
 from broker_shim.security.guard import Guard
 from broker_shim.sockets.access import Access
 from broker_shim.store.interface import BrokerStore, Exchange, Queue
@@ -50,7 +50,7 @@ class Bench010(MemoryBroker):
     ) -> None:
         self._timers: list[Callable[[], None]] = []
         super().__init__(store or MemoryMessageStore(), settings)
-        self.host = Amqp010Host(self.broker, points)
+        self.host = Amqp010Listener(self.broker, points)
         self.clients: list[Client010] = []
         for name, kind in DEFAULT_EXCHANGES.items():
             self.calls.create(exchange := Exchange(name, kind), lambda _error: None)

@@ -22,7 +22,7 @@ from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker, MakeQueue
 from broker_shim.errors import CorruptData, StoreError
-from broker_shim.listener_0_10.host import Amqp010Host
+from broker_shim.listener_0_10.host import Amqp010Listener
 from broker_shim.listener_1_0.host import Host
 from broker_shim.members.membership import Membership
 from broker_shim.serve.headers import all_headers
@@ -106,7 +106,7 @@ class DeliveryPlace(ABC):
             self.calls, self.settings, Metrics(), self.clock.later, all_headers(), make_queue
         )
         host = Host(self.broker)
-        older = Amqp010Host(self.broker)
+        older = Amqp010Listener(self.broker)
         self.amqp_1_0 = Side(host, self.broker, self.run)
         self.amqp_0_10 = Side(older, self.broker, self.run)
         return host

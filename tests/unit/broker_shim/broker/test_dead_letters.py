@@ -29,7 +29,7 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.amqp_1_0.primitives import Symbol, Timestamp, UInt
 from broker_shim.broker import bulk_operations as embedded_bulk
-from broker_shim.broker.dead_letters import Deaths
+from broker_shim.broker.dead_letters import DeadLetterLog
 from broker_shim.broker.metrics import Metrics
 from broker_shim.listener_1_0.messages.annotations import annotated, told
 from broker_shim.listener_1_0.messages.message import framing, parse
@@ -444,7 +444,7 @@ def test_nobody_else_may_say_how_a_message_ended() -> None:
 
 def test_deaths_of_one_kind_make_one_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     now_s = [100.0]
-    deaths = Deaths(Metrics(), {}, lambda: now_s[0])
+    deaths = DeadLetterLog(Metrics(), {}, lambda: now_s[0])
     take = Dequeue("q", {"outcome": "dead-lettered", "reason": "expired", "to": "dead"})
     with caplog.at_level(logging.INFO):
         for at_s in (100.0, 101.0, 159.9, 160.0):

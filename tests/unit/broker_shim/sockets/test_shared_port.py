@@ -13,7 +13,7 @@ import pytest
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.framing.frames import PROTOCOL_HEADER as OLDER
-from broker_shim.listener_0_10.host import Amqp010Host
+from broker_shim.listener_0_10.host import Amqp010Listener
 from broker_shim.listener_1_0.host import Host
 from broker_shim.security.guard import Guard
 from broker_shim.security.settings import SecuritySettings
@@ -27,7 +27,7 @@ SLOW = BrokerSettings(handshake_timeout_s=0.2)
 
 
 def on_one_port(broker: Broker) -> SharedPort:
-    return SharedPort({OLDER[:5]: Amqp010Host(broker)}, Host(broker))
+    return SharedPort({OLDER[:5]: Amqp010Listener(broker)}, Host(broker))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from sparkstore.core.state_machine.arguments import check_batch
 from sparkstore.core.state_machine.batches import new_entry
 
 
-class OneByOne:
+class UnbatchedCalls:
     """`BatchCalls` of a store, made of its single calls."""
 
     message: Callable[[MessageHeader, bytes], StoredMessage]
