@@ -18,6 +18,8 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO
 
@@ -31,6 +33,9 @@ from sparkstore.session_cache import archive_option, known_jars, remember_jars
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 """Delta's jar, as `spark.jars.packages` names it; 4.4.1 was published without one."""
+
+SOURCE_PACKAGE = "pyspark_sparkstore"
+"""The package with the data source, named as PySpark's own look-up wants it."""
 
 CONF = Path(__file__).parent / "conf"
 """Ivy and log4j settings: package data, so that an installed wheel has them too."""
@@ -93,6 +98,8 @@ def local_session(
     if running is not None:
         return running
     archive = archive_option(check_java(), makes=makes_archive)
+    for variable in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        os.environ.setdefault(variable, sys.executable)
     local = _local_settings(heap, f"{archive} {java_options}")
     wanted = _by_path({**SETTINGS, **local, **(settings or {})})
     conf = SparkConf(loadDefaults=False).setMaster(f"local[{cores}]").setAppName(app)
@@ -103,7 +110,17 @@ def local_session(
     if wanted.get("spark.jars.packages") == DELTA_PACKAGE:
         jars = spark.sparkContext.getConf().get("spark.jars", "") or ""
         remember_jars(DELTA_PACKAGE, filter(None, jars.split(",")))
+    _register_source(spark)
     return spark
+
+
+def _register_source(spark: SparkSession) -> None:
+    """Make `format("sparkstore")` known, which Spark may look for in another Python.
+
+    The source lives above this package, so it is found by its name and never imported.
+    """
+    if find_spec(SOURCE_PACKAGE) is not None:
+        spark.dataSource.register(import_module(SOURCE_PACKAGE).DefaultSource)
 
 
 def submitted_session(app: str, *, heap: str = "2g") -> SparkSession:

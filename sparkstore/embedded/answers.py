@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -53,6 +53,66 @@ def answer(root: Root, statement: str, limit: int = 0) -> QueryAnswer:
         with _translated():
             table = _rows(connection.sql(statement), limit)
     return QueryAnswer(_narrowed(table.slice(0, limit or None)), 0 < limit < table.num_rows)
+
+
+class Condition(NamedTuple):
+    """A condition on the rows of a view.
+
+    Attributes:
+        column: The name of a column of the view.
+        operator: One of `OPERATORS`.
+        value: What the column is compared with.
+    """
+
+    column: str
+    operator: str
+    value: Any
+
+
+OPERATORS = frozenset({"=", "<", "<=", ">", ">="})
+"""How a condition may compare."""
+
+
+def view_schema(root: Root, view: str) -> pa.Schema:
+    """Return the columns of a view with their types.
+
+    Raises:
+        InvalidRequest: There is no such view; the message lists those that there are.
+        CorruptData: A table of the root is gone.
+        Unavailable: The tables cannot be read.
+    """
+    with _one_view(root, view) as connection:
+        return connection.sql(f"SELECT * FROM {view} LIMIT 0").to_arrow_table().schema  # noqa: S608
+
+
+def view_batches(
+    root: Root, view: str, columns: Sequence[str], conditions: Sequence[Condition] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Read some columns of a view, a batch at a time; as `view_schema` in what it raises.
+
+    Values of conditions are parameters, and never text of the statement.
+    """
+    assert {each.operator for each in conditions} <= OPERATORS
+    named = ", ".join(map(_quoted, columns)) or "1"
+    wanted = " AND ".join(f"{_quoted(each.column)} {each.operator} ?" for each in conditions)
+    with _one_view(root, view) as connection:
+        query = f"SELECT {named} FROM {view} WHERE {wanted or 'true'}"  # noqa: S608
+        found = connection.execute(query, [each.value for each in conditions])
+        yield from found.to_arrow_reader(_BATCH_ROWS)
+
+
+@contextmanager
+def _one_view(root: Root, view: str) -> Iterator[duckdb.DuckDBPyConnection]:
+    views = views_of(root)
+    if view not in views:
+        raise InvalidRequest(f"there is no view {view!r}: there are {', '.join(views)}")
+    with connect() as connection, _translated():
+        add_views(connection, root, [view])
+        yield connection
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _rows(found: duckdb.DuckDBPyRelation, limit: int) -> pa.Table:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.architecture.source import TOP, modules, tree
 
-PRODUCT = ("sparkstore", "broker_shim")
+PRODUCT = ("sparkstore", "broker_shim", "pyspark_sparkstore")
 PICKLES = {"pickle", "cloudpickle", "dill", "shelve", "marshal"}
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.architecture.source import modules, tree
 
 MAX_MODULES = 16
-PRODUCT = {"sparkstore", "broker_shim"}
+PRODUCT = {"sparkstore", "broker_shim", "pyspark_sparkstore"}
 
 # Words that end like a gerund or a participle, or are one, and stay: with the reason.
 ALLOWED_NAMES = {
