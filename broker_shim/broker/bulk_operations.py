@@ -22,7 +22,7 @@ from broker_shim.broker.storage.store_puts import STAGED_BYTES, Staged
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import MessageHeader, Queue, StoredMessage
-from sparkstore.core.queue_arguments import Terms
+from sparkstore.core.queue_arguments import QueueTerms
 from sparkstore.operations import bulk
 from sparkstore.operations.bulk import (
     Action,
@@ -69,8 +69,8 @@ class BulkHost(QueueHost, Protocol):
 class BulkOperations:
     """Carries out requests. On the loop's thread only."""
 
-    def __init__(self, host: BulkHost, deaths: DeadLetterLog) -> None:
-        self._host, self._deaths = host, deaths
+    def __init__(self, host: BulkHost, dead_letter_log: DeadLetterLog) -> None:
+        self._host, self._dead_letter_log = host, dead_letter_log
 
     def run(self, request: Request, on_answer: OnAnswer) -> None:
         """Carry out a request; `on_answer` when that is durable, or why it was not done.
@@ -148,9 +148,9 @@ class BulkOperations:
             request = Request(Action.DEAD_LETTER, queue.name, message_ids)
             self.run(request, partial(_note, request))
 
-    def _terms(self, name: str) -> Terms | None:
+    def _terms(self, name: str) -> QueueTerms | None:
         queue = self._host.queues.get(name)
-        return None if queue is None else Terms(queue.is_kept, queue.arguments)
+        return None if queue is None else QueueTerms(queue.is_kept, queue.arguments)
 
     def _decide(self, request: Request, target: str | None, queue: QueueDispatch) -> _Decided:
         """Take what waits out of dispatch, and give back what is not to be changed."""
@@ -204,7 +204,7 @@ class BulkOperations:
             return
         for message_id, step in decided.steps:
             if isinstance(step, Dequeue):
-                self._deaths.note(message_id, step)
+                self._dead_letter_log.note(message_id, step)
 
 
 def _now_us() -> int:

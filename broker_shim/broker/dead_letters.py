@@ -81,11 +81,11 @@ class BurialHost(RoutingHost, Protocol):
     """The virtual host, as far as rejected messages go.
 
     Attributes:
-        deaths: Told of each message that died.
+        dead_letter_log: Told of each message that died.
         settlement: Repeats what the store has not taken.
     """
 
-    deaths: DeadLetterLog
+    dead_letter_log: DeadLetterLog
     settlement: Settlement
 
 
@@ -157,7 +157,7 @@ class Rejection:
         """Put the message, which is durable there now, on its target's queue."""
         for step in self._steps:
             if isinstance(step, Dequeue):
-                self._host.deaths.note(self._message_id, step)
+                self._host.dead_letter_log.note(self._message_id, step)
             else:
                 self._host.arrived(step.queue, self._message_id, self._priority)
 

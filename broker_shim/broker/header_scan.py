@@ -23,7 +23,7 @@ from typing import Protocol
 from broker_shim.broker.queue_host import QueueHost
 from broker_shim.broker.queues.message_groups import Groups
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.queues.selective_cursor import Batch, SelectiveCursor, Steps, group_of
+from broker_shim.broker.queues.selective_cursor import Batch, SelectiveCursor, WorkBudget, group_of
 from broker_shim.broker.storage.loop import Later
 from broker_shim.errors import StoreError
 from broker_shim.messages.header import CommonHeader, HeaderReader
@@ -141,7 +141,7 @@ class HeaderScan:
     ) -> None:
         """Judge one slice of a batch; the next is another turn's."""
         began_s = time.monotonic()
-        rest = queue.judge(batches, headers, Steps(SLICE_STEPS))
+        rest = queue.judge(batches, headers, WorkBudget(SLICE_STEPS))
         took_s += time.monotonic() - began_s
         if rest:
             self._later(0.0, partial(self._judge, queue, rest, headers, took_s))

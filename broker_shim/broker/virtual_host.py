@@ -17,7 +17,7 @@ from broker_shim.broker.bulk_operations import BulkOperations
 from broker_shim.broker.dead_letters import DeadLetterLog
 from broker_shim.broker.delivery.undelivered_messages import Undelivered
 from broker_shim.broker.destinations import Destinations
-from broker_shim.broker.exchanges.evacuation import evacuation_of
+from broker_shim.broker.exchanges.alternate_routing import alternate_routing_of
 from broker_shim.broker.exchanges.headers_exchange import properties_of
 from broker_shim.broker.header_scan import HeaderScan
 from broker_shim.broker.last_value_queues import LastValueQueues, Replaced, Value
@@ -78,7 +78,7 @@ class Broker:
         deletions: Destroys queues, and says when a name is free again.
         settlement: Makes durable what consumers decided.
         undelivered: Decides what becomes of messages that are not sent.
-        deaths: Counts the messages that may not stay on their queue.
+        dead_letter_log: Counts the messages that may not stay on their queue.
         bulk: Moves, purges and puts messages, many at a time.
         last_value_queues: Has newer messages take the place of older ones.
         selector_compiler: Compiles selectors in slices.
@@ -121,8 +121,8 @@ class Broker:
         self._creating: dict[str, list[OnComplete]] = {}
         self.is_stopping = False
         self.unfinished, self.publications = Unfinished(), Publications(self)
-        self.deaths = DeadLetterLog(metrics, self.queues)
-        self.bulk = BulkOperations(self, self.deaths)
+        self.dead_letter_log = DeadLetterLog(metrics, self.queues)
+        self.bulk = BulkOperations(self, self.dead_letter_log)
         self.settlement = Settlement(self, later, self.bulk.end_if_due)
         self.undelivered = Undelivered(self, later)
         self.deletions = QueueDeletions(calls, self.settlement)
@@ -318,7 +318,7 @@ class Broker:
             self.claims.auto_deletion.gone(name)
             on_done(error)
 
-        self.deletions.begin(name, destroyed, evacuation_of(self, queue))
+        self.deletions.begin(name, destroyed, alternate_routing_of(self, queue))
 
     def queue_destroyed(self, name: str) -> None:
         """End the links of a queue that another member destroyed."""

@@ -82,7 +82,7 @@ _Contents = Mapping[int, StoredMessage]
 
 
 @dataclass(slots=True)
-class _Handout:
+class _Round:
     """The messages that one turn hands out.
 
     Attributes:
@@ -102,7 +102,7 @@ class Grants:
     def __init__(self, broker: Broker, store: DeltaMessageStore, inbox: Inbox) -> None:
         self._broker, self._store, self._inbox = broker, store, inbox
         self._due: list[Grant] = []
-        self._handouts: deque[_Handout] = deque()
+        self._rounds: deque[_Round] = deque()
 
     def add(self, consumer: GrantedConsumer, message_id: int) -> None:
         """The queue holds a message for a consumer: acquire it at the end of this turn."""
@@ -113,7 +113,7 @@ class Grants:
 
         So it is not acquired for nobody, and given back after what came later was handed out.
         """
-        for due in (self._due, *(handout.due for handout in self._handouts)):
+        for due in (self._due, *(round_.due for round_ in self._rounds)):
             withdrawn = [message_id for whose, message_id in due if whose is consumer]
             due[:] = [grant for grant in due if grant[0] is not consumer]
             for message_id in withdrawn:
@@ -128,26 +128,26 @@ class Grants:
         """The end of a turn."""
         if not self._due:
             return
-        handout, self._due = _Handout(self._due), []
-        self._handouts.append(handout)
+        round_, self._due = _Round(self._due), []
+        self._rounds.append(round_)
         self._broker.calls.open_count += 1
         try:
-            self._load(handout)
+            self._load(round_)
         except StoreError as error:
             self._broker.calls.on_fatal(error)
             return
         self._go_on()
 
-    def _load(self, handout: _Handout) -> None:
+    def _load(self, round_: _Round) -> None:
         """Read what is to go along and is not in memory; beyond a frame it is asked for.
 
         Raises:
             Closed: The store is closed.
         """
-        wanted = self._wanted(handout)
+        wanted = self._wanted(round_)
         if not wanted:
             return
-        handout.is_loading = True
+        round_.is_loading = True
         left = len(wanted)
 
         def loaded(message_id: int, found: Loaded) -> None:
@@ -158,18 +158,18 @@ class Grants:
             nonlocal left
             left -= 1
             if isinstance(found, StoredMessage):
-                handout.contents[message_id] = found
+                round_.contents[message_id] = found
             if not left:
-                self._inbox.post(lambda _nothing: self._loaded(handout), None)
+                self._inbox.post(lambda _nothing: self._loaded(round_), None)
 
         self._store.prefetch(wanted, loaded)
 
-    def _wanted(self, handout: _Handout) -> list[int]:
+    def _wanted(self, round_: _Round) -> list[int]:
         """Choose what is to be read; what is too old is left out, as by any delivery."""
         wanted, room = [], _FRAME_BYTES
         now_us, expired = wall_us(), list[Grant]()
-        there = self._store.at_hand([message_id for _consumer, message_id in handout.due])
-        for consumer, message_id in handout.due:
+        there = self._store.at_hand([message_id for _consumer, message_id in round_.due])
+        for consumer, message_id in round_.due:
             entry = self._broker.calls.entry(consumer.queue.name, message_id)
             if entry is not None and entry.expires_at is not None and entry.expires_at <= now_us:
                 expired.append((consumer, message_id))
@@ -180,29 +180,29 @@ class Grants:
                 wanted.append(message_id)
                 room -= message_bytes
         if expired:
-            self._leave_out(handout, expired)
+            self._leave_out(round_, expired)
         return wanted
 
-    def _leave_out(self, handout: _Handout, expired: Sequence[Grant]) -> None:
+    def _leave_out(self, round_: _Round, expired: Sequence[Grant]) -> None:
         gone = {*expired}
-        handout.due = [grant for grant in handout.due if grant not in gone]
+        round_.due = [grant for grant in round_.due if grant not in gone]
         self._broker.undelivered.expired(len(expired))
         for consumer, message_id in expired:
             self._not_granted(consumer, message_id)
 
-    def _loaded(self, handout: _Handout) -> None:
-        handout.is_loading = False
+    def _loaded(self, round_: _Round) -> None:
+        round_.is_loading = False
         self._go_on()
 
     def _go_on(self) -> None:
-        while self._handouts and not self._handouts[0].is_loading:
-            handout = self._handouts.popleft()
+        while self._rounds and not self._rounds[0].is_loading:
+            round_ = self._rounds.popleft()
             self._broker.calls.open_count -= 1
-            self._decide(handout)
+            self._decide(round_)
 
-    def _decide(self, handout: _Handout) -> None:
+    def _decide(self, round_: _Round) -> None:
         queues = self._broker.queues
-        due = [grant for grant in handout.due if queues.get(grant[0].queue.name) is grant[0].queue]
+        due = [grant for grant in round_.due if queues.get(grant[0].queue.name) is grant[0].queue]
         acquired: list[_Acquired] = []
         refused: list[Grant] = []
         try:
@@ -213,7 +213,7 @@ class Grants:
                         refused.append((consumer, message_id))
                     else:
                         acquired.append((consumer, message_id, entry))
-                batch.finish(partial(self._completed, acquired, handout.contents))
+                batch.finish(partial(self._completed, acquired, round_.contents))
         except ENDED as error:
             self._broker.calls.on_fatal(error)
             return

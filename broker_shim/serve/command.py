@@ -31,7 +31,7 @@ from broker_shim.serve.recovery import expire, recover
 from broker_shim.serve.reporting import Reporter, reporter_of, show_broker
 from broker_shim.serve.stores import Stores, open_stores, trouble_of
 from broker_shim.serve.systemd import ALIVE, READY, STOPPING, notify
-from broker_shim.service.options import Doors, doors_of
+from broker_shim.service.options import ServiceAddresses, service_addresses_of
 from broker_shim.sockets.listener import Listener
 from broker_shim.store.interface import BrokerStore, MessageStore
 from sparkstore.cli.output import one_line
@@ -62,9 +62,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     try:
         settings, config = settings_of(options)
-        doors = doors_of(options)
-        if doors is not None and doors.listen is not None:
-            parse_loopback(doors.listen, "--store-listen")
+        addresses = service_addresses_of(options)
+        if addresses is not None and addresses.listen is not None:
+            parse_loopback(addresses.listen, "--store-listen")
         entrance = entrance_of(options)
         reporter = reporter_of(options)
     except InvalidRequest as reason:
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             port = entrance.take_port().getsockname()[1]
             if options.store is not None and options.member is None:
                 options.member = f"{socket.gethostname()}:{port}"
-        return _open(options, settings, config, entrance, doors, reporter)
+        return _open(options, settings, config, entrance, addresses, reporter)
     except InvalidRequest as reason:  # another process has the port
         return _complain(str(reason), exit_code_of(reason))
     except KeyboardInterrupt:  # while it started: later SIGINT is a clean stop
@@ -89,7 +89,7 @@ def _open(
     settings: BrokerSettings,
     config: StoreConfig,
     entrance: Entrance,
-    doors: Doors | None,
+    addresses: ServiceAddresses | None,
     reporter: Reporter,
 ) -> int:
     """Open the store and serve it, and return the exit code."""
@@ -98,15 +98,15 @@ def _open(
     except StoreError as reason:
         return _complain(str(reason), _code_of(reason, options))
     if options.no_amqp:
-        assert doors is not None
-        return _serve_members(stores.messages, settings, doors, config, options, reporter)
+        assert addresses is not None
+        return _serve_members(stores.messages, settings, addresses, config, options, reporter)
     if options.accept_durable:
         _log.warning("--accept-durable: durable messages are taken, and lost with this process")
-    if doors is None:
+    if addresses is None:
         return serve(stores, settings, entrance, options, reporter)
     from broker_shim.serve.members import serve_beside  # noqa: PLC0415
 
-    beside = partial(serve_beside, stores.messages, doors, config)
+    beside = partial(serve_beside, stores.messages, addresses, config)
     return serve(stores, settings, entrance, options, reporter, beside)
 
 
@@ -296,19 +296,19 @@ def announce(
 def _serve_members(
     store: MessageStore,
     settings: BrokerSettings,
-    doors: Doors,
+    addresses: ServiceAddresses,
     config: StoreConfig,
     options: argparse.Namespace,
     reporter: Reporter,
 ) -> int:
     """Serve a store to members alone; it is closed at the end; the exit code."""
-    from broker_shim.serve.members import decide_for, serve_doors  # noqa: PLC0415
+    from broker_shim.serve.members import decide_for, serve_store  # noqa: PLC0415
     from broker_shim.service.service import serve_alone  # noqa: PLC0415
 
     deciding = None
     try:
         deciding = decide_for(store, settings)
-        service = serve_doors(store, doors, config, deciding.dispatcher, settings)
+        service = serve_store(store, addresses, config, deciding.dispatcher, settings)
     except (OSError, StoreError, TimeoutError) as reason:
         if deciding is not None:
             deciding.close()

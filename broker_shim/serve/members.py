@@ -20,7 +20,7 @@ from broker_shim.serve.bind_address import listening_socket, parse_loopback
 from broker_shim.serve.deciding_thread import DecidingThread, release_lost
 from broker_shim.serve.recovery import Absent, create_wiring
 from broker_shim.service.members import attached_at, known_members
-from broker_shim.service.options import Doors
+from broker_shim.service.options import ServiceAddresses
 from broker_shim.service.service import Service
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import BrokerStore, MessageStore
@@ -60,9 +60,9 @@ def decide_for(store: MessageStore, settings: BrokerSettings) -> DecidingThread:
     return deciding
 
 
-def serve_doors(
+def serve_store(
     store: MessageStore,
-    doors: Doors,
+    addresses: ServiceAddresses,
     config: StoreConfig,
     dispatcher: MemberDispatcher,
     settings: BrokerSettings,
@@ -74,7 +74,7 @@ def serve_doors(
         OSError: It cannot be bound.
         StoreError: The store has ended.
     """
-    opened = doors.open(lambda text: listening_socket(parse_loopback(text, "--store-listen")))
+    opened = addresses.open(lambda text: listening_socket(parse_loopback(text, "--store-listen")))
     most, grace_s = config.max_message_bytes, config.member_grace_s
     timeout_s = settings.transaction_timeout_s
     return Service(_delta(store), opened, most, write_audit, dispatcher, grace_s, timeout_s)
@@ -82,13 +82,13 @@ def serve_doors(
 
 def serve_beside(
     store: MessageStore,
-    doors: Doors,
+    addresses: ServiceAddresses,
     config: StoreConfig,
     loop: Loop,
     inbox: Inbox,
     host: Host,
 ) -> ServedBeside:
-    """`serve_doors` beside the broker that decides for all members.
+    """`serve_store` beside the broker that decides for all members.
 
     Called on the loop's thread, or before it runs, after `recover`.
     """
@@ -97,7 +97,7 @@ def serve_beside(
     )
     dispatcher.start()
     host.links.elsewhere, dispatcher.links = dispatcher, host.links
-    service = serve_doors(store, doors, config, dispatcher, host.broker.settings)
+    service = serve_store(store, addresses, config, dispatcher, host.broker.settings)
     return ServedBeside(service, dispatcher.inquiries)
 
 

@@ -115,7 +115,7 @@ class MemberConnection:
             self.peer.shutdown(socket.SHUT_RD)
 
     def is_lost(self) -> bool:
-        """Tell whether the peer has hung up. See `members.Peer`."""
+        """Tell whether the peer has hung up. See `members.MemberPeer`."""
         poll = select.poll()
         with suppress(OSError, ValueError):
             poll.register(self.peer, select.POLLRDHUP)
@@ -125,7 +125,7 @@ class MemberConnection:
     def displace(self, reason: StoreError) -> None:
         """End this connection for a newer one: nothing of it is decided any more.
 
-        Under the store's lock. See `members.Peer`.
+        Under the store's lock. See `members.MemberPeer`.
         """
         self.end(reason)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.service.socket import (
-    Door,
+    ServiceSocket,
     check_path,
     default_socket,
     listen_on_path,
@@ -19,7 +19,7 @@ from broker_shim.service.socket import (
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class ServiceAddresses:
     """Where the service is to listen; checked, nothing is open yet.
 
     Attributes:
@@ -32,7 +32,7 @@ class Doors:
     listen: str | None
     token: str | None
 
-    def open(self, listen_on: Callable[[str], socket.socket]) -> list[Door]:
+    def open(self, listen_on: Callable[[str], socket.socket]) -> list[ServiceSocket]:
         """Open the listening sockets that the options ask for.
 
         Args:
@@ -42,17 +42,17 @@ class Doors:
             InvalidRequest: The path cannot be that of a socket.
             OSError: It cannot be bound.
         """
-        doors = []
+        addresses = []
         if self.listen is not None:
-            doors.append(Door(listen_on(self.listen), self.token))
+            addresses.append(ServiceSocket(listen_on(self.listen), self.token))
         try:
             if self.path is not None:
-                doors.append(Door(listen_on_path(self.path)))
+                addresses.append(ServiceSocket(listen_on_path(self.path)))
         except (InvalidRequest, OSError):
-            for door in doors:
-                door.listening.close()
+            for address in addresses:
+                address.listening.close()
             raise
-        return doors
+        return addresses
 
 
 def add_options(add: Callable[..., object]) -> None:
@@ -82,7 +82,7 @@ def add_options(add: Callable[..., object]) -> None:
     )
 
 
-def doors_of(options: argparse.Namespace) -> Doors | None:
+def service_addresses_of(options: argparse.Namespace) -> ServiceAddresses | None:
     """Read where the service is to listen; None if the options ask for nothing.
 
     Raises:
@@ -104,4 +104,4 @@ def doors_of(options: argparse.Namespace) -> Doors | None:
     if path is not None:
         check_path(path)
     token = None if options.token_file is None else read_token(options.token_file)
-    return Doors(path, listen, token)
+    return ServiceAddresses(path, listen, token)

@@ -50,7 +50,7 @@
                                                       of one, or all: how many messages each does
      25 LOOK     [number, queue, [index, …], count]   LOOKED: what waits after a place, in order
      26 FORGET   [request, xid]                       of one that an operator decided
-     27 EACH     [request, record, [message_id, …], contents]
+     27 BATCH     [request, record, [message_id, …], contents]
                                                       the record once for each message: requests
                                                       `request`, `request` + 1, …, each for itself;
                                                       1 ..= 1,000 messages. contents: [[header,
@@ -132,7 +132,7 @@
 Requests of a member are numbered, rising over all its incarnations. Every one ≤ `through` is
 decided, and durable as its tier promises, but for those that a refusal names; `through` only
 rises. After a lost connection the client says HELLO again: what is ≤ `last_request` was done, or
-is in the refusals of WELCOME; all later ones it sends again, in order and unchanged. EACH it sends
+is in the refusals of WELCOME; all later ones it sends again, in order and unchanged. BATCH it sends
 as a whole, if `last_request` is below its last: the service tells of those that it has decided
 again, and decides the rest. Or it sends the rest in whatever frames say the same of the same
 numbers. So what holds of a request holds of each message of a batch. Reads are
@@ -158,7 +158,7 @@ MAX_HELLO_BYTES = 4096
 MAX_WAITING_REQUESTS = 16_384
 MAX_WAITING_READS = 1_024
 MAX_EACH = 1_000
-"""Messages in one EACH."""
+"""Messages in one BATCH."""
 MAX_ARRAY_LENGTH = 65_536
 MAX_IDS = 1_000_000
 HELLO_TIMEOUT_S = 10.0
@@ -167,7 +167,7 @@ HELLO, DO, OPEN, ADD, END, FLUSH, IDS, LOAD, RECOVER, SIZE, PIECE, ENTRIES, HEAD
     1, 15
 )
 WATCH, SEEN, SUBSCRIBE, CREDIT, REFUSE, CANCEL, LINK = range(15, 22)
-PREPARE, DECIDE, BRANCHES, LOOK, FORGET, EACH, ORDER, TOLD, PUBLISH = range(22, 31)
+PREPARE, DECIDE, BRANCHES, LOOK, FORGET, BATCH, ORDER, TOLD, PUBLISH = range(22, 31)
 WELCOME, DONE, ANSWER, FAILED, GOODBYE, CHANGES, GRANTS, ENDED, CAUGHT_UP = range(129, 138)
 LOOKED, ASKED = 138, 139
 
@@ -273,9 +273,9 @@ class Decoder:
 
 
 def request_count(frame: Frame) -> int:
-    """Count the requests in a frame, well formed or not: each message of EACH is one."""
+    """Count the requests in a frame, well formed or not: each message of BATCH is one."""
     kind, body = frame
-    is_many = kind == EACH and len(body) == 4 and type(body[2]) is tuple
+    is_many = kind == BATCH and len(body) == 4 and type(body[2]) is tuple
     return len(body[2]) if is_many else 1
 
 

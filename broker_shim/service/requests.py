@@ -7,7 +7,7 @@ number. So a log that was cut off anywhere (SIGKILL) holds all of a request or n
 that is recovered from it says which was the last. A request that leaves no record is decided again
 after that, and says the same: it only made sure of something, or was transient.
 
-Of a batch (EACH) each message is a request with a number, a record and, if it is refused, a refusal
+In a batch (BATCH) each message is a request with a number, a record and, if refused, a refusal
 of its own, in the order of the numbers. So the same holds of each. A log that was cut off within a
 batch has a first part of it, whole. Of a batch that comes again the numbers up to the last one
 decided are told, and the rest is decided.
@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.service import protocol as wire
-from broker_shim.service.decisions import each
+from broker_shim.service.decisions import batch_request
 from broker_shim.service.decisions.arrivals import check_record
 from broker_shim.service.decisions.decisions import Decisions, Open
 from broker_shim.service.metrics import ServiceMetrics
@@ -31,7 +31,7 @@ from broker_shim.store.delta import Batch
 from sparkstore.core import fold, records
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import branches, publications
-from sparkstore.core.state_machine.batches import Asked, plain_dequeue
+from sparkstore.core.state_machine.batches import RequestOrigin, plain_dequeue
 from sparkstore.core.state_machine.values import RecordStep
 from sparkstore.core.xids import xid_from
 
@@ -86,7 +86,7 @@ class MemberRequests:
         try:
             for kind, body in frames:
                 request = _check_request(kind, body)
-                if kind == wire.EACH:
+                if kind == wire.BATCH:
                     through = max(through, self._take_each(batch, body, last, refusals))
                     last = max(last, through)
                     continue
@@ -128,8 +128,8 @@ class MemberRequests:
         self._open.clear()
 
     def _take_each(self, batch: Batch, body: Body, last: int, refusals: list[Refusal]) -> int:
-        """Decide those of EACH that are not decided yet; the number of its last one."""
-        part = each.part_of(body)
+        """Decide those of BATCH that are not decided yet; the number of its last one."""
+        part = batch_request.part_of(body)
         count = len(part.message_ids)
         done = min(max(last - part.first + 1, 0), count)
         if done:
@@ -144,16 +144,18 @@ class MemberRequests:
             refusals.append(told)
             return [step]
 
-        for some in each.parts_of(part.from_(done)) if done < count else ():
-            steps = each.decided(self._decisions, some, self._member, refuse)
+        for some in batch_request.parts_of(part.from_(done)) if done < count else ():
+            steps = batch_request.decided(self._decisions, some, self._member, refuse)
             try:
                 batch.take(steps)
             except StoreError:  # nothing of it is true: which of them cannot be written?
                 self._take_one_by_one(batch, steps, refuse)
         return part.first + count - 1
 
-    def _take_one_by_one(self, batch: Batch, steps: list[RecordStep], refuse: each.Refuse) -> None:
-        for own in each.by_request(steps):
+    def _take_one_by_one(
+        self, batch: Batch, steps: list[RecordStep], refuse: batch_request.Refuse
+    ) -> None:
+        for own in batch_request.by_request(steps):
             try:
                 batch.take(own)
             except StoreError as refusal:
@@ -194,8 +196,8 @@ class MemberRequests:
                     batch.take(steps)
                 return
             if fields[0] == _DEQUEUED and fields[_HOLDER] is fields[_DETAIL] is None:
-                asked = Asked(self._member, body[0])
-                step = plain_dequeue(batch.machine, fields[_ID], fields[_QUEUE], asked)
+                origin = RequestOrigin(self._member, body[0])
+                step = plain_dequeue(batch.machine, fields[_ID], fields[_QUEUE], origin)
                 if step is not None:
                     batch.take((step,))
                     return
@@ -254,7 +256,7 @@ class MemberRequests:
             self._take_steps(batch, [step], request)
 
     def _take_steps(self, batch: Batch, steps: list[RecordStep], request: int) -> None:
-        batch.take(each.asked_by(steps, self._member, request))
+        batch.take(batch_request.asked_by(steps, self._member, request))
 
     def _refuse(self, batch: Batch, request: int, refusal: StoreError) -> Refusal:
         """Put a refusal on record: else a replay could be decided otherwise."""
@@ -335,12 +337,12 @@ _BODIES: Mapping[int, tuple[type, ...]] = {
     wire.DECIDE: (int, bytes, bool),
     wire.FORGET: (int, bytes),
     wire.PUBLISH: (int, str, int, tuple),
-    wire.EACH: (int, tuple, tuple, tuple),
+    wire.BATCH: (int, tuple, tuple, tuple),
 }
 _ALSO: Mapping[int, Sequence[tuple[type, ...]]] = {
     wire.END: ((int, int, bool),),
     wire.PREPARE: ((int, int, bytes, tuple),),
-    wire.EACH: ((int, tuple, tuple, type(None)),),
+    wire.BATCH: ((int, tuple, tuple, type(None)),),
 }
 _BUILDS = {wire.OPEN, wire.ADD, wire.PIECE}
 REQUESTS = frozenset(_BODIES)

@@ -20,7 +20,7 @@ from broker_shim.service.dispatcher import Dispatcher
 from broker_shim.service.grace import GraceTimers, MemberTimers
 from broker_shim.service.members import Audit, MemberEvent, Members, known_members, not_audited
 from broker_shim.service.seen_root import ServedRoot
-from broker_shim.service.socket import Door, is_our_user, remote_of
+from broker_shim.service.socket import ServiceSocket, is_our_user, remote_of
 from broker_shim.store.delta import DeltaMessageStore
 
 _log = logging.getLogger(__name__)
@@ -47,18 +47,18 @@ class Service:
     def __init__(
         self,
         store: DeltaMessageStore,
-        doors: Sequence[Door],
+        addresses: Sequence[ServiceSocket],
         max_message_bytes: int,
         audit: Audit = not_audited,
         dispatcher: Dispatcher | None = None,
         member_grace_s: float = MEMBER_GRACE_S,
         transaction_timeout_s: float = TRANSACTION_TIMEOUT_S,
     ) -> None:
-        """Listen on all doors, and serve from now on.
+        """Listen on all addresses, and serve from now on.
 
         Args:
             store: What is served.
-            doors: Where peers come in.
+            addresses: Where peers come in.
             max_message_bytes: How long the content of one message may be, in bytes, inclusive.
             audit: Told who comes and goes.
             dispatcher: Hands messages out to consumers on members; without one none are served.
@@ -68,7 +68,7 @@ class Service:
         """
         self.instance = str(uuid4())
         self.members = Members(max_message_bytes)
-        self.store, self._doors, self._audit = store, doors, audit
+        self.store, self._addresses, self._audit = store, addresses, audit
         identity = store.root.identity
         self._opened = ServedRoot(
             identity.root_id,
@@ -85,13 +85,13 @@ class Service:
         )
         with store.look() as machine:
             self._timers.grace.gone(known_members(machine.state))
-        self.urls = [_url_of(door.listening) for door in doors]
+        self.urls = [_url_of(address.listening) for address in addresses]
         self._guard = threading.Lock()
         self._connections: dict[MemberConnection, threading.Thread] = {}
         self._is_closed = False
         self._threads = [
-            threading.Thread(target=self._accept, args=(door,), name="store service", daemon=True)
-            for door in doors
+            threading.Thread(target=self._accept, args=(each,), name="store service", daemon=True)
+            for each in addresses
         ]
         for thread in self._threads:
             thread.start()
@@ -101,28 +101,28 @@ class Service:
         with self._guard:
             self._is_closed = True
             connections = dict(self._connections)
-        for door in self._doors:
+        for address in self._addresses:
             with suppress(OSError):
-                door.listening.shutdown(socket.SHUT_RDWR)
-            door.listening.close()
+                address.listening.shutdown(socket.SHUT_RDWR)
+            address.listening.close()
         for connection in connections:
             connection.end(reason or Unavailable("the service is stopping: connect again"))
         for thread in (*connections.values(), *self._threads):
             thread.join(_STOP_S)
         self._timers.close()
 
-    def _accept(self, door: Door) -> None:
+    def _accept(self, address: ServiceSocket) -> None:
         while True:
             try:
-                peer, _address = door.listening.accept()
+                peer, _address = address.listening.accept()
             except OSError:
                 if self._is_closed:
                     return
                 _log.exception("a connection could not be accepted")
                 continue
-            self._start(door, peer)
+            self._start(address, peer)
 
-    def _start(self, door: Door, peer: socket.socket) -> None:
+    def _start(self, address: ServiceSocket, peer: socket.socket) -> None:
         is_unix = peer.family == socket.AF_UNIX
         if is_unix and not is_our_user(peer):
             self._audit(MemberEvent.REFUSED, peer=remote_of(peer), reason="another user's process")
@@ -136,7 +136,7 @@ class Service:
             self.store,
             self.members,
             self._opened,
-            door.token,
+            address.token,
             self._audit,
             self._dispatcher,
             self._timers,

@@ -18,7 +18,7 @@ _BACKLOG = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ServiceSocket:
     """A listening socket, and the token that its peers must know (None: our own user alone)."""
 
     listening: socket.socket

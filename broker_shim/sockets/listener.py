@@ -17,7 +17,7 @@ from broker_shim.security.rules.limits import Newcomer
 from broker_shim.sockets.access import LOOPBACK, Access, identified
 from broker_shim.sockets.served_connection import ConnectionHost, ServedConnection
 from broker_shim.sockets.tls_transport import TlsTransport
-from broker_shim.sockets.transport import Peer
+from broker_shim.sockets.transport import PeerProtocol
 from broker_shim.sockets.turns import Turns
 from sparkstore.core.queue_names import shown
 
@@ -38,8 +38,8 @@ class Listener:
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
-        self._peers: set[Peer] = set()
-        self._to_write: set[Peer] = set()
+        self._peers: set[PeerProtocol] = set()
+        self._to_write: set[PeerProtocol] = set()
         self._arriving: dict[Newcomer, Callable[[], object]] = {}
         self._listening: dict[socket.socket, ConnectionHost] = {}
         self._host: ConnectionHost
@@ -171,7 +171,7 @@ class Listener:
         task.add_done_callback(partial(self._greeted_one, accepted, newcomer))
 
     async def _serve(
-        self, accepted: socket.socket, protocol: Peer | TlsTransport, newcomer: Newcomer
+        self, accepted: socket.socket, protocol: PeerProtocol | TlsTransport, newcomer: Newcomer
     ) -> None:
         try:
             await self._loop.asyncio.connect_accepted_socket(lambda: protocol, accepted)
@@ -186,7 +186,7 @@ class Listener:
             self._gone(newcomer)
 
     def _tls(
-        self, peer: Peer, context: ssl.SSLContext, remote: Remote, newcomer: Newcomer
+        self, peer: PeerProtocol, context: ssl.SSLContext, remote: Remote, newcomer: Newcomer
     ) -> TlsTransport:
         """Put TLS between a socket and its peer, which begins once both have shaken hands."""
 
@@ -198,14 +198,14 @@ class Listener:
         timeout_s = self._host.broker.settings.handshake_timeout_s
         return TlsTransport(peer, context, self._buffer, timeout_s, over)
 
-    def _peer(self, remote: Remote, newcomer: Newcomer, host: ConnectionHost) -> Peer:
+    def _peer(self, remote: Remote, newcomer: Newcomer, host: ConnectionHost) -> PeerProtocol:
         def connect(
             has_output: Callable[[], None], transport: asyncio.Transport
         ) -> ServedConnection:
             access = Access(self._guard, identified(remote, transport), newcomer)
             return host.connect(has_output, access)
 
-        return Peer(
+        return PeerProtocol(
             self._loop,
             connect,
             self._buffer,
@@ -243,14 +243,14 @@ class Listener:
         self._guard.connection_refused(remote, f"{reason}: the oldest half-open one gave way")
         end()
 
-    def _began(self, peer: Peer) -> None:
+    def _began(self, peer: PeerProtocol) -> None:
         self._peers.add(peer)
         access = peer.connection.access
         self._arriving.pop(access.newcomer, None)
         access.newcomer.on_give_way = partial(self._give_way, access.remote, peer.close)
         self._host.broker.metrics.connections += 1
 
-    def _ended(self, peer: Peer) -> None:
+    def _ended(self, peer: PeerProtocol) -> None:
         self._peers.discard(peer)
         self._to_write.discard(peer)
         peer.connection.access.newcomer.leave()

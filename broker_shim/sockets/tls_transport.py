@@ -1,6 +1,6 @@
 """TLS between a socket's transport and a peer: the peer sees the bytes inside, and nothing else.
 
-    socket ─► asyncio's transport ─► `TlsTransport` ─► `Peer`
+    socket ─► asyncio's transport ─► `TlsTransport` ─► `PeerProtocol`
 
 Decision: our own, of `ssl.SSLObject` and two memory buffers. That of asyncio keeps a buffer of
 256 KiB for each connection, and leaves cycles behind when a connection is over, each with the

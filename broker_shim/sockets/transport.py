@@ -50,7 +50,7 @@ class _Output:
         self._tell = None
 
 
-class Peer(asyncio.BufferedProtocol):
+class PeerProtocol(asyncio.BufferedProtocol):
     """Carry a connection's bytes between its socket and the broker's loop.
 
     Room to write. Deliveries stop when a connection's `buffered_bytes` wait; who is held up by that
@@ -74,9 +74,9 @@ class Peer(asyncio.BufferedProtocol):
         buffer: memoryview,
         turns: Turns,
         *,
-        on_begin: Callable[[Peer], None],
-        on_output: Callable[[Peer], None],
-        on_end: Callable[[Peer], None],
+        on_begin: Callable[[PeerProtocol], None],
+        on_output: Callable[[PeerProtocol], None],
+        on_end: Callable[[PeerProtocol], None],
     ) -> None:
         """Prepare for a socket; the connection is made when the transport is.
 

@@ -184,7 +184,7 @@ def _append(spark: SparkSession, root: Root, meta: Meta, after: int, at: Failpoi
         "after": str(after),
         "counts": counts(openings(spark, root, meta), after),
     }
-    rows = spark.sql(statement("unmoved", values))
+    rows = spark.sql(statement("journal_rows", values))
     found = _counted(rows, after)
     last = found.last
     at("append checked")

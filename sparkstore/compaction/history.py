@@ -54,7 +54,7 @@ def openings(spark: SparkSession, root: Root, meta: Meta) -> list[Opening]:
     Look it up after the journal's version: one that landed since fences nothing that counted then.
     """
     if root.remote is not None:
-        found = spark.sql(statement("opening", table_names(root))).collect()
+        found = spark.sql(statement("epochs", table_names(root))).collect()
         return [Opening(row.position, row.epoch) for row in found]
     journal = snapshot(root.journal)
     history = [file for file in snapshot(root.history) if file.positions[1] > meta.position]

@@ -60,7 +60,11 @@ def changes_of(spark: SparkSession, root: Root, told: StepContents) -> DataFrame
         "blocksize": str(BLOCK_IDS),
         "membersguard": "true",  # the records of a step were counted
     }
-    steps = ("fold_tail", "changes", "dropped" if "destroyed" in kinds else "none_dropped")
+    steps = (
+        "fold_tail",
+        "changes",
+        "destroyed_queues" if "destroyed" in kinds else "no_destroyed_queue",
+    )
     folded = spark.sql(text("folded", steps, names)).where("change <> 'drop' OR was_there")
     found = _shaped(folded.withColumn("part", F.lit("entry")))
     if "destroyed" in kinds:
@@ -72,8 +76,8 @@ def changes_of(spark: SparkSession, root: Root, told: StepContents) -> DataFrame
         wired = spark.sql(text("wiring_changes", ("fold_tail", "changes"), names))
         found = found.unionByName(_shaped(wired.selectExpr("*", "'wiring' part")))
     if kinds & _LINK_KINDS:
-        forgotten = "forgotten" if told.has_deliveries else "none_forgotten"
-        linked = text("link_changes", ("fold_tail", "touched_links", "delivered", forgotten), names)
+        ended = "ended_deliveries" if told.has_deliveries else "no_ended_delivery"
+        linked = text("link_changes", ("fold_tail", "touched_links", "delivered", ended), names)
         found = found.unionByName(_shaped(spark.sql(linked)))
     if told.has_requests:
         membered = spark.sql(

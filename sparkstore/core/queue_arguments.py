@@ -152,7 +152,7 @@ class QueueArguments(NamedTuple):
         return None if is_provided else self.alternate_exchange
 
 
-class Terms(NamedTuple):
+class QueueTerms(NamedTuple):
     """A queue's definition, as far as the store acts on it.
 
     Attributes:
@@ -216,7 +216,7 @@ def arguments_of(detail: str) -> dict[str, Any]:
     return content.get("arguments") or {}
 
 
-def terms_of(detail: str) -> Terms:
+def terms_of(detail: str) -> QueueTerms:
     """Read a definition (the JSON of a `created` record).
 
     A value of the wrong type is none: a definition that an older version took is not refused now.
@@ -232,7 +232,7 @@ def terms_of(detail: str) -> Terms:
     target = _target(given.get("dead_letter_queue"))
     arguments = QueueArguments(dead_letter_queue=target, **right)
     is_kept = content.get("durability", _KEPT_MESSAGES) >= _KEPT_MESSAGES
-    return Terms(is_kept, arguments, arguments.asks_of_arrivals)
+    return QueueTerms(is_kept, arguments, arguments.asks_of_arrivals)
 
 
 def _target(value: object) -> str | None:

@@ -126,7 +126,7 @@ _STEPS: Mapping[str, tuple[str, ...]] = {
     "queue_messages": (*VIEWS["queue_messages"], "contents"),
 }
 _NAMED = {
-    "opening": "opening",
+    "epochs": "epochs",
     "events": "events",
     "entries": "SELECT * FROM entries",
     "contents": "SELECT * FROM contents",
@@ -152,7 +152,7 @@ def view_text(view: str, values: Mapping[str, str], known: Mapping[str, str]) ->
 
 def tail_text(values: Mapping[str, str], known: Mapping[str, str]) -> str:
     """Write the query for the count of records after P, their positions' sum, and the last."""
-    steps = _steps(("opening", "tail"), {**values, **_NAMED}, known)
+    steps = _steps(("epochs", "tail"), {**values, **_NAMED}, known)
     return f"{steps}\nSELECT count(*), coalesce(sum(position), 0), max(position) FROM tail"
 
 

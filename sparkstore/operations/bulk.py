@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from sparkstore.core.annotations import Annotations, Death, annotations_of, with_death
 from sparkstore.core.fold import Entry
-from sparkstore.core.queue_arguments import QueueArguments, Terms
+from sparkstore.core.queue_arguments import QueueArguments, QueueTerms
 from sparkstore.core.records import MessageHeader
 from sparkstore.core.xids import is_branch_holder
 from sparkstore.errors import InvalidRequest
@@ -139,7 +139,7 @@ class MessageFacts(NamedTuple):
     now_us: int
 
 
-def check(request: Request, terms: Callable[[str], Terms | None]) -> str | None:
+def check(request: Request, terms: Callable[[str], QueueTerms | None]) -> str | None:
     """Return the queue that a request's messages go to; None if they go to none.
 
     Args:
@@ -165,7 +165,7 @@ def check(request: Request, terms: Callable[[str], Terms | None]) -> str | None:
     return request.queue if request.action is Action.REQUEUE else None
 
 
-def check_target(queue: str, to: str | None, terms: Callable[[str], Terms | None]) -> None:
+def check_target(queue: str, to: str | None, terms: Callable[[str], QueueTerms | None]) -> None:
     """Refuse a target that messages cannot, or should not, be moved to.
 
     Raises:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from sparkstore.core import records
 from sparkstore.core.fold import State
 from sparkstore.core.link_records import link_key
-from sparkstore.core.queue_arguments import Terms, arguments_of, terms_of
+from sparkstore.core.queue_arguments import QueueTerms, arguments_of, terms_of
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import ExchangeBindingKey
 from sparkstore.core.state_machine import transactions
@@ -216,7 +216,7 @@ def plan(state: State, request: Request, *, now_us: int) -> Plan:
         InvalidRequest: Queue, target or number of messages is wrong (`bulk.check`).
     """
     target = check(request, lambda name: _terms(state, name))
-    arguments = (_terms(state, request.queue) or Terms()).arguments
+    arguments = (_terms(state, request.queue) or QueueTerms()).arguments
     entries = state.queues[request.queue].entries
     on_target = state.queues[target].entries if target in state.queues else {}
     found: list[tuple[int, BulkStep]] = []
@@ -292,6 +292,6 @@ def put_steps(
     return [*groups, admission.steps]
 
 
-def _terms(state: State, name: str) -> Terms | None:
+def _terms(state: State, name: str) -> QueueTerms | None:
     queue = state.queues.get(name)
     return None if queue is None else terms_of(queue.detail)

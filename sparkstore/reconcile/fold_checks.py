@@ -25,7 +25,7 @@ from sparkstore.reconcile.catalogue import (
 from sparkstore.reconcile.findings import Finding, finding_of
 from sparkstore.reconcile.inspection import MAX_RECOVERED, Look, Names
 from sparkstore.reconcile.record_checks import listed, told
-from sparkstore.reconcile.sides import (
+from sparkstore.reconcile.table_copies import (
     ENTRY_KEY,
     ENTRY_VALUES,
     OTHER_KEY,
@@ -33,7 +33,7 @@ from sparkstore.reconcile.sides import (
     REFUSED,
     WIRING_KEY,
     WIRING_VALUES,
-    Side,
+    TableCopy,
     by_key,
     differing,
     entries,
@@ -199,7 +199,7 @@ def _meta(seen: Look) -> list[Finding]:
     return [finding_of(STATE_IS_THE_FOLD_OF_HISTORY, "meta", evidence)]
 
 
-def history_side(names: Names, side: Side, meta: Meta, last: int) -> Side:
+def history_side(names: Names, side: TableCopy, meta: Meta, last: int) -> TableCopy:
     """A side that is folded from history alone, as far as history is gapless, up to `last`."""
     spark, start = names.spark, meta.history_start
     base = spark.sql(statement("reconcile_base", {"state": side.state, "start": str(start)}))
@@ -212,7 +212,7 @@ def history_side(names: Names, side: Side, meta: Meta, last: int) -> Side:
         )
     )
     rows = spark.table(side.history).where(f"position >= {start} AND position <= {last}")
-    return Side(
+    return TableCopy(
         names.add("base", base.select(*STATE.names).unionByName(meta_row)),
         names.add("history_part", rows),
         names.add("no_journal", spark.table(side.history).where("false")),

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from sparkstore.compaction.state_fold import Meta, read_meta
 from sparkstore.errors import StoreError, Unavailable
 from sparkstore.reconcile.lost_files import lost_of, without
-from sparkstore.reconcile.sides import Side, entries, others, record_digest, wiring
+from sparkstore.reconcile.table_copies import TableCopy, entries, others, record_digest, wiring
 from sparkstore.recovery.recovery import RecoveredRoot, recover
 from sparkstore.tables.lock import is_held
 from sparkstore.tables.root import TABLES, Root
@@ -73,7 +73,7 @@ class Folds:
     must not ask for it afterwards.
     """
 
-    def __init__(self, names: Names, side: Side) -> None:
+    def __init__(self, names: Names, side: TableCopy) -> None:
         self._names, self._side = names, side
 
     @cached_property
@@ -117,7 +117,7 @@ class Look:
     end: int
     recovered: RecoveredRoot | None
     recovery_failure: str
-    side: Side
+    side: TableCopy
     counting: str
     fenced: str
     records: str
@@ -205,7 +205,7 @@ def _look(root: Root, names: Names) -> Look:
     up_to_end = f"position <= {end}"
     counting = names.add("counting", spark.table(counting).where(up_to_end))
     part = names.add("journal_part", spark.table(rows).where(up_to_end))
-    side = Side(tables["state"], tables["history"], part)
+    side = TableCopy(tables["state"], tables["history"], part)
     values = {"history": side.history, "journal": counting, "after": str(ends.history)}
     return Look(
         root=root,
@@ -261,9 +261,7 @@ def _journal(names: Names, tables: dict[str, str]) -> tuple[str, str, str]:
         F.octet_length("body").alias("piece_bytes"),
     )
     rows = names.keep("journal_rows", narrow)
-    opening = names.keep(
-        "opening", names.spark.sql(statement("opening", tables | {"journal": rows}))
-    )
+    opening = names.keep("epochs", names.spark.sql(statement("epochs", tables | {"journal": rows})))
     newer = F.expr("newer.epoch > row.epoch AND newer.position <= row.position")
     row, openings = names.spark.table(rows).alias("row"), names.spark.table(opening).alias("newer")
     return (

@@ -30,7 +30,7 @@ from sparkstore.reconcile.catalogue import (
 )
 from sparkstore.reconcile.findings import MAX_SHOWN, NONE, Finding, capped, finding_of
 from sparkstore.reconcile.inspection import Look, digests
-from sparkstore.reconcile.sides import by_position, differing
+from sparkstore.reconcile.table_copies import by_position, differing
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.healing import check as first_broken
 from sparkstore.tables.marks import read_marks

@@ -18,7 +18,7 @@ from sparkstore.compaction.state_fold import check_is_newest, commit_metadata
 from sparkstore.errors import CorruptData
 from sparkstore.reconcile.inspection import Look, digests
 from sparkstore.reconcile.lost_files import parts_of, whole_files
-from sparkstore.reconcile.sides import record_digest
+from sparkstore.reconcile.table_copies import record_digest
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.marks import mark_durable
 from sparkstore.tables.schema import ROW

@@ -14,7 +14,7 @@ from sparkstore.compaction.state_fold import check_is_newest, commit_metadata
 from sparkstore.errors import CorruptData
 from sparkstore.reconcile.fold_checks import history_side
 from sparkstore.reconcile.inspection import Look
-from sparkstore.reconcile.sides import entries, others, wiring
+from sparkstore.reconcile.table_copies import entries, others, wiring
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.marks import mark_durable
 from sparkstore.tables.schema import BLOCK_IDS, STATE

@@ -17,7 +17,14 @@ from sparkstore.reconcile.record_checks import (
     tables_are_whole,
     told,
 )
-from sparkstore.reconcile.sides import Side, by_position, differing, entries, others, wiring
+from sparkstore.reconcile.table_copies import (
+    TableCopy,
+    by_position,
+    differing,
+    entries,
+    others,
+    wiring,
+)
 
 _OWN = (tables_are_whole, positions_are_gapless, state_is_the_fold_of_history)
 
@@ -90,7 +97,7 @@ def _folded(seen: Look, last: int) -> Folded:
     spark, names = seen.names.spark, seen.names
     if last == seen.end:
         return Folded(*(spark.table(name) for name in (seen.entries, seen.wiring, seen.others)))
-    side = Side(
+    side = TableCopy(
         seen.side.state,
         names.add("history_at", spark.table(seen.side.history).where(f"position <= {last}")),
         names.add("journal_at", spark.table(seen.side.journal).where(f"position <= {last}")),

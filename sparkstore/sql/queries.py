@@ -28,7 +28,7 @@ _DEFAULTS = {
     "eventsguard": "true",
     "contentsguard": "true",
     "window": str(WINDOW),
-    "opening": "opening",
+    "epochs": "epochs",
 }
 """Hints to the optimiser, which whoever knows sizes fills in (`join_hints`), and where the guard
 stands: once in a query, since all of it reads each table at one version."""
@@ -36,13 +36,13 @@ stands: once in a query, since all of it reads each table at one version."""
 CALLED = {
     "fold_tail": "tail",
     "counted": "changes",
-    "none_dropped": "dropped",
-    "none_forgotten": "forgotten",
+    "no_destroyed_queue": "destroyed_queues",
+    "no_ended_delivery": "ended_deliveries",
 }
 """What a step is called by those that name it, if not by its file."""
 
-_TAIL = ("opening", "tail", "changes", "guard")
-_ENTRIES = ("dropped", "folded", "entries")
+_TAIL = ("epochs", "tail", "changes", "guard")
+_ENTRIES = ("destroyed_queues", "folded", "entries")
 _WIRING = ("wiring_changes", "wiring")
 _MEMBERS = ("last_requests", "refusals", "member_state")
 _LINKS = ("touched_links", "delivered", "link_state", "link_deliveries")
@@ -89,7 +89,7 @@ def view_text(view: str, values: Mapping[str, str]) -> str:
     events = {
         **values,
         "eventsguard": "true",
-        "opening": f"({statement('opening', values)})",
+        "epochs": f"({statement('epochs', values)})",
     }
     inner = {**values, "events": f"({statement('events', events)})"}
     entries = text("every_entry", (*_TAIL, *_ENTRIES), values)
@@ -105,7 +105,7 @@ def guard_alone(values: Mapping[str, str]) -> str:
     The scan of events in `departed_messages` cannot share the guard of the steps around it: with it
     there, Spark 4.2 reported a gap where none is.
     """
-    return f"({text('guard', ('opening', 'tail', 'counted'), values)})"
+    return f"({text('guard', ('epochs', 'tail', 'counted'), values)})"
 
 
 def text(query: str, steps: Sequence[str], values: Mapping[str, str]) -> str:

@@ -118,7 +118,7 @@ def _frames(first_id: int, request: int, count: int, together: int) -> list[byte
         starts = range(0, count, together)
         ids = [[*range(first_id + start, first_id + start + together)] for start in starts]
         return [
-            pack(wire.EACH, (request + start, record, some, contents))
+            pack(wire.BATCH, (request + start, record, some, contents))
             for start, some in zip(starts, ids, strict=True)
         ]
     return [

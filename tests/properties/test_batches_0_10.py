@@ -142,12 +142,12 @@ def test_commands_of_one_read_fare_as_each_by_itself(said: list[Any], consumes: 
     together, client = _ready(consumes=consumes)
     client.write(b"".join(parts))
     together.run()
-    one_by_one, other = _ready(consumes=consumes)
+    unbatched_calls, other = _ready(consumes=consumes)
     _take_each_by_itself(other)
     other.write(b"".join(parts))
-    one_by_one.run()
+    unbatched_calls.run()
     try:
-        assert _came_of(together, client) == _came_of(one_by_one, other)
+        assert _came_of(together, client) == _came_of(unbatched_calls, other)
     finally:
         together.close()
-        one_by_one.close()
+        unbatched_calls.close()

@@ -68,6 +68,6 @@ def test_what_is_taken_together_is_taken_as_one_by_one(
         its = Transfer(handle, delivery_id, tag, 0, settled, more, aborted=aborted)
         at = channel if number == 9 else 0
         said += transfer_frame(at, its, len(payload)) + payload
-    together, one_by_one = _client(window, credit, modes), _client(window, credit, modes)
-    one_by_one.peer._decoder.next_deliveries = lambda _most: None  # type: ignore[method-assign]
-    assert _answers(together, said) == _answers(one_by_one, said)
+    together, unbatched_calls = _client(window, credit, modes), _client(window, credit, modes)
+    unbatched_calls.peer._decoder.next_deliveries = lambda _most: None  # type: ignore[method-assign]
+    assert _answers(together, said) == _answers(unbatched_calls, said)

@@ -185,10 +185,10 @@ def test_counts_are_a_dictionary_of_counts(calls: list[tuple[bool, int]], most: 
     ),
 )
 def test_counts_of_many_are_those_of_each(there: list[int], added: list[int]) -> None:
-    together, one_by_one = MessageCounts(there), MessageCounts([*there, *added])
+    together, unbatched_calls = MessageCounts(there), MessageCounts([*there, *added])
     together.extend(added)
-    assert together == one_by_one
-    assert len(together) == len(one_by_one)
+    assert together == unbatched_calls
+    assert len(together) == len(unbatched_calls)
 
 
 @given(st.integers(-(1 << 70), 1 << 70), st.integers(1, 300))

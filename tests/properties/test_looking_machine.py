@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from broker_shim.broker.queues.message_groups import bucket_of
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.queue_index import Survivors
-from broker_shim.broker.queues.selective_cursor import Batch, SelectiveCursor, Steps, group_of
+from broker_shim.broker.queues.selective_cursor import Batch, SelectiveCursor, WorkBudget, group_of
 from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.selectors import parse
 from sparkstore.core.queue_arguments import QueueArguments
@@ -118,7 +118,7 @@ class LookingMachine(RuleBasedStateMachine):
                 for _cursor, batch in self.reading
                 for _place, message_id in batch
             }
-            self.reading = self.queue.judge(self.reading, headers, Steps(steps))
+            self.reading = self.queue.judge(self.reading, headers, WorkBudget(steps))
         if not works or not self.reading:
             self.reading = None
 

@@ -149,7 +149,7 @@ class _Member:
         contents = None
         if record.kind is Kind.ENQUEUED:
             contents = [*map(_content, message_ids)]
-        frame = self._pack(wire.EACH, (first, record, message_ids, contents))
+        frame = self._pack(wire.BATCH, (first, record, message_ids, contents))
 
         def told(error: StoreError | None) -> None:
             for number, answer in enumerate(answers, first):

@@ -21,7 +21,7 @@ from broker_shim.service import outbox
 from broker_shim.service import protocol as wire
 from broker_shim.service import socket as listening
 from broker_shim.service.service import Service
-from broker_shim.service.socket import Door, listen_on_path, read_token
+from broker_shim.service.socket import ServiceSocket, listen_on_path, read_token
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.link_records import LinkKey, Role, link_text
 from sparkstore.core.records import Kind, MessageHeader, Record
@@ -367,8 +367,8 @@ def test_what_is_open_too_long_is_rolled_back_and_what_is_prepared_never(service
 def test_a_service_rolls_back_by_itself_what_a_member_leaves_open(tmp_path: Path) -> None:
     with short_folder() as folder:
         store = DeltaMessageStore(tmp_path / "root", DELTA_CONFIG)
-        door = Door(listen_on_path(folder / "s"), None)
-        there = Service(store, [door], 1 << 20, transaction_timeout_s=0.01)
+        address = ServiceSocket(listen_on_path(folder / "s"), None)
+        there = Service(store, [address], 1 << 20, transaction_timeout_s=0.01)
         with RawMember(folder / "s") as member:
             member.hello()
             for number in (1, 2):
@@ -459,14 +459,14 @@ def test_what_a_lost_batch_leaves_undecided_may_come_in_other_frames(
     def contents(count: int) -> list[tuple[MessageHeader, bytes]]:
         return [(MessageHeader(body_bytes=4), b"body")] * count
 
-    member.say(wire.EACH, 2, enqueued, [1, 2, 1], contents(3))
+    member.say(wire.BATCH, 2, enqueued, [1, 2, 1], contents(3))
     (refusal,) = member.until_done(4)
     assert refusal[:2] == (4, "InvalidRequest")
     with RawMember(service.path, member.member, member.incarnation) as again:
         assert again.hello().last_request == 4
-        again.say(wire.EACH, 3, enqueued, [2, 1, 3], contents(3))
+        again.say(wire.BATCH, 3, enqueued, [2, 1, 3], contents(3))
         again.say(wire.DO, 6, ())
-        again.say(wire.EACH, 7, enqueued, [4, 5], contents(2))
+        again.say(wire.BATCH, 7, enqueued, [4, 5], contents(2))
         assert again.until_done(8) == [refusal]
     assert ids_on(service) == [1, 2, 3, 4, 5]
 

@@ -26,7 +26,7 @@ from broker_shim.broker.queues.selective_cursor import (
     Consumer,
     MeasuringConsumer,
     SelectiveCursor,
-    Steps,
+    WorkBudget,
 )
 from broker_shim.messages.header import CommonHeader
 from broker_shim.selectors import Selector
@@ -333,7 +333,7 @@ class QueueDispatch:
         self,
         batches: Sequence[tuple[SelectiveCursor, Batch]],
         headers: Mapping[int, CommonHeader | None],
-        steps: Steps,
+        steps: WorkBudget,
     ) -> list[tuple[SelectiveCursor, Batch]]:
         """Have each consumer find what it wants among what it looked at.
 

@@ -29,7 +29,7 @@ def group_of(header: CommonHeader) -> int | None:
     return bucket_of(group) if isinstance(group, str) and group else None
 
 
-class Steps:
+class WorkBudget:
     """The work that may be done in one go, in steps of some µs.
 
     Attributes:
@@ -151,7 +151,7 @@ class SelectiveCursor:
         self._again[place] = message_id
 
     def judge(
-        self, batch: Batch, headers: Mapping[int, CommonHeader | None], steps: Steps
+        self, batch: Batch, headers: Mapping[int, CommonHeader | None], steps: WorkBudget
     ) -> Batch:
         """Remember what is wanted of a batch; one without a header is on no queue any more.
 

@@ -9,8 +9,9 @@ beginning of what the first store has, and of that all that somebody was told:
   mirror. That holds whichever of them is killed, until a decision reaches it.
 * Who was told of a decision finds it made in each of them.
 * Between the two the first store may know a decision that a mirror does not know. Nobody was told
-  of it. When the chain opens again, the mirror follows the first store (`doubt`). When the mirror
-  is served instead, the branch is in doubt there, and its coordinator decides it once more.
+  of it. When the chain opens again, the mirror follows the first store (`branches_in_doubt`). When
+  the mirror is served instead, the branch is in doubt there, and its coordinator decides it once
+  more.
 
 An operator's decision in place of a coordinator (heuristic) is a call as the others are, so a
 mirror remembers it with the operator's name until the coordinator knows.

@@ -12,8 +12,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from broker_shim.store.chain.calls import StoreCall
-from broker_shim.store.chain.doubt import (
+from broker_shim.store.chain.branches_in_doubt import (
     NOBODY,
     Branches,
     MissingBranch,
@@ -23,6 +22,7 @@ from broker_shim.store.chain.doubt import (
     missing_branch,
     same_branches,
 )
+from broker_shim.store.chain.calls import StoreCall
 from broker_shim.store.interface import Entry, Exchange, ExchangeBindingKey, Queue, Recovered
 from sparkstore.core.annotations import annotations_of
 
@@ -49,8 +49,9 @@ def difference(
 ) -> Iterator[StoreCall | Missing | MissingBranch]:
     """Find the calls, in order, that make `theirs` hold all of `ours` and nothing else.
 
-    Branches that `theirs` alone has in doubt are decided first (`doubt`), so that nothing is held
-    that is to be changed. Those that it lacks are prepared last, when what they hold is there.
+    Branches that `theirs` alone has in doubt are decided first (`branches_in_doubt`), so that
+    nothing is held that is to be changed. Those that it lacks are prepared last, when what they
+    hold is there.
     """
     exchanges, queues = _anew(ours.exchanges, theirs.exchanges), _anew(ours.queues, theirs.queues)
     there = {name: each for name, each in theirs.entries.items() if name not in queues}

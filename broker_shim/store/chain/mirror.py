@@ -17,10 +17,10 @@ from broker_shim.completion import OnComplete, wait_for
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.branches import BranchSteps, Xid
 from broker_shim.store.chain.branches import FirstStore
+from broker_shim.store.chain.branches_in_doubt import MissingBranch
 from broker_shim.store.chain.call_line import CallLine
 from broker_shim.store.chain.calls import PREPARE, StoreCall
 from broker_shim.store.chain.difference import CATEGORY, Missing, difference
-from broker_shim.store.chain.doubt import MissingBranch
 from broker_shim.store.interface import (
     BrokerStore,
     LinkKey,
@@ -42,14 +42,14 @@ _DECISIONS = {"commit_prepared", "rollback_prepared", "decide_heuristically", "f
 MAX_DISTANCE = 100_000
 
 
-class DoubtStore(FirstStore, Protocol):
+class InDoubtStore(FirstStore, Protocol):
     """A store of this process that tells what its branches in doubt hold."""
 
     def branch_steps(self) -> Mapping[Xid, BranchSteps]:
         """Get the steps that wait in each branch in doubt, the oldest branch first."""
 
 
-class MirrorStore(DoubtStore, Protocol):
+class MirrorStore(InDoubtStore, Protocol):
     """A store that takes messages with the numbers that another one gave them."""
 
     def adopt(self, message: StoredMessage) -> bool:
@@ -75,7 +75,7 @@ class Mirror:
         self,
         name: str,
         store: MirrorStore,
-        first: DoubtStore,
+        first: InDoubtStore,
         place: Mapping[str, Any] | None = None,
     ) -> None:
         """Follow `first`; `catch_up` before the chain takes calls.

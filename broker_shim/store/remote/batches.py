@@ -258,7 +258,7 @@ class RemoteBatches:
 
         body = (frame.record, frame.message_ids, frame.contents)
         many = ask_each_alone if len(frame.indexes) > 1 else None
-        self._connection.ask(wire.EACH, body, told, on_unwritable=many, outcomes=answers)
+        self._connection.ask(wire.BATCH, body, told, on_unwritable=many, outcomes=answers)
         if is_unwritable:  # only one of them is, perhaps: its request is refused by itself
             self._ask_each([*_alone(frame)], outcomes, on_complete)
 

@@ -142,7 +142,7 @@ class RemoteConnection:
             refusal = refusal or unwritable
             if keep_for and refusal is None:
                 self.requests.keep(keep_for, request, frame)
-            outcomes = outcomes if kind == wire.EACH else None
+            outcomes = outcomes if kind == wire.BATCH else None
             waiting = (request, frame, on_complete, refusal, time.monotonic(), outcomes)
             self.requests.add(Waiting(*waiting))
             self._pump()

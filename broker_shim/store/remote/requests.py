@@ -41,7 +41,7 @@ class Waiting(NamedTuple):
         on_complete: Told what came of it.
         refusal: What it fails with whatever the service says: it was refused on this side.
         since_s: When it was made, on the caller's clock.
-        outcomes: If the frame is many requests (EACH), from `request` on: what came of each, as
+        outcomes: If the frame is many requests (BATCH), from `request` on: what came of each, as
             soon as all have their answers. `on_complete` is told only of what all failed with.
     """
 

@@ -2,7 +2,7 @@
 
 `state_machine` decides calls about messages, `wiring` about queues and bindings, `links` about
 links; `values` are what calls take and come to, alone or in a transaction, which `transactions`
-ends; `branches` prepares one that is decided later, and `doubt` keeps others from it meanwhile;
+ends; `branches` prepares one that is decided later, and `in_doubt` keeps others from it meanwhile;
 `arguments` is the one check of what callers give, for every store and the service;
 `definitions` is wiring as JSON. A store calls it under its lock and hands the records to its sink,
 in the order in which they were decided.

@@ -46,7 +46,7 @@ class Decided(NamedTuple):
     outcomes: list[StoreError | None]
 
 
-class Asked(NamedTuple):
+class RequestOrigin(NamedTuple):
     """The member and the request that a batch's records will name.
 
     Attributes:
@@ -186,7 +186,7 @@ def enqueue_given(
     most_bytes: int,
     decide: Callable[[int, Admission], list[RecordStep]],
     refuse: Callable[[int, StoreError], list[RecordStep]],
-    asked: Asked,
+    origin: RequestOrigin,
 ) -> list[RecordStep]:
     """Put messages on one queue whose ids were given out before.
 
@@ -198,12 +198,12 @@ def enqueue_given(
         most_bytes: How long the content of a message may be.
         decide: The single call, of the message at an index.
         refuse: The steps that keep that the message at an index is refused.
-        asked: Who asked; the records of `decide` say it themselves.
+        origin: Who asked; the records of `decide` say it themselves.
     """
     admission = Admission(machine)
     plain = queue if queue in machine.terms and not machine.in_doubt else None
     there, staged, next_id = machine.state.messages, machine.state.staged, machine.next_id
-    admit, (member, first) = admission.admit, asked
+    admit, (member, first) = admission.admit, origin
     for index, (message_id, header, body) in enumerate(messages):
         try:
             if (
@@ -270,7 +270,7 @@ def dequeue(
 
 
 def plain_dequeue(
-    machine: StoreStateMachine, message_id: int, queue: str, asked: Asked
+    machine: StoreStateMachine, message_id: int, queue: str, origin: RequestOrigin
 ) -> RecordStep | None:
     """The batch of one that a service gets the most: nobody holds the entry, nor claims it.
 
@@ -278,7 +278,7 @@ def plain_dequeue(
         machine: Of the store.
         message_id: The message to remove; it may be on no queue.
         queue: That it is removed from; there may be none of that name.
-        asked: Who asked, as the record will say.
+        origin: Who asked, as the record will say.
 
     Returns:
         The step; None if it is not plainly right: the single call decides it, or says why not.
@@ -288,7 +288,7 @@ def plain_dequeue(
     if whose is None or whose[0] is not None:
         return None
     what = (Kind.DEQUEUED, machine.now_us(), queue, message_id, None)
-    record = _new(Record, (*what, *_NONE_TO_MEMBER, asked.member, asked.first, None))
+    record = _new(Record, (*what, *_NONE_TO_MEMBER, origin.member, origin.first, None))
     return _new(RecordStep, (record, whose[1] > 0, None))
 
 
@@ -310,7 +310,7 @@ def of_entries(
     holder: str | None,
     kind: Kind | None,
     decide: Callable[[int, int], list[RecordStep]],
-    asked: Asked | None = None,
+    origin: RequestOrigin | None = None,
 ) -> Decided:
     """Decide about entries of one queue: to acquire them, or to remove them.
 
@@ -321,7 +321,7 @@ def of_entries(
         holder: Who asks for them, as the records will say.
         kind: Of the records, where they say nothing else; None: leave all to `decide`.
         decide: The single call, of the id at an index.
-        asked: Who asked, if the records are to say it; those of `decide` say it themselves.
+        origin: Who asked, if the records are to say it; those of `decide` say it themselves.
     """
     steps: list[RecordStep] = []
     outcomes: list[StoreError | None] = []
@@ -338,8 +338,8 @@ def of_entries(
                 outcomes.append(refusal)
                 continue
         else:
-            if asked is not None:
-                rest = (*_NONE_TO_MEMBER, asked.member, asked.first + index, None)
+            if origin is not None:
+                rest = (*_NONE_TO_MEMBER, origin.member, origin.first + index, None)
             fields = (kind, now_us, queue, message_id, holder, *rest)
             steps.append(_new(RecordStep, (_new(Record, fields), there[1] > 0, None)))
         outcomes.append(None)

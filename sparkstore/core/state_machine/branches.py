@@ -156,7 +156,7 @@ def commit(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordStep
         return known
     key, branch = _branch(machine, xid)
     branch.transaction = number
-    with machine.own_doubt():
+    with machine.own_in_doubt():
         steps = transactions.decided_steps(machine, branch, is_promised=True)
     steps = [
         step._replace(record=step.record._replace(at=machine.now_us(), transaction=number))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sparkstore.core import fold
-from sparkstore.core.queue_arguments import Terms
+from sparkstore.core.queue_arguments import QueueTerms
 from sparkstore.core.state_machine.sole_host import sole_host
 from sparkstore.core.state_machine.values import RecordStep, Transaction
 from sparkstore.errors import Full
@@ -32,7 +32,7 @@ class RoomStateMachine:
     state: fold.State
     now_us: Callable[[], int]
     branches: dict[str, Transaction]
-    terms: dict[str, Terms]
+    terms: dict[str, QueueTerms]
     claims: dict[tuple[str, int], Transaction]
     held_back: str = ""
     has_dropped: bool = False

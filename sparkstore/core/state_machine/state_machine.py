@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from sparkstore.core import fold, records
 from sparkstore.core.annotations import Annotations, as_detail, given_back
 from sparkstore.core.durability import TerminusDurability
-from sparkstore.core.queue_arguments import Terms, terms_of
+from sparkstore.core.queue_arguments import QueueTerms, terms_of
 from sparkstore.core.records import Kind, MessageHeader, Record
 from sparkstore.core.state_machine import definitions
 from sparkstore.core.state_machine.admission import Admission, dropped_of
@@ -29,7 +29,7 @@ from sparkstore.core.state_machine.arguments import (
     check_switch,
     check_taken,
 )
-from sparkstore.core.state_machine.doubt import DoubtStateMachine
+from sparkstore.core.state_machine.in_doubt import InDoubtStateMachine
 from sparkstore.core.state_machine.room import RoomStateMachine
 from sparkstore.core.state_machine.values import (
     RecordStep,
@@ -47,7 +47,7 @@ _KEPT_MESSAGES = TerminusDurability.UNSETTLED_STATE
 _new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
 
 
-class StoreStateMachine(DoubtStateMachine, RoomStateMachine):
+class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
     """State of one store, and the rules of its calls. Methods that return steps change nothing.
 
     A call that is given an open transaction has no steps yet: it claims its entry, and waits in the
@@ -350,7 +350,7 @@ class StoreStateMachine(DoubtStateMachine, RoomStateMachine):
         transaction.steps.append(record)
         return []
 
-    def _terms_of(self, detail: str) -> Terms:
+    def _terms_of(self, detail: str) -> QueueTerms:
         return terms_of(detail)._replace(keeps_messages=self.keeps(detail, _KEPT_MESSAGES))
 
     def _after_created(self, step: RecordStep) -> None:
@@ -380,7 +380,7 @@ class StoreStateMachine(DoubtStateMachine, RoomStateMachine):
         Kind.ALTERED: _after_created,
         Kind.DESTROYED: _after_destroyed,
         Kind.DEQUEUED: _after_dequeued,
-        Kind.DETACHED: DoubtStateMachine.after_detached,
+        Kind.DETACHED: InDoubtStateMachine.after_detached,
     }
 
 

@@ -26,5 +26,5 @@ SELECT
   segment,
   IF(annotated >= coalesce(enqueued, 0), annotations, NULL) AS detail
 FROM changes
-LEFT JOIN dropped ON changes.queue = dropped.queue
+LEFT JOIN destroyed_queues ON changes.queue = destroyed_queues.queue
 WHERE first IS NOT NULL

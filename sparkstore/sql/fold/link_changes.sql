@@ -9,4 +9,4 @@ FROM delivered
 WHERE change = 'put'
 UNION ALL
 SELECT 'delivery', exchange, binding_key, 'drop', NULL, NULL, NULL
-FROM forgotten
+FROM ended_deliveries

@@ -11,12 +11,12 @@ FROM (
   FROM {history}
   WHERE position > {least}
   UNION ALL
-  SELECT /*+ BROADCAST(opening) */
+  SELECT /*+ BROADCAST(epochs) */
     position, epoch, kind, at, queue, message_id, holder, delivery_count, priority, expires_at,
     header_bytes, body_bytes, exchange, binding_key, detail, member, request, protocol
   FROM {journal} AS journal
-  LEFT ANTI JOIN opening
-    ON opening.epoch > journal.epoch AND opening.position <= journal.position
+  LEFT ANTI JOIN epochs
+    ON epochs.epoch > journal.epoch AND epochs.position <= journal.position
   WHERE journal.position > {least}
     AND journal.position > coalesce((SELECT max(position) FROM {history}), 0)
 )

@@ -18,7 +18,7 @@ LEFT JOIN (
   ON touched.message_id = entry.message_id
   -- Not as an equation: then the key of the join is one number, and a look-up three times as fast.
   AND touched.queue >= entry.queue AND touched.queue <= entry.queue
-LEFT ANTI JOIN dropped AS dropped ON dropped.queue = entry.queue
+LEFT ANTI JOIN destroyed_queues ON destroyed_queues.queue = entry.queue
 WHERE entry.part = 'entry'
   AND {entriesguard}
   AND (touched.change IS NULL OR touched.change = 'hold')

@@ -2,9 +2,9 @@
 -- at P or after it: so {least}, some P of the past, keeps Delta from opening what was moved long ago.
 SELECT * FROM {history} WHERE {eventsguard}
 UNION ALL
-SELECT /*+ BROADCAST(opening) */ journal.*
+SELECT /*+ BROADCAST(epochs) */ journal.*
 FROM {journal} AS journal
-LEFT ANTI JOIN {opening} AS opening
-  ON opening.epoch > journal.epoch AND opening.position <= journal.position
+LEFT ANTI JOIN {epochs} AS epochs
+  ON epochs.epoch > journal.epoch AND epochs.position <= journal.position
 WHERE journal.position > {least}
   AND journal.position > coalesce((SELECT max(position) FROM {history}), 0)

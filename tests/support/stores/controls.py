@@ -25,7 +25,7 @@ from broker_shim.serve.deciding_thread import DecidingThread, release_lost
 from broker_shim.serve.recovery import expire, recover
 from broker_shim.serve.stores import trouble_of
 from broker_shim.service.service import Service
-from broker_shim.service.socket import Door, listen_on_path
+from broker_shim.service.socket import ServiceSocket, listen_on_path
 from broker_shim.sockets.listener import Listener
 from broker_shim.sockets.served_connection import ConnectionHost
 from broker_shim.store.delta import DeltaMessageStore
@@ -126,11 +126,11 @@ class ServicedRoot:
             BrokerSettings(),
             audit=lambda event, **details: self.audited.append((event, details)),
         )
-        door = Door(listen_on_path(self.path), None)
+        address = ServiceSocket(listen_on_path(self.path), None)
         if expires:
             self._deciding.expire()
         self.dispatcher = self._deciding.dispatcher
-        self.service = Service(self.store, [door], 1 << 27, dispatcher=self.dispatcher)
+        self.service = Service(self.store, [address], 1 << 27, dispatcher=self.dispatcher)
         for queue, message_id in held:
             done(self.store.acquire, message_id, queue, "live")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from broker_shim.service.service import Service
-from broker_shim.service.socket import Door, listen_on_path
+from broker_shim.service.socket import ServiceSocket, listen_on_path
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.config import StoreConfig
 from tests.support.stores.stores import DELTA_CONFIG
@@ -99,9 +99,9 @@ class Served:
     ) -> None:
         self.root, self.path = root, socket_path
         self.store = DeltaMessageStore(root, config)
-        door = Door(listen_on_path(socket_path), token)
+        address = ServiceSocket(listen_on_path(socket_path), token)
         self.heard: list[tuple[str, dict[str, Any]]] = []
-        self.service = Service(self.store, [door], config.max_message_bytes, self._hear)
+        self.service = Service(self.store, [address], config.max_message_bytes, self._hear)
 
     def _hear(self, event: str, **details: Any) -> None:
         """What the service has the audit log told."""

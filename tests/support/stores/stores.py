@@ -19,7 +19,7 @@ from broker_shim.completion import Completion, OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.service.service import Service
-from broker_shim.service.socket import Door, listen_on_path
+from broker_shim.service.socket import ServiceSocket, listen_on_path
 from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.chain.place import Tolerance
@@ -225,8 +225,8 @@ class ServedMessageStore(RemoteMessageStore):
         self.served = DeltaMessageStore(folder, config)
         self._sockets = tempfile.TemporaryDirectory(prefix="served-")  # a short path
         path = Path(self._sockets.name) / "s"
-        door = Door(listen_on_path(path))
-        self.service = Service(self.served, [door], config.max_message_bytes)
+        address = ServiceSocket(listen_on_path(path))
+        self.service = Service(self.served, [address], config.max_message_bytes)
         greeting = MemberIdentity("remote", "the same")
         super().__init__(path, greeting, retry_s=5, max_message_bytes=config.max_message_bytes)
 

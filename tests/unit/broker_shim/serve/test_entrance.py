@@ -21,7 +21,7 @@ from broker_shim.serve.entrance import entrance_of
 from broker_shim.serve.options import parser, settings_of
 from broker_shim.serve.reporting import Reporter
 from broker_shim.serve.stores import stores_of
-from broker_shim.service.options import doors_of
+from broker_shim.service.options import service_addresses_of
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.exit_codes import ExitCode
 from tests.support.amqp.certificates import Authority
@@ -206,7 +206,7 @@ def test_a_member_is_asked_for_by_its_own_options(said: list[str], hint: str) ->
 )
 def test_a_service_is_asked_for_with_all_that_it_needs(said: list[str], hint: str) -> None:
     with pytest.raises(InvalidRequest, match=hint):
-        doors_of(parser().parse_args(said))
+        service_addresses_of(parser().parse_args(said))
 
 
 @pytest.mark.parametrize("as_json", [True, False])

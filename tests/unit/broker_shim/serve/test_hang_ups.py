@@ -1,4 +1,4 @@
-"""Who comes and goes at the other doors leaves nothing that only Python's collector would find.
+"""Who comes and goes at the other sockets leaves nothing that only Python's collector would find.
 
 As `tests.unit.broker_shim.sockets.test_hang_ups` shows of AMQP: a monitor, an administrator and a
 member come and go as long as a process runs.

@@ -44,7 +44,7 @@ from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.unsettled import Unsettled
 from broker_shim.protocol_1_0.serial import WRAP, plus
 from broker_shim.sockets import turns
-from broker_shim.sockets.transport import Peer
+from broker_shim.sockets.transport import PeerProtocol
 from broker_shim.sockets.turns import Taken, Turns
 from tests.support.amqp.amqp_1_0 import Client, flow, server
 from tests.support.amqp.link_clients import House, Place
@@ -274,9 +274,9 @@ class Peers:
         self._house = house
         self._buffer = memoryview(bytearray(READ_BYTES))
 
-    def connect(self) -> tuple[Peer, Transport]:
+    def connect(self) -> tuple[PeerProtocol, Transport]:
         """One more; it has opened, begun and attached as a receiver of q."""
-        peer = Peer(
+        peer = PeerProtocol(
             cast("Loop", self.loop),
             lambda has_output, _transport: self._house.host.connect(has_output),
             self._buffer,
@@ -295,7 +295,7 @@ class Peers:
         assert not self.loop.due
         return peer, transport
 
-    def say(self, peer: Peer, encoded: bytes) -> None:
+    def say(self, peer: PeerProtocol, encoded: bytes) -> None:
         """As one read."""
         peer.get_buffer(0)[: len(encoded)] = encoded
         peer.buffer_updated(len(encoded))
@@ -344,7 +344,7 @@ def flooded(count: int) -> bytes:
     return (encoded_frame(Flow(0, 99, 0, 99, echo=True)) * count)[:READ_BYTES]
 
 
-def taken(monkeypatch: pytest.MonkeyPatch, peer: Peer) -> list[Any]:
+def taken(monkeypatch: pytest.MonkeyPatch, peer: PeerProtocol) -> list[Any]:
     """What the protocol of a peer is given from now on: a performative each time."""
     seen: list[Any] = []
     channels = peer.connection._machine._channels
@@ -552,7 +552,7 @@ def test_the_items_of_a_large_frame_are_work_before_any_clock_is_read() -> None:
 
 @pytest.mark.parametrize("keys", [800, 1])
 def test_messages_with_much_around_their_bodies_are_few_in_a_turn(
-    peers: Peers, sender: Peer, monkeypatch: pytest.MonkeyPatch, keys: int
+    peers: Peers, sender: PeerProtocol, monkeypatch: pytest.MonkeyPatch, keys: int
 ) -> None:
     metrics = sender.connection.broker.metrics
     monkeypatch.setattr(turns, "thread_time", lambda: 0.0)  # what it is counted as decides
@@ -598,7 +598,7 @@ def messages(count: int, *, is_settled: bool) -> bytes:
 
 
 @pytest.fixture
-def sender(peers: Peers) -> Peer:
+def sender(peers: Peers) -> PeerProtocol:
     """A peer with a link that sends to q."""
     peer, _ = peers.connect()
     target = encoded_frame(Attach("s", 0, False, None, None, Source(), Target("q"), None, False, 0))
@@ -609,7 +609,7 @@ def sender(peers: Peers) -> Peer:
 
 
 def test_what_the_frames_of_one_step_lead_to_is_acted_on_as_far_as_the_time_goes(
-    peers: Peers, sender: Peer, monkeypatch: pytest.MonkeyPatch
+    peers: Peers, sender: PeerProtocol, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     peers.turns._awaited_until_s = math.inf
     metrics, clock_s = sender.connection.broker.metrics, count(step=0.0005)
@@ -628,7 +628,7 @@ def test_what_the_frames_of_one_step_lead_to_is_acted_on_as_far_as_the_time_goes
     "last", [encoded_frame(Close()), encoded_frame(Flow(0, 0, 0, 0), channel=9), b""]
 )
 def test_messages_before_the_end_of_a_connection_are_stored_in_however_many_turns(
-    peers: Peers, sender: Peer, monkeypatch: pytest.MonkeyPatch, last: bytes
+    peers: Peers, sender: PeerProtocol, monkeypatch: pytest.MonkeyPatch, last: bytes
 ) -> None:
     clock_s = count(step=0.001)
     monkeypatch.setattr(turns, "thread_time", lambda: next(clock_s))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from broker_shim.broker.queues.consumer_credit import ConsumerCredit
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.queues.selective_cursor import Steps
+from broker_shim.broker.queues.selective_cursor import WorkBudget
 from broker_shim.selectors import parse
 
 
@@ -62,7 +62,7 @@ def dispatch(queue: QueueDispatch) -> None:
             consumer.assign((message_id,))
         batches = queue.to_look_at(8)
         found = {each: Header() for _cursor, batch in batches for _place, each in batch}
-        queue.judge(batches, found, Steps(1000))
+        queue.judge(batches, found, WorkBudget(1000))
         going_on = bool(batches)
     queue.dispatch()
 

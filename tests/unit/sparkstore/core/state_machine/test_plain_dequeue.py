@@ -9,11 +9,11 @@ from broker_shim.errors import StoreError
 from sparkstore.core.fold import State
 from sparkstore.core.records import MessageHeader
 from sparkstore.core.state_machine import transactions
-from sparkstore.core.state_machine.batches import Asked, plain_dequeue
+from sparkstore.core.state_machine.batches import RequestOrigin, plain_dequeue
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.state_machine.values import Queue, RecordStep, Transaction
 
-ASKED = Asked("m", 7)
+ORIGIN = RequestOrigin("m", 7)
 
 
 @pytest.fixture
@@ -40,14 +40,14 @@ def test_one_that_nobody_holds_is_decided_as_by_the_single_call(
 ) -> None:
     (alone,) = machine.dequeue(message_id, queue, None, None)
     asked = alone._replace(record=alone.record._replace(member="m", request=7))
-    assert plain_dequeue(machine, message_id, queue, ASKED) == asked
+    assert plain_dequeue(machine, message_id, queue, ORIGIN) == asked
 
 
 @pytest.mark.parametrize(("message_id", "queue"), [(9, "q"), (4, "q"), (1, "nowhere")])
 def test_one_that_is_not_there_is_left_to_the_call_that_says_so(
     machine: StoreStateMachine, message_id: int, queue: str
 ) -> None:
-    assert plain_dequeue(machine, message_id, queue, ASKED) is None
+    assert plain_dequeue(machine, message_id, queue, ORIGIN) is None
     with pytest.raises(StoreError):
         machine.dequeue(message_id, queue, None, None)
 
@@ -56,9 +56,9 @@ def test_one_that_somebody_holds_or_a_transaction_claims_is_left_to_the_call(
     machine: StoreStateMachine,
 ) -> None:
     take(machine, machine.acquire(1, "q", "somebody"))
-    assert plain_dequeue(machine, 1, "q", ASKED) is None
+    assert plain_dequeue(machine, 1, "q", ORIGIN) is None
     transaction = Transaction(1, machine)
     machine.dequeue(2, "q", None, None, transaction)
-    assert plain_dequeue(machine, 2, "q", ASKED) is None
+    assert plain_dequeue(machine, 2, "q", ORIGIN) is None
     transactions.abort(machine, transaction)
-    assert plain_dequeue(machine, 2, "q", ASKED) is not None
+    assert plain_dequeue(machine, 2, "q", ORIGIN) is not None

@@ -7,7 +7,7 @@ import sparkstore.brokerj.wire.Frames;
 import sparkstore.brokerj.wire.SingleEntry;
 
 /**
- * Requests that go to the service in one frame, EACH: their numbers follow one another, and each puts
+ * Requests that go to the service in one frame, BATCH: their numbers follow one another, and each puts
  * a message on the same queue, or takes one off. The service decides them together and answers them
  * together, but each by itself: it has its number, its record and, if it is refused, its refusal.
  *
@@ -62,7 +62,7 @@ final class RequestRun implements Frame {
                 contentBytes += SingleEntry.CONTENT_HEAD.length + entry.contentBytes();
             }
         }
-        to.write(Frames.lead(Frames.EACH, first.number, 4, head.length + contentBytes));
+        to.write(Frames.lead(Frames.BATCH, first.number, 4, head.length + contentBytes));
         to.write(head);
         if (contentBytes > 0) {
             for (SingleEntry entry : entries) {

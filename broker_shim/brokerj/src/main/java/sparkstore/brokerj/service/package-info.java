@@ -11,7 +11,7 @@
  * service's, so a new broker process cannot reuse one.
  *
  * <p>What waits to be sent goes in few frames: requests that follow one another, and put messages on
- * one queue or take them off, are one EACH ({@link sparkstore.brokerj.service.RequestRun}), which the
+ * one queue or take them off, are one BATCH ({@link sparkstore.brokerj.service.RequestRun}), which the
  * service decides, logs and answers at once. The outbox knows requests, never frames, so a run needs
  * no rule of its own for a loss, a refusal or a withdrawal: each is of one request.
  */

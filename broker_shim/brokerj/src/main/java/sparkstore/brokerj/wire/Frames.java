@@ -22,7 +22,7 @@ public final class Frames {
     public static final int PIECE = 11;
     public static final int PREPARE = 22;
     public static final int DECIDE = 23;
-    public static final int EACH = 27;
+    public static final int BATCH = 27;
 
     public static final int WELCOME = 129;
     public static final int DONE = 130;
@@ -32,7 +32,7 @@ public final class Frames {
 
     /** Bytes of the length, which does not count itself. */
     public static final int LENGTH_BYTES = 4;
-    /** Messages that one EACH may name. */
+    /** Messages that one BATCH may name. */
     public static final int MAX_EACH = 1_000;
     /** Longest frame that either side takes before WELCOME has named the limit. */
     public static final int MAX_FRAME_BYTES = 8 * 1024 * 1024;

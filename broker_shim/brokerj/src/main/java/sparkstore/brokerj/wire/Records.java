@@ -62,7 +62,7 @@ public final class Records {
         nils(to, 12);
     }
 
-    /** What one EACH says of all its messages: the record without message id, header and body. */
+    /** What one BATCH says of all its messages: the record without message id, header and body. */
     static void ofEach(Packer to, int kind, String queue) {
         begin(to, kind, queue, null);
         nils(to, 12);

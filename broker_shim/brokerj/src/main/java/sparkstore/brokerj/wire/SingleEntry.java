@@ -4,17 +4,17 @@ import java.util.List;
 
 /**
  * The only record of a request, if it puts a message on a queue or takes one off. Many of them about
- * one queue can be said by one frame, EACH, in which each is still a request by itself.
+ * one queue can be said by one frame, BATCH, in which each is still a request by itself.
  *
  * <p>Nothing is packed again for that: header and body lie in the request's own bytes, one after the
  * other, as the frame wants them.
  */
 public final class SingleEntry {
-    /** What comes before header and body of each message in EACH: they are an array of two. */
+    /** What comes before header and body of each message in BATCH: they are an array of two. */
     public static final byte[] CONTENT_HEAD = new Packer(1).array(2).toBytes();
     /** Bytes of an id, at most. */
     private static final int ID_BYTES = 9;
-    /** Bytes in EACH besides ids, contents and the name of the queue, at most, and of a letter. */
+    /** Bytes in BATCH besides ids, contents and the name of the queue, at most, and of a letter. */
     private static final int HEAD_BYTES = 64;
     private static final int LETTER_BYTES = 3;
 
@@ -33,7 +33,7 @@ public final class SingleEntry {
         this.from = place.content() + shift;
     }
 
-    /** Can one EACH say this and the other? */
+    /** Can one BATCH say this and the other? */
     public boolean isLike(SingleEntry other) {
         return place.kind() == other.place.kind() && place.queue().equals(other.place.queue());
     }
@@ -56,18 +56,18 @@ public final class SingleEntry {
         return hasContent() ? packed.length - Records.AFTER_CONTENT - from : 0;
     }
 
-    /** By how many bytes, at most, it makes an EACH longer. */
+    /** By how many bytes, at most, it makes an BATCH longer. */
     public int bytesOfEach() {
         return ID_BYTES + (hasContent() ? CONTENT_HEAD.length + contentBytes() : 0);
     }
 
-    /** How long, at most, an EACH is besides what each of its messages adds. */
+    /** How long, at most, an BATCH is besides what each of its messages adds. */
     public int bytesAroundEach() {
         return HEAD_BYTES + LETTER_BYTES * place.queue().length();
     }
 
     /**
-     * What EACH says before the contents, after its request number: the record, the ids, and the
+     * What BATCH says before the contents, after its request number: the record, the ids, and the
      * head of the contents, or nil.
      *
      * @param all each like the first

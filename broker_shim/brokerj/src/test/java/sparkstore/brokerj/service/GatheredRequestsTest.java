@@ -63,7 +63,7 @@ class GatheredRequestsTest extends ConnectionTestCase {
     }
 
     private static List<Long> each(long first, long count) {
-        return List.of((long) Frames.EACH, first, count);
+        return List.of((long) Frames.BATCH, first, count);
     }
 
     private static List<Long> alone(long number) {

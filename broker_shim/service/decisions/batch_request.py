@@ -1,4 +1,4 @@
-"""The meaning of EACH: one record for many messages, every one a request of its own. Pure.
+"""The meaning of BATCH: one record for many messages, every one a request of its own. Pure.
 
 Each is decided as if it came alone, in order. What is decided together is what cannot change one
 another: messages that a batch names twice are decided one after the other (`parts_of`). A refusal
@@ -20,7 +20,7 @@ from sparkstore.core.records import Kind, MessageHeader, Record
 from sparkstore.core.state_machine import batches
 from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import MAX_NUMBER
-from sparkstore.core.state_machine.batches import Asked
+from sparkstore.core.state_machine.batches import RequestOrigin
 from sparkstore.core.state_machine.values import RecordStep
 
 _KINDS = frozenset({Kind.ENQUEUED, Kind.ACQUIRED, Kind.DEQUEUED, Kind.RELEASED})
@@ -35,7 +35,7 @@ Refuse = Callable[[int, StoreError], list[RecordStep]]
 
 
 class Part(NamedTuple):
-    """Some requests of one EACH.
+    """Some requests of one BATCH.
 
     Attributes:
         first: The number of the first of them.
@@ -67,7 +67,7 @@ class Part(NamedTuple):
 
 
 def part_of(body: Body) -> Part:
-    """Read the body of an EACH; its record and contents are looked at as they are decided.
+    """Read the body of an BATCH; its record and contents are looked at as they are decided.
 
     Raises:
         InvalidRequest: It is not what the protocol says.
@@ -88,7 +88,7 @@ def part_of(body: Body) -> Part:
         is_right = len(contents) == len(message_ids)
         is_right = is_right and all(type(each) is tuple and len(each) == 2 for each in contents)
     if not is_right:
-        message = f"the body of a frame of type {wire.EACH} is not what the protocol says"
+        message = f"the body of a frame of type {wire.BATCH} is not what the protocol says"
         raise InvalidRequest(message)
     return part
 
@@ -126,7 +126,7 @@ def decided(decisions: Decisions, part: Part, member: str, refuse: Refuse) -> li
         decisions.holder_of_free(record.holder),
         record.kind if is_plain else None,
         one,
-        Asked(member, part.first),
+        RequestOrigin(member, part.first),
     ).steps
 
 
@@ -147,10 +147,10 @@ def _enqueued(decisions: Decisions, part: Part, member: str, refuse: Refuse) -> 
         (message_id, _new(MessageHeader, header) if plain else None, body)
         for message_id, (header, body) in zip(part.message_ids, contents, strict=True)
     ]
-    asked, most_bytes = Asked(member, part.first), decisions.max_message_bytes
+    origin, most_bytes = RequestOrigin(member, part.first), decisions.max_message_bytes
     queue = record[_QUEUE] if plain else None
     return batches.enqueue_given(
-        decisions.machine, messages, queue, most_bytes, one, refused, asked
+        decisions.machine, messages, queue, most_bytes, one, refused, origin
     )
 
 

@@ -49,7 +49,7 @@ _WIRING = pa.schema([STATE.field(name) for name in (*WIRING_KEY, *WIRING_VALUES)
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class TableCopy:
     """A copy of a store: SQL names of its three tables, or of views that stand for them."""
 
     state: str
@@ -61,17 +61,17 @@ class Side:
         return {"state": self.state, "history": self.history, "journal": self.journal}
 
 
-def entries(spark: SparkSession, side: Side) -> DataFrame:
+def entries(spark: SparkSession, side: TableCopy) -> DataFrame:
     """Every entry, by the steps of the view `queues`; with its guard against gaps."""
     return spark.sql(text("reconcile_entries", VIEWS["queues"], side.names()))
 
 
-def wiring(spark: SparkSession, side: Side) -> DataFrame:
+def wiring(spark: SparkSession, side: TableCopy) -> DataFrame:
     """Every queue, exchange, binding and configured object, by the steps of the view `bindings`."""
     return spark.sql(text("reconcile_wiring", VIEWS["bindings"], side.names()))
 
 
-def others(spark: SparkSession, side: Side) -> DataFrame:
+def others(spark: SparkSession, side: TableCopy) -> DataFrame:
     """Every member, staged message, link, delivery, by `OTHER_KEY`; `detail` is a member's only."""
     values = side.names() | {"refused": REFUSED}
     return spark.sql(text("reconcile_others", STEPS_OF_OTHERS, values))

@@ -1,2 +1,2 @@
--- `forgotten` where `state` is known to have no delivery.
+-- `ended_deliveries` where `state` is known to have no delivery.
 SELECT CAST(NULL AS STRING) AS exchange, CAST(NULL AS STRING) AS binding_key WHERE false

@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 Step = tuple[int, Enqueue | Dequeue]
 
 
-class EvacuatedHost(RoutingHost, Protocol):
+class AlternateRoutingHost(RoutingHost, Protocol):
     """The virtual host, as far as the end of a queue goes.
 
     Attributes:
@@ -43,7 +43,9 @@ class EvacuatedHost(RoutingHost, Protocol):
     administration: Administration
 
 
-def evacuation_of(host: EvacuatedHost, queue: QueueDispatch) -> Callable[[OnComplete], None] | None:
+def alternate_routing_of(
+    host: AlternateRoutingHost, queue: QueueDispatch
+) -> Callable[[OnComplete], None] | None:
     """Make the call that moves a queue's messages before it is destroyed; None: nothing does.
 
     Where another broker decides, that one knows the messages: it destroys the queue, too.
@@ -52,13 +54,13 @@ def evacuation_of(host: EvacuatedHost, queue: QueueDispatch) -> Callable[[OnComp
     if alternate is not None and decider is not None:
         call, what = partial(decider.destroy, queue.name), ("destroy of queue %r", queue.name)
         return lambda on_done: host.settlement.insist(call, on_done, what)
-    return None if alternate is None else Evacuation(host, queue.name, alternate).run
+    return None if alternate is None else AlternateRouting(host, queue.name, alternate).run
 
 
-class Evacuation:
+class AlternateRouting:
     """The messages of one queue on their way off it. On the loop's thread only."""
 
-    def __init__(self, host: EvacuatedHost, queue: str, exchange: str) -> None:
+    def __init__(self, host: AlternateRoutingHost, queue: str, exchange: str) -> None:
         self._host, self._queue, self._exchange = host, queue, exchange
         self._left: set[int] = set()
         self._part_ids = TURN_IDS

@@ -19,7 +19,7 @@ from sparkstore.core.state_machine.values import (
 from sparkstore.errors import InvalidRequest
 
 
-class DoubtStateMachine(LinkStateMachine):
+class InDoubtStateMachine(LinkStateMachine):
     """The part of the state machine that knows of branches in doubt.
 
     Attributes:
@@ -69,7 +69,7 @@ class DoubtStateMachine(LinkStateMachine):
             raise InvalidRequest(refusal)
 
     @contextmanager
-    def own_doubt(self) -> Iterator[None]:
+    def own_in_doubt(self) -> Iterator[None]:
         """Within this nothing is kept from anybody: a branch is decided."""
         in_doubt, promised = self.in_doubt, self.promised
         self.in_doubt, self.promised = {}, {}

@@ -8,7 +8,7 @@ import pytest
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.service import protocol as wire
-from broker_shim.service.decisions.each import part_of
+from broker_shim.service.decisions.batch_request import part_of
 from sparkstore.core.records import Kind, MessageHeader, Record
 
 
@@ -45,12 +45,12 @@ CONTENT = (tuple(MessageHeader()), b"")
     ids=lambda body: repr(body)[:60],
 )
 def test_what_is_no_batch_is_refused(body: tuple[Any, ...]) -> None:
-    with pytest.raises(InvalidRequest, match=f"type {wire.EACH} is not what the protocol says"):
+    with pytest.raises(InvalidRequest, match=f"type {wire.BATCH} is not what the protocol says"):
         part_of(body)
 
 
 def test_each_message_of_a_batch_is_a_request() -> None:
     assert part_of((1, ENQUEUED, (7, 8), (CONTENT, CONTENT))).message_ids == (7, 8)
-    assert wire.request_count((wire.EACH, (1, ACQUIRED, (7, 8, 9), None))) == 3
-    assert wire.request_count((wire.EACH, (1, ACQUIRED, 7, None))) == 1
+    assert wire.request_count((wire.BATCH, (1, ACQUIRED, (7, 8, 9), None))) == 3
+    assert wire.request_count((wire.BATCH, (1, ACQUIRED, 7, None))) == 1
     assert wire.request_count((wire.DO, (1, (ACQUIRED, ACQUIRED)))) == 1
