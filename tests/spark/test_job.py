@@ -160,7 +160,8 @@ def test_a_broken_log_of_runs_keeps_nobody_from_the_queues(
     for path in log_folder(root.table("job_runs")).glob("*.json"):
         path.write_bytes(b"{")
     with caplog.at_level(logging.WARNING, "sparkstore"):
-        assert views.sql(spark, root, "SELECT * FROM queues").collect() == []
+        views.register(spark, root)
+        assert spark.table("queues").collect() == []
     assert [message for message in caplog.messages if "job_runs" in message]
     nothing(root)
     assert len(runs(spark, root)) == 1
