@@ -28,6 +28,8 @@ from pathlib import Path
 
 import pyspark
 
+from sparkstore.user_cache import user_cache
+
 _VERSION = re.compile(r"-\d[^-]*(-SNAPSHOT)?$")
 _UNUSED_DAYS = 30
 
@@ -35,7 +37,7 @@ _UNUSED_DAYS = 30
 def cache_folder() -> Path | None:
     """Return the folder, made if it was not there; None if there can be none that is ours alone."""
     try:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sparkstore"
+        folder = user_cache()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
     except (OSError, RuntimeError):  # of a user without a home

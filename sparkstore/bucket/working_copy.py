@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import re
 import shutil
 from collections.abc import Callable, Iterable
@@ -47,6 +46,7 @@ from sparkstore.tables.root import (
     path_of,
     read_identity,
 )
+from sparkstore.user_cache import user_cache
 
 _log = logging.getLogger(__name__)
 
@@ -67,10 +67,7 @@ def folder_of(location: str, copy_dir: str) -> Path:
     """Return the folder of a root's working copy: the one that was named, or one in the cache."""
     if copy_dir:
         return path_of(copy_dir)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "")
-    if not cache.is_absolute():  # the specification of base directories: such a one is ignored
-        cache = Path.home() / ".cache"
-    return cache / "sparkstore" / hashlib.sha256(location.encode()).hexdigest()[:16]
+    return user_cache() / hashlib.sha256(location.encode()).hexdigest()[:16]
 
 
 def copy_here(location: str, copy_dir: str = "") -> Root | None:

@@ -133,6 +133,14 @@ def test_without_a_folder_spark_starts_as_it_always_did(
     assert session_cache.archive_option(JAVA) == ""
 
 
+def test_a_cache_that_is_no_absolute_path_is_ignored(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert session_cache.cache_folder() == tmp_path / ".cache" / "sparkstore"
+
+
 def test_jars_that_a_caller_names_are_not_replaced(tmp_path: Path) -> None:
     session_cache.remember_jars(session.DELTA_PACKAGE, [f"file://{jar(tmp_path, 'a_b-1.jar')}"])
     package = {"spark.jars.packages": session.DELTA_PACKAGE}
