@@ -22,8 +22,9 @@ import hashlib
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pyspark
@@ -130,12 +131,14 @@ def _list_of(package: str) -> Path | None:
     return folder and folder / f"jars-{_digest(package, *_of_spark())}.txt"
 
 
-def _of_spark() -> Iterator[str]:
+@cache
+def _of_spark() -> tuple[str, ...]:
     """Which Spark this is: the JVM takes an archive only with the very same files."""
-    yield str(_spark_jars())
-    for jar in sorted(_spark_jars().glob("*.jar")):
-        found = jar.stat()
-        yield f"{jar.name} {found.st_size} {found.st_mtime_ns}"
+    jars = [(jar.name, jar.stat()) for jar in sorted(_spark_jars().glob("*.jar"))]
+    return (
+        str(_spark_jars()),
+        *(f"{name} {found.st_size} {found.st_mtime_ns}" for name, found in jars),
+    )
 
 
 def _spark_jars() -> Path:

@@ -89,11 +89,11 @@ class CompactionJob:
 
         Tables that are broken do not count as few: the job heals them, or says what to do.
         """
-        # It loads pyarrow, and most runs ask for no number.
-        from sparkstore.views.join_hints import waiting_records  # noqa: PLC0415
-
         if not self.options.min_records:
             return False
+        # It loads Spark's Python, and most runs ask for no number.
+        from sparkstore.views.join_hints import waiting_records  # noqa: PLC0415
+
         try:
             waiting: float = waiting_records(self.root)
         except (StoreError, DeltaError, OSError):

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from broker_shim.messages.neutral import neutral_of
+from broker_shim.listener_1_0.messages.message import PROTOCOL
+from broker_shim.messages.neutral import READERS
 from broker_shim.store.interface import Queue
 from pyspark_sparkstore import DefaultSource
 from tests.support.stores.services import Served, served
@@ -48,7 +49,7 @@ def test_rows_of_a_frame_are_messages_with_types(session: SparkSession, service:
     assert sorted(bodies(service, "inserted")) == [f'{{"id":{number}}}' for number in range(5)]
     with service.store.look() as machine:
         (first, *_) = machine.state.queues["inserted"].entries
-    found = neutral_of(service.store.load(first).header).properties
+    found = READERS[PROTOCOL](service.store.load(first).header).properties
     assert {name: each.kind for name, each in found.items()} == {"n": "long", "s": "string"}
     with pytest.raises(Exception, match="is 'body' meant"):
         rows.withColumnRenamed("body", "boddy").write.format("sparkstore").mode("append").options(
