@@ -50,7 +50,7 @@
                                                       of one, or all: how many messages each does
      25 LOOK     [number, queue, [index, …], count]   LOOKED: what waits after a place, in order
      26 FORGET   [request, xid]                       of one that an operator decided
-     27 BATCH     [request, record, [message_id, …], contents]
+     27 BATCH    [request, record, [message_id, …], contents]
                                                       the record once for each message: requests
                                                       `request`, `request` + 1, …, each for itself;
                                                       1 ..= 1,000 messages. contents: [[header,
@@ -157,7 +157,7 @@ MAX_HELLO_BYTES = 4096
 """Of a frame before WELCOME: what a stranger says is neither kept nor read at any length."""
 MAX_WAITING_REQUESTS = 16_384
 MAX_WAITING_READS = 1_024
-MAX_EACH = 1_000
+MAX_BATCH = 1_000
 """Messages in one BATCH."""
 MAX_ARRAY_LENGTH = 65_536
 MAX_IDS = 1_000_000

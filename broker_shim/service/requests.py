@@ -87,7 +87,7 @@ class MemberRequests:
             for kind, body in frames:
                 request = _check_request(kind, body)
                 if kind == wire.BATCH:
-                    through = max(through, self._take_each(batch, body, last, refusals))
+                    through = max(through, self._take_batch(batch, body, last, refusals))
                     last = max(last, through)
                     continue
                 if request <= last:
@@ -127,7 +127,7 @@ class MemberRequests:
             self._decisions.end(opened, commit=False)
         self._open.clear()
 
-    def _take_each(self, batch: Batch, body: Body, last: int, refusals: list[Refusal]) -> int:
+    def _take_batch(self, batch: Batch, body: Body, last: int, refusals: list[Refusal]) -> int:
         """Decide those of BATCH that are not decided yet; the number of its last one."""
         part = batch_request.part_of(body)
         count = len(part.message_ids)

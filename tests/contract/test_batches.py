@@ -10,7 +10,7 @@ import pytest
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest, StoreError
-from broker_shim.service.protocol import MAX_EACH
+from broker_shim.service.protocol import MAX_BATCH
 from broker_shim.store.interface import BrokerStore, NewEntry, Queue
 from tests.support.stores.calls import HEADER
 from tests.support.stores.stores import MAX_MESSAGE_BYTES, TIMEOUT_S, Home, done
@@ -67,7 +67,7 @@ def test_of_many_new_messages_each_is_put_or_refused_for_itself_in_order(q: Brok
 
 
 def test_a_batch_may_be_larger_than_what_is_sent_at_once(q: BrokerStore) -> None:
-    count = 2 * MAX_EACH + 1
+    count = 2 * MAX_BATCH + 1
     ids, told = outcomes(q.enqueue_new, [NEW] * count)
     assert told == [""] * count
     assert [*q.recover().entries["q"]] == [*ids]

@@ -67,7 +67,7 @@ class Part(NamedTuple):
 
 
 def part_of(body: Body) -> Part:
-    """Read the body of an BATCH; its record and contents are looked at as they are decided.
+    """Read the body of a BATCH; its record and contents are looked at as they are decided.
 
     Raises:
         InvalidRequest: It is not what the protocol says.
@@ -75,7 +75,7 @@ def part_of(body: Body) -> Part:
     part = Part(*body)
     record, message_ids, contents = part[1:]
     is_right = (
-        0 < len(message_ids) <= wire.MAX_EACH
+        0 < len(message_ids) <= wire.MAX_BATCH
         and part.first + len(message_ids) - 1 <= MAX_NUMBER
         and all(type(each) is int and 0 <= each <= MAX_NUMBER for each in message_ids)
         and len(record) == _FIELDS

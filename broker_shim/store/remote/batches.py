@@ -115,7 +115,7 @@ class RemoteBatches:
         frame, size = list[Record](), 0
         for message_id, (header, body, queues) in zip(ids, messages, strict=True):
             more = len(body) + len(header.header or b"")
-            if frame and (len(frame) >= wire.MAX_EACH or size + more > MOST_BYTES):
+            if frame and (len(frame) >= wire.MAX_BATCH or size + more > MOST_BYTES):
                 yield frame
                 frame, size = [], 0
             size += more
@@ -219,7 +219,7 @@ class RemoteBatches:
                 if type(message_id) is not int or not 0 <= message_id <= _MOST_NUMBER:
                     outcomes[index] = _refusal_of(message_id, record)
                     continue
-                if not frames or len(frames[-1].indexes) == wire.MAX_EACH:
+                if not frames or len(frames[-1].indexes) == wire.MAX_BATCH:
                     frames.append(EachFrame(one, [], [], None))
                 frames[-1].indexes.append(index)
                 frames[-1].message_ids.append(message_id)
@@ -285,7 +285,7 @@ def _frames_of(contents: Iterator[tuple[int, int, str, Content]]) -> list[EachFr
         if (
             frame is None
             or frame.record.queue != queue
-            or len(frame.indexes) == wire.MAX_EACH
+            or len(frame.indexes) == wire.MAX_BATCH
             or size + taken > MOST_BYTES
         ):
             frame, size = EachFrame(Record(Kind.ENQUEUED, 0, queue), [], [], []), 0

@@ -27,7 +27,7 @@ CONTENT = (tuple(MessageHeader()), b"")
     [
         (1, ACQUIRED, (), None),
         ((1 << 63) - 1, ACQUIRED, (1, 2), None),
-        (1, ACQUIRED, tuple(range(wire.MAX_EACH + 1)), None),
+        (1, ACQUIRED, tuple(range(wire.MAX_BATCH + 1)), None),
         (1, ACQUIRED, (-1,), None),
         (1, ACQUIRED, ("1",), None),
         (1, ACQUIRED, (True,), None),

@@ -44,7 +44,7 @@ final class RequestRun implements Frame {
     boolean take(Request next) {
         SingleEntry entry = next.single();
         if (entry == null || next.number != first.number + entries.size()
-                || entries.size() == Frames.MAX_EACH || !entry.isLike(entries.get(0))
+                || entries.size() == Frames.MAX_BATCH || !entry.isLike(entries.get(0))
                 || bytes + entry.bytesOfEach() > maxBytes) {
             return false;
         }

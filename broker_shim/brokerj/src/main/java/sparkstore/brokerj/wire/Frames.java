@@ -33,7 +33,7 @@ public final class Frames {
     /** Bytes of the length, which does not count itself. */
     public static final int LENGTH_BYTES = 4;
     /** Messages that one BATCH may name. */
-    public static final int MAX_EACH = 1_000;
+    public static final int MAX_BATCH = 1_000;
     /** Longest frame that either side takes before WELCOME has named the limit. */
     public static final int MAX_FRAME_BYTES = 8 * 1024 * 1024;
     /** Length and type. */

@@ -56,12 +56,12 @@ public final class SingleEntry {
         return hasContent() ? packed.length - Records.AFTER_CONTENT - from : 0;
     }
 
-    /** By how many bytes, at most, it makes an BATCH longer. */
+    /** By how many bytes, at most, it makes a BATCH longer. */
     public int bytesOfEach() {
         return ID_BYTES + (hasContent() ? CONTENT_HEAD.length + contentBytes() : 0);
     }
 
-    /** How long, at most, an BATCH is besides what each of its messages adds. */
+    /** How long, at most, a BATCH is besides what each of its messages adds. */
     public int bytesAroundEach() {
         return HEAD_BYTES + LETTER_BYTES * place.queue().length();
     }

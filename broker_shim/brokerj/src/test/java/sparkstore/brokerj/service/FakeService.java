@@ -24,7 +24,7 @@ import sparkstore.brokerj.wire.Unpacker;
 /**
  * A service for tests of the connection alone, for faults that the real one cannot be made to have.
  * It keeps the protocol's promise: a request number is decided once, and counted for each DO, and
- * for each message of an BATCH.
+ * for each message of a BATCH.
  */
 final class FakeService implements AutoCloseable {
     /** What to do with a request; one that meets silence is not decided. */
@@ -117,7 +117,7 @@ final class FakeService implements AutoCloseable {
         }
     }
 
-    /** How many messages an BATCH names; it has as many contents, or nil. */
+    /** How many messages a BATCH names; it has as many contents, or nil. */
     private static int messageCount(byte[] rest) {
         Unpacker body = new Unpacker(ByteBuffer.wrap(rest));
         body.skip();
@@ -126,7 +126,7 @@ final class FakeService implements AutoCloseable {
             body.integer();
         }
         if (!body.nil() && body.array() != count) {
-            throw new ProtocolException("an BATCH of other messages than contents");
+            throw new ProtocolException("a BATCH of other messages than contents");
         }
         return count;
     }
