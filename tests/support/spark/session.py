@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import os
 
+from sparkstore.views.effort import LITTLE
+
 IS_SHIPPED = os.environ.get("SPARKSTORE_SPARK") == "shipped"
 """`make test-all` runs everything as Spark is shipped."""
 
-SHORT_QUERIES = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.databricks.delta.stats.skipping": "false",
-    "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.sql.ui.explainMode": "simple",
-}
-"""To compile such plans, to plan them stage by stage, to ask which files may be skipped and to
-describe each plan to a UI that is not there takes most of the time. Tests of the commands as
-processes, the notebook's and the demo's set none of these."""
+SHORT_QUERIES = {**LITTLE.settings}
+"""As `sparkstore sql` asks a root of few rows; tests of the notebook and the demo set none."""
 
 _TASKS = (
     "spark.sql.shuffle.partitions",

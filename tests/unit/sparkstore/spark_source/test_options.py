@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker_shim.spark_sink.settings import OPTIONS as WRITE_OPTIONS
 from sparkstore.errors import InvalidRequest
 from sparkstore.spark_source.options import read_options
 
@@ -23,6 +24,8 @@ def test_a_tables_location_is_its_path_and_a_path_goes_before_it() -> None:
 
 def test_options_of_a_write_are_let_through() -> None:
     assert read_options({"path": "/a", "target": "orders"}).roots == ("/a",)
+    for name in WRITE_OPTIONS:
+        assert read_options({"path": "/a", name: "/a"}).roots == ("/a",)
 
 
 @pytest.mark.parametrize(
