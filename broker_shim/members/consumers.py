@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.members.grants import Grants
-from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
+from broker_shim.store import protocol as wire
 
 
 class MemberConsumer:

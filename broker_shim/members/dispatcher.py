@@ -30,9 +30,9 @@ from broker_shim.members.remote_browse import looked_at
 from broker_shim.members.stream import WiringStream
 from broker_shim.members.wiring_rows import attached_row, rows_of
 from broker_shim.selectors import InvalidSelector, Selector
-from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
 from broker_shim.service.members import decide_in_place_of_host
+from broker_shim.store import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.fold import State
 from sparkstore.core.queue_names import shown

@@ -17,8 +17,8 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
+from broker_shim.store import protocol as wire
 
 _log = logging.getLogger(__name__)
 

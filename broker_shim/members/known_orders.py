@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
+from broker_shim.store import protocol as wire
 
 
 class KnownOrder:

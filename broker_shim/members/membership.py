@@ -28,8 +28,8 @@ from broker_shim.members.remote_queue import RemoteQueue
 from broker_shim.members.volatile_wiring import make_again
 from broker_shim.members.wiring_rows import Row, apply, forget_others
 from broker_shim.selectors import Selector
-from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import MOST_LOOKED
+from broker_shim.store import protocol as wire
 from broker_shim.store.interface import Entry, MessageHeader, StoredMessage
 from broker_shim.store.remote.requests import Answer
 from broker_shim.store.remote.store import RemoteMessageStore

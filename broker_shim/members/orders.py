@@ -21,8 +21,8 @@ from typing import Any
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.members.known_orders import KnownOrder, KnownOrders
-from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import CLAIM, DESTROY, PURGE, RELEASE, USAGE, DispatchPeer
+from broker_shim.store import protocol as wire
 from sparkstore.core.xids import xid_of
 from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.bulk import Answer

@@ -22,8 +22,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from broker_shim.members.wiring_rows import Row
-from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import DispatchPeer
+from broker_shim.store import protocol as wire
 
 KEPT = 8_192
 WINDOW = 2

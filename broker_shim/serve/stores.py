@@ -14,7 +14,6 @@ from uuid import uuid4
 
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.links import LinkRegistry, MemoryUnsettledStore
-from broker_shim.service.protocol import check_member_name
 from broker_shim.store.chain.audit import CallAuditor
 from broker_shim.store.chain.calls import ChainMember
 from broker_shim.store.chain.chain import MessageStoreChain
@@ -22,6 +21,7 @@ from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.chain.place import Tolerance
 from broker_shim.store.interface import BrokerStore, MessageStore
 from broker_shim.store.links import LinkStores, link_stores_of
+from broker_shim.store.protocol import check_member_name
 from broker_shim.store.remote.greeting import parse_address
 from sparkstore.config import StoreConfig
 from sparkstore.log.tuning import spare_pandas

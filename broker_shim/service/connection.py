@@ -18,18 +18,18 @@ from contextlib import suppress
 from functools import partial
 
 from broker_shim.errors import Fenced, InvalidRequest, NotNow, StoreError, Unavailable
-from broker_shim.service import protocol as wire
 from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.dispatcher import DISPATCHING, Dispatcher, check_frame
 from broker_shim.service.grace import MemberTimers
 from broker_shim.service.members import Audit, ConnectedMember, MemberEvent, Members
 from broker_shim.service.outbox import Outbox
-from broker_shim.service.protocol import Decoder, Frame, Hello
 from broker_shim.service.reads import ReadWorker
 from broker_shim.service.requests import REQUESTS, BatchDecision, refusals_of
 from broker_shim.service.seen_root import ServedRoot, reason_to_fence
 from broker_shim.service.socket import remote_of
+from broker_shim.store import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.protocol import Decoder, Frame, Hello
 from sparkstore.core import fold
 
 _log = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.service import protocol as wire
 from broker_shim.service.decisions.decisions import Decisions
-from broker_shim.service.protocol import Body
+from broker_shim.store import protocol as wire
+from broker_shim.store.protocol import Body
 from sparkstore.operations.administration import AdminAction
 
 _BODIES: Mapping[int, tuple[type | tuple[type, ...], ...]] = {

@@ -25,9 +25,9 @@ from typing import Protocol
 from broker_shim.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.metrics import ServiceMetrics
-from broker_shim.service.protocol import Hello
 from broker_shim.service.requests import MemberRequests
 from broker_shim.store.delta import Batch, DeltaMessageStore
+from broker_shim.store.protocol import Hello
 from sparkstore.core import records
 from sparkstore.core.annotations import given_back
 from sparkstore.core.fold import Entry, State

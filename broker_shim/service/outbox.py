@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from broker_shim.errors import Ended, StoreError, Unavailable
-from broker_shim.service import protocol as wire
-from broker_shim.service.protocol import Refusal
+from broker_shim.store import protocol as wire
+from broker_shim.store.protocol import Refusal
 
 MAX_BUFFERED_BYTES = 16 << 20
 ROOM_BYTES = 4 << 20

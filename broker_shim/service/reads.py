@@ -13,11 +13,11 @@ from queue import SimpleQueue
 from typing import Any
 
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
-from broker_shim.service import protocol as wire
 from broker_shim.service import recovery
 from broker_shim.service.outbox import Outbox
-from broker_shim.service.protocol import Body
+from broker_shim.store import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.protocol import Body
 from sparkstore.core.xids import xid_bytes, xid_from
 
 _log = logging.getLogger(__name__)

@@ -21,13 +21,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.service import protocol as wire
 from broker_shim.service.decisions import batch_request
 from broker_shim.service.decisions.arrivals import check_record
 from broker_shim.service.decisions.decisions import Decisions, Open
 from broker_shim.service.metrics import ServiceMetrics
-from broker_shim.service.protocol import Body, Frame, Refusal
+from broker_shim.store import protocol as wire
 from broker_shim.store.delta import Batch
+from broker_shim.store.protocol import Body, Frame, Refusal
 from sparkstore.core import fold, records
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import branches, publications

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker_shim.service.protocol import SeenRoot
+from broker_shim.store.protocol import SeenRoot
 
 
 class ServedRoot(NamedTuple):

@@ -4,6 +4,7 @@
     local, sink              a store that decides in this process, and where its records go
     delta, json, memory      the three tiers: Delta tables, small files, nothing
     remote, chain            a store in another process; several stores as one
+    protocol                 what travels to such a process, and back
     links, content_writer    termini over a store; content that comes in pieces
 
 A broker's calls come in from any thread; completions go out on threads of the store, when what they

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_shim.service.protocol import VERSION as PROTOCOL_VERSION
+from broker_shim.store.protocol import VERSION as PROTOCOL_VERSION
 from sparkstore.core.records import Kind
 from sparkstore.recovery.recovery import ALL_PARTS
 from sparkstore.tables.schema import SCHEMA_VERSION

@@ -64,7 +64,7 @@ from broker_shim.protocol_1_0.codec.frames import (
     transfer_frame,
 )
 from broker_shim.protocol_1_0.codec.values import Described
-from broker_shim.service import protocol as wire
+from broker_shim.store import protocol as wire
 from tests.benchmarks.amqp_load import message, receive_all, send_all, transfers
 from tests.benchmarks.machine import BUILD, describe, percentile
 from tests.support.stores.raw_member import RawMember, create, enqueue

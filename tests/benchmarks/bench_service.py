@@ -23,7 +23,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-from broker_shim.service import protocol as wire
+from broker_shim.store import protocol as wire
 from sparkstore.core.records import Kind, MessageHeader, Record
 from tests.benchmarks.machine import BUILD, append_and_sync_ms, describe, median, percentile
 from tests.support.stores.raw_member import RawMember, create

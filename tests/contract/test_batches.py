@@ -10,8 +10,8 @@ import pytest
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest, StoreError
-from broker_shim.service.protocol import MAX_BATCH
 from broker_shim.store.interface import BrokerStore, NewEntry, Queue
+from broker_shim.store.protocol import MAX_BATCH
 from tests.support.stores.calls import HEADER
 from tests.support.stores.stores import MAX_MESSAGE_BYTES, TIMEOUT_S, Home, done
 

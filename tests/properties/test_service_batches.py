@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
-from broker_shim.service import protocol as wire
 from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.requests import BatchDecision, MemberRequests, refusals_of
+from broker_shim.store import protocol as wire
 from broker_shim.store.delta import Batch
 from broker_shim.store.remote.requests import PendingRequests, Waiting
 from sparkstore.core import fold

@@ -21,10 +21,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hypothesis.stateful import run_state_machine_as_test as run
 
 from broker_shim.durability import TerminusDurability
-from broker_shim.service import protocol as wire
 from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.requests import MemberRequests
+from broker_shim.store import protocol as wire
 from broker_shim.store.delta import Batch
 from sparkstore.core import fold
 from sparkstore.core.records import Kind, MessageHeader, Record

@@ -13,7 +13,7 @@ import pytest
 from broker_shim.completion import Completion
 from broker_shim.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from broker_shim.serve.stores import trouble_of
-from broker_shim.service import protocol as wire
+from broker_shim.store import protocol as wire
 from broker_shim.store.interface import MessageHeader, Queue, StoredMessage
 from broker_shim.store.remote.greeting import MemberIdentity, parse_address
 from broker_shim.store.remote.store import RemoteMessageStore

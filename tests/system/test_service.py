@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from broker_shim.errors import Ended, InvalidRequest
 from broker_shim.service import outbox
-from broker_shim.service import protocol as wire
 from broker_shim.service import socket as listening
 from broker_shim.service.service import Service
 from broker_shim.service.socket import ServiceSocket, listen_on_path, read_token
+from broker_shim.store import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.link_records import LinkKey, Role, link_text
 from sparkstore.core.records import Kind, MessageHeader, Record

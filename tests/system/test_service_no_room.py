@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_shim.service import protocol as wire
+from broker_shim.store import protocol as wire
 from sparkstore.core.records import Kind, Record
 from sparkstore.log import committer
 from tests.support.roots.storage import Storage

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.service import protocol as wire
 from broker_shim.service.decisions.arrivals import Fields, check_record, record_of
 from broker_shim.service.decisions.decisions import Decisions
-from broker_shim.service.protocol import Body
+from broker_shim.store import protocol as wire
+from broker_shim.store.protocol import Body
 from sparkstore.core.records import Kind, MessageHeader, Record
 from sparkstore.core.state_machine import batches
 from sparkstore.core.state_machine.admission import Admission

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import Closed, InvalidRequest, StoreError
-from broker_shim.service import protocol as wire
+from broker_shim.store import protocol as wire
 from broker_shim.store.interface import NewEntry, TransactionContext
 from broker_shim.store.remote import records as made
 from broker_shim.store.remote.connection import RemoteConnection

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.service import protocol as wire
+from broker_shim.store import protocol as wire
 from broker_shim.store.branches import BranchFacts, OnBranches, PreparedBranch
 from broker_shim.store.interface import TransactionContext
 from broker_shim.store.remote.connection import RemoteConnection

@@ -22,8 +22,8 @@ from typing import Any, Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import Closed, InvalidRequest, NotNow, StoreError, Unavailable
-from broker_shim.service import protocol as wire
-from broker_shim.service.protocol import SeenRoot
+from broker_shim.store import protocol as wire
+from broker_shim.store.protocol import SeenRoot
 from broker_shim.store.remote.completion_turns import RemoteCompletions
 from broker_shim.store.remote.greeting import (
     FIRST_BACKOFF_S,

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker_shim.errors import InvalidRequest, NotNow, Unavailable
-from broker_shim.service import protocol as wire
-from broker_shim.service.protocol import SeenRoot
+from broker_shim.store import protocol as wire
+from broker_shim.store.protocol import SeenRoot
 from sparkstore.core.state_machine.arguments import check_name, check_switch
 from sparkstore.operations.wire import SOCKET_NAME as CONTROL_SOCKET
 

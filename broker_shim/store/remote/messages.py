@@ -10,7 +10,7 @@ from queue import SimpleQueue
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.service import protocol as wire
+from broker_shim.store import protocol as wire
 from broker_shim.store.content_writer import LocalContentWriter, staged
 from broker_shim.store.interface import ContentWriter, MessageHeader, StoredMessage
 from broker_shim.store.reads import Loaded, OnLoaded, Prefetcher, load_outcome

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.service import protocol as wire
-from broker_shim.service.protocol import (
+from broker_shim.store import protocol as wire
+from broker_shim.store.protocol import (
     MAX_WAITING_READS,
     MAX_WAITING_REQUESTS,
     Refusal,

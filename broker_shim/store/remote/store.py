@@ -20,7 +20,7 @@ from uuid import uuid4
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest, StoreError
-from broker_shim.service import protocol as wire
+from broker_shim.store import protocol as wire
 from broker_shim.store.interface import (
     Annotations,
     ContentWriter,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from broker_shim.service import protocol as wire
+from broker_shim.store import protocol as wire
 from sparkstore.core.records import Kind, MessageHeader, Record
 
 TIMEOUT_S = 30.0

@@ -14,9 +14,9 @@ import pytest
 
 from broker_shim.errors import StoreError
 from broker_shim.links.kept_link import KeptLink
-from broker_shim.service import protocol as wire
 from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.dispatcher import CLAIM
+from broker_shim.store import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue, StoredMessage
 from broker_shim.store.remote.store import RemoteMessageStore

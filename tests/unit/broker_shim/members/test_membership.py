@@ -9,8 +9,8 @@ from typing import Any, cast
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.members.membership import Membership
-from broker_shim.service import protocol as wire
 from broker_shim.service.dispatcher import CLAIM
+from broker_shim.store import protocol as wire
 from broker_shim.store.branches import Xid
 from broker_shim.store.interface import Exchange, Queue
 from broker_shim.store.memory import MemoryMessageStore

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from broker_shim.service import protocol as wire
+from broker_shim.store import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, MessageHeader, Queue
 from sparkstore.core.records import Kind

@@ -12,9 +12,9 @@ from broker_shim.errors import StoreError
 from broker_shim.members import stream as module
 from broker_shim.members.stream import WiringStream
 from broker_shim.members.wiring_rows import Row
-from broker_shim.service import protocol as wire
 from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.outbox import MAX_BUFFERED_BYTES
+from broker_shim.store import protocol as wire
 
 RUN = "run"
 

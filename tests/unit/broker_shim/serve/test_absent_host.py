@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_shim.service import protocol as wire
+from broker_shim.store import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.control.client import open_control
 from sparkstore.core.state_machine.sole_host import SoleHost, sole_host

@@ -13,7 +13,7 @@ import pytest
 from broker_shim.broker.routing import DEFAULT_EXCHANGES
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.serve.deciding_thread import DecidingThread
-from broker_shim.service import protocol as wire
+from broker_shim.store import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, MessageHeader, Queue
 from sparkstore.control.client import AdminClient, SocketControl, connect

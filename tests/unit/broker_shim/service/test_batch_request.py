@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.service import protocol as wire
 from broker_shim.service.decisions.batch_request import part_of
+from broker_shim.store import protocol as wire
 from sparkstore.core.records import Kind, MessageHeader, Record
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker_shim.service.protocol import SeenRoot
 from broker_shim.service.seen_root import ServedRoot, reason_to_fence
+from broker_shim.store.protocol import SeenRoot
 
 SEEN = SeenRoot("root", 1, "first run", 140)
 PROMOTED = ServedRoot("copy", 2, "next run", 101, frozenset({"root"}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
-from broker_shim.service.protocol import Refusal, Welcome
+from broker_shim.store.protocol import Refusal, Welcome
 from broker_shim.store.remote.requests import (
     MAX_READS_OUT,
     Answer,

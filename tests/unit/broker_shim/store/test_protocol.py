@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.service import protocol as wire
-from broker_shim.service.protocol import Decoder, frame_packer, hello_of, welcome_of
+from broker_shim.store import protocol as wire
+from broker_shim.store.protocol import Decoder, frame_packer, hello_of, welcome_of
 
 VALUES = st.recursive(
     st.none()
