@@ -253,6 +253,7 @@ def content_staged(
     body_offset: int,
     body: bytes,
     message: MessageHeader | None = None,
+    transaction: int | None = None,
 ) -> Record:
     """Make the record of one piece of a large message's content, which is on no queue yet.
 
@@ -266,6 +267,7 @@ def content_staged(
         Kind.CONTENT,
         at,
         message_id=message_id,
+        transaction=transaction,
         message=message,
         body=body,
         body_offset=body_offset,

@@ -30,6 +30,8 @@ import base64
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import compress
+from operator import ne
 from typing import Any, NamedTuple
 
 from sparkstore.core import fold, records
@@ -386,14 +388,15 @@ def _staged_plans(
                 raise InvalidRequest(message)
             yield planned
             continue
-        message_id = planned.message.message_id
-        if not step.is_kept and message_id not in kept:
+        new, queue, annotations = planned
+        if not step.is_kept and new.message_id not in kept:
             yield planned
             continue
         if not step.is_kept:
             transient.append(planned)
             continue
-        yield planned._replace(message=planned.message._replace(body=b"", is_staged=True))
+        staged = StoredMessage(new.message_id, new.header, b"", is_staged=True)
+        yield PlannedEnqueue(staged, queue, annotations)
     for last in transient:  # after those that bring the content of the same message
         yield last._replace(message=last.message._replace(body=b""))
 
@@ -415,8 +418,9 @@ def _staging(
         for offset in pieces:
             body = message.body[offset : offset + PIECE_BYTES]
             told = header if offset == 0 else None
-            record = records.content_staged(now_us, message_id, start + offset, body, told)
-            yield RecordStep(record._replace(transaction=number), is_kept=True)
+            place = start + offset
+            record = records.content_staged(now_us, message_id, place, body, told, number)
+            yield RecordStep(record, is_kept=True)
 
 
 def _as_json(record: Record) -> dict[str, Any]:
@@ -425,11 +429,12 @@ def _as_json(record: Record) -> dict[str, Any]:
     for name in ("queue", "message_id", "holder", "delivery_count", "detail"):
         if (value := getattr(record, name)) is not None:
             told[name] = value
-    if record.message is not None:
-        pairs = zip(_NAMES, record.message, _DEFAULTS, strict=True)
-        told["header"] = {name: value for name, value, default in pairs if value != default}
-        if record.message.header is not None:
-            told["header"]["header"] = base64.b64encode(record.message.header).decode()
+    header = record.message
+    if header is not None:
+        set_fields = compress(zip(_NAMES, header, strict=True), map(ne, header, _DEFAULTS))
+        told["header"] = dict(set_fields)
+        if header.header is not None:
+            told["header"]["header"] = base64.b64encode(header.header).decode()
     return told
 
 
