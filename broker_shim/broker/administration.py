@@ -11,16 +11,13 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from broker_shim.broker.bulk_operations import BulkOperations
-from broker_shim.broker.destinations import Destinations
 from broker_shim.broker.last_value_queues import LastValueQueues
 from broker_shim.broker.operations.wiring_limit import Made, WiringLimit
-from broker_shim.broker.queue_deletion import QueueDeletions
-from broker_shim.broker.queue_host import QueueHost, QueueOwner
 from broker_shim.broker.queues.selective_cursor import Browser, Consumer
-from broker_shim.broker.storage.loop import Later
+from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
@@ -64,46 +61,34 @@ class QueueDecider(Protocol):
         """Tell what a queue has, whoever put it there and whoever consumes."""
 
 
-class AdministeredHost(QueueHost, Protocol):
-    """The virtual host, as far as administrators go.
+class QueueChanges(NamedTuple):
+    """The ways in which queues are made and destroyed.
 
     Attributes:
-        definitions: What each queue was created or altered to be.
-        destinations: Exchanges and their bindings.
-        queue_owners: The listeners whose links have queues of their own.
-        deletions: Destroys queues, and says when a name is free again.
-        wiring_limit: Refuses queues and exchanges to users who have had enough made.
-        is_stopping: True from when a clean end was asked for.
+        create: Creates a queue; it is used when that has completed.
+        destroy: Destroys a queue with its messages and bindings.
+        refuses: Whether a queue cannot be destroyed now; who asked for it is told why.
     """
 
-    definitions: dict[str, Queue]
-    destinations: Destinations
-    queue_owners: list[QueueOwner]
-    deletions: QueueDeletions
-    wiring_limit: WiringLimit
-    is_stopping: bool
-
-    def destroy_queue(self, name: str, on_done: OnComplete) -> None:
-        """Destroy a queue with its messages and bindings."""
-
-    def redefine(self, queue: Queue) -> None:
-        """Use a queue by this definition from now on."""
+    create: Callable[[Queue, OnComplete], None]
+    destroy: Callable[[str, OnComplete], None]
+    refuses: Callable[[str, OnComplete], bool]
 
 
 class BrokerFacts:
     """The `AdministrationFacts` of a running broker. See `AdministrationFacts`."""
 
-    def __init__(self, host: AdministeredHost, last_value_queues: LastValueQueues) -> None:
-        self._host, self._last_value_queues = host, last_value_queues
+    def __init__(self, served: ServedQueues, last_value_queues: LastValueQueues) -> None:
+        self._served, self._last_value_queues = served, last_value_queues
 
     @property
     def queues(self) -> Collection[str]:
         """The names of all queues."""
-        return self._host.queues.keys()
+        return self._served.queues.keys()
 
     def detail(self, queue: str) -> str | None:
         """The definition of a queue; None: there is none."""
-        there = self._host.definitions.get(queue)
+        there = self._served.definitions.get(queue)
         return None if there is None else definition(there.arguments, int(there.durability))
 
     def standing(self, queue: str) -> QueueUsage:
@@ -111,33 +96,33 @@ class BrokerFacts:
 
         The store knows of messages that have not arrived yet.
         """
-        depth = len(self._host.calls.message_ids(queue)) + self._last_value_queues.count(queue)
-        return QueueUsage(depth, self._host.queues[queue].consumer_count)
+        depth = len(self._served.calls.message_ids(queue)) + self._last_value_queues.count(queue)
+        return QueueUsage(depth, self._served.queues[queue].consumer_count)
 
     def link_of(self, queue: str) -> OwnLink | None:
         """Find the link whose own queue this is; None: it is no link's."""
-        links = (owner.own_link(queue) for owner in self._host.queue_owners)
+        links = (owner.own_link(queue) for owner in self._served.queue_owners)
         return next((link for link in links if link is not None), None)
 
     def senders_of_dead_letters(self, queue: str) -> list[str]:
         """Other queues that have it as their dead-letter queue."""
         return [
             name
-            for name, other in self._host.queues.items()
+            for name, other in self._served.queues.items()
             if name != queue and other.arguments.dead_letter_queue == queue
         ]
 
     def exchange_type(self, exchange: str) -> str | None:
         """The type of an exchange; None: there is none."""
-        return self._host.destinations.router.type_of(exchange)
+        return self._served.router.type_of(exchange)
 
     def alternate_of(self, exchange: str) -> str | None:
         """The alternate of an exchange; None: it has none."""
-        return self._host.destinations.router.alternate_of(exchange)
+        return self._served.router.alternate_of(exchange)
 
     def users_of_alternate(self, exchange: str) -> list[str]:
         """Name the queues and exchanges that have this alternate exchange, for a person."""
-        queues, router = self._host.queues.items(), self._host.destinations.router
+        queues, router = self._served.queues.items(), self._served.router
         return [
             *(f"exchange {shown(name)}" for name in router.with_alternate(exchange)),
             *(
@@ -149,11 +134,11 @@ class BrokerFacts:
 
     def bindings(self) -> Collection[ExchangeBindingKey]:
         """List all bindings of the broker."""
-        return self._host.destinations.router.bindings()
+        return self._served.router.bindings()
 
     def binding_arguments(self, key: ExchangeBindingKey) -> Mapping[str, Any]:
         """The arguments of a binding that is there."""
-        return self._host.destinations.router.arguments_of(key)
+        return self._served.router.arguments_of(key)
 
 
 class Administration:
@@ -168,14 +153,24 @@ class Administration:
 
     def __init__(
         self,
-        host: AdministeredHost,
+        served: ServedQueues,
         bulk: BulkOperations,
         last_value_queues: LastValueQueues,
-        later: Later,
+        wiring_limit: WiringLimit,
+        changes: QueueChanges,
     ) -> None:
-        self._host, self._bulk, self._later = host, bulk, later
-        self._last_value_queues = last_value_queues
-        self.facts = BrokerFacts(host, last_value_queues)
+        """Carry out nothing yet.
+
+        Args:
+            served: The queues that orders are about.
+            bulk: Purges, and looks at queues again that were altered.
+            last_value_queues: Keeps the queues at one message a value.
+            wiring_limit: Refuses queues and exchanges to users who have had enough made.
+            changes: Makes and destroys queues.
+        """
+        self._served, self._bulk, self._changes = served, bulk, changes
+        self._last_value_queues, self._wiring_limit = last_value_queues, wiring_limit
+        self.facts = BrokerFacts(served, last_value_queues)
         self._acts: dict[AdminAction, Callable[[OrderDecision, OnComplete], None]] = {
             AdminAction.CREATE_QUEUE: self._create_queue,
             AdminAction.ALTER_QUEUE: self._alter_queue,
@@ -214,7 +209,7 @@ class Administration:
             told = decided.order
             made = Made(told.exchange if is_exchange else told.queue, is_exchange)
             make = partial(self._acts[order.act], decided)
-            self._host.wiring_limit.make(user, made, make, done)
+            self._wiring_limit.make(user, made, make, done)
         elif decided.is_change:
             self._acts[order.act](decided, done)
         else:
@@ -250,7 +245,7 @@ class Administration:
             part = tuple(message_ids[first : first + TURN_IDS])
             if not part or not show(total):
                 on_purged(None, total)
-            elif self._host.is_stopping:
+            elif self._served.is_stopping:
                 text = f"the broker is stopping, {total.done} messages were purged: run it again"
                 on_purged(Unavailable(text), total)
             else:
@@ -263,12 +258,12 @@ class Administration:
             if error is not None:
                 on_purged(error, total)
             else:
-                self._later(0.0, partial(go_on, following))
+                self._served.later(0.0, partial(go_on, following))
 
         go_on(0)
 
     def _until(self, queue: str, last_position: int | None) -> Collection[int]:
-        calls = self._host.calls
+        calls = self._served.calls
         message_ids = calls.message_ids(queue)
         if last_position is None:
             return message_ids
@@ -279,48 +274,48 @@ class Administration:
         order = decided.order
         durability = TerminusDurability(order.durability)
         queue = Queue(order.queue, durability, arguments_of(decided.detail))
-        self._host.create_queue(queue, on_done)
+        self._changes.create(queue, on_done)
 
     def _alter_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
-        host, name = self._host, decided.order.queue
-        before = host.definitions[name]
+        served, name = self._served, decided.order.queue
+        before = served.definitions[name]
         queue = Queue(name, before.durability, arguments_of(decided.detail))
 
         def altered(error: StoreError | None) -> None:
-            dispatch = host.queues.get(name)
-            if host.definitions.get(name) is queue and dispatch is not None:
+            dispatch = served.queues.get(name)
+            if served.definitions.get(name) is queue and dispatch is not None:
                 if error is not None:
-                    host.redefine(before)
+                    served.redefine(before)
                 else:
                     self._bulk.end_failed(dispatch)
-                    self._last_value_queues.arrived(dispatch, [*host.calls.message_ids(name)])
-                host.wanted(name)
+                    self._last_value_queues.arrived(dispatch, [*served.calls.message_ids(name)])
+                served.wanted(name)
             on_done(error)
 
-        host.redefine(queue)
-        host.calls.alter(queue, altered)
+        served.redefine(queue)
+        served.calls.alter(queue, altered)
 
     def _delete_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
         """Delete a queue after its consumers, so that what they held is on it when it goes."""
         name = decided.order.queue
-        if self._host.deletions.refuses(name, on_done):
+        if self._changes.refuses(name, on_done):
             return
-        queue = self._host.queues[name]
+        queue = self._served.queues[name]
         users: list[Consumer | Browser] = [*queue.consumers, *queue.browsers]
         for user in users:
             user.queue_deleted()
-        if not any(owner.end_own_link(name, on_done) for owner in self._host.queue_owners):
-            self._host.destroy_queue(name, on_done)
+        if not any(owner.end_own_link(name, on_done) for owner in self._served.queue_owners):
+            self._changes.destroy(name, on_done)
 
     def _create_exchange(self, decided: OrderDecision, on_done: OnComplete) -> None:
         exchange = new_exchange(decided)
 
         def created(error: StoreError | None) -> None:
             if error is None:
-                self._host.destinations.router.add_exchange(exchange)
+                self._served.router.add_exchange(exchange)
             on_done(error)
 
-        self._host.calls.create(exchange, created)
+        self._served.calls.create(exchange, created)
 
     def _delete_exchange(self, decided: OrderDecision, on_done: OnComplete) -> None:
         exchange = decided.order.exchange
@@ -328,21 +323,21 @@ class Administration:
         def destroyed(error: StoreError | None) -> None:
             if error is None or isinstance(error, InvalidRequest):  # an earlier order was taken
                 error = None
-                self._host.destinations.router.remove_exchange(exchange)
+                self._served.router.remove_exchange(exchange)
             on_done(error)
 
-        self._host.calls.destroy(Exchange(exchange, ""), destroyed)
+        self._served.calls.destroy(Exchange(exchange, ""), destroyed)
 
     def _add_binding(self, decided: OrderDecision, on_done: OnComplete) -> None:
         key, arguments = _key(decided), arguments_of(decided.detail)
 
         def bound(error: StoreError | None) -> None:
             if error is None:
-                router = self._host.destinations.router
+                router = self._served.router
                 router.bind(key.exchange, key.binding_key, key.queue, arguments)
             on_done(error)
 
-        self._host.calls.bind(key, bound, arguments)
+        self._served.calls.bind(key, bound, arguments)
 
     def _remove_binding(self, decided: OrderDecision, on_done: OnComplete) -> None:
         key = _key(decided)
@@ -350,14 +345,14 @@ class Administration:
         def unbound(error: StoreError | None) -> None:
             if error is None or isinstance(error, InvalidRequest):  # as above
                 error = None
-                self._host.destinations.router.unbind(key.exchange, key.binding_key, key.queue)
+                self._served.router.unbind(key.exchange, key.binding_key, key.queue)
             on_done(error)
 
-        self._host.calls.unbind(key, unbound)
+        self._served.calls.unbind(key, unbound)
 
     def _is_in_settings(self, order: Order) -> bool:
         """True if the next start undoes an order that takes away or alters."""
-        settings = self._host.settings
+        settings = self._served.settings
         match order.act:
             case AdminAction.DELETE_QUEUE:
                 return any(each.name == order.queue for each in settings.queues)
@@ -366,7 +361,7 @@ class Administration:
             case AdminAction.DELETE_EXCHANGE:
                 return any(each.name == order.exchange for each in settings.exchanges)
             case AdminAction.REMOVE_BINDING:
-                bound = map(self._host.destinations.bound, settings.bindings)
+                bound = map(self._served.destinations.bound, settings.bindings)
                 return ExchangeBindingKey(order.exchange, order.queue, order.key) in bound
             case _:
                 return False

@@ -11,17 +11,18 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from broker_shim.broker.dead_letters import DeadLetterLog
-from broker_shim.broker.queue_host import QueueHost
+from broker_shim.broker.dead_letter_log import DeadLetterLog
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.storage.store_puts import STAGED_BYTES, Staged
+from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.storage.publications import Publish
+from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.store.interface import MessageHeader, Queue, StoredMessage
+from broker_shim.store.interface import Queue, StoredMessage
 from sparkstore.core.queue_arguments import QueueTerms
 from sparkstore.operations import bulk
 from sparkstore.operations.bulk import (
@@ -53,24 +54,26 @@ class _Decided(NamedTuple):
     answer: Answer
 
 
-class BulkHost(QueueHost, Protocol):
-    """The virtual host, as far as bulk operations go."""
-
-    def publish(
-        self,
-        header: MessageHeader,
-        content: bytes | Staged,
-        queues: Iterable[str],
-        on_done: OnComplete,
-    ) -> None:
-        """Put a message on queues, all or none; `on_done` when that has completed."""
-
-
 class BulkOperations:
     """Carries out requests. On the loop's thread only."""
 
-    def __init__(self, host: BulkHost, dead_letter_log: DeadLetterLog) -> None:
-        self._host, self._dead_letter_log = host, dead_letter_log
+    def __init__(
+        self,
+        served: ServedQueues,
+        dead_letter_log: DeadLetterLog,
+        create_queue: Callable[[Queue, OnComplete], None],
+        publish: Publish,
+    ) -> None:
+        """Change nothing yet.
+
+        Args:
+            served: The queues that messages are moved, purged and put on.
+            dead_letter_log: Told of each message that died.
+            create_queue: Creates a queue; used for dead letters.
+            publish: Puts one message on queues, all or none.
+        """
+        self._served, self._dead_letter_log = served, dead_letter_log
+        self._create_queue, self._publish = create_queue, publish
 
     def run(self, request: Request, on_answer: OnAnswer) -> None:
         """Carry out a request; `on_answer` when that is durable, or why it was not done.
@@ -83,7 +86,7 @@ class BulkOperations:
         except InvalidRequest as refusal:
             on_answer(refusal, Answer())
             return
-        decided = self._decide(request, target, self._host.queues[request.queue])
+        decided = self._decide(request, target, self._served.queues[request.queue])
         if not decided.steps:
             on_answer(None, decided.answer)
             return
@@ -94,14 +97,14 @@ class BulkOperations:
 
         def created(error: StoreError | None) -> None:
             if error is None:
-                self._host.calls.together(decided.steps, done)
+                self._served.calls.together(decided.steps, done)
             else:
                 done(error)
 
-        if target is None or target in self._host.queues:
+        if target is None or target in self._served.queues:
             created(None)
         else:
-            self._host.create_queue(Queue(target), created)
+            self._create_queue(Queue(target), created)
 
     def put(self, queue: str, messages: Sequence[MessageDraft], on_answer: OnAnswer) -> None:
         """Put new messages on a queue, all or none."""
@@ -113,20 +116,19 @@ class BulkOperations:
         if len(messages) == 1 and len(messages[0].body) > STAGED_BYTES:
             header, body = messages[0]
             answer = Answer(done=1)
-            publish = self._host.publish
-            publish(header, body, (queue,), lambda error: on_answer(error, answer))
+            self._publish(header, body, (queue,), lambda error: on_answer(error, answer))
             return
 
         def done(error: StoreError | None, made: list[StoredMessage]) -> None:
             if error is None:
-                self._host.metrics.enqueued += len(made)
+                self._served.metrics.enqueued += len(made)
                 for message in made:
                     header = message.header
-                    arrived = self._host.arrived
+                    arrived = self._served.arrived
                     arrived(queue, message.message_id, header.priority, durable=header.durable)
             on_answer(error, Answer(done=len(made)))
 
-        self._host.calls.puts.put_all(messages, queue, done)
+        self._served.calls.puts.put_all(messages, queue, done)
 
     def end_if_due(self, queue: QueueDispatch, message_id: int) -> None:
         """Take a message that waits off its queue if it may not stay there: to the dead letters.
@@ -134,7 +136,7 @@ class BulkOperations:
         Called when a message was given back. That is when it may have failed once too often, and
         what is found expired while it is handed out is given back for this.
         """
-        entry = self._host.calls.entry(queue.name, message_id)
+        entry = self._served.calls.entry(queue.name, message_id)
         if entry is None or queue.arguments.reason_to_end(entry, _now_us()) is None:
             return
         request = Request(Action.DEAD_LETTER, queue.name, (message_id,))
@@ -149,7 +151,7 @@ class BulkOperations:
             self.run(request, partial(_note, request))
 
     def _terms(self, name: str) -> QueueTerms | None:
-        queue = self._host.queues.get(name)
+        queue = self._served.queues.get(name)
         return None if queue is None else QueueTerms(queue.is_kept, queue.arguments)
 
     def _decide(self, request: Request, target: str | None, queue: QueueDispatch) -> _Decided:
@@ -157,7 +159,7 @@ class BulkOperations:
         # Out of dispatch first: no consumer gets one between its decision and the commit.
         withdrawn = queue.withdraw(dict.fromkeys(request.message_ids))
         answer = Answer(left=withdrawn.left, gone=withdrawn.gone)
-        calls, now_us = self._host.calls, _now_us()  # one: then their annotations are alike
+        calls, now_us = self._served.calls, _now_us()  # one: then their annotations are alike
         decided = _Decided([], [], answer)
         for message_id in withdrawn.held:
             entry = calls.entry(queue.name, message_id)
@@ -177,14 +179,14 @@ class BulkOperations:
             else:
                 queue.released(message_id, delivery_failed=False)
                 answer = answer.plus(Answer(left=1))
-        self._host.wanted(queue.name)
+        self._served.wanted(queue.name)
         return decided._replace(answer=answer)
 
     def _ended(
         self, request: Request, target: str | None, decided: _Decided, error: StoreError | None
     ) -> None:
         """Finish a request: what moved leaves its place for the target, or goes back."""
-        queue = self._host.queues.get(request.queue)
+        queue = self._served.queues.get(request.queue)
         put = {message_id for message_id, step in decided.steps if isinstance(step, Enqueue)}
         if error is None:
             self._count(request, decided)
@@ -195,12 +197,12 @@ class BulkOperations:
             elif queue is not None:
                 queue.removed((message_id,))
             if error is None and target is not None and message_id in put:
-                self._host.arrived(target, message_id, priority, durable=durable)
-        self._host.wanted(request.queue)
+                self._served.arrived(target, message_id, priority, durable=durable)
+        self._served.wanted(request.queue)
 
     def _count(self, request: Request, decided: _Decided) -> None:
         if request.action is not Action.DEAD_LETTER:
-            self._host.metrics.moved += len(decided.moving)
+            self._served.metrics.moved += len(decided.moving)
             return
         for message_id, step in decided.steps:
             if isinstance(step, Dequeue):

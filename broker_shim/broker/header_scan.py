@@ -16,15 +16,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
-from broker_shim.broker.queue_host import QueueHost
 from broker_shim.broker.queues.message_groups import Groups
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Batch, SelectiveCursor, WorkBudget, group_of
-from broker_shim.broker.storage.loop import Later
+from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.errors import StoreError
 from broker_shim.messages.header import CommonHeader, HeaderReader
 from broker_shim.store.interface import MessageHeader
@@ -55,18 +53,12 @@ class BatchSize:
             self.count = min(MOST, 2 * self.count)
 
 
-class ScanHost(QueueHost, Protocol):
-    """The virtual host, as far as scanning goes."""
-
-    def dispatch(self) -> None:
-        """Hand out what waits to consumers with credit."""
-
-
 class HeaderScan:
     """Looks at queues for consumers that do not take whatever comes next."""
 
-    def __init__(self, host: ScanHost, later: Later) -> None:
-        self._host, self._later = host, later
+    def __init__(self, served: ServedQueues, dispatch: Callable[[], None]) -> None:
+        """Look at nothing yet; `dispatch` hands out what waits, where no turn of it follows."""
+        self._served, self._dispatch = served, dispatch
         self._size = BatchSize()
         self._asked: set[str] = set()
 
@@ -85,14 +77,14 @@ class HeaderScan:
         groups = queue.groups
         if groups is not None and (held := [*groups.unplaced][:MOST]):
             self._asked.add(queue.name)
-            self._host.calls.read_headers(held, partial(self._place, queue, groups, held))
+            self._served.calls.read_headers(held, partial(self._place, queue, groups, held))
             return True
         batches = queue.to_look_at(self._size.count)
         message_ids = sorted({each for _cursor, batch in batches for _place, each in batch})
         if message_ids:
             self._asked.add(queue.name)
             done = partial(self._read, queue, batches, message_ids)
-            self._host.calls.read_headers(message_ids, done)
+            self._served.calls.read_headers(message_ids, done)
         return bool(message_ids)
 
     def _place(
@@ -106,9 +98,9 @@ class HeaderScan:
         """Note the groups of messages that were held before a restart."""
         self._asked.discard(queue.name)
         if error is None:
-            for message_id, header in headers_of(self._host.headers, held, found).items():
+            for message_id, header in headers_of(self._served.headers, held, found).items():
                 groups.placed(message_id, None if header is None else group_of(header))
-            self._host.wanted(queue.name)
+            self._served.wanted(queue.name)
         else:
             self._put_off(queue, error)
 
@@ -121,7 +113,7 @@ class HeaderScan:
         found: Sequence[MessageHeader | None],
     ) -> None:
         if error is None:
-            self._judge(queue, batches, headers_of(self._host.headers, message_ids, found), 0.0)
+            self._judge(queue, batches, headers_of(self._served.headers, message_ids, found), 0.0)
             return
         self._asked.discard(queue.name)
         for cursor, batch in batches:
@@ -130,7 +122,7 @@ class HeaderScan:
 
     def _put_off(self, queue: QueueDispatch, error: StoreError) -> None:
         _log.warning("%r is not looked at now: %s", queue.name, error)
-        self._later(self._host.settings.probe_interval_s, partial(self._again, queue.name))
+        self._served.later(self._served.settings.probe_interval_s, partial(self._again, queue.name))
 
     def _judge(
         self,
@@ -144,15 +136,15 @@ class HeaderScan:
         rest = queue.judge(batches, headers, WorkBudget(SLICE_STEPS))
         took_s += time.monotonic() - began_s
         if rest:
-            self._later(0.0, partial(self._judge, queue, rest, headers, took_s))
+            self._served.later(0.0, partial(self._judge, queue, rest, headers, took_s))
             return
         self._asked.discard(queue.name)
         self._size.took(took_s, len(headers))
-        self._host.wanted(queue.name)
+        self._served.wanted(queue.name)
 
     def _again(self, name: str) -> None:
-        self._host.wanted(name)
-        self._host.dispatch()
+        self._served.wanted(name)
+        self._dispatch()
 
 
 def headers_of(

@@ -21,8 +21,8 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from broker_shim.broker.queue_host import QueueHost
 from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.settlement import Settlement
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import MessageHeader
@@ -43,8 +43,8 @@ Value = tuple[str, str]
 class LastValueQueues:
     """Keeps last-value queues at one message a value. On the loop's thread only."""
 
-    def __init__(self, host: QueueHost, settlement: Settlement) -> None:
-        self._host, self._settlement = host, settlement
+    def __init__(self, served: ServedQueues, settlement: Settlement) -> None:
+        self._served, self._settlement = served, settlement
         self._waiting: dict[Value, list[Callable[[], None]]] = {}
 
     def count(self, queue: str) -> int:
@@ -55,9 +55,9 @@ class LastValueQueues:
         """The value of a new message for each last-value queue among these."""
         found = []
         for name in names:
-            queue = self._host.queues.get(name)
+            queue = self._served.queues.get(name)
             if queue is not None and queue.last_values is not None:
-                value = queue.last_values.value_of(self._host.headers(header))
+                value = queue.last_values.value_of(self._served.headers(header))
                 if value is not None:
                     found.append((name, value))
         return found
@@ -74,7 +74,7 @@ class LastValueQueues:
         replaced: Replaced = []
         for name, value in values:
             self._waiting[name, value] = []
-            queue = self._host.queues.get(name)
+            queue = self._served.queues.get(name)
             if queue is not None and queue.last_values is not None:
                 older = queue.last_values.newest(value)
                 # Out of dispatch before the transaction: no consumer gets the older one meanwhile.
@@ -98,13 +98,13 @@ class LastValueQueues:
             error: Of the store; then nothing came and nothing is gone.
         """
         for older, name in replaced:
-            queue = self._host.queues.get(name)
+            queue = self._served.queues.get(name)
             if queue is not None and error is None:
-                self._host.metrics.replaced += 1
+                self._served.metrics.replaced += 1
                 queue.removed((older,))
             elif queue is not None:
                 queue.released(older, delivery_failed=False)
-                self._host.wanted(name)
+                self._served.wanted(name)
         if error is None:
             gone = {message_id for message_id, _ in replaced}
             for message_id, (name, value) in came:
@@ -115,7 +115,7 @@ class LastValueQueues:
                 call()
 
     def _came(self, name: str, message_id: int, value: str, gone: set[int]) -> None:
-        queue = self._host.queues.get(name)
+        queue = self._served.queues.get(name)
         if queue is None or queue.last_values is None:
             return
         older = queue.last_values.note(message_id, value)
@@ -131,11 +131,11 @@ class LastValueQueues:
         for first in range(0, len(unknown), _BATCH):
             part = unknown[first : first + _BATCH]
             try:
-                headers = self._host.calls.headers(part)
+                headers = self._served.calls.headers(part)
             except StoreError as error:
                 _log.warning("%d messages of %r replace nothing: %s", len(part), queue.name, error)
                 continue
-            read = self._host.headers
+            read = self._served.headers
             for message_id, header in zip(part, headers, strict=True):
                 value = None if header is None else values.value_of(read(header))
                 older = None if value is None else values.note(message_id, value)
@@ -152,7 +152,7 @@ class LastValueQueues:
 
     def _drop(self, name: str, message_ids: Sequence[int]) -> None:
         def done(_ended: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
-            self._host.metrics.replaced += list(outcomes).count(None)
+            self._served.metrics.replaced += list(outcomes).count(None)
 
         if message_ids:
             self._settlement.remove(message_ids, name, None, done, OUTCOME)

@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from broker_shim.broker.queue_host import QueueHost
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.storage.loop import Later
+from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, NotAcquired, NotNow, StoreError, Unavailable
 from broker_shim.store.interface import Annotations
@@ -33,19 +32,16 @@ class Settlement:
 
     def __init__(
         self,
-        host: QueueHost,
-        later: Later,
+        served: ServedQueues,
         on_released: Callable[[QueueDispatch, int], None],
     ) -> None:
         """Begin with no call under way.
 
         Args:
-            host: Whose queues the messages are on.
-            later: Makes a call on the loop's thread after a while.
+            served: The queues that the messages are on.
             on_released: Called with the queue and the id of each message that waits again.
         """
-        self._host, self._later = host, later
-        self._on_released = on_released
+        self._served, self._on_released = served, on_released
         self.waiting_count = 0
 
     def remove(
@@ -87,13 +83,13 @@ class Settlement:
                     self._again(
                         partial(self._remove, again, queue, holder, on_done, outcome, turn + 1)
                     )
-            dispatch = self._host.queues.get(queue)
+            dispatch = self._served.queues.get(queue)
             if dispatch is not None:
                 dispatch.removed(ended)
             if ended:
                 on_done(ended, outcomes)
 
-        self._host.calls.dequeue_each(message_ids, queue, holder, done, outcome)
+        self._served.calls.dequeue_each(message_ids, queue, holder, done, outcome)
 
     def _sorted(
         self,
@@ -123,7 +119,7 @@ class Settlement:
             call()
 
         self.waiting_count += 1
-        self._later(self._host.settings.probe_interval_s, again)
+        self._served.later(self._served.settings.probe_interval_s, again)
 
     def give_back(
         self,
@@ -146,12 +142,12 @@ class Settlement:
         """
 
         def call(done: OnComplete) -> None:
-            self._host.calls.release(
+            self._served.calls.release(
                 message_id, queue, holder, done, failed=failed, annotations=annotations
             )
 
         def done(error: StoreError | None) -> None:
-            dispatch = self._host.queues.get(queue)
+            dispatch = self._served.queues.get(queue)
             if dispatch is not None:
                 if error is None:
                     self.released(message_id, dispatch, failed=failed)
@@ -160,7 +156,7 @@ class Settlement:
             if on_done is not None:
                 on_done(error)
 
-        self._host.metrics.released += 1
+        self._served.metrics.released += 1
         what: What = ("release of message %d on %r", message_id, queue)
         if delay_s:
             self._insist_later(delay_s, call, done, what, 1)
@@ -170,7 +166,7 @@ class Settlement:
     def released(self, message_id: int, queue: QueueDispatch, *, failed: bool) -> None:
         """Let a message wait again that the store has given back, or end it if it may not stay."""
         queue.released(message_id, delivery_failed=failed)
-        self._host.wanted(queue.name)
+        self._served.wanted(queue.name)
         # After its release: only what waits can be taken off the queue, if it may not stay.
         self._on_released(queue, message_id)
 
@@ -189,7 +185,7 @@ class Settlement:
         def done(error: StoreError | None) -> None:
             if isinstance(error, NotNow):
                 delay_s, tried = (
-                    self._host.settings.probe_interval_s,
+                    self._served.settings.probe_interval_s,
                     isinstance(error, Unavailable),
                 )
                 self._insist_later(delay_s, call, on_done, what, turn + tried)
@@ -211,7 +207,7 @@ class Settlement:
             self.insist(call, on_done, what, turn)
 
         self.waiting_count += 1
-        self._later(delay_s, again)
+        self._served.later(delay_s, again)
 
 
 def _known(error: StoreError | None, what: What, turn: int) -> StoreError | None:

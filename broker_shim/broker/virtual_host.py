@@ -11,14 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
-from broker_shim.broker.address import ExchangeNode, Node, QueueNode
-from broker_shim.broker.administration import Administration
+from broker_shim.broker.address import ExchangeNode
+from broker_shim.broker.administration import Administration, QueueChanges
 from broker_shim.broker.bulk_operations import BulkOperations
-from broker_shim.broker.dead_letters import DeadLetterLog
+from broker_shim.broker.dead_letter_log import DeadLetterLog
 from broker_shim.broker.delivery.undelivered_messages import Undelivered
-from broker_shim.broker.destinations import Destinations
 from broker_shim.broker.exchanges.alternate_routing import alternate_routing_of
-from broker_shim.broker.exchanges.headers_exchange import properties_of
 from broker_shim.broker.header_scan import HeaderScan
 from broker_shim.broker.last_value_queues import LastValueQueues, Replaced, Value
 from broker_shim.broker.metrics import Metrics
@@ -29,11 +27,11 @@ from broker_shim.broker.operations.queries import Queries
 from broker_shim.broker.operations.wiring_limit import WiringLimit
 from broker_shim.broker.operations.xid_claims import XidClaims
 from broker_shim.broker.queue_deletion import QueueDeletions
-from broker_shim.broker.queue_host import QueueOwner
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.queue_filter import adopt
 from broker_shim.broker.queues.selective_cursor import Browser, Consumer
 from broker_shim.broker.selector_compiler import SelectorCompiler
+from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.settlement import Settlement
 from broker_shim.broker.storage.loop import Later
@@ -46,7 +44,6 @@ from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.messages.header import HeaderReader
 from broker_shim.store.interface import ExchangeBindingKey, MessageHeader, Queue
 from sparkstore.core.queue_arguments import QueueArguments, terms_of
-from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.definitions import detail_of
 
 _log = logging.getLogger(__name__)
@@ -59,20 +56,10 @@ class MakeQueue(Protocol):
         """A queue, with nothing on it."""
 
 
-class Broker:
+class Broker(ServedQueues):
     """All queues of one virtual host, and the parts that serve them. On the loop's thread only.
 
     Attributes:
-        calls: The store, whose answers come on the loop's thread.
-        settings: What the broker was started with.
-        metrics: What is counted.
-        later: Makes a call on the loop's thread after a while.
-        headers: How the headers of messages are shown to selectors.
-        queues: Those that are in use, by name.
-        definitions: What each of them was created or altered to be.
-        queue_owners: The listeners whose links have queues of their own.
-        destinations: What names mean: queues on their addresses, exchanges, settings of addresses.
-        router: The exchanges, and what is bound to them.
         publications: Publishes many messages at once.
         unfinished: What waits in memory of messages that have not come whole.
         deletions: Destroys queues, and says when a name is free again.
@@ -88,9 +75,7 @@ class Broker:
         wiring_limit: Refuses queues and exchanges to users who have had enough made.
         queries: Tells what queues and exchanges are.
         acquisition: Acquires messages that were browsed.
-        is_member: Another broker decides for all, and alone knows what is on queues and who
-            consumes: this one knows its own.
-        is_stopping: Set once a clean end was asked for: nothing is handed out any more.
+        observer: Moves messages as others did, who use the same store.
     """
 
     def __init__(
@@ -102,70 +87,37 @@ class Broker:
         headers: HeaderReader,
         make_queue: MakeQueue = QueueDispatch,
     ) -> None:
+        is_member = make_queue is not QueueDispatch
+        super().__init__(calls, settings, metrics, later, headers, is_member=is_member)
         self._make_queue = make_queue
-        self.is_member = make_queue is not QueueDispatch
-        self.headers = headers
-        self.queue_owners: list[QueueOwner] = []
-        self.calls = calls
-        calls.watch_dropped(EntryObserver(self).took)
-        self.later = later
-        self.settings = settings
-        self.metrics = metrics
-        self._told_of: set[str] = set()
-        self.queues: dict[str, QueueDispatch] = {}
-        self.definitions: dict[str, Queue] = {}
-        self.destinations = Destinations(settings)
-        self.router = self.destinations.router
-        self._to_dispatch: set[str] = set()
         self._before_dispatch: list[Callable[[], None]] = []
         self._creating: dict[str, list[OnComplete]] = {}
-        self.is_stopping = False
-        self.unfinished, self.publications = Unfinished(), Publications(self)
+        self.unfinished, self.publications = Unfinished(), Publications(self, self.publish)
         self.dead_letter_log = DeadLetterLog(metrics, self.queues)
-        self.bulk = BulkOperations(self, self.dead_letter_log)
-        self.settlement = Settlement(self, later, self.bulk.end_if_due)
-        self.undelivered = Undelivered(self, later)
+        create, destroy = self.create_queue, self.destroy_queue
+        self.bulk = BulkOperations(self, self.dead_letter_log, create, self.publish)
+        self.settlement = Settlement(self, self.bulk.end_if_due)
+        self.observer = EntryObserver(self, self.settlement)
+        calls.watch_dropped(self.observer.took)
+        self.undelivered = Undelivered(self, self.settlement)
+        self.acquisition = Acquisition(self, self.settlement, self.undelivered)
         self.deletions = QueueDeletions(calls, self.settlement)
         self.selector_compiler = SelectorCompiler(later)
-        self._header_scan = HeaderScan(self, later)
+        self._header_scan = HeaderScan(self, self.dispatch)
         self.last_value_queues = LastValueQueues(self, self.settlement)
-        self.claims, self.xid_claims = Claims(self), XidClaims()
-        self.wiring_limit = WiringLimit(self)
-        self.queries, self.acquisition = Queries(self), Acquisition(self)
-        self.administration = Administration(self, self.bulk, self.last_value_queues, later)
+        self.on_arrived = self.last_value_queues.arrived
+        self.wiring_limit, self.xid_claims = WiringLimit(self), XidClaims()
+        changes = QueueChanges(create, destroy, self.deletions.refuses)
+        self.administration = Administration(
+            self, self.bulk, self.last_value_queues, self.wiring_limit, changes
+        )
+        self.claims = Claims(self, self.administration, destroy)
+        self.queries = Queries(self, self.administration)
 
     @property
     def open_count(self) -> int:
         """The number of calls under way, and of decisions that the store has yet to take."""
         return self.calls.open_count + self.settlement.waiting_count
-
-    def queues_for(self, node: Node, header: MessageHeader) -> set[str]:
-        """The queues that a message sent to a node goes to; none if it routes nowhere."""
-        if isinstance(node, QueueNode):  # most often
-            return {node.queue} if node.queue in self.queues else set()
-        get = properties_of(self.headers, header)
-        return self.destinations.queues_for(node, header, get) & self.queues.keys()
-
-    def selecting(self, names: Iterable[str], header: MessageHeader) -> tuple[str, ...]:
-        """Keep those queues whose selector does not refuse a message that is routed to them."""
-        routed, queues = tuple(names), self.queues
-        if all(each not in queues or queues[each].only is None for each in routed):
-            return routed
-        get = self.headers(header).get
-        return tuple(
-            each
-            for each in routed
-            if each not in queues or (only := queues[each].only) is None or only.fits(get)
-        )
-
-    def work_of(self, header: MessageHeader, queues: Iterable[str]) -> int:
-        """Estimate the extra work of publishing a message, in pieces of some 20 µs."""
-        words = header.subject or header.to or ""
-        work = header.header_bytes // 64 + len(words) // 16 - 5
-        for name in queues:
-            queue = self.queues.get(name)
-            work += 5 if queue is None or queue.only is None else 5 + queue.only.steps // 16
-        return max(0, work)
 
     def publish(
         self,
@@ -222,10 +174,6 @@ class Broker:
             along=along,
         )
 
-    def all_keep(self, queues: Iterable[str]) -> bool:
-        """True if every one of some queues keeps its messages."""
-        return all(name in self.queues and self.queues[name].is_kept for name in queues)
-
     def ensure_queue(self, name: str, on_done: OnComplete) -> None:
         """Have a queue of this name, created on demand if the settings say so.
 
@@ -276,11 +224,6 @@ class Broker:
         self.destinations.addresses.add(queue.name)
         return dispatch
 
-    def redefine(self, queue: Queue) -> None:
-        """Use a queue by this definition from now on; the store is to know it, too."""
-        self.definitions[queue.name] = queue
-        self.queues[queue.name].alter(terms_of(detail_of(queue)).arguments)
-
     def subscribe(self, queue: Queue, node: ExchangeNode, on_done: OnComplete) -> None:
         """Create a queue and bind it to an exchange."""
         key = self.binding_of(queue.name, node)
@@ -318,7 +261,9 @@ class Broker:
             self.claims.auto_deletion.gone(name)
             on_done(error)
 
-        self.deletions.begin(name, destroyed, alternate_routing_of(self, queue))
+        decider = self.administration.decider
+        routing = alternate_routing_of(self, self.settlement, decider, queue)
+        self.deletions.begin(name, destroyed, routing)
 
     def queue_destroyed(self, name: str) -> None:
         """End the links of a queue that another member destroyed."""
@@ -338,10 +283,6 @@ class Broker:
         for owner in self.queue_owners:
             owner.queue_gone(name)
         self.claims.gone(name)
-
-    def wanted(self, queue: str) -> None:
-        """Dispatch a queue in which something changed, before the loop sleeps."""
-        self._to_dispatch.add(queue)
 
     def before_dispatch(self, call: Callable[[], None]) -> None:
         """Make a call before the loop sleeps, and before anything is handed out."""
@@ -377,31 +318,3 @@ class Broker:
                 call()
             except Exception:  # noqa: BLE001  # one link must not end the others
                 _log.exception("a link could not ask for more")
-
-    def arrived(self, name: str, message_id: int, priority: int, *, durable: bool = True) -> None:
-        """Dispatch a message that is on a queue durably, and that no publish brought."""
-        self.wait(name, (message_id,), priority, durable=durable)
-        if name in self.queues:
-            self.last_value_queues.arrived(self.queues[name], [message_id])
-
-    def _count_not_durable(self, queue: QueueDispatch, count: int) -> None:
-        """Count messages that are not durable, and say so once a queue.
-
-        Some client libraries send so unless they are told otherwise. A member counts none: its
-        service has the queue, and counts each, so that a sum over processes is right.
-        """
-        self.metrics.not_durable += count
-        if queue.name not in self._told_of:
-            self._told_of.add(queue.name)
-            text = "%s gets messages that are not durable: they end with this process, and SQL does"
-            text += " not see them. Their sender says durable, or not, in a message's header"
-            _log.warning(text, shown(queue.name))
-
-    def wait(self, name: str, message_ids: Sequence[int], priority: int, *, durable: bool) -> None:
-        """Dispatch messages that are on a queue, as durably as they are to be."""
-        queue = self.queues.get(name)
-        if queue is not None:
-            if queue.is_kept and not durable and not self.is_member:
-                self._count_not_durable(queue, len(message_ids))
-            queue.arrived(message_ids, priority, durable=durable)
-            self._to_dispatch.add(name)

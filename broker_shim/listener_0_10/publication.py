@@ -81,7 +81,7 @@ class SessionPublisher:
         queues = broker.queues_for(node, stored)
         if not queues:
             return node
-        queues = without_local(broker, queues, Origin(connection.number))
+        queues = without_local(broker.queues, broker.claims, queues, Origin(connection.number))
         if not queues:
             session.complete(command_id)
         elif session.transaction is not None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker_shim.broker.operations.observation import EntryObserver
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.members.stream import WiringStream
 from broker_shim.members.wiring_rows import WIRING_KINDS, apply, row_of
@@ -28,7 +27,6 @@ class MemberObserver:
 
     def __init__(self, broker: Broker, stream: WiringStream) -> None:
         self._broker, self._stream = broker, stream
-        self._entries = EntryObserver(broker)
 
     def took(self, steps: Sequence[RecordStep]) -> None:
         """Apply steps that have become durable to queues and wiring, in store order."""
@@ -38,4 +36,4 @@ class MemberObserver:
                 apply(self._broker, row_of(record))
                 self._stream.add(row_of(record), record.member)
             else:
-                self._entries.took(record)
+                self._broker.observer.took(record)

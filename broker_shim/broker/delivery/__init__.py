@@ -2,7 +2,8 @@
 
 `ConsumerDelivery` decides once what becomes of each message: it is acquired, loaded, sent in its
 turn, or given back, lost, damaged or too old. `CopyDelivery` brings copies to who only looks.
-`Undelivered` says what becomes of what is not sent, `ConsumerHoldings` ends what a client holds.
+`Undelivered` says what becomes of what is not sent, `ConsumerHoldings` ends what a client holds,
+`Rejection` moves what it rejects.
 `TakenMessage` is one of them, and `ContentLine` keeps their order. A listener brings an `Outlet`:
 its credit, its frames, and its tags.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from broker_shim.broker.dead_letters import Rejection
+from broker_shim.broker.delivery.rejection import Rejection
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Consumer
 from broker_shim.broker.settlement import OnRemoved

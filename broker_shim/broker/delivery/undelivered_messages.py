@@ -14,33 +14,21 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import Protocol
 
-from broker_shim.broker.queue_host import QueueHost
 from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.settlement import Settlement
-from broker_shim.broker.storage.loop import Later
 
 _log = logging.getLogger(__name__)
 
 _CLAIMED_S = 0.1
 
 
-class UndeliveringHost(QueueHost, Protocol):
-    """The virtual host, as far as undelivered messages go.
-
-    Attributes:
-        settlement: Says when a message waits again.
-    """
-
-    settlement: Settlement
-
-
 class Undelivered:
     """The decisions about messages that are not sent. On the loop's thread only."""
 
-    def __init__(self, host: UndeliveringHost, later: Later) -> None:
-        self._host, self._later = host, later
+    def __init__(self, served: ServedQueues, settlement: Settlement) -> None:
+        self._served, self._settlement = served, settlement
 
     def lost(self, queue: QueueDispatch, message_id: int) -> None:
         """Let a message be as the store has it, which refused to give it to the consumer.
@@ -50,27 +38,27 @@ class Undelivered:
         """
         if not self._is_held(queue, message_id):
             return  # whoever took it was observed before
-        entry = self._host.calls.entry(queue.name, message_id)
+        entry = self._served.calls.entry(queue.name, message_id)
         if entry is None:
             queue.removed((message_id,))
         elif entry.acquired_by is not None:
             queue.held_elsewhere(message_id)
         else:
-            self._later(_CLAIMED_S, partial(self.not_taken, queue, message_id))
+            self._served.later(_CLAIMED_S, partial(self.not_taken, queue, message_id))
 
     def not_taken(self, queue: QueueDispatch, message_id: int) -> None:
         """Let a message wait again that was never acquired, unless somebody else has it."""
         if not self._is_held(queue, message_id):
             return
-        entry = self._host.calls.entry(queue.name, message_id)
+        entry = self._served.calls.entry(queue.name, message_id)
         if entry is None or entry.acquired_by is not None:
             self.lost(queue, message_id)
         else:
-            self._host.settlement.released(message_id, queue, failed=False)
+            self._settlement.released(message_id, queue, failed=False)
 
     def expired(self, count: int = 1) -> None:
         """Count messages that are not sent because they are too old."""
-        self._host.metrics.expired += count
+        self._served.metrics.expired += count
 
     def damaged(self, queue: QueueDispatch, message_id: int, error: Exception) -> None:
         """Log that a message is left held, as its content can never be read or written."""
@@ -79,5 +67,5 @@ class Undelivered:
 
     def _is_held(self, queue: QueueDispatch, message_id: int) -> bool:
         """True if it is still on its queue, and out of dispatch."""
-        is_there = self._host.queues.get(queue.name) is queue and message_id in queue
+        is_there = self._served.queues.get(queue.name) is queue and message_id in queue
         return is_there and not queue.waits(message_id)

@@ -13,11 +13,10 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
 
-from broker_shim.broker.administration import Administration
-from broker_shim.broker.exchanges.alternates import RoutingHost, alternate_queues
+from broker_shim.broker.administration import QueueDecider
 from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.settlement import Settlement
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
@@ -31,37 +30,33 @@ _log = logging.getLogger(__name__)
 Step = tuple[int, Enqueue | Dequeue]
 
 
-class AlternateRoutingHost(RoutingHost, Protocol):
-    """The virtual host, as far as the end of a queue goes.
-
-    Attributes:
-        settlement: Repeats what the store has not taken.
-        administration: Knows whether another broker decides.
-    """
-
-    settlement: Settlement
-    administration: Administration
-
-
 def alternate_routing_of(
-    host: AlternateRoutingHost, queue: QueueDispatch
+    served: ServedQueues,
+    settlement: Settlement,
+    decider: QueueDecider | None,
+    queue: QueueDispatch,
 ) -> Callable[[OnComplete], None] | None:
     """Make the call that moves a queue's messages before it is destroyed; None: nothing does.
 
     Where another broker decides, that one knows the messages: it destroys the queue, too.
     """
-    alternate, decider = queue.arguments.alternate_exchange, host.administration.decider
+    alternate = queue.arguments.alternate_exchange
     if alternate is not None and decider is not None:
         call, what = partial(decider.destroy, queue.name), ("destroy of queue %r", queue.name)
-        return lambda on_done: host.settlement.insist(call, on_done, what)
-    return None if alternate is None else AlternateRouting(host, queue.name, alternate).run
+        return lambda on_done: settlement.insist(call, on_done, what)
+    if alternate is None:
+        return None
+    return AlternateRouting(served, settlement, queue.name, alternate).run
 
 
 class AlternateRouting:
     """The messages of one queue on their way off it. On the loop's thread only."""
 
-    def __init__(self, host: AlternateRoutingHost, queue: str, exchange: str) -> None:
-        self._host, self._queue, self._exchange = host, queue, exchange
+    def __init__(
+        self, served: ServedQueues, settlement: Settlement, queue: str, exchange: str
+    ) -> None:
+        self._served, self._settlement = served, settlement
+        self._queue, self._exchange = queue, exchange
         self._left: set[int] = set()
         self._part_ids = TURN_IDS
         self._on_done: OnComplete
@@ -72,7 +67,7 @@ class AlternateRouting:
         self._go_on()
 
     def _go_on(self) -> None:
-        there = self._host.calls.message_ids(self._queue)
+        there = self._served.calls.message_ids(self._queue)
         part = [each for each in there if each not in self._left][: self._part_ids]
         if part:
             self._read(part)
@@ -87,7 +82,7 @@ class AlternateRouting:
                 found[:] = headers
                 done(error)
 
-            self._host.calls.read_headers(part, read)
+            self._served.calls.read_headers(part, read)
 
         def done(error: StoreError | None) -> None:
             if error is not None:
@@ -95,7 +90,7 @@ class AlternateRouting:
             else:
                 self._move(part, found)
 
-        self._host.settlement.insist(call, done, ("headers of deleted queue %r", self._queue))
+        self._settlement.insist(call, done, ("headers of deleted queue %r", self._queue))
 
     def _move(self, part: Sequence[int], headers: Sequence[MessageHeader | None]) -> None:
         steps: list[Step] = []
@@ -118,24 +113,24 @@ class AlternateRouting:
                 return
             for message_id, step in steps:
                 if isinstance(step, Enqueue):
-                    self._host.metrics.moved += 1
-                    self._host.arrived(step.queue, message_id, step.header.priority)
+                    self._served.metrics.moved += 1
+                    self._served.arrived(step.queue, message_id, step.header.priority)
             self._go_on()
 
         def call(done: OnComplete) -> None:
-            self._host.calls.together(steps, done)
+            self._served.calls.together(steps, done)
 
-        self._host.settlement.insist(call, moved, ("messages of deleted queue %r", self._queue))
+        self._settlement.insist(call, moved, ("messages of deleted queue %r", self._queue))
 
     def _steps(self, message_id: int, header: MessageHeader) -> list[Step]:
         """Make the steps that put a message onto other queues, and take it off this one.
 
         It does not matter who held it: that consumer has been ended.
         """
-        entry = self._host.calls.entry(self._queue, message_id)
+        entry = self._served.calls.entry(self._queue, message_id)
         if entry is None:
             return []
-        targets = alternate_queues(self._host, self._exchange, header, message_id, self._queue)
+        targets = self._served.alternates(self._exchange, header, message_id, self._queue)
         if not targets:
             return []
         death = Death(self._queue, QUEUE_DELETED, entry.delivery_count, time.time_ns() // 1000)

@@ -9,38 +9,31 @@ it. A kill between the two leaves the exchange, until the next time that its las
 from __future__ import annotations
 
 import logging
-from typing import Any, Protocol
+from typing import Any
 
 from broker_shim.broker.administration import Administration
-from broker_shim.broker.destinations import Destinations
+from broker_shim.broker.routing import Router
 from broker_shim.errors import StoreError
 from sparkstore.operations.administration import AdminAction, Order
 
 _log = logging.getLogger(__name__)
 
 
-class DeletingHost(Protocol):
-    """The virtual host, as far as exchanges go that delete themselves.
-
-    Attributes:
-        destinations: The exchanges, and what is bound to them.
-        administration: Carries the order out, and knows whether another broker decides.
-    """
-
-    destinations: Destinations
-    administration: Administration
-
-
 class ExchangeDeletion:
     """Deletes exchanges whose last binding is gone. On the loop's thread only."""
 
-    def __init__(self, host: DeletingHost) -> None:
-        """Begin to watch the bindings of a virtual host."""
-        self._host = host
-        host.destinations.router.on_unused = self._delete
+    def __init__(self, router: Router, administration: Administration) -> None:
+        """Begin to watch the bindings of a virtual host.
+
+        Args:
+            router: Has the exchanges, and what is bound to them.
+            administration: Carries the order out, and knows whether another broker decides.
+        """
+        self._administration = administration
+        router.on_unused = self._delete
 
     def _delete(self, exchange: str) -> None:
-        if self._host.administration.decider is not None:
+        if self._administration.decider is not None:
             return
 
         def told(error: StoreError | None, _told: dict[str, Any]) -> None:
@@ -50,4 +43,4 @@ class ExchangeDeletion:
                 _log.info("exchange %r stays: %s", exchange, error)
 
         order = Order(AdminAction.DELETE_EXCHANGE, exchange=exchange, if_unused=True)
-        self._host.administration.order(order, told)
+        self._administration.order(order, told)

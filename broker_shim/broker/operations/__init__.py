@@ -9,7 +9,7 @@
                                     restart
     xid_claims                      each branch is begun once, at whichever broker
     expiry                          messages whose time is over leave their queues by a timer
-    release, reject, accept         `Settlement`, `dead_letters.Rejection`
+    release, reject, accept         `Settlement`, `delivery.rejection`
 
 They know no protocol and no permission: a listener asks whether its client may, before it calls. A
 release that marks a message as redelivered is `Settlement.give_back` with `failed=True`: it raises

@@ -8,34 +8,22 @@ the store says.
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from broker_shim.broker.delivery.undelivered_messages import Undelivered
-from broker_shim.broker.queue_host import QueueHost
 from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.settlement import Settlement
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, NotAcquired, NotNow, StoreError
 from broker_shim.store.interface import Entry
 
 
-class AcquiringHost(QueueHost, Protocol):
-    """The virtual host, as far as acquisition goes.
-
-    Attributes:
-        settlement: Repeats what the store has not taken.
-        undelivered: Decides what becomes of a message that the store refuses.
-    """
-
-    settlement: Settlement
-    undelivered: Undelivered
-
-
 class Acquisition:
     """Acquires messages by their ids. On the loop's thread only."""
 
-    def __init__(self, host: AcquiringHost) -> None:
-        self._host = host
+    def __init__(
+        self, served: ServedQueues, settlement: Settlement, undelivered: Undelivered
+    ) -> None:
+        self._served, self._settlement, self._undelivered = served, settlement, undelivered
 
     def acquire(
         self,
@@ -59,7 +47,7 @@ class Acquisition:
                 given back, and may be asked for again.
             entry: What `entry_of_browsed` told of it.
         """
-        dispatch = self._host.queues.get(queue)
+        dispatch = self._served.queues.get(queue)
         if dispatch is None:
             on_done(InvalidRequest(f"unknown queue {queue!r}"))
             return
@@ -75,14 +63,14 @@ class Acquisition:
     def _ask_store(
         self, dispatch: QueueDispatch, message_id: int, holder: str, on_done: OnComplete
     ) -> None:
-        host, name = self._host, dispatch.name
+        served, name, give_back = self._served, dispatch.name, self._settlement.give_back
 
         def acquired(error: StoreError | None) -> None:
             if isinstance(error, NotNow):  # it may have been taken: the release finds out
-                delay_s = host.settings.probe_interval_s
-                host.settlement.give_back(message_id, name, holder, failed=False, delay_s=delay_s)
+                delay_s = served.settings.probe_interval_s
+                give_back(message_id, name, holder, failed=False, delay_s=delay_s)
             elif error is not None:
-                host.undelivered.lost(dispatch, message_id)
+                self._undelivered.lost(dispatch, message_id)
             on_done(error)
 
-        host.calls.acquire(message_id, name, holder, acquired)
+        served.calls.acquire(message_id, name, holder, acquired)

@@ -17,14 +17,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Hashable, Iterable
-from typing import Protocol
 
 from broker_shim.broker.administration import Administration
-from broker_shim.broker.destinations import Destinations
 from broker_shim.broker.exchanges.auto_delete import ExchangeDeletion
-from broker_shim.broker.queue_host import QueueHost, QueueOwner
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.storage.loop import Later
+from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from sparkstore.operations.administration import AdminAction, Order
@@ -35,25 +32,6 @@ CATEGORY = "auto-delete"
 """Of the objects that the store keeps: by the name of a queue, that it has had a consumer."""
 
 
-class AutoDeletingHost(QueueHost, Protocol):
-    """The virtual host, as far as queues go that delete themselves.
-
-    Attributes:
-        queue_owners: The listeners whose links have queues of their own.
-        is_stopping: True from when a clean end was asked for: what ends then is ended by a start.
-        destinations: The exchanges, and what is bound to them.
-        administration: Knows whether another broker decides, which alone knows all consumers.
-    """
-
-    queue_owners: list[QueueOwner]
-    is_stopping: bool
-    destinations: Destinations
-    administration: Administration
-
-    def destroy_queue(self, name: str, on_done: OnComplete) -> None:
-        """Destroy a queue with its messages and bindings."""
-
-
 class AutoDeletion:
     """Deletes queues that nobody uses any more. On the loop's thread only.
 
@@ -62,17 +40,23 @@ class AutoDeletion:
     """
 
     def __init__(
-        self, host: AutoDeletingHost, later: Later, is_claimed: Callable[[str], bool]
+        self,
+        served: ServedQueues,
+        administration: Administration,
+        destroy_queue: Callable[[str, OnComplete], None],
+        is_claimed: Callable[[str], bool],
     ) -> None:
         """Begin with no queue in use.
 
         Args:
-            host: Whose queues they are.
-            later: Makes a call on the loop's thread after a while.
+            served: The queues, some of which delete themselves.
+            administration: Knows whether another broker decides, which alone knows all consumers.
+            destroy_queue: Destroys a queue with its messages and bindings.
             is_claimed: Whether somebody has a queue to itself, so that it stays.
         """
-        self._host, self._later, self._is_claimed = host, later, is_claimed
-        self.exchanges = ExchangeDeletion(host)
+        self._served, self._administration = served, administration
+        self._destroy_queue, self._is_claimed = destroy_queue, is_claimed
+        self.exchanges = ExchangeDeletion(served.router, administration)
         self._used: set[str] = set()
         self._awaited: dict[Hashable, set[str]] = {}
 
@@ -86,9 +70,9 @@ class AutoDeletion:
             absent: Brokers that may live on, and whose the consumers may be: see `away`.
         """
         names = [name for category, name in configured if category == CATEGORY]
-        kept = {queue.name for queue in self._host.settings.queues}
+        kept = {queue.name for queue in self._served.settings.queues}
         for name in names:
-            queue = self._host.queues.get(name)
+            queue = self._served.queues.get(name)
             self._used.add(name)
             deletes_itself = queue is not None and queue.arguments.auto_delete
             if not deletes_itself or name in kept or self._is_own(name):
@@ -105,19 +89,19 @@ class AutoDeletion:
     def back(self, who: Hashable) -> None:
         """Look at the queues of one who has said all that it consumes from, or is given up."""
         for name in self._awaited.pop(who, ()):
-            if (queue := self._host.queues.get(name)) is not None:
+            if (queue := self._served.queues.get(name)) is not None:
                 self.unused(queue)
 
     def used(self, queue: QueueDispatch) -> None:
         """Note that a queue has a consumer, or a claimant."""
         if queue.arguments.auto_delete and queue.name not in self._used:
             self._used.add(queue.name)
-            self._host.calls.configure(CATEGORY, queue.name, {"used": True}, _note)
+            self._served.calls.configure(CATEGORY, queue.name, {"used": True}, _note)
 
     def unused(self, queue: QueueDispatch) -> None:
         """Look whether a queue has lost its last user."""
         if queue.arguments.auto_delete and queue.name in self._used:
-            self._later(0.0, lambda: self._look(queue))
+            self._served.later(0.0, lambda: self._look(queue))
 
     def gone(self, name: str) -> None:
         """Forget a queue that was destroyed: one of its name is another."""
@@ -127,9 +111,9 @@ class AutoDeletion:
             names.discard(name)
 
     def _look(self, queue: QueueDispatch) -> None:
-        is_there = self._host.queues.get(queue.name) is queue
+        is_there = self._served.queues.get(queue.name) is queue
         is_used = queue.consumer_count > 0 or self._is_claimed(queue.name)
-        if not is_there or is_used or self._host.is_stopping or not queue.arguments.auto_delete:
+        if not is_there or is_used or self._served.is_stopping or not queue.arguments.auto_delete:
             return
         if not self._is_own(queue.name) and not self._is_awaited(queue.name):
             self._delete(queue)
@@ -138,10 +122,10 @@ class AutoDeletion:
         return any(name in names for names in self._awaited.values())
 
     def _delete(self, queue: QueueDispatch) -> None:
-        name, decider = queue.name, self._host.administration.decider
+        name, decider = queue.name, self._administration.decider
         _log.info("queue %r is deleted: nobody uses it any more", name)
         if decider is None:
-            self._host.destroy_queue(name, _note)
+            self._destroy_queue(name, _note)
             return
 
         def told(error: StoreError | None, _detail: object) -> None:
@@ -154,11 +138,11 @@ class AutoDeletion:
         decider.delete(unused, told)
 
     def _is_own(self, name: str) -> bool:
-        return any(owner.own_link(name) is not None for owner in self._host.queue_owners)
+        return any(owner.own_link(name) is not None for owner in self._served.queue_owners)
 
     def _forget(self, name: str) -> None:
         self._used.discard(name)
-        self._host.calls.configure(CATEGORY, name, None, _note)
+        self._served.calls.configure(CATEGORY, name, None, _note)
 
 
 def _note(error: StoreError | None) -> None:

@@ -12,11 +12,9 @@ them; there the service's broker has the queues follow.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
 
-from broker_shim.broker.queue_host import QueueHost
-from broker_shim.broker.settlement import Settlement
 from broker_shim.broker.storage.store_puts import Operation
+from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.branches import (
@@ -31,30 +29,20 @@ from broker_shim.store.interface import TransactionContext
 _NOTHING_HERE = BranchEntries((), ())
 
 
-class BranchHost(QueueHost, Protocol):
-    """The queues that branches change, and who puts a message back.
-
-    Attributes:
-        settlement: Says when a message waits again.
-    """
-
-    settlement: Settlement
-
-
 class Branches:
     """Prepares and decides. On the loop's thread only."""
 
-    def __init__(self, host: BranchHost) -> None:
-        self._host = host
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
 
     @property
     def is_served(self) -> bool:
         """Whether the store has two-phase transactions for a broker."""
-        return self._host.calls.directory is not None
+        return self._broker.calls.directory is not None
 
     def find(self, xid: Xid | None, on_found: OnBranches) -> None:
         """Tell of one branch that is prepared, or of all, on a later turn of the loop."""
-        self._host.calls.find_branches(xid, on_found)
+        self._broker.calls.find_branches(xid, on_found)
 
     def prepare(
         self,
@@ -73,7 +61,7 @@ class Branches:
         def prepared(error: StoreError | None) -> None:
             if error is None:
                 for queue, message_id in taken:
-                    dispatch = self._host.queues.get(queue)
+                    dispatch = self._broker.queues.get(queue)
                     if dispatch is not None:
                         dispatch.held_elsewhere(message_id)
             on_done(error)
@@ -81,11 +69,11 @@ class Branches:
         def prepare(transaction: TransactionContext, done: OnComplete) -> None:
             store.prepare(transaction, xid, done)
 
-        self._host.calls.transact(operations, prepared, prepare)
+        self._broker.calls.transact(operations, prepared, prepare)
 
     def commit(self, branch: BranchFacts, on_done: OnComplete) -> None:
         """Have a branch done; `on_done` as of `BranchCalls.commit_prepared`."""
-        store, host = self._store(), self._host
+        store, broker = self._store(), self._broker
         try:
             entries = self._entries(branch.xid)
         except InvalidRequest as refusal:
@@ -94,20 +82,20 @@ class Branches:
 
         def committed(error: StoreError | None) -> None:
             if error is None:
-                host.metrics.accepted += sum(branch.takes.values())
-                host.metrics.enqueued += sum(branch.puts.values())
+                broker.metrics.accepted += sum(branch.takes.values())
+                broker.metrics.enqueued += sum(branch.puts.values())
                 for queue, message_id in entries.taken:
-                    if queue in host.queues:
-                        host.queues[queue].removed((message_id,))
+                    if queue in broker.queues:
+                        broker.queues[queue].removed((message_id,))
                 for queue, message_id, priority, durable in entries.enqueued:
-                    host.arrived(queue, message_id, priority, durable=durable)
+                    broker.arrived(queue, message_id, priority, durable=durable)
             on_done(error)
 
-        host.calls.call(committed, store.commit_prepared, branch.xid)
+        broker.calls.call(committed, store.commit_prepared, branch.xid)
 
     def roll_back(self, branch: BranchFacts, on_done: OnComplete) -> None:
         """Have a branch undone; `on_done` as of `BranchCalls.rollback_prepared`."""
-        store, host = self._store(), self._host
+        store, broker = self._store(), self._broker
         try:
             entries = self._entries(branch.xid)
         except InvalidRequest as refusal:
@@ -117,15 +105,15 @@ class Branches:
         def undone(error: StoreError | None) -> None:
             if error is None:
                 for queue, message_id in entries.taken:
-                    if queue in host.queues:
-                        host.settlement.released(message_id, host.queues[queue], failed=False)
+                    if queue in broker.queues:
+                        broker.settlement.released(message_id, broker.queues[queue], failed=False)
             on_done(error)
 
-        host.calls.call(undone, store.rollback_prepared, branch.xid)
+        broker.calls.call(undone, store.rollback_prepared, branch.xid)
 
     def forget(self, branch: BranchFacts, on_done: OnComplete) -> None:
         """The coordinator knows what an operator decided; as of `BranchCalls.forget_branch`."""
-        self._host.calls.call(on_done, self._store().forget_branch, branch.xid)
+        self._broker.calls.call(on_done, self._store().forget_branch, branch.xid)
 
     def _entries(self, xid: Xid) -> BranchEntries:
         """Get the entries that a branch has on queues that are decided in this process.
@@ -133,11 +121,11 @@ class Branches:
         Raises:
             InvalidRequest: No branch of this xid is in doubt.
         """
-        store = self._host.calls.branches
+        store = self._broker.calls.branches
         return _NOTHING_HERE if store is None else store.branch_entries(xid)
 
     def _store(self) -> BranchDirectory:
-        store = self._host.calls.directory
+        store = self._broker.calls.directory
         if store is None:
             text = "this store has no two-phase transactions: commit in one phase"
             raise InvalidRequest(text)

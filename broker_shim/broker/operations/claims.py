@@ -6,24 +6,15 @@ A claim ends with its owner, and so with the broker. It is another thing than th
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Protocol
+from collections.abc import Callable, Hashable
 
-from broker_shim.broker.operations.auto_delete import AutoDeletingHost, AutoDeletion
+from broker_shim.broker.administration import Administration
+from broker_shim.broker.operations.auto_delete import AutoDeletion
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.storage.loop import Later
+from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest
 from sparkstore.core.queue_names import shown
-
-
-class ClaimedHost(AutoDeletingHost, Protocol):
-    """The virtual host, as far as claims go.
-
-    Attributes:
-        later: Makes a call on the loop's thread after a while.
-    """
-
-    later: Later
 
 
 class Claims:
@@ -33,12 +24,18 @@ class Claims:
         auto_deletion: Deletes queues that nobody uses any more.
     """
 
-    def __init__(self, host: ClaimedHost) -> None:
-        self._host = host
+    def __init__(
+        self,
+        served: ServedQueues,
+        administration: Administration,
+        destroy_queue: Callable[[str, OnComplete], None],
+    ) -> None:
+        """Begin with no queue claimed; the arguments are those of `AutoDeletion`."""
+        self._served = served
         self._owners: dict[str, Hashable] = {}
         self._queues: dict[Hashable, dict[str, None]] = {}
         self._new: set[str] = set()
-        self.auto_deletion = AutoDeletion(host, host.later, self.is_claimed)
+        self.auto_deletion = AutoDeletion(served, administration, destroy_queue, self.is_claimed)
 
     def is_claimed(self, queue: str) -> bool:
         """Whether somebody has a queue to itself."""
@@ -79,7 +76,7 @@ class Claims:
         Raises:
             InvalidRequest: There is no such queue; another one has it, or consumes from it.
         """
-        dispatch = self._host.queues.get(queue)
+        dispatch = self._served.queues.get(queue)
         if dispatch is None:
             raise InvalidRequest(f"unknown queue {shown(queue)}")
         if not self.may_use(queue, owner):
@@ -100,7 +97,7 @@ class Claims:
         for queue in self._queues.pop(owner, ()):
             del self._owners[queue]
             self._new.discard(queue)
-            dispatch = self._host.queues.get(queue)
+            dispatch = self._served.queues.get(queue)
             if dispatch is not None:
                 self.auto_deletion.unused(dispatch)
 

@@ -14,11 +14,9 @@ import logging
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
-from broker_shim.broker.bulk_operations import BulkOperations
-from broker_shim.broker.queue_host import QueueHost
 from broker_shim.broker.storage.loop import Later
+from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import NotNow, StoreError
 from broker_shim.store.expiry import ExpiringStore
 from sparkstore.core.queue_names import shown
@@ -31,25 +29,13 @@ _TROUBLE_S = 5.0
 _LEAST_PAUSE_S = 0.01
 
 
-class ExpiringHost(QueueHost, Protocol):
-    """The virtual host, as far as expiry goes.
-
-    Attributes:
-        bulk: Carries out what is decided of many messages.
-        is_stopping: True from when a clean end was asked for.
-    """
-
-    bulk: BulkOperations
-    is_stopping: bool
-
-
 class Expiry:
     """Has the broker that decides for a store expire its messages. On the loop's thread only."""
 
     def __init__(
         self,
         store: ExpiringStore,
-        decider: Callable[[], ExpiringHost | None],
+        decider: Callable[[], Broker | None],
         later: Later,
         now_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
@@ -80,16 +66,16 @@ class Expiry:
             self._later(_IDLE_S, self._turn)
             return
         self._last = found.queue
-        host = self._decider()
-        if host is None or host.is_stopping or found.queue not in host.queues:
+        broker = self._decider()
+        if broker is None or broker.is_stopping or found.queue not in broker.queues:
             self._later(_IDLE_S, self._turn)
             return
         request = Request(Action.DEAD_LETTER, found.queue, tuple(found.message_ids))
-        host.bulk.run(request, partial(self._ended, host, request, began_us))
+        broker.bulk.run(request, partial(self._ended, broker, request, began_us))
 
     def _ended(
         self,
-        host: ExpiringHost,
+        broker: Broker,
         request: Request,
         began_us: int,
         error: StoreError | None,
@@ -100,7 +86,7 @@ class Expiry:
             pause_s = _TROUBLE_S
             _log.warning("expired messages of %s stay for now: %s", shown(request.queue), error)
             if not isinstance(error, NotNow):
-                self._end_each(host, request)
+                self._end_each(broker, request)
         elif answer.done or not request.message_ids:
             pause_s = max(_LEAST_PAUSE_S, took_s)
         else:  # all of them are on their way to somebody, or not dispatched yet
@@ -108,9 +94,9 @@ class Expiry:
         self._later(pause_s, self._turn)
 
     @staticmethod
-    def _end_each(host: ExpiringHost, request: Request) -> None:
+    def _end_each(broker: Broker, request: Request) -> None:
         """End messages one by one: one that a transaction has must not keep the others."""
         for message_id in request.message_ids:
-            queue = host.queues.get(request.queue)
+            queue = broker.queues.get(request.queue)
             if queue is not None and queue.waits(message_id):
-                host.bulk.end_if_due(queue, message_id)
+                broker.bulk.end_if_due(queue, message_id)

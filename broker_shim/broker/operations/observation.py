@@ -6,30 +6,18 @@ Others are members of the store's service, and operators who decide prepared bra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
-from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.settlement import Settlement
-from broker_shim.broker.storage.store_calls import StoreCalls
 from sparkstore.core.records import Kind, Record
-
-
-class ObserverHost(Protocol):
-    """The part of the broker that moves its messages."""
-
-    calls: StoreCalls
-    queues: dict[str, QueueDispatch]
-    settlement: Settlement
-
-    def arrived(self, name: str, message_id: int, priority: int, *, durable: bool = True) -> None:
-        """Dispatch a message that is on a queue durably, and that no publish brought."""
 
 
 class EntryObserver:
     """Moves messages of the broker's queues. On the loop's thread only."""
 
-    def __init__(self, broker: ObserverHost) -> None:
-        self._broker = broker
+    def __init__(self, served: ServedQueues, settlement: Settlement) -> None:
+        self._served, self._settlement = served, settlement
 
     def took(self, record: Record) -> None:
         """Apply a record that has become durable to its queue, in store order."""
@@ -38,14 +26,14 @@ class EntryObserver:
             act(self, record.queue or "", record.message_id or 0, record)
 
     def _enqueued(self, name: str, message_id: int, _record: Record) -> None:
-        entry = self._broker.calls.entry(name, message_id)
-        queue = self._broker.queues.get(name)
+        entry = self._served.calls.entry(name, message_id)
+        queue = self._served.queues.get(name)
         if entry is not None and queue is not None and message_id not in queue:
             durable = entry.position > 0
-            self._broker.arrived(name, message_id, entry.priority, durable=durable)
+            self._served.arrived(name, message_id, entry.priority, durable=durable)
 
     def _dequeued(self, name: str, message_id: int, _record: Record) -> None:
-        queue = self._broker.queues.get(name)
+        queue = self._served.queues.get(name)
         if queue is None:
             return
         if queue.waits(message_id):
@@ -54,15 +42,15 @@ class EntryObserver:
             queue.removed((message_id,))
 
     def _acquired(self, name: str, message_id: int, _record: Record) -> None:
-        queue = self._broker.queues.get(name)
+        queue = self._served.queues.get(name)
         if queue is not None and queue.waits(message_id):
             queue.held_elsewhere(message_id)
 
     def _released(self, name: str, message_id: int, record: Record) -> None:
-        queue = self._broker.queues.get(name)
+        queue = self._served.queues.get(name)
         if queue is not None and queue.is_elsewhere(message_id):
             failed = (record.delivery_count or 0) > queue.delivery_count(message_id)
-            self._broker.settlement.released(message_id, queue, failed=failed)
+            self._settlement.released(message_id, queue, failed=failed)
 
     _ACTS: ClassVar[Mapping[Kind, Callable[[EntryObserver, str, int, Record], None]]] = {
         Kind.ENQUEUED: _enqueued,

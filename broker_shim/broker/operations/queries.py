@@ -3,28 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from broker_shim.broker.administration import Administration, OnUsage
-from broker_shim.broker.destinations import Destinations
-from broker_shim.broker.queue_host import QueueHost
+from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.durability import TerminusDurability
-from broker_shim.store.interface import ExchangeBindingKey, Queue
+from broker_shim.store.interface import ExchangeBindingKey
 from sparkstore.operations.queue_alteration import QueueUsage
-
-
-class QueriedHost(QueueHost, Protocol):
-    """The virtual host, as far as queries go.
-
-    Attributes:
-        definitions: What each queue was created or altered to be.
-        destinations: Exchanges and their bindings.
-        administration: Knows whether another broker decides.
-    """
-
-    definitions: dict[str, Queue]
-    destinations: Destinations
-    administration: Administration
 
 
 class QueueAnswer(NamedTuple):
@@ -84,12 +69,12 @@ class BoundAnswer(NamedTuple):
 class Queries:
     """Answers for clients of every protocol. On the loop's thread only."""
 
-    def __init__(self, host: QueriedHost) -> None:
-        self._host = host
+    def __init__(self, served: ServedQueues, administration: Administration) -> None:
+        self._served, self._administration = served, administration
 
     def queue(self, name: str) -> QueueAnswer | None:
         """Describe a queue by its whole name; None: there is none."""
-        definition, dispatch = self._host.definitions.get(name), self._host.queues.get(name)
+        definition, dispatch = self._served.definitions.get(name), self._served.queues.get(name)
         if definition is None or dispatch is None:
             return None
         return QueueAnswer(name, definition.durability, definition.arguments)
@@ -104,11 +89,11 @@ class Queries:
             name: Its whole name.
             on_usage: Called at once, or at a member when the service has answered.
         """
-        decider = self._host.administration.decider
+        decider = self._administration.decider
         if decider is not None:
             decider.usage(name, on_usage)
             return
-        there = self._host.queues.get(name)
+        there = self._served.queues.get(name)
         if there is None:
             on_usage(None, None)
         else:
@@ -116,7 +101,7 @@ class Queries:
 
     def exchange(self, name: str) -> ExchangeAnswer | None:
         """Describe an exchange; None: there is none."""
-        router = self._host.destinations.router
+        router = self._served.router
         there = router.definitions.get(name)
         if there is None:
             return None
@@ -126,7 +111,7 @@ class Queries:
 
     def users_of_alternate(self, exchange: str) -> list[str]:
         """Name the users of an alternate exchange, which cannot be deleted, for a person."""
-        return self._host.administration.facts.users_of_alternate(exchange)
+        return self._administration.facts.users_of_alternate(exchange)
 
     def bound(
         self,
@@ -143,8 +128,8 @@ class Queries:
             key: A binding key.
             arguments: All arguments of a binding.
         """
-        router = self._host.destinations.router
-        no_queue = queue is not None and queue not in self._host.queues
+        router = self._served.router
+        no_queue = queue is not None and queue not in self._served.queues
         if exchange not in router:
             return BoundAnswer(exchange_not_found=True, queue_not_found=no_queue)
         keys = [each for each in router.bindings() if each.exchange == exchange]
@@ -159,5 +144,5 @@ class Queries:
         )
 
     def _has(self, keys: list[ExchangeBindingKey], arguments: Mapping[str, Any]) -> bool:
-        router = self._host.destinations.router
+        router = self._served.router
         return any(router.arguments_of(each) == arguments for each in keys)

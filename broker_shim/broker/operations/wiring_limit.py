@@ -15,13 +15,9 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from broker_shim.broker.destinations import Destinations
-from broker_shim.broker.metrics import Metrics
-from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.settings import BrokerSettings
-from broker_shim.broker.storage.loop import Later
+from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.completion import OnComplete
 from broker_shim.errors import LimitReached, StoreError
 from sparkstore.core.queue_names import shown
@@ -30,24 +26,6 @@ _log = logging.getLogger(__name__)
 
 _QUIET_S = 60.0
 """After a line of the log, refusals are only counted for so long: a flood writes no flood."""
-
-
-class LimitedHost(Protocol):
-    """The virtual host, as far as the limit goes.
-
-    Attributes:
-        queues: Those that are in use, by name.
-        destinations: Has the exchanges.
-        settings: What the broker was started with.
-        metrics: What is counted.
-        later: Makes a call on the loop's thread after a while.
-    """
-
-    queues: dict[str, QueueDispatch]
-    destinations: Destinations
-    settings: BrokerSettings
-    metrics: Metrics
-    later: Later
 
 
 class Made(NamedTuple):
@@ -70,8 +48,8 @@ class WiringLimit:
     are kept than the limit.
     """
 
-    def __init__(self, host: LimitedHost) -> None:
-        self._host = host
+    def __init__(self, served: ServedQueues) -> None:
+        self._served = served
         self._of_user: dict[str, set[Made]] = {}
         self._makers: dict[Made, str] = {}
         self._under_way: set[Made] = set()
@@ -127,10 +105,10 @@ class WiringLimit:
             self._of_user[maker].discard(made)
 
     def _refusal(self, user: str, made: Made) -> LimitReached | None:
-        most = self._host.settings.max_queues_per_user
+        most = self._served.settings.max_queues_per_user
         if self._count(user, most) < most or self._is_there(made):
             return None
-        self._host.metrics.refused_queues += 1
+        self._served.metrics.refused_queues += 1
         self._refused[user] += 1
         if not self._is_quiet:
             self._tell()
@@ -145,8 +123,8 @@ class WiringLimit:
         return len(of_user)
 
     def _is_there(self, made: Made) -> bool:
-        router = self._host.destinations.router
-        is_known = made.name in (router if made.is_exchange else self._host.queues)
+        router = self._served.router
+        is_known = made.name in (router if made.is_exchange else self._served.queues)
         return is_known or made in self._under_way
 
     def _tell(self) -> None:
@@ -157,4 +135,4 @@ class WiringLimit:
             text = "no queue or exchange was made for users who have max_queues_per_user: %s"
             _log.warning(text, users)
             self._refused.clear()
-            self._host.later(_QUIET_S, self._tell)
+            self._served.later(_QUIET_S, self._tell)

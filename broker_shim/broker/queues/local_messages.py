@@ -56,35 +56,24 @@ class FilteringQueue(Protocol):
         """The senders whose messages the queue does not get; None: it gets all."""
 
 
-class FilteringHost(Protocol):
-    """The virtual host, as far as it tells what is local."""
-
-    @property
-    def queues(self) -> Mapping[str, FilteringQueue]:
-        """All queues by their names."""
-
-    @property
-    def claims(self) -> AskedClaims:
-        """The queues that a session has to itself."""
-
-
-def without_local(host: FilteringHost, names: set[str], origin: Origin) -> set[str]:
+def without_local(
+    queues: Mapping[str, FilteringQueue], claims: AskedClaims, names: set[str], origin: Origin
+) -> set[str]:
     """Leave out the queues that are not to have this sender's messages.
 
     A message that only such queues would get is taken, and is on none: as one that no subscription
     selects.
     """
-    local = [name for name in names if _is_local(host, name, origin)]
+    local = [name for name in names if _is_local(queues.get(name), claims, name, origin)]
     return names.difference(local) if local else names
 
 
-def _is_local(host: FilteringHost, name: str, origin: Origin) -> bool:
-    queue = host.queues.get(name)
+def _is_local(queue: FilteringQueue | None, claims: AskedClaims, name: str, origin: Origin) -> bool:
     kept_out = None if queue is None else queue.no_local
     if kept_out is None:
         return False
     if kept_out.of_claim:
-        return host.claims.is_of_connection(name, origin.connection)
+        return claims.is_of_connection(name, origin.connection)
     if kept_out.container is not None:
         return kept_out.container == origin.container
     return kept_out.connection == origin.connection

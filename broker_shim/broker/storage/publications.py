@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from broker_shim.broker.metrics import Metrics
-from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.storage.store_calls import StoreCalls
+from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
@@ -25,39 +23,15 @@ class Publication(NamedTuple):
     queues: Collection[str]
 
 
-class PublishingHost(Protocol):
-    """The place where messages are published: `Broker`."""
-
-    @property
-    def calls(self) -> StoreCalls:
-        """The calls of the broker's store."""
-
-    @property
-    def metrics(self) -> Metrics:
-        """The counters of the broker."""
-
-    @property
-    def queues(self) -> Mapping[str, QueueDispatch]:
-        """The queues that are in use, by name."""
-
-    def publish(
-        self,
-        header: MessageHeader,
-        content: bytes,
-        queues: Collection[str],
-        on_done: OnComplete,
-    ) -> None:
-        """Put one message on queues, all or none."""
-
-    def wait(self, name: str, message_ids: Sequence[int], priority: int, *, durable: bool) -> None:
-        """Dispatch messages that are on a queue, durably if they are durable."""
+Publish = Callable[[MessageHeader, bytes, Collection[str], OnComplete], None]
 
 
 class Publications:
     """Publishes many messages at once. On the loop's thread only."""
 
-    def __init__(self, host: PublishingHost) -> None:
-        self._host = host
+    def __init__(self, served: ServedQueues, publish: Publish) -> None:
+        """Publish nothing yet; `publish` puts one message on queues, all or none."""
+        self._served, self._publish = served, publish
 
     def publish(
         self,
@@ -83,7 +57,7 @@ class Publications:
                 continue
             self._enqueue(plain, partial(on_done, number - len(plain)))
             plain = []
-            self._host.publish(header, content, queues, partial(_told_one, on_done, number))
+            self._publish(header, content, queues, partial(_told_one, on_done, number))
             routed = None  # that may have changed a queue
         self._enqueue(plain, partial(on_done, len(messages) - len(plain)))
 
@@ -92,7 +66,7 @@ class Publications:
         if len(queues) != 1:
             return None
         (name,) = queues
-        queue = self._host.queues.get(name)
+        queue = self._served.queues.get(name)
         is_plain = queue is not None and queue.only is None and queue.last_values is None
         return name if is_plain else None
 
@@ -108,7 +82,7 @@ class Publications:
             self._all_wait(messages, ids, outcomes)
             on_done(outcomes)
 
-        self._host.calls.enqueue_new(messages, done)
+        self._served.calls.enqueue_new(messages, done)
 
     def _all_wait(
         self,
@@ -132,8 +106,8 @@ class Publications:
             self._came(came, *at)
 
     def _came(self, message_ids: list[int], queue: str, priority: int, durable: bool) -> None:  # noqa: FBT001
-        self._host.metrics.enqueued += len(message_ids)
-        self._host.wait(queue, message_ids, priority, durable=durable)
+        self._served.metrics.enqueued += len(message_ids)
+        self._served.wait(queue, message_ids, priority, durable=durable)
 
 
 def _told_one(

@@ -88,7 +88,8 @@ class Route:
                 return denial
         queues = self._broker.queues_for(self._node, header)
         if queues:
-            return Routed(without_local(self._broker, queues, self._origin))
+            served, claims = self._broker.queues, self._broker.claims
+            return Routed(without_local(served, claims, queues, self._origin))
         if isinstance(self._node, AnonymousNode) and isinstance(node, QueueNode):
             return self._created_for(node, header)
         self._broker.metrics.unroutable += 1

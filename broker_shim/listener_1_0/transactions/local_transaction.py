@@ -24,7 +24,7 @@ from broker_shim.amqp_1_0.composites import (
     Released,
     TransactionalState,
 )
-from broker_shim.broker.dead_letters import Rejection
+from broker_shim.broker.delivery.rejection import Rejection
 from broker_shim.broker.delivery.taken_message import TakenMessage
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.storage.store_puts import Operation

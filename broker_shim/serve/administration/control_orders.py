@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from broker_shim.broker.operations.observation import EntryObserver
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
 from broker_shim.service.socket import process_of
@@ -75,11 +74,9 @@ class ControlOrders:
             audit_branch(self._audit, asker.name, order, error)
             asker.answer(wire.told_line(order.told()) if error is None else error_line(error))
 
-        observer = EntryObserver(broker)
-
         def took(steps: Sequence[RecordStep]) -> None:
             for step in steps:
-                observer.took(step.record)
+                broker.observer.took(step.record)
 
         if order.act is BranchAct.FORGET:
             broker.calls.forget_branch(xid_of(order.xid), done)

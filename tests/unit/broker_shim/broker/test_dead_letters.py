@@ -29,7 +29,7 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.amqp_1_0.primitives import Symbol, Timestamp, UInt
 from broker_shim.broker import bulk_operations as embedded_bulk
-from broker_shim.broker.dead_letters import DeadLetterLog
+from broker_shim.broker.dead_letter_log import DeadLetterLog
 from broker_shim.broker.metrics import Metrics
 from broker_shim.listener_1_0.messages.annotations import annotated, told
 from broker_shim.listener_1_0.messages.message import framing, parse

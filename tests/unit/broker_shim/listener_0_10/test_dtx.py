@@ -28,7 +28,6 @@ from broker_shim.amqp_0_10.commands import (
     TxSelect,
 )
 from broker_shim.amqp_0_10.structs import DtxXid
-from broker_shim.broker.operations.observation import EntryObserver
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.store.branches import OnBranches, Xid
 from broker_shim.store.memory import MemoryMessageStore
@@ -106,7 +105,7 @@ def test_a_coordinator_is_told_what_an_operator_decided_until_it_forgets_that(
 ) -> None:
     work(client)
     assert status(client, DtxPrepare(XID)) == OK
-    observer, outcomes = EntryObserver(bench.broker), []
+    observer, outcomes = bench.broker.observer, []
     bench.calls.decide_branch(
         Xid(1, b"global", b"branch"),
         "ann",

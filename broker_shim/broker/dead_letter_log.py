@@ -1,0 +1,67 @@
+"""The messages that died: counted, and told of in the log.
+
+A message dies expired or delivered too often (`bulk_operations`), or rejected
+(`delivery.rejection`). It goes to its queue's dead letters in one transaction of the store, with
+why and whence in the annotations of its entry there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+
+from broker_shim.broker.metrics import Metrics
+from broker_shim.broker.queues.queue import QueueDispatch
+from sparkstore.core.queue_arguments import EXPIRED, OVER_DELIVERED, REJECTED
+from sparkstore.operations.bulk import Dequeue
+
+_log = logging.getLogger(__name__)
+
+_QUIET_S = 60.0
+"""Of one queue and one reason there is a line so often at most."""
+_MAX_LINES = 1_000
+"""Queues and reasons that are remembered for that."""
+_SAYS = {EXPIRED: "expired", OVER_DELIVERED: "was delivered too often", REJECTED: "was rejected"}
+
+
+class DeadLetterLog:
+    """The count of messages that died, with a line in the log: one, then how many since."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        queues: Mapping[str, QueueDispatch],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._metrics, self._queues, self._clock = metrics, queues, clock
+        self._said: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def note(self, message_id: int, take: Dequeue) -> None:
+        """A message died, durably; its last step tells how."""
+        outcome = take.outcome
+        reason = outcome.get("reason", outcome["outcome"])
+        name = f"died_{reason.replace('-', '_')}"
+        setattr(self._metrics, name, getattr(self._metrics, name) + 1)
+        self._metrics.dead_lettered += 1
+        if take.queue in self._queues:
+            self._queues[take.queue].dead_lettered += 1
+        key, now_s = (take.queue, reason), self._clock()
+        said_s, unsaid = self._said.get(key, (now_s - _QUIET_S, 0))
+        if now_s - said_s < _QUIET_S:
+            self._said[key] = said_s, unsaid + 1
+            return
+        if len(self._said) >= _MAX_LINES:
+            self._said.clear()
+        self._said[key] = now_s, 0
+        told = ": ".join(outcome[each] for each in ("condition", "description") if each in outcome)
+        where = f"to {outcome['to']!r}" if "to" in outcome else "off the store, history has it"
+        _log.info(
+            "queue %r: message %d %s%s: it goes %s%s",
+            take.queue,
+            message_id,
+            _SAYS[reason],
+            f" ({told[:200]!a})" if told else "",
+            where,
+            f"; {unsaid} more since the last line" if unsaid else "",
+        )
