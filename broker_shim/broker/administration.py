@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from broker_shim.broker.bulk_operations import BulkOperations
 from broker_shim.broker.last_value_queues import LastValueQueues
 from broker_shim.broker.operations.wiring_limit import Made, WiringLimit
+from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Browser, Consumer
 from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.completion import OnComplete
@@ -62,17 +63,19 @@ class QueueDecider(Protocol):
 
 
 class QueueChanges(NamedTuple):
-    """The ways in which queues are made and destroyed.
+    """The ways in which queues are made, altered and destroyed.
 
     Attributes:
         create: Creates a queue; it is used when that has completed.
         destroy: Destroys a queue with its messages and bindings.
         refuses: Whether a queue cannot be destroyed now; who asked for it is told why.
+        look_over: Ends what may not stay on a queue by what it asks now.
     """
 
     create: Callable[[Queue, OnComplete], None]
     destroy: Callable[[str, OnComplete], None]
     refuses: Callable[[str, OnComplete], bool]
+    look_over: Callable[[QueueDispatch], None]
 
 
 class BrokerFacts:
@@ -163,13 +166,13 @@ class Administration:
 
         Args:
             served: The queues that orders are about.
-            bulk: Purges, and looks at queues again that were altered.
-            last_value_queues: Keeps the queues at one message a value.
+            bulk: Purges queues.
+            last_value_queues: Counts what is on its way to a queue.
             wiring_limit: Refuses queues and exchanges to users who have had enough made.
-            changes: Makes and destroys queues.
+            changes: Makes, alters and destroys queues.
         """
         self._served, self._bulk, self._changes = served, bulk, changes
-        self._last_value_queues, self._wiring_limit = last_value_queues, wiring_limit
+        self._wiring_limit = wiring_limit
         self.facts = BrokerFacts(served, last_value_queues)
         self._acts: dict[AdminAction, Callable[[OrderDecision, OnComplete], None]] = {
             AdminAction.CREATE_QUEUE: self._create_queue,
@@ -287,8 +290,7 @@ class Administration:
                 if error is not None:
                     served.redefine(before)
                 else:
-                    self._bulk.end_failed(dispatch)
-                    self._last_value_queues.arrived(dispatch, [*served.calls.message_ids(name)])
+                    self._changes.look_over(dispatch)
                 served.wanted(name)
             on_done(error)
 

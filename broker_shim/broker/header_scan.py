@@ -122,7 +122,7 @@ class HeaderScan:
 
     def _put_off(self, queue: QueueDispatch, error: StoreError) -> None:
         _log.warning("%r is not looked at now: %s", queue.name, error)
-        self._served.later(self._served.settings.probe_interval_s, partial(self._again, queue.name))
+        self._served.again(partial(self._again, queue.name))
 
     def _judge(
         self,

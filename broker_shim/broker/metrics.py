@@ -44,6 +44,11 @@ class Metrics(SecurityCounts):
     )
     protocol_errors: int = counted("Connections closed for what the peer sent.")
 
+    def transaction_ended(self, *, committed: bool) -> None:
+        """Count a local transaction in which something was done."""
+        self.transactions_committed += committed
+        self.transactions_rolled_back += not committed
+
     def line(self) -> str:
         """Write all counters as one line of a log."""
         return line_of(self)

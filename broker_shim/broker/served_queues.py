@@ -149,6 +149,14 @@ class ServedQueues:
         self.definitions[queue.name] = queue
         self.queues[queue.name].alter(terms_of(detail_of(queue)).arguments)
 
+    def serves(self, queue: QueueDispatch) -> bool:
+        """True unless a queue was destroyed, although another may have its name by now."""
+        return self.queues.get(queue.name) is queue
+
+    def again(self, call: Callable[[], None]) -> None:
+        """Make a call when it is time to ask a store again that did not answer."""
+        self.later(self.settings.probe_interval_s, call)
+
     def wanted(self, queue: str) -> None:
         """Dispatch a queue in which something changed, before the loop sleeps."""
         self._to_dispatch.add(queue)

@@ -119,7 +119,7 @@ class Settlement:
             call()
 
         self.waiting_count += 1
-        self._served.later(self._served.settings.probe_interval_s, again)
+        self._served.again(again)
 
     def give_back(
         self,

@@ -27,7 +27,10 @@ class Unfinished:
         total_bytes: Bytes that wait, of all connections together.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, settings: BrokerSettings) -> None:
+        most = settings.max_message_bytes
+        self._most = max(settings.max_unfinished_bytes, most)
+        self._most_in_all = max(settings.max_unfinished_bytes_in_all, most)
         self.total_bytes = 0
         self._of: dict[Hashable, dict[UnfinishedLink, int]] = {}
         self._sums: dict[Hashable, int] = {}
@@ -46,24 +49,17 @@ class Unfinished:
             del self._of[connection], self._sums[connection]
         return total
 
-    def limit(
-        self,
-        connection: Hashable,
-        link: UnfinishedLink,
-        byte_count: int,
-        settings: BrokerSettings,
-    ) -> None:
+    def limit(self, connection: Hashable, link: UnfinishedLink, byte_count: int) -> None:
         """Count bytes as `hold` does; if that is too much, a link gives up what it has.
 
         It is this link, or the one with the most.
         """
         of_connection = self.hold(connection, link, byte_count)
-        most = max(settings.max_unfinished_bytes, settings.max_message_bytes)
-        most_in_all = max(settings.max_unfinished_bytes_in_all, settings.max_message_bytes)
-        if of_connection > most:
-            link.give_up_unfinished(f"of this connection that are not whole: {most} bytes is most")
-        elif self.total_bytes > most_in_all:
-            text = f"of all connections that are not whole: {most_in_all} bytes is most"
+        if of_connection > self._most:
+            text = f"of this connection that are not whole: {self._most} bytes is most"
+            link.give_up_unfinished(text)
+        elif self.total_bytes > self._most_in_all:
+            text = f"of all connections that are not whole: {self._most_in_all} bytes is most"
             self.largest().give_up_unfinished(text)
 
     def largest(self) -> UnfinishedLink:

@@ -24,7 +24,7 @@ from broker_shim.broker.operations.acquisition import Acquisition
 from broker_shim.broker.operations.claims import Claims
 from broker_shim.broker.operations.observation import EntryObserver
 from broker_shim.broker.operations.queries import Queries
-from broker_shim.broker.operations.wiring_limit import WiringLimit
+from broker_shim.broker.operations.wiring_limit import Made, WiringLimit
 from broker_shim.broker.operations.xid_claims import XidClaims
 from broker_shim.broker.queue_deletion import QueueDeletions
 from broker_shim.broker.queues.queue import QueueDispatch
@@ -92,7 +92,7 @@ class Broker(ServedQueues):
         self._make_queue = make_queue
         self._before_dispatch: list[Callable[[], None]] = []
         self._creating: dict[str, list[OnComplete]] = {}
-        self.unfinished, self.publications = Unfinished(), Publications(self, self.publish)
+        self.unfinished, self.publications = Unfinished(settings), Publications(self, self.publish)
         self.dead_letter_log = DeadLetterLog(metrics, self.queues)
         create, destroy = self.create_queue, self.destroy_queue
         self.bulk = BulkOperations(self, self.dead_letter_log, create, self.publish)
@@ -107,7 +107,7 @@ class Broker(ServedQueues):
         self.last_value_queues = LastValueQueues(self, self.settlement)
         self.on_arrived = self.last_value_queues.arrived
         self.wiring_limit, self.xid_claims = WiringLimit(self), XidClaims()
-        changes = QueueChanges(create, destroy, self.deletions.refuses)
+        changes = QueueChanges(create, destroy, self.deletions.refuses, self.look_over)
         self.administration = Administration(
             self, self.bulk, self.last_value_queues, self.wiring_limit, changes
         )
@@ -174,6 +174,10 @@ class Broker(ServedQueues):
             along=along,
         )
 
+    def ensure_queue_for(self, user: str, name: str, on_done: OnComplete) -> None:
+        """Have a queue as `ensure_queue`, for a user who may have only so many made."""
+        self.wiring_limit.make(user, Made(name), partial(self.ensure_queue, name), on_done)
+
     def ensure_queue(self, name: str, on_done: OnComplete) -> None:
         """Have a queue of this name, created on demand if the settings say so.
 
@@ -223,6 +227,12 @@ class Broker(ServedQueues):
         self.queues[queue.name], self.definitions[queue.name] = dispatch, queue
         self.destinations.addresses.add(queue.name)
         return dispatch
+
+    def look_over(self, queue: QueueDispatch) -> None:
+        """End what may not stay on a queue, after a start or a change of what it asks."""
+        self.bulk.end_failed(queue)
+        self.last_value_queues.arrived(queue, [*self.calls.message_ids(queue.name)])
+        self.wanted(queue.name)
 
     def subscribe(self, queue: Queue, node: ExchangeNode, on_done: OnComplete) -> None:
         """Create a queue and bind it to an exchange."""

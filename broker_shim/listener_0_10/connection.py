@@ -85,7 +85,7 @@ class Amqp010Connection:
         access: Access,
     ) -> None:
         self.broker, self.host, self.points, self.access = broker, host, points, access
-        self.login = Login(access, broker.later, has_output)
+        self.login, self._unfinished = Login(access, broker.later, has_output), broker.unfinished
         self.number, self.turn = next_number(), Turn()
         self.began_at_us, self.container_id = time.time_ns() // 1000, ""
         self._has_output = has_output
@@ -93,7 +93,7 @@ class Amqp010Connection:
         self.write, self.wait_for_room = self._output.write, self._output.wait_for_room
         self.max_frame_bytes, self.waiting_bytes = MOST_FRAME_BYTES, 0
         self._phase, self._header = Phase.HEADER, b""
-        settings = broker.settings
+        self._settings = settings = broker.settings
         self._channel_max = min(settings.max_sessions, 65_535) - 1
         self._reader, self._delayed = FrameReader(MIN_MAX_FRAME_SIZE), DelayedHandlers()
         self._frames: deque[Frame] = deque()
@@ -143,7 +143,7 @@ class Amqp010Connection:
     @property
     def _is_full(self) -> bool:
         """True while too much that came is on its way to the store."""
-        return self.waiting_bytes > self.broker.settings.session_bytes
+        return self.waiting_bytes > self._settings.session_bytes
 
     @property
     def room_bytes(self) -> int:
@@ -253,7 +253,7 @@ class Amqp010Connection:
         self._delayed.forget()
         for session in list(self._sessions.values()):
             session.lost()
-        self.broker.unfinished.hold(self, self, 0)
+        self._unfinished.hold(self, self, 0)
         self._output.forget_waiters()
         self.login.gone(self._sasl.given_up)
 
@@ -322,7 +322,7 @@ class Amqp010Connection:
     def holds(self, byte_count: int) -> None:
         """Count the bytes of methods that have not come whole. See `ConnectionControls`."""
         if not self._is_lost:  # else it would be counted for ever
-            self.broker.unfinished.limit(self, self, byte_count, self.broker.settings)
+            self._unfinished.limit(self, self, byte_count)
 
     def give_up_unfinished(self, reason: str) -> None:
         """End the connection, as too much waits that has not come whole."""
@@ -380,7 +380,7 @@ class Amqp010Connection:
         self._phase = Phase.OPEN
 
     def _opened(self, _control: ConnectionOpen) -> None:
-        refusal = self.login.opens(self.broker.settings.max_connections_per_user)
+        refusal = self.login.opens(self._settings.max_connections_per_user)
         if refusal is not None:
             self._end(ConnectionCloseCode.CONNECTION_FORCED, refusal)
             return

@@ -35,7 +35,7 @@ class SessionPublisher:
 
     def __init__(self, session: Any) -> None:
         """Begin; the session is an `Amqp010Session`."""
-        self._session = session
+        self._session, self._metrics = session, session.broker.metrics
         self._numbers: list[int] = []
         self._messages: list[Publication] = []
         self._sizes: list[int] = []
@@ -50,14 +50,13 @@ class SessionPublisher:
         transfer, command_id = assembly.method, assembly.command_id
         assert isinstance(transfer, MessageTransfer)
         assert command_id is not None
-        metrics = self._session.broker.metrics
-        metrics.received += 1
+        self._metrics.received += 1
         header = assembly.header or HeaderSegment.of()
         body = b"" if assembly.body is None else assembly.body.payload
         try:
             unrouted = self._add(transfer, command_id, header, body)
         except RemoteCommandError:
-            metrics.refused += 1
+            self._metrics.refused += 1
             raise
         if unrouted is not None:
             is_dropped = header.delivery.discard_unroutable
@@ -130,7 +129,7 @@ class SessionPublisher:
         """The first that is refused ends the session: of those after it nobody is told."""
         session = self._session
         refused = next((at for at, each in enumerate(outcomes) if each is not None), len(outcomes))
-        session.broker.metrics.refused += sum(each is not None for each in outcomes)
+        self._metrics.refused += sum(each is not None for each in outcomes)
         session.complete_each(numbers[:refused])
         if refused < len(outcomes):
             session.done(numbers[refused])(outcomes[refused])

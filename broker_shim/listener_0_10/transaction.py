@@ -79,7 +79,7 @@ class SessionTransaction:
     """
 
     def __init__(self, broker: Broker, *, gives_back: bool = False) -> None:
-        self._broker, self.gives_back = broker, gives_back
+        self._broker, self._metrics, self.gives_back = broker, broker.metrics, gives_back
         self.on_begun: Callable[[], None] = _nothing
         self.on_ended: Callable[[], None] = _nothing
         self._work = UnitOfWork(broker)
@@ -133,8 +133,8 @@ class SessionTransaction:
     def rollback(self) -> None:
         """Forget what it sent; what it accepted the client decides about again."""
         work = self._begin_anew()
-        is_counted = not (self.gives_back or work.is_empty)
-        self._broker.metrics.transactions_rolled_back += is_counted
+        if not (self.gives_back or work.is_empty):
+            self._metrics.transaction_ended(committed=False)
         work.undo(nobody)
 
     undo = rollback
@@ -145,8 +145,7 @@ class SessionTransaction:
             return on_done
 
         def decided(error: StoreError | None) -> None:
-            self._broker.metrics.transactions_committed += error is None
-            self._broker.metrics.transactions_rolled_back += error is not None
+            self._metrics.transaction_ended(committed=error is None)
             on_done(error)
 
         return decided

@@ -89,7 +89,7 @@ class Connection:
             has_output: Called whenever there is something to write.
             access: How the peer got in.
         """
-        self.broker = broker
+        self.broker, self._settings = broker, broker.settings
         self.links, self._containers, self._attach = links, containers, attach
         self.now_us: Callable[[], int] = lambda: time.time_ns() // 1000
         self.number = next_number()
@@ -148,7 +148,7 @@ class Connection:
     def room_bytes(self, link: Link) -> int:
         """Tell how much more of a session may wait to be written; negative if too much does."""
         waiting = self._machine.pending_bytes + self._unsent_bytes + link.port.waiting_bytes
-        return self.broker.settings.buffered_bytes - waiting
+        return self._settings.buffered_bytes - waiting
 
     def wait_for_room(self, endpoint: ServedEndpoint) -> None:
         """Have `on_flow` called when less waits to be written."""
@@ -301,7 +301,7 @@ class Connection:
     def _opened(self, event: events.ConnectionOpened) -> None:
         if self._machine.is_closed:
             return
-        refusal = self.login.opens(self.broker.settings.max_connections_per_user)
+        refusal = self.login.opens(self._settings.max_connections_per_user)
         if refusal is not None:
             self.close(Refusal(conditions.RESOURCE_LIMIT_EXCEEDED, refusal))
             return

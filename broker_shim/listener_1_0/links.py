@@ -109,7 +109,7 @@ class Links:
         self.registry = registry
         self.held: dict[LinkKey, dict[bytes, Held]] = {}
         self.elsewhere: LinkSource | None = None
-        self._broker = broker
+        self._broker, self._calls = broker, broker.calls
         self._endpoints: dict[Link, LinkEndpoint] = {}
         self._looking: dict[Link, LinkKey] = {}
         self._left_elsewhere: set[LinkKey] = set()
@@ -224,19 +224,19 @@ class Links:
         if max(terms.durability, endpoint.terminus.durability) is TerminusDurability.NONE:
             self.registry.grant(endpoint, terms, on_done)
         elif endpoint.is_attached:
-            self._broker.calls.call(on_done, self.registry.grant, endpoint, terms)
+            self._calls.call(on_done, self.registry.grant, endpoint, terms)
 
     def settle(self, endpoint: LinkEndpoint, tags: Sequence[bytes], on_done: OnComplete) -> None:
         """Forget deliveries of a link on which we receive; `on_done` as `grant`."""
         if not tags:
             on_done(None)
         elif endpoint.is_attached:
-            self._broker.calls.call(on_done, self.registry.settle, endpoint, tags)
+            self._calls.call(on_done, self.registry.settle, endpoint, tags)
 
     def keep(self, key: LinkKey, terms: LinkTerms, on_done: OnComplete) -> None:
         """Have a terminus that several links stand for."""
         self._left_elsewhere.discard(key)
-        self._broker.calls.call(on_done, self.registry.keep, key, terms)
+        self._calls.call(on_done, self.registry.keep, key, terms)
 
     def quiet(self, endpoint: LinkEndpoint, on_done: OnComplete) -> None:
         """Wait for what is under way of earlier attachments."""
@@ -305,7 +305,7 @@ class Links:
     def _forget(self, over: Terminus, then: OnComplete | None, error: StoreError | None) -> None:
         forget = self.registry.forget
         if error is None:
-            forget(over) if then is None else self._broker.calls.call(then, forget, over)
+            forget(over) if then is None else self._calls.call(then, forget, over)
         elif then is not None:  # the store has ended, and the link is there after the next start
             then(error)
         self.end(over.key)

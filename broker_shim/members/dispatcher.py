@@ -154,10 +154,8 @@ class MemberDispatcher:
         self._observer = MemberObserver(broker, self._stream)
         self._grants = Grants(broker, self._store, self._inbox)
         self.broker = broker
-        for name, served in [*broker.queues.items()]:
-            broker.bulk.end_failed(served)
-            broker.last_value_queues.arrived(served, [*broker.calls.message_ids(name)])
-            broker.wanted(name)
+        for served in [*broker.queues.values()]:
+            broker.look_over(served)
         return broker
 
     def _took(self, steps: Sequence[RecordStep]) -> None:

@@ -13,6 +13,16 @@ told when that is durable. If the consumer is gone by then, it is given back. If
 with its connection, the member does not name the message when it comes back, and it is given back
 (`dispatcher`). If the member never comes back, the message is given back with all else that it
 holds (`service.members`).
+
+Decision: this is no outlet of `broker.delivery`, as the two listeners' consumers are. There a
+message is acquired, loaded and sent for one consumer; what is large waits, and what its client
+takes back returns. Each consumer of a member has just that at its own broker, by
+`ConsumerDelivery`, which asks for no acquire once a grant has come. Run here, too, it would make an
+acquire and a completion for each consumer and turn, where one decision serves all members together.
+And it would keep content in memory that members may never ask for. The rules stand once in
+spite of that: what becomes of a message that was refused, not taken or too old is decided by
+`Undelivered`, and who gets the next one by `QueueDispatch`. What is damaged, the member that
+asks for it finds out.
 """
 
 from __future__ import annotations
@@ -101,6 +111,7 @@ class Grants:
 
     def __init__(self, broker: Broker, store: DeltaMessageStore, inbox: Inbox) -> None:
         self._broker, self._store, self._inbox = broker, store, inbox
+        self._calls, self._undelivered = broker.calls, broker.undelivered
         self._due: list[Grant] = []
         self._rounds: deque[_Round] = deque()
 
@@ -122,7 +133,7 @@ class Grants:
     def _not_granted(self, consumer: GrantedConsumer, message_id: int) -> None:
         """Let a message be on its queue as the store has it: another member may have taken it."""
         consumer.not_granted()
-        self._broker.undelivered.not_taken(consumer.queue, message_id)
+        self._undelivered.not_taken(consumer.queue, message_id)
 
     def flush(self) -> None:
         """The end of a turn."""
@@ -130,11 +141,11 @@ class Grants:
             return
         round_, self._due = _Round(self._due), []
         self._rounds.append(round_)
-        self._broker.calls.open_count += 1
+        self._calls.open_count += 1
         try:
             self._load(round_)
         except StoreError as error:
-            self._broker.calls.on_fatal(error)
+            self._calls.on_fatal(error)
             return
         self._go_on()
 
@@ -170,7 +181,7 @@ class Grants:
         now_us, expired = wall_us(), list[Grant]()
         there = self._store.at_hand([message_id for _consumer, message_id in round_.due])
         for consumer, message_id in round_.due:
-            entry = self._broker.calls.entry(consumer.queue.name, message_id)
+            entry = self._calls.entry(consumer.queue.name, message_id)
             if entry is not None and entry.expires_at is not None and entry.expires_at <= now_us:
                 expired.append((consumer, message_id))
                 continue
@@ -186,7 +197,7 @@ class Grants:
     def _leave_out(self, round_: _Round, expired: Sequence[Grant]) -> None:
         gone = {*expired}
         round_.due = [grant for grant in round_.due if grant not in gone]
-        self._broker.undelivered.expired(len(expired))
+        self._undelivered.expired(len(expired))
         for consumer, message_id in expired:
             self._not_granted(consumer, message_id)
 
@@ -197,12 +208,11 @@ class Grants:
     def _go_on(self) -> None:
         while self._rounds and not self._rounds[0].is_loading:
             round_ = self._rounds.popleft()
-            self._broker.calls.open_count -= 1
+            self._calls.open_count -= 1
             self._decide(round_)
 
     def _decide(self, round_: _Round) -> None:
-        queues = self._broker.queues
-        due = [grant for grant in round_.due if queues.get(grant[0].queue.name) is grant[0].queue]
+        due = [grant for grant in round_.due if self._broker.serves(grant[0].queue)]
         acquired: list[_Acquired] = []
         refused: list[Grant] = []
         try:
@@ -215,17 +225,17 @@ class Grants:
                         acquired.append((consumer, message_id, entry))
                 batch.finish(partial(self._completed, acquired, round_.contents))
         except ENDED as error:
-            self._broker.calls.on_fatal(error)
+            self._calls.on_fatal(error)
             return
         except StoreError as error:
             _log.warning("nothing is handed out to members now: %s", error)
             again = partial(self._wait_again, due)
-            self._broker.later(self._broker.settings.probe_interval_s, again)
+            self._broker.again(again)
             return
-        self._broker.calls.open_count += 1
+        self._calls.open_count += 1
         for consumer, message_id in refused:
             consumer.not_granted()
-            self._broker.undelivered.lost(consumer.queue, message_id)
+            self._undelivered.lost(consumer.queue, message_id)
 
     def _acquire(self, batch: Batch, consumer: GrantedConsumer, message_id: int) -> Entry | None:
         """Acquire a message; None if it is not to be had."""
@@ -251,9 +261,9 @@ class Grants:
     def _acquired(
         self, acquired: list[_Acquired], contents: _Contents, error: StoreError | None
     ) -> None:
-        self._broker.calls.open_count -= 1
+        self._calls.open_count -= 1
         if error is not None:
-            self._broker.calls.on_fatal(error)
+            self._calls.on_fatal(error)
             return
         told: dict[DispatchPeer, list[tuple[Any, ...]]] = {}
         back: list[Grant] = []
@@ -356,7 +366,7 @@ class Grants:
         except NotNow as error:  # it goes as whoever holds it
             _log.info("queue %r is deleted: %s", consumer.queue.name, error)
         except StoreError as error:
-            self._broker.calls.on_fatal(error)
+            self._calls.on_fatal(error)
 
     def _give_back(self, grants: Sequence[Grant]) -> None:
         """Release messages whose consumer is gone, and which were never delivered."""
@@ -372,9 +382,9 @@ class Grants:
                         batch.take([step])
         except NotNow:
             again = partial(self._give_back, grants)
-            self._broker.later(self._broker.settings.probe_interval_s, again)
+            self._broker.again(again)
         except StoreError as error:
-            self._broker.calls.on_fatal(error)
+            self._calls.on_fatal(error)
 
 
 def holders_of(member: str, holder: str) -> set[str]:

@@ -50,18 +50,19 @@ def apply(broker: Broker, row: Row) -> None:
         InvalidRequest: It is no row.
     """
     kind, queue, exchange, key, detail = row
+    router = broker.router
     if kind in {Kind.BOUND, Kind.UNBOUND} and queue is not None and exchange is not None:
         if kind == Kind.UNBOUND:
-            broker.router.unbind(exchange, key or "", queue)
-        elif queue in broker.queues and exchange in broker.router:
+            router.unbind(exchange, key or "", queue)
+        elif queue in broker.queues and exchange in router:
             arguments = json.loads(detail or "{}").get("arguments", {})
-            broker.router.bind(exchange, key or "", queue, arguments)
+            router.bind(exchange, key or "", queue, arguments)
     elif queue is not None:
         _apply_to_queue(broker, kind, queue, detail)
     elif exchange is not None and kind == Kind.CREATED:
-        broker.router.add_exchange(exchange_of(exchange, detail or "{}"))
+        router.add_exchange(exchange_of(exchange, detail or "{}"))
     elif exchange is not None and kind == Kind.DESTROYED:
-        broker.router.remove_exchange(exchange)
+        router.remove_exchange(exchange)
     else:
         message = f"a change of kind {kind} is not one of wiring"
         raise InvalidRequest(message)
@@ -91,10 +92,11 @@ def forget_others(broker: Broker, rows: Iterable[Row]) -> None:
     }
     for name in _others(broker.queues, queues):
         broker.queue_destroyed(name)
-    for binding in broker.router.bindings() - bindings:
-        broker.router.unbind(binding.exchange, binding.binding_key, binding.queue)
-    for name in _others(broker.router.definitions, exchanges):
-        broker.router.remove_exchange(name)
+    router = broker.router
+    for binding in router.bindings() - bindings:
+        router.unbind(binding.exchange, binding.binding_key, binding.queue)
+    for name in _others(router.definitions, exchanges):
+        router.remove_exchange(name)
 
 
 def _others(names: Collection[str], there: Collection[str | None]) -> list[str]:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 from broker_shim.broker.operations.expiry import Expiry
 from broker_shim.broker.queues.queue_index import Survivors
-from broker_shim.broker.routing import DEFAULT_EXCHANGES
+from broker_shim.broker.routing import DEFAULT_EXCHANGES, Router
+from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import wait_for
 from broker_shim.durability import TerminusDurability
@@ -100,10 +101,11 @@ def recover(
         entries = recovered.entries.get(kept.name, {})
         dispatch = broker.serve(kept)
         dispatch.recovered(_survivors(kept.name, entries, keepers, absent, acquired))
+    router = broker.router
     for exchange in recovered.exchanges:
-        broker.router.add_exchange(exchange)
+        router.add_exchange(exchange)
     for key, arguments in recovered.bindings.items():
-        broker.router.bind(key.exchange, key.binding_key, key.queue, arguments)
+        router.bind(key.exchange, key.binding_key, key.queue, arguments)
     # The queues are there by now: what is given back waits on them.
     _give_back(store, host, acquired, keepers, absent, timeout_s)
     create_wiring(store, broker, timeout_s)
@@ -111,10 +113,7 @@ def recover(
     # Links have their own queues by now, which do not delete themselves.
     broker.claims.auto_deletion.recovered(recovered.configured, absent.names)
     for queue in [*broker.queues.values()]:
-        broker.bulk.end_failed(queue)
-        if queue.last_values is not None:
-            broker.last_value_queues.arrived(queue, list(recovered.entries.get(queue.name, {})))
-            broker.wanted(queue.name)
+        broker.look_over(queue)
     links.expire()
     count = sum(len(queue) for queue in broker.queues.values())
     text = "recovered %d messages on %d queues, %d links"
@@ -218,15 +217,15 @@ def _release(store: MessageStore, acquired: list[_Acquired], timeout_s: float) -
 
 def create_wiring(store: WiringCalls, broker: Broker, timeout_s: float) -> None:
     """Have the exchanges, queues and bindings of the settings. Raises StoreError."""
-    settings = broker.settings
+    settings, router = broker.settings, broker.router
     exchanges = [Exchange(name, kind) for name, kind in DEFAULT_EXCHANGES.items()]
     exchanges += settings.exchanges
-    _check_exchanges(broker, exchanges)
-    exchanges = [each for each in exchanges if each.arguments or each.name not in broker.router]
+    _check_exchanges(router, exchanges)
+    exchanges = [each for each in exchanges if each.arguments or each.name not in router]
     altered = [each for each in settings.queues if _is_to_alter(broker, each)]
     for exchange in exchanges:
-        broker.router.add_exchange(exchange)
-    _check_alternates(broker, exchanges)
+        router.add_exchange(exchange)
+    _check_alternates(router, settings, exchanges)
     wait_for((partial(store.create, exchange) for exchange in exchanges), timeout_s)
     new = [queue for queue in settings.queues if queue.name not in broker.queues]
     wait_for((partial(store.create, queue) for queue in new), timeout_s)
@@ -241,16 +240,16 @@ def create_wiring(store: WiringCalls, broker: Broker, timeout_s: float) -> None:
         for key in settings.bindings
     ]
     for key, arguments in bindings:
-        kind = broker.router.type_of(key.exchange) or ""
+        kind = router.type_of(key.exchange) or ""
         check_binding_arguments(key.exchange, kind, arguments)
     wait_for((partial(store.bind, *each) for each in bindings), timeout_s)
     for key, arguments in bindings:
-        broker.router.bind(key.exchange, key.binding_key, key.queue, arguments)
+        router.bind(key.exchange, key.binding_key, key.queue, arguments)
 
 
-def _check_exchanges(broker: Broker, exchanges: Iterable[Exchange]) -> None:
+def _check_exchanges(router: Router, exchanges: Iterable[Exchange]) -> None:
     for each in exchanges:
-        there = broker.router.type_of(each.name)
+        there = router.type_of(each.name)
         if there not in {None, each.type}:
             name = shown(each.name)
             message = f"exchange {name} is there with type {there}, the settings say {each.type}:"
@@ -258,7 +257,9 @@ def _check_exchanges(broker: Broker, exchanges: Iterable[Exchange]) -> None:
             raise InvalidRequest(message)
 
 
-def _check_alternates(broker: Broker, exchanges: Iterable[Exchange]) -> None:
+def _check_alternates(
+    router: Router, settings: BrokerSettings, exchanges: Iterable[Exchange]
+) -> None:
     """Refuse settings by which something has an alternate exchange that is not there.
 
     An exchange that is there keeps the one it has: settings that give another are refused, and
@@ -266,16 +267,15 @@ def _check_alternates(broker: Broker, exchanges: Iterable[Exchange]) -> None:
     """
     wanted = [(f"exchange {shown(each.name)}", alternate_of(each.arguments)) for each in exchanges]
     for each, (name, said) in zip(exchanges, wanted, strict=True):
-        there = broker.router.alternate_of(each.name)
+        there = router.alternate_of(each.name)
         if said != there:
             message = f"{name} is there with {ALTERNATE_EXCHANGE} {there!r}, the settings say"
             message += f" {said!r}: change them, or delete it first: sparkstore exchange delete"
             raise InvalidRequest(f"{message} ROOT {shown(each.name)}")
-    settings = broker.settings
     wanted += [(f"queue {shown(q.name)}", alternate_of(q.arguments)) for q in settings.queues]
     wanted += [(f"address {shown(a.match)}", alternate_of(a.arguments)) for a in settings.addresses]
     for name, said in wanted:
-        if said is not None and said not in broker.router:
+        if said is not None and said not in router:
             message = f"{name}: its {ALTERNATE_EXCHANGE} {shown(said)} is not there: say it among"
             raise InvalidRequest(f"{message} the exchanges of the settings")
 

@@ -10,7 +10,9 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.loop import Loop
+from broker_shim.broker.virtual_host import Broker
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.refusals import INTERVAL_S
 from broker_shim.security.rules.limits import Newcomer
@@ -42,7 +44,8 @@ class Listener:
         self._to_write: set[PeerProtocol] = set()
         self._arriving: dict[Newcomer, Callable[[], object]] = {}
         self._listening: dict[socket.socket, ConnectionHost] = {}
-        self._host: ConnectionHost
+        self._broker: Broker
+        self._settings: BrokerSettings
         self._guard = LOOPBACK.guard
         self._buffer = memoryview(bytearray(_READ_BYTES))
         self._turns = Turns()
@@ -62,7 +65,8 @@ class Listener:
         Call it once for each protocol, with one guard. Certificates that the guard reloads are for
         the next connection.
         """
-        self._host, self._guard, self._is_serving = host, guard, True
+        self._broker, self._settings = host.broker, host.broker.settings
+        self._guard, self._is_serving = guard, True
         self._listening[listening] = host
         listening.setblocking(False)  # noqa: FBT003  # the library's signature
         self._loop.on_readable(listening, partial(self._accept, listening))
@@ -142,8 +146,8 @@ class Listener:
         reason = self._guard.half_open.refusal_of_newcomer(
             remote.host,
             len(self._peers) + len(self._arriving),
-            most=self._host.broker.settings.max_connections,
-            most_half_open=self._host.broker.settings.max_half_open,
+            most=self._settings.max_connections,
+            most_half_open=self._settings.max_half_open,
             now_s=time.monotonic(),
         )
         if reason is not None:
@@ -195,7 +199,7 @@ class Listener:
             if reason is not None:
                 self._guard.handshake_failed(remote, reason)
 
-        timeout_s = self._host.broker.settings.handshake_timeout_s
+        timeout_s = self._settings.handshake_timeout_s
         return TlsTransport(peer, context, self._buffer, timeout_s, over)
 
     def _peer(self, remote: Remote, newcomer: Newcomer, host: ConnectionHost) -> PeerProtocol:
@@ -248,7 +252,7 @@ class Listener:
         access = peer.connection.access
         self._arriving.pop(access.newcomer, None)
         access.newcomer.on_give_way = partial(self._give_way, access.remote, peer.close)
-        self._host.broker.metrics.connections += 1
+        self._broker.metrics.connections += 1
 
     def _ended(self, peer: PeerProtocol) -> None:
         self._peers.discard(peer)
@@ -262,13 +266,13 @@ class Listener:
         if self._is_stop_asked:
             self._advance_stop(time.monotonic())
         # Before the writes: what is handed out now goes with them, in one write for each peer.
-        self._host.broker.dispatch()
+        self._broker.dispatch()
         while self._to_write:
             self._to_write.pop().write()
         if self._guard.has_untold and not self._is_telling_due:
             self._is_telling_due = True
             self._loop.later(INTERVAL_S, self._tell)
-        if self._host.broker.is_dispatch_due:  # what was written made room for more
+        if self._broker.is_dispatch_due:  # what was written made room for more
             self._loop.wake()
 
     def _tell(self) -> None:
@@ -283,14 +287,14 @@ class Listener:
 
     def _advance_stop(self, now_s: float) -> None:
         """Take one step to a clean end: refuse, let work under way end, give back, say goodbye."""
-        broker = self._host.broker
+        broker = self._broker
         if not broker.is_stopping:
             broker.is_stopping = True
             self._stopping_since_s = now_s
             self._stop_listening()
-            self._loop.later(broker.settings.stop_timeout_s, lambda: None)
+            self._loop.later(self._settings.stop_timeout_s, lambda: None)
         elapsed_s = now_s - self._stopping_since_s
-        if broker.open_count and elapsed_s < broker.settings.stop_timeout_s:
+        if broker.open_count and elapsed_s < self._settings.stop_timeout_s:
             return
         self._is_stop_asked = False
         for peer in list(self._peers):
@@ -300,7 +304,7 @@ class Listener:
 
     def _wait_for_the_end(self, until_s: float) -> None:
         """End when every peer has said goodbye and every release completed, or it is late."""
-        if (self._peers or self._host.broker.open_count) and time.monotonic() < until_s:
+        if (self._peers or self._broker.open_count) and time.monotonic() < until_s:
             self._loop.later(0.01, partial(self._wait_for_the_end, until_s))
         else:
             self._loop.stop()

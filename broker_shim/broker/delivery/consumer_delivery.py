@@ -71,7 +71,8 @@ class ConsumerDelivery:
             now_us: Tells the time, UTC µs.
         """
         self._broker, self._queue, self._outlet = broker, queue, outlet
-        self._undelivered = broker.undelivered
+        self._calls, self._metrics = broker.calls, broker.metrics
+        self._settlement, self._undelivered = broker.settlement, broker.undelivered
         self._consumer, self._holder = consumer, consumer.holder
         self._resuming, self._now_us = resuming, now_us
         self._is_settled, self._is_whole = is_settled, is_settled or resuming is None
@@ -96,7 +97,7 @@ class ConsumerDelivery:
         Returns:
             How many are brought, the first ones: no more than may be under way.
         """
-        calls, name = self._broker.calls, self._queue.name
+        calls, name = self._calls, self._queue.name
         entry_of = calls.entries(name).get
         batch: list[TakenMessage] = []
         for message_id in message_ids:
@@ -117,13 +118,13 @@ class ConsumerDelivery:
     def take_again(self, message_id: int) -> None:
         """Bring a message that the consumer was sent before, and holds: it waits for it."""
         self._kept.add(message_id)
-        calls = self._broker.calls
+        calls = self._calls
         taken = self._taken(message_id, calls.entry(self._queue.name, message_id))
         load(calls.messages, (taken,), self._holder)
         self._line.add((taken,))
 
     def _taken(self, message_id: int, entry: Entry | None) -> TakenMessage:
-        message = self._broker.calls.messages.get(message_id)
+        message = self._calls.messages.get(message_id)
         taken = TakenMessage(message, self._holder, entry, whole=self._is_whole)
         self.count += 1
         self.byte_count += taken.held_bytes
@@ -213,7 +214,7 @@ class ConsumerDelivery:
         except Exception as error:  # noqa: BLE001  # one message must not stop the others
             _log.debug("%d messages of %r go singly: %s", count, self._queue.name, error)
             return False
-        self._broker.metrics.delivered += count
+        self._metrics.delivered += count
         self.count -= count
         self.byte_count -= sum([taken.held_bytes for taken, _content in arrived])
         return True
@@ -257,7 +258,7 @@ class ConsumerDelivery:
         """Take them off their queue: only then they are sent, at most once."""
         ids = [taken.message_id for taken, _content in arrived]
         done = partial(self._dequeued, arrived)
-        self._broker.calls.dequeue_each(ids, self._queue.name, self._holder, done)
+        self._calls.dequeue_each(ids, self._queue.name, self._holder, done)
 
     def _dequeued(self, arrived: Sequence[Arrived], outcomes: Sequence[StoreError | None]) -> None:
         """Send messages that are off their queue: now, or nobody gets them."""
@@ -303,14 +304,14 @@ class ConsumerDelivery:
         if content is None:
             self._line.hold()
         else:
-            self._broker.metrics.delivered += 1
+            self._metrics.delivered += 1
             self._is_through(taken)
 
     def large_ended(self, taken: TakenMessage, *, is_sent: bool) -> None:
         """Count a large message that the outlet has sent, or broken off."""
         self._is_through(taken)
         if is_sent:
-            self._broker.metrics.delivered += 1
+            self._metrics.delivered += 1
             self._line.go()
         else:
             self._broker.later(0.0, self._line.go)
@@ -349,7 +350,7 @@ class ConsumerDelivery:
             not_taken = partial(self._undelivered.not_taken, self._queue, message_id)
             self._broker.later(delay_s, not_taken)
         else:
-            give_back = self._broker.settlement.give_back
+            give_back = self._settlement.give_back
             give_back(message_id, self._queue.name, self._holder, failed=False, delay_s=delay_s)
 
     def _take_back(self, taken: TakenMessage) -> None:
@@ -365,7 +366,7 @@ class ConsumerDelivery:
             self._is_through(taken)
             self._went()
 
-        give_back, name = self._broker.settlement.give_back, self._queue.name
+        give_back, name = self._settlement.give_back, self._queue.name
         give_back(taken.message_id, name, self._holder, failed=False, on_done=is_back)
 
     def _failed(self, taken: TakenMessage, error: StoreError) -> None:

@@ -41,14 +41,14 @@ class CopyDelivery:
     ) -> None:
         """Bring nothing yet; `is_whole`: a message is never sent in pieces."""
         self._broker, self._queue, self._holder, self._outlet = broker, queue, holder, outlet
-        self._is_whole = is_whole
+        self._calls, self._metrics, self._is_whole = broker.calls, broker.metrics, is_whole
         self._line = ContentLine(broker.calls, self._arrived, self._single, self._went)
         self.count = 0
         self._is_gone = self._is_let_go = False
 
     def show(self, message_id: int, entry: Entry | None) -> None:
         """Bring a copy in its turn; `entry` is what the queue's service told of it, at a member."""
-        calls = self._broker.calls
+        calls = self._calls
         entry = entry or calls.entry(self._queue.name, message_id)
         if entry is None:
             return  # it is not on the queue any more
@@ -102,7 +102,7 @@ class CopyDelivery:
             self._show(taken, header, None)
         elif isinstance(error, NotNow) and not self._outlet.is_gone:
             self._line.hold()
-            self._broker.later(self._broker.settings.probe_interval_s, partial(self._again, taken))
+            self._broker.again(partial(self._again, taken))
         else:
             if not isinstance(error, InvalidRequest | NotNow):
                 self._cannot_be_read(taken, error)
@@ -135,7 +135,7 @@ class CopyDelivery:
             _log.info(text, taken.message_id, self._queue.name)
             self._pass_over(taken)
             return
-        self._broker.metrics.delivered += 1
+        self._metrics.delivered += 1
         if content is None:
             self._line.hold()
         else:

@@ -23,16 +23,18 @@ class ConsumerHoldings:
 
     def __init__(self, broker: Broker, queue: QueueDispatch, holder: str) -> None:
         self._broker, self._queue, self._holder = broker, queue, holder
+        self._calls, self._metrics = broker.calls, broker.metrics
+        self._settlement = broker.settlement
 
     def accept(self, message_ids: Sequence[int], on_done: OnRemoved) -> None:
         """Take accepted messages off their queue; `on_done` is told of some at a time."""
 
         def done(ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
-            self._broker.metrics.accepted += [*outcomes].count(None)
+            self._metrics.accepted += [*outcomes].count(None)
             self.forget(ids)
             on_done(ids, outcomes)
 
-        self._broker.settlement.remove(message_ids, self._queue.name, self._holder, done)
+        self._settlement.remove(message_ids, self._queue.name, self._holder, done)
 
     def reject(
         self, consumer: Consumer, message_id: int, told: Mapping[str, str], on_done: OnComplete
@@ -47,7 +49,7 @@ class ConsumerHoldings:
         """
 
         def done(error: StoreError | None) -> None:
-            self._broker.metrics.rejected += error is None
+            self._metrics.rejected += error is None
             on_done(error)
 
         rejection = Rejection(self._broker, self._queue, message_id, self._holder, told)
@@ -62,7 +64,7 @@ class ConsumerHoldings:
         annotations: Annotations | None = None,
     ) -> None:
         """Make a message available again. See `Settlement.give_back`."""
-        self._broker.settlement.give_back(
+        self._settlement.give_back(
             message_id,
             self._queue.name,
             self._holder,
@@ -73,4 +75,4 @@ class ConsumerHoldings:
 
     def forget(self, message_ids: Sequence[int]) -> None:
         """Let their content go from memory."""
-        self._broker.calls.messages.forget(message_ids)
+        self._calls.messages.forget(message_ids)

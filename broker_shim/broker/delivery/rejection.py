@@ -40,6 +40,7 @@ class Rejection:
     ) -> None:
         """Say who rejected it, and what was told of why: condition, description."""
         self._broker, self._queue, self._message_id = broker, queue, message_id
+        self._calls, self._settlement = broker.calls, broker.settlement
         self._holder, self._told = holder, told
         self._steps: Sequence[Enqueue | Dequeue] = ()
         self._priority = 0
@@ -52,7 +53,7 @@ class Rejection:
         Raises:
             StoreError: Where the message goes depends on its header, which cannot be read now.
         """
-        calls, name = self._broker.calls, self._queue.name
+        calls, name = self._calls, self._queue.name
         entry = calls.entry(name, self._message_id)
         if entry is not None:
             told = (self._told.get("condition"), self._told.get("description"))
@@ -70,12 +71,12 @@ class Rejection:
 
     def _buried(self, death: Death, entry: Entry) -> Sequence[Enqueue | Dequeue]:
         target = self.target
-        there = None if target is None else self._broker.calls.entry(target, self._message_id)
+        there = None if target is None else self._calls.entry(target, self._message_id)
         is_there = there is not None
         return buried(death, target, entry, is_on_target=is_there, holder=self._holder)
 
     def _rerouted(self, death: Death, exchange: str, entry: Entry) -> Sequence[Enqueue | Dequeue]:
-        header = self._broker.calls.header(self._message_id)
+        header = self._calls.header(self._message_id)
         targets = self._broker.alternates(exchange, header, self._message_id, self._queue.name)
         return rerouted(death, exchange, targets, entry, self._holder)
 
@@ -106,7 +107,7 @@ class Rejection:
             except StoreError as reason:
                 on_done(reason)
                 return
-            self._broker.calls.together(steps, on_done)
+            self._calls.together(steps, on_done)
 
         self.make_target(made)
 
@@ -118,11 +119,11 @@ class Rejection:
         message_id, queue = self._message_id, self._queue
 
         def done(error: StoreError | None) -> None:
-            if self._broker.queues.get(queue.name) is queue:
-                entry = self._broker.calls.entry(queue.name, message_id)
+            if self._broker.serves(queue):
+                entry = self._calls.entry(queue.name, message_id)
                 if error is not None and entry is not None and entry.acquired_by == self._holder:
                     queue.refuse(message_id, consumer)
-                    give_back = self._broker.settlement.give_back
+                    give_back = self._settlement.give_back
                     give_back(message_id, queue.name, self._holder, failed=True)
                 else:
                     queue.removed((message_id,))
@@ -131,4 +132,4 @@ class Rejection:
             on_done(error)
 
         what = ("rejection of message %d on %r", message_id, queue.name)
-        self._broker.settlement.insist(self._leave, done, what)
+        self._settlement.insist(self._leave, done, what)

@@ -67,5 +67,5 @@ class Undelivered:
 
     def _is_held(self, queue: QueueDispatch, message_id: int) -> bool:
         """True if it is still on its queue, and out of dispatch."""
-        is_there = self._served.queues.get(queue.name) is queue and message_id in queue
+        is_there = self._served.serves(queue) and message_id in queue
         return is_there and not queue.waits(message_id)

@@ -111,7 +111,7 @@ class AutoDeletion:
             names.discard(name)
 
     def _look(self, queue: QueueDispatch) -> None:
-        is_there = self._served.queues.get(queue.name) is queue
+        is_there = self._served.serves(queue)
         is_used = queue.consumer_count > 0 or self._is_claimed(queue.name)
         if not is_there or is_used or self._served.is_stopping or not queue.arguments.auto_delete:
             return

@@ -33,16 +33,16 @@ class Branches:
     """Prepares and decides. On the loop's thread only."""
 
     def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+        self._broker, self._calls = broker, broker.calls
 
     @property
     def is_served(self) -> bool:
         """Whether the store has two-phase transactions for a broker."""
-        return self._broker.calls.directory is not None
+        return self._calls.directory is not None
 
     def find(self, xid: Xid | None, on_found: OnBranches) -> None:
         """Tell of one branch that is prepared, or of all, on a later turn of the loop."""
-        self._broker.calls.find_branches(xid, on_found)
+        self._calls.find_branches(xid, on_found)
 
     def prepare(
         self,
@@ -69,7 +69,7 @@ class Branches:
         def prepare(transaction: TransactionContext, done: OnComplete) -> None:
             store.prepare(transaction, xid, done)
 
-        self._broker.calls.transact(operations, prepared, prepare)
+        self._calls.transact(operations, prepared, prepare)
 
     def commit(self, branch: BranchFacts, on_done: OnComplete) -> None:
         """Have a branch done; `on_done` as of `BranchCalls.commit_prepared`."""
@@ -91,7 +91,7 @@ class Branches:
                     broker.arrived(queue, message_id, priority, durable=durable)
             on_done(error)
 
-        broker.calls.call(committed, store.commit_prepared, branch.xid)
+        self._calls.call(committed, store.commit_prepared, branch.xid)
 
     def roll_back(self, branch: BranchFacts, on_done: OnComplete) -> None:
         """Have a branch undone; `on_done` as of `BranchCalls.rollback_prepared`."""
@@ -109,11 +109,11 @@ class Branches:
                         broker.settlement.released(message_id, broker.queues[queue], failed=False)
             on_done(error)
 
-        broker.calls.call(undone, store.rollback_prepared, branch.xid)
+        self._calls.call(undone, store.rollback_prepared, branch.xid)
 
     def forget(self, branch: BranchFacts, on_done: OnComplete) -> None:
         """The coordinator knows what an operator decided; as of `BranchCalls.forget_branch`."""
-        self._broker.calls.call(on_done, self._store().forget_branch, branch.xid)
+        self._calls.call(on_done, self._store().forget_branch, branch.xid)
 
     def _entries(self, xid: Xid) -> BranchEntries:
         """Get the entries that a branch has on queues that are decided in this process.
@@ -121,11 +121,11 @@ class Branches:
         Raises:
             InvalidRequest: No branch of this xid is in doubt.
         """
-        store = self._broker.calls.branches
+        store = self._calls.branches
         return _NOTHING_HERE if store is None else store.branch_entries(xid)
 
     def _store(self) -> BranchDirectory:
-        store = self._broker.calls.directory
+        store = self._calls.directory
         if store is None:
             text = "this store has no two-phase transactions: commit in one phase"
             raise InvalidRequest(text)

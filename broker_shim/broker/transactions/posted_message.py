@@ -33,7 +33,8 @@ class Posting:
     """
 
     def __init__(self, broker: Broker, on_ended: Callable[[], None]) -> None:
-        self._broker, self._on_ended = broker, on_ended
+        self._broker, self._calls, self._on_ended = broker, broker.calls, on_ended
+        self._last_values = broker.last_value_queues
         self.queues: tuple[str, ...] = ()
         self.values: list[Value] = []
         self.message: StoredMessage | None = None
@@ -52,14 +53,14 @@ class Posting:
         if not names:
             on_done(None)
             return
-        self.queues, self.values = names, self._broker.last_value_queues.values(header, names)
+        self.queues, self.values = names, self._last_values.values(header, names)
 
         def ready(error: StoreError | None, message: StoredMessage | None) -> None:
             self.message = message
             on_done(error)
 
         may_stage = self._broker.all_keep(names)
-        self._broker.calls.puts.prepare(header, content, ready, may_stage=may_stage)
+        self._calls.puts.prepare(header, content, ready, may_stage=may_stage)
 
     def ended(self, error: StoreError | None) -> None:
         """Note that the message was taken in, or refused with an error."""

@@ -71,7 +71,7 @@ class UnitOfWork:
     """
 
     def __init__(self, broker: Broker) -> None:
-        self._broker = broker
+        self._broker, self._last_values = broker, broker.last_value_queues
         self._postings: list[Posting] = []
         self.settled: list[SettledWork] = []
         self._on_ready: Callable[[StoreError | None], None] | None = None
@@ -107,8 +107,7 @@ class UnitOfWork:
         def ready(error: StoreError | None) -> None:
             if error is None:
                 values = [*dict.fromkeys(each for one in self._postings for each in one.values)]
-                begin = self._broker.last_value_queues.begin
-                begin(values, partial(self._hand_over, values, on_done))
+                self._last_values.begin(values, partial(self._hand_over, values, on_done))
             else:
                 self._refused(error, on_done)
 
@@ -184,7 +183,7 @@ class UnitOfWork:
 
         def decided(error: StoreError | None) -> None:
             came = [each for posting in self._postings for each in posting.came()]
-            self._broker.last_value_queues.end(values, replaced, came, error)
+            self._last_values.end(values, replaced, came, error)
             if error is None:
                 self._committed(on_done)
             else:

@@ -46,7 +46,8 @@ class Subscriptions:
     """All consumers of one session by destination, and what it was sent by command id."""
 
     def __init__(self, session: SubscribingSession) -> None:
-        self._session = session
+        self._session, settings = session, session.broker.settings
+        self._max_links, self._max_unsettled = settings.max_links, settings.max_unsettled
         self._by_name: dict[str, SessionConsumer] = {}
         self._sent = Numbered[SentMessage]()
         self._accepting = Numbered[SentMessage]()
@@ -65,8 +66,8 @@ class Subscriptions:
         if name in self._by_name:
             text = f"destination {shown(name)} has a subscriber in this session already"
             raise not_allowed(text)
-        if len(self._by_name) >= broker.settings.max_links:
-            text = f"more than {broker.settings.max_links} subscribers in one session"
+        if len(self._by_name) >= self._max_links:
+            text = f"more than {self._max_links} subscribers in one session"
             raise RemoteCommandError(ExecutionErrorCode.RESOURCE_LIMIT_EXCEEDED, text)
         queue = existing(session, command.queue, Act.RECEIVE)
         check_owner(session, queue)
@@ -290,8 +291,7 @@ class Subscriptions:
     @property
     def unsettled_room(self) -> int:
         """The number of messages that the client may still leave undecided."""
-        most: int = self._session.broker.settings.max_unsettled
-        return most - len(self._sent) - len(self._in_window)
+        return self._max_unsettled - len(self._sent) - len(self._in_window)
 
     def end(self) -> None:
         """Give back what the session held when it ended, as redelivered: it may have been seen."""
@@ -308,7 +308,7 @@ class Subscriptions:
     def queue_deleted(self, subscription: SessionConsumer) -> None:
         """End a consumer whose queue is deleted, which the client may not know."""
         self._by_name.pop(subscription.name, None)
-        while len(self._deleted) >= self._session.broker.settings.max_links:
+        while len(self._deleted) >= self._max_links:
             del self._deleted[next(iter(self._deleted))]
         self._deleted[subscription.name] = None
         subscription.gone()

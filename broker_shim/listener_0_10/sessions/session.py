@@ -203,7 +203,7 @@ class Amqp010Session:
 
     def holds(self, byte_count: int) -> None:
         """Count the bytes of messages that the client began and has not ended. See `Commands`."""
-        self.broker.unfinished.limit(self.connection, self, byte_count, self.broker.settings)
+        self.broker.unfinished.limit(self.connection, self, byte_count)
 
     def give_up_unfinished(self, reason: str) -> None:
         """End the session, as too much waits that has not come whole."""

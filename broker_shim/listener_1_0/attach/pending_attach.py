@@ -79,9 +79,8 @@ def queue_first(connection: Connection, own: str | None, name: str) -> list[Step
     """
     if own is not None:
         return [room_for_queue(connection, own)]
-    user, make = connection.login.principal.name, connection.broker.ensure_queue
-    limit = connection.broker.wiring_limit
-    return [partial(limit.make, user, Made(name), partial(make, name))]
+    user = connection.login.principal.name
+    return [partial(connection.broker.ensure_queue_for, user, name)]
 
 
 def go_through(

@@ -64,7 +64,7 @@ class IncomingLink:
         notes_all: bool,
     ) -> None:
         self._connection, self._broker = connection, connection.broker
-        self._link = link
+        self._link, self._metrics = link, connection.broker.metrics
         self._route = Route(connection, node)
         self._resumable = answering
         self._answering = answering if notes_all else None
@@ -73,10 +73,11 @@ class IncomingLink:
         self._receiving: IncomingMessage | None = None
         self._partial: bytes | None = None
         self._whole = WholeMessages(self._broker, answering)
-        self._most = self._broker.settings.max_header_bytes
+        settings = connection.broker.settings
+        self._most = settings.max_header_bytes
         self._most_whole_bytes = min(STAGED_BYTES, self._most)
-        self._window = CreditWindow(self._broker.settings.credit)
-        self._takes_no_durable = self._broker.settings.durable_messages is DurableMessages.REJECTED
+        self._window = CreditWindow(settings.credit)
+        self._takes_no_durable = settings.durable_messages is DurableMessages.REJECTED
         self._is_refused = False
         self._holds_back = False
         self._held_bytes = 0
@@ -177,7 +178,7 @@ class IncomingLink:
     def _count(self, held_bytes: int) -> None:
         """Count what waits of a message; a peer may not begin any number of them."""
         self._held_bytes = held_bytes
-        self._broker.unfinished.limit(self._connection, self, held_bytes, self._broker.settings)
+        self._broker.unfinished.limit(self._connection, self, held_bytes)
 
     def give_up_unfinished(self, reason: str) -> None:
         """End the link: of what has not come whole there is too much."""
@@ -206,7 +207,7 @@ class IncomingLink:
         if self._broker.is_stopping:
             return
         self._window.used()
-        self._broker.metrics.received += 1
+        self._metrics.received += 1
         try:
             transaction = self._connection.transactions.named_by(delivery.remote_state)
         except TransactionRefused as unknown:
@@ -341,7 +342,7 @@ class IncomingLink:
         if transaction is not None:
             transaction.spoil(f"a message was refused: {refusal.description}")
         self._window.refused()
-        self._broker.metrics.refused += not isinstance(refusal, Unroutable)
+        self._metrics.refused += not isinstance(refusal, Unroutable)
         if self.is_gone:
             return
         if delivery.is_settled and transaction is not None:

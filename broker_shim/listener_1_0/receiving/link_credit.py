@@ -44,7 +44,7 @@ class LinkCredit:
     def failed(self) -> None:
         """Ask for one more message after a while, as the store takes none now."""
         if not self._window.is_held_back:
-            self._broker.later(self._broker.settings.probe_interval_s, self._probe)
+            self._broker.again(self._probe)
         self._window.failed()
 
     def give(self) -> None:

@@ -6,11 +6,9 @@ says in its `to` where it goes, and fares there as an attach to that address wou
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 from broker_shim.broker.address import AnonymousNode, MalformedNode, Node, QueueNode, described
-from broker_shim.broker.operations.wiring_limit import Made
 from broker_shim.broker.queues.local_messages import Origin, without_local
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
@@ -54,6 +52,7 @@ class Route:
 
     def __init__(self, connection: Connection, node: Node) -> None:
         self._connection, self._broker = connection, connection.broker
+        self._metrics, self._destinations = self._broker.metrics, self._broker.destinations
         self._node = node
         self._own = node if isinstance(node, QueueNode) else None
         self._own_route = Routed(set() if self._own is None else {self._own.queue})
@@ -70,7 +69,7 @@ class Route:
 
     def may_send(self, header: MessageHeader) -> bool:
         """Whether the peer may send such a message; nothing is written down."""
-        node = self._broker.destinations.said_by(self._node, header)
+        node = self._destinations.said_by(self._node, header)
         is_allowed = node is self._node or may(self._connection, Act.SEND, node)
         return is_allowed and not is_impersonation(self._connection, header)
 
@@ -81,7 +80,7 @@ class Route:
             return refusal_of_user_id(self._connection, header.user_id, is_told=told)
         if self._own is not None and self._own.queue in self._broker.queues:
             return self._own_route  # most often
-        node = self._broker.destinations.said_by(self._node, header)
+        node = self._destinations.said_by(self._node, header)
         if node is not self._node:  # what the link itself names was looked at when it was attached
             denial = self._denied(Act.SEND, node, header)
             if denial is not None:
@@ -92,7 +91,7 @@ class Route:
             return Routed(without_local(served, claims, queues, self._origin))
         if isinstance(self._node, AnonymousNode) and isinstance(node, QueueNode):
             return self._created_for(node, header)
-        self._broker.metrics.unroutable += 1
+        self._metrics.unroutable += 1
         condition = INVALID_FIELD if isinstance(node, MalformedNode) else NOT_FOUND
         return Unroutable(condition, f"no queue for this message: {described(node)}")
 
@@ -105,9 +104,9 @@ class Route:
         if denial is not None:
             return denial
         try:
-            self._broker.destinations.on_demand(node.queue)
+            self._destinations.on_demand(node.queue)
         except InvalidRequest as reason:
-            self._broker.metrics.unroutable += 1
+            self._metrics.unroutable += 1
             return Unroutable(NOT_FOUND, str(reason))
         return Routed({node.queue}, is_new=True)
 
@@ -131,8 +130,8 @@ class Route:
 
         if routed.is_new:
             (name,) = routed.queues
-            user, make = self._connection.login.principal.name, self._broker.ensure_queue
-            self._broker.wiring_limit.make(user, Made(name), partial(make, name), there)
+            user = self._connection.login.principal.name
+            self._broker.ensure_queue_for(user, name, there)
         else:
             there(None)
 

@@ -145,7 +145,7 @@ class Retirements:
             self._links.end_holding(terminus, {tag: Held(message_id, self.queue.name)})
             on_done(None)
             return
-        if self._broker.queues.get(self.queue.name) is not self.queue:
+        if not self._broker.serves(self.queue):
             on_done(None)  # it went with its queue
             return
         message_id = retirement.taken.message_id

@@ -154,7 +154,7 @@ class Retirement:
         See `SettledWork`.
         """
         queue, message_id = self.link.queue, self.taken.message_id
-        if broker.queues.get(queue.name) is queue:
+        if broker.serves(queue):
             if self.is_undeliverable:
                 self.link.refuse(message_id)
             if self.removes:
@@ -191,7 +191,7 @@ class LocalTransaction:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.standing, self.owner = standing, owner
-        self._broker, self._clock = broker, clock
+        self._metrics, self._clock = broker.metrics, clock
         self._work = UnitOfWork(broker)
         self._acquirers: dict[Acquirer, None] = {}
 
@@ -271,8 +271,7 @@ class LocalTransaction:
     def _over(self, *, committed: bool) -> None:
         self.standing.end()
         if self.standing.operation_count:
-            self._broker.metrics.transactions_committed += committed
-            self._broker.metrics.transactions_rolled_back += not committed
+            self._metrics.transaction_ended(committed=committed)
 
     def _undo(self, on_done: OnComplete) -> None:
         """Forget what was sent, give back what was settled, then what was acquired."""
