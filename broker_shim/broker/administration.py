@@ -166,7 +166,7 @@ class Administration:
 
         Args:
             served: The queues that orders are about.
-            bulk: Purges queues.
+            bulk: Purges what is on queues.
             last_value_queues: Counts what is on its way to a queue.
             wiring_limit: Refuses queues and exchanges to users who have had enough made.
             changes: Makes, alters and destroys queues.
