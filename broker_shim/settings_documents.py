@@ -15,7 +15,7 @@ from typing import Any
 
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.handlers.add_ons import HandlerSettings
-from broker_shim.security.settings import SecuritySettings
+from broker_shim.security.security_settings import SecuritySettings
 from sparkstore.config import StoreConfig
 from sparkstore.declared_settings import Bounds, Setting, settings_of, texts_of
 from sparkstore.storage.access import StorageConfig

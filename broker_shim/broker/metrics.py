@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from broker_shim.security.metrics import SecurityCounts
+from broker_shim.security.security_counts import SecurityCounts
 from sparkstore.metrics.counters import counted, line_of
 
 

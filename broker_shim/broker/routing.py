@@ -14,7 +14,7 @@ from broker_shim.addressing.topics import TopicBindings
 from broker_shim.broker.exchanges.headers_exchange import Get, HeadersBindings
 from broker_shim.errors import InvalidRequest
 from sparkstore.core.records import ExchangeBindingKey
-from sparkstore.core.state_machine.values import Exchange
+from sparkstore.core.state_machine.call_values import Exchange
 from sparkstore.core.wiring_arguments import HEADERS, alternate_of, deletes_itself
 
 DEFAULT_EXCHANGES = {

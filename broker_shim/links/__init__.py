@@ -4,7 +4,7 @@
     endpoint     the live object of an attached link
     registry     all termini of a virtual host: attach, steal, detach, expire
     terminus_storage    what the stores are told, by durability
-    store        `LinkStore`: termini survive a restart
+    link_store   `LinkStore`: termini survive a restart
     unsettled    `UnsettledStore`: deliveries that are not settled do, too
 
 A link is one object with its endpoint. Its terminus takes and loses that endpoint, and keeps the
@@ -21,11 +21,11 @@ configuration can keep the first without being able to keep the second.
 Nothing here knows frames, queues or where a store keeps what it is told.
 """
 
+from broker_shim.links.link_store import LinkStore, NoLinkStore, granted_durability
 from broker_shim.links.registry import Attached, LinkRegistry
-from broker_shim.links.store import LinkStore, NoLinkStore, granted_durability
-from broker_shim.links.termini.expiry import EndedScope, ExpiryPolicy
 from broker_shim.links.termini.terminus import EndpointPlace, LinkEndpoint, Terminus
-from broker_shim.links.termini.values import Filter, LinkTerms, Source, Target
+from broker_shim.links.termini.terminus_expiry import EndedScope, ExpiryPolicy
+from broker_shim.links.termini.terminus_values import Filter, LinkTerms, Source, Target
 from broker_shim.links.unsettled import MemoryUnsettledStore, UnsettledStore
 from sparkstore.core.link_records import LinkKey, Role, link_text
 

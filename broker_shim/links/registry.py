@@ -26,8 +26,7 @@ from typing import Any, NamedTuple
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.links.store import LinkStore
-from broker_shim.links.termini.expiry import Deadlines, EndedScope
+from broker_shim.links.link_store import LinkStore
 from broker_shim.links.termini.terminus import (
     DeliveryState,
     EndpointPlace,
@@ -35,7 +34,8 @@ from broker_shim.links.termini.terminus import (
     Termini,
     Terminus,
 )
-from broker_shim.links.termini.values import LinkTerms
+from broker_shim.links.termini.terminus_expiry import Deadlines, EndedScope
+from broker_shim.links.termini.terminus_values import LinkTerms
 from broker_shim.links.terminus_storage import Keeping
 from broker_shim.links.unsettled import UnsettledStore
 from sparkstore.core.link_records import LinkKey

@@ -19,9 +19,9 @@ from typing import Any
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.links.store import LinkStore, granted_durability
+from broker_shim.links.link_store import LinkStore, granted_durability
 from broker_shim.links.termini.terminus import DeliveryState, Terminus
-from broker_shim.links.termini.values import LinkTerms
+from broker_shim.links.termini.terminus_values import LinkTerms
 from broker_shim.links.unsettled import UnsettledStore
 from sparkstore.core.link_records import Role
 

@@ -13,7 +13,7 @@ from broker_shim.errors import StoreError
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.segments import BodySegment, HeaderSegment
-from broker_shim.listener_0_10.dtx import commands as dtx_commands
+from broker_shim.listener_0_10.dtx import dtx_commands
 from broker_shim.listener_0_10.open_transactions import OpenTransactions
 from broker_shim.listener_0_10.publication import SessionPublisher
 from broker_shim.listener_0_10.refusals import illegal_state, not_implemented

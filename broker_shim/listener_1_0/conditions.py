@@ -9,7 +9,7 @@ from broker_shim.amqp_1_0.composites import Error
 from broker_shim.amqp_1_0.definitions import TransactionError
 from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.errors import InvalidRequest, LimitReached, NotAcquired, NotNow, StoreError
-from broker_shim.transactions.refusals import RefusalReason, TransactionRefused
+from broker_shim.transactions.transaction_refusals import RefusalReason, TransactionRefused
 from sparkstore.core.queue_names import shown
 
 NOT_FOUND = "amqp:not-found"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_shim.broker.settings import BrokerSettings
-from broker_shim.protocol_1_0.settings import Settings
+from broker_shim.protocol_1_0.peer_settings import Settings
 from broker_shim.sockets.access import Access
 
 _CONTAINER_ID = "sparkstore"

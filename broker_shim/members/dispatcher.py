@@ -37,7 +37,7 @@ from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.core.fold import State
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import Kind, Record
-from sparkstore.core.state_machine.values import RecordStep
+from sparkstore.core.state_machine.call_values import RecordStep
 
 _log = logging.getLogger(__name__)
 

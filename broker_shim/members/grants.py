@@ -41,7 +41,7 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import ENDED, NotNow, StoreError
 from broker_shim.service.dispatcher import DispatchPeer
 from broker_shim.service.members import given_back_step, held_by
-from broker_shim.service.recovery import shown
+from broker_shim.service.recovery_rows import shown
 from broker_shim.store import protocol as wire
 from broker_shim.store.delta import Batch, DeltaMessageStore
 from broker_shim.store.interface import Entry, StoredMessage

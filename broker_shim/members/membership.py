@@ -31,8 +31,8 @@ from broker_shim.selectors import Selector
 from broker_shim.service.dispatcher import MOST_LOOKED
 from broker_shim.store import protocol as wire
 from broker_shim.store.interface import Entry, MessageHeader, StoredMessage
-from broker_shim.store.remote.requests import Answer
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.pending_requests import Answer
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.records import Kind
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.members.stream import WiringStream
 from broker_shim.members.wiring_rows import WIRING_KINDS, apply, row_of
-from sparkstore.core.state_machine.values import RecordStep
+from sparkstore.core.state_machine.call_values import RecordStep
 
 
 class MemberObserver:

@@ -17,9 +17,9 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.service.dispatcher import CLAIM, DESTROY, PURGE, RELEASE, USAGE
-from broker_shim.store.branches import Xid
-from broker_shim.store.remote.requests import Answer as ReadAnswer
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.branch_store import Xid
+from broker_shim.store.remote.pending_requests import Answer as ReadAnswer
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.xids import xid_text
 from sparkstore.operations.administration import Order
 from sparkstore.operations.bulk import Answer

@@ -7,7 +7,8 @@
     serial windows                 numbers that wrap; who may still send how many frames
     links                          one end of a link, its deliveries, what links of a session share
     session channels heartbeat     what holds links; what holds sessions; who is still there
-    connection events settings     all of it: the one class to begin with, what it tells, its limits
+    connection events              all of it: the one class to begin with, and what it tells
+    peer_settings                  the limits of a peer, and what we tell it of ourselves
 
 Bytes of a socket come in by `ServerConnection.receive_data`, events go out by `events`. Commands of
 the caller come in by methods of connection, session, link and delivery, bytes to write go out by

@@ -14,9 +14,9 @@ from broker_shim.protocol_1_0.codec.frames import FrameView
 from broker_shim.protocol_1_0.codec.transfers import WholeDeliveries
 from broker_shim.protocol_1_0.events import Event, SessionBegun, SessionEnded, SessionFailed
 from broker_shim.protocol_1_0.output import Output
+from broker_shim.protocol_1_0.peer_settings import Settings
 from broker_shim.protocol_1_0.serial import FreeNumbers
 from broker_shim.protocol_1_0.session import Session
-from broker_shim.protocol_1_0.settings import Settings
 
 
 class Channels:

@@ -37,9 +37,9 @@ from broker_shim.protocol_1_0.events import (
 from broker_shim.protocol_1_0.greeting import Greeting
 from broker_shim.protocol_1_0.heartbeat import Due, Heartbeat
 from broker_shim.protocol_1_0.output import Output
+from broker_shim.protocol_1_0.peer_settings import Settings
 from broker_shim.protocol_1_0.sasl.exchange import Mechanisms
 from broker_shim.protocol_1_0.session import Session
-from broker_shim.protocol_1_0.settings import Settings
 from broker_shim.protocol_1_0.transitions import (
     CONNECTION,
     ConnectionState,

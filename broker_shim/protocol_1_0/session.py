@@ -42,8 +42,8 @@ from broker_shim.protocol_1_0.links.port import OUTGOING_WINDOW, SessionPort
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.protocol_1_0.output import Output
+from broker_shim.protocol_1_0.peer_settings import Settings
 from broker_shim.protocol_1_0.serial import FreeNumbers
-from broker_shim.protocol_1_0.settings import Settings
 from broker_shim.protocol_1_0.transitions import (
     ENDPOINT,
     EndpointState,

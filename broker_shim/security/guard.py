@@ -15,14 +15,14 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.protocol_1_0.sasl.exchange import Mechanism
 from broker_shim.protocol_1_0.sasl.mechanisms import Anonymous, External, Plain
 from broker_shim.protocol_1_0.sasl.scram import Scram, ScramSecret
-from broker_shim.security.metrics import SecurityCounts
 from broker_shim.security.passwords import ITERATIONS, Passwords
-from broker_shim.security.refusals import SummedRefusals
 from broker_shim.security.rules.attempts import FailedLogins
 from broker_shim.security.rules.limits import Counts, HalfOpen
 from broker_shim.security.rules.permissions import AccessTarget, Permission, Permissions, Principal
 from broker_shim.security.rules.users import SECRET_KINDS, Users
-from broker_shim.security.settings import PASSWORD_MECHANISMS, SecuritySettings
+from broker_shim.security.security_counts import SecurityCounts
+from broker_shim.security.security_settings import PASSWORD_MECHANISMS, SecuritySettings
+from broker_shim.security.summed_refusals import SummedRefusals
 from broker_shim.security.tls import server_context
 from broker_shim.security.users_file import UsersFile
 from sparkstore.control.audit import Audit, AuditEvent, write_audit

@@ -23,15 +23,15 @@ from broker_shim.listener_1_0.host import Host
 from broker_shim.serve.administration.connection_orders import ConnectionOrders
 from broker_shim.serve.administration.control import ControlServer, OneBroker
 from broker_shim.serve.bind_address import parse_loopback
+from broker_shim.serve.broker_recovery import expire, recover
 from broker_shim.serve.entrance import Entrance, entrance_of
 from broker_shim.serve.headers import all_headers
 from broker_shim.serve.options import parser, settings_of
 from broker_shim.serve.protocols import listen
-from broker_shim.serve.recovery import expire, recover
 from broker_shim.serve.reporting import Reporter, reporter_of, show_broker
 from broker_shim.serve.stores import Stores, open_stores, trouble_of
 from broker_shim.serve.systemd import ALIVE, READY, STOPPING, notify
-from broker_shim.service.options import ServiceAddresses, service_addresses_of
+from broker_shim.service.service_options import ServiceAddresses, service_addresses_of
 from broker_shim.sockets.listener import Listener
 from broker_shim.store.interface import BrokerStore, MessageStore
 from sparkstore.cli.output import one_line

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from broker_shim.broker.metrics import Metrics
-from broker_shim.broker.operations.expiry import Expiry
+from broker_shim.broker.operations.expiry_timer import Expiry
 from broker_shim.broker.queues.queue_index import Survivors
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
@@ -29,8 +29,8 @@ from broker_shim.members.kept_links import KeptLinks
 from broker_shim.members.wiring_rows import apply, rows_of
 from broker_shim.serve.administration.connection_orders import ConnectionOrders
 from broker_shim.serve.administration.control import ControlServer
+from broker_shim.serve.broker_recovery import create_wiring
 from broker_shim.serve.headers import all_headers
-from broker_shim.serve.recovery import create_wiring
 from broker_shim.serve.stores import trouble_of
 from broker_shim.service.members import known_members
 from broker_shim.store.delta import DeltaMessageStore

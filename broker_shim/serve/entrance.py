@@ -13,8 +13,8 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.handlers.add_ons import read_handlers
 from broker_shim.handlers.chain import InsertionPoints
 from broker_shim.security.guard import Guard
-from broker_shim.security.options import security_of
-from broker_shim.security.settings import READ_AGAIN, SecuritySettings, offered_mechanisms
+from broker_shim.security.security_options import security_of
+from broker_shim.security.security_settings import READ_AGAIN, SecuritySettings, offered_mechanisms
 from broker_shim.security.tls import complaints
 from broker_shim.serve.bind_address import (
     BACKLOG,

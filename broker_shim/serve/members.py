@@ -17,14 +17,14 @@ from broker_shim.members.inquiries import Inquiries
 from broker_shim.members.membership import Membership
 from broker_shim.members.wiring_rows import apply, rows_of
 from broker_shim.serve.bind_address import listening_socket, parse_loopback
+from broker_shim.serve.broker_recovery import Absent, create_wiring
 from broker_shim.serve.deciding_thread import DecidingThread, release_lost
-from broker_shim.serve.recovery import Absent, create_wiring
 from broker_shim.service.members import attached_at, known_members
-from broker_shim.service.options import ServiceAddresses
 from broker_shim.service.service import Service
+from broker_shim.service.service_options import ServiceAddresses
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import BrokerStore, MessageStore
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.config import StoreConfig
 from sparkstore.control.audit import write_audit
 from sparkstore.core.link_records import link_key

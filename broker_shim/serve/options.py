@@ -15,10 +15,10 @@ from broker_shim.broker.settings import (
     read_settings,
 )
 from broker_shim.errors import InvalidRequest
-from broker_shim.security import options as security_options
+from broker_shim.security import security_options
 from broker_shim.serve.bind_address import LISTEN, LISTEN_TLS
 from broker_shim.serve.stores import check_choice
-from broker_shim.service import options as service_options
+from broker_shim.service import service_options
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.config import StoreConfig, read_config
 from sparkstore.core.queue_names import canonical

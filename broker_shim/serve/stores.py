@@ -1,7 +1,7 @@
 """The stores a broker is served over, as the command line chose their tier.
 
 A root keeps everything; a folder of JSON files what is wired and the termini, but no message
-(CONFIGURATION); memory nothing. What each tier promises of a link: `broker_shim.links.store`.
+(CONFIGURATION); memory nothing. What each tier promises of a link: `broker_shim.links.link_store`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.chain.place import Tolerance
 from broker_shim.store.interface import BrokerStore, MessageStore
-from broker_shim.store.links import LinkStores, link_stores_of
+from broker_shim.store.link_stores import LinkStores, link_stores_of
 from broker_shim.store.protocol import check_member_name
 from broker_shim.store.remote.greeting import parse_address
 from sparkstore.config import StoreConfig
@@ -153,7 +153,7 @@ def _member_store(options: argparse.Namespace, config: StoreConfig) -> BrokerSto
     """The store of a service, for a broker that is its member."""
     from broker_shim.service.socket import read_token  # noqa: PLC0415
     from broker_shim.store.remote.greeting import MemberIdentity  # noqa: PLC0415
-    from broker_shim.store.remote.store import RemoteMessageStore  # noqa: PLC0415
+    from broker_shim.store.remote.remote_store import RemoteMessageStore  # noqa: PLC0415
 
     token = None if options.token_file is None else read_token(options.token_file)
     identity = MemberIdentity(options.member, str(uuid4()), token=token)
@@ -209,8 +209,8 @@ def stores_of(messages: BrokerStore) -> Stores:
 
 
 def _configuration(folder: Path, config: StoreConfig) -> Stores:
-    from broker_shim.store.json.links import JsonLinkStore  # noqa: PLC0415
-    from broker_shim.store.json.store import JsonMessageStore  # noqa: PLC0415
+    from broker_shim.store.json.json_link_store import JsonLinkStore  # noqa: PLC0415
+    from broker_shim.store.json.json_store import JsonMessageStore  # noqa: PLC0415
 
     try:
         private_folder(folder)

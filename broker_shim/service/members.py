@@ -24,8 +24,8 @@ from typing import Protocol
 
 from broker_shim.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from broker_shim.service.decisions.decisions import Decisions
-from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.requests import MemberRequests
+from broker_shim.service.service_metrics import ServiceMetrics
 from broker_shim.store.delta import Batch, DeltaMessageStore
 from broker_shim.store.protocol import Hello
 from sparkstore.core import records
@@ -34,6 +34,7 @@ from sparkstore.core.fold import Entry, State
 from sparkstore.core.holders import MEMBER_CATEGORY
 from sparkstore.core.link_records import MEMBER, link_key
 from sparkstore.core.queue_names import shown
+from sparkstore.core.state_machine.call_values import Queue, RecordStep
 from sparkstore.core.state_machine.sole_host import (
     SoleHost,
     came,
@@ -42,7 +43,6 @@ from sparkstore.core.state_machine.sole_host import (
     sole_host,
     why_unchangeable,
 )
-from sparkstore.core.state_machine.values import Queue, RecordStep
 
 _log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
-from broker_shim.service import recovery
+from broker_shim.service import recovery_rows as recovery
 from broker_shim.service.outbox import Outbox
 from broker_shim.store import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore

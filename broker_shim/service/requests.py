@@ -24,7 +24,7 @@ from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.service.decisions import batch_request
 from broker_shim.service.decisions.arrivals import check_record
 from broker_shim.service.decisions.decisions import Decisions, Open
-from broker_shim.service.metrics import ServiceMetrics
+from broker_shim.service.service_metrics import ServiceMetrics
 from broker_shim.store import protocol as wire
 from broker_shim.store.delta import Batch
 from broker_shim.store.protocol import Body, Frame, Refusal
@@ -32,7 +32,7 @@ from sparkstore.core import fold, records
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import branches, publications
 from sparkstore.core.state_machine.batches import RequestOrigin, plain_dequeue
-from sparkstore.core.state_machine.values import RecordStep
+from sparkstore.core.state_machine.call_values import RecordStep
 from sparkstore.core.xids import xid_from
 
 _MAX_NUMBER = (1 << 63) - 1

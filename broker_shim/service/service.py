@@ -15,9 +15,9 @@ from contextlib import suppress
 from uuid import uuid4
 
 from broker_shim.errors import NotNow, StoreError, Unavailable
-from broker_shim.service.connection import MemberConnection
 from broker_shim.service.dispatcher import Dispatcher
 from broker_shim.service.grace import GraceTimers, MemberTimers
+from broker_shim.service.member_connection import MemberConnection
 from broker_shim.service.members import Audit, MemberEvent, Members, known_members, not_audited
 from broker_shim.service.seen_root import ServedRoot
 from broker_shim.service.socket import ServiceSocket, is_our_user, remote_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from broker_shim.protocol_1_0.sasl.exchange import Mechanisms
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.rules.limits import HalfOpen, Newcomer
-from broker_shim.security.settings import SecuritySettings
+from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.security.tls import certificate_name
 
 

@@ -14,8 +14,8 @@ from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.security.guard import Guard, Remote
-from broker_shim.security.refusals import INTERVAL_S
 from broker_shim.security.rules.limits import Newcomer
+from broker_shim.security.summed_refusals import INTERVAL_S
 from broker_shim.sockets.access import LOOPBACK, Access, identified
 from broker_shim.sockets.served_connection import ConnectionHost, ServedConnection
 from broker_shim.sockets.tls_transport import TlsTransport

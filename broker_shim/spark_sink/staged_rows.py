@@ -30,11 +30,11 @@ from broker_shim.service.socket import read_token
 from broker_shim.spark_sink.member_names import member_name
 from broker_shim.spark_sink.message_columns import MessageColumns, RowRefused
 from broker_shim.spark_sink.routes import TargetRoute
-from broker_shim.spark_sink.settings import SinkSettings, find_service
+from broker_shim.spark_sink.sink_settings import SinkSettings, find_service
 from broker_shim.store.interface import NewEntry, TransactionContext
 from broker_shim.store.remote.batches import RoutedMessage
 from broker_shim.store.remote.greeting import MemberIdentity
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.state_machine.publications import Attempt
 from sparkstore.core.xids import Xid
 

@@ -27,7 +27,7 @@ from pyspark.sql.types import StructType
 from broker_shim.completion import Completion
 from broker_shim.errors import InvalidRequest, Unavailable
 from broker_shim.spark_sink.message_columns import MessageColumns
-from broker_shim.spark_sink.settings import SinkSettings, read_settings
+from broker_shim.spark_sink.sink_settings import SinkSettings, read_settings
 from broker_shim.spark_sink.staged_rows import StagedRows, find_route, open_store, roll_back
 from sparkstore.core.state_machine.publications import UNNUMBERED
 from sparkstore.core.xids import Xid

@@ -5,7 +5,7 @@
     delta, json, memory      the three tiers: Delta tables, small files, nothing
     remote, chain            a store in another process; several stores as one
     protocol                 what travels to such a process, and back
-    links, content_writer    termini over a store; content that comes in pieces
+    link_stores, content_writer  termini over a store; content that comes in pieces
 
 A broker's calls come in from any thread; completions go out on threads of the store, when what they
 stand for would survive a power cut. `broker`, `listener_1_0` and `service` call it, `serve` makes

@@ -18,7 +18,7 @@ from sparkstore.core.state_machine.arguments import (
     check_pieces,
     check_size,
 )
-from sparkstore.core.state_machine.values import StoredMessage
+from sparkstore.core.state_machine.call_values import StoredMessage
 
 TakePiece = Callable[[StoredMessage, int, bytes, OnComplete], None]
 """take(message, body_offset, piece, on_complete): append one record."""

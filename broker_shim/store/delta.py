@@ -15,9 +15,9 @@ from broker_shim.store.local import LocalMessageStore, Observer, observed
 from broker_shim.store.memory import now_us
 from sparkstore.config import StoreConfig
 from sparkstore.core.records import Record
+from sparkstore.core.state_machine.call_values import RecordStep, Transaction
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import RecordStep, Transaction
-from sparkstore.log.metrics import LogBacklog, LogMetrics
+from sparkstore.log.log_metrics import LogBacklog, LogMetrics
 from sparkstore.log.start import open_log
 from sparkstore.log.writer import Log
 from sparkstore.storage.disk_room import DiskRoom

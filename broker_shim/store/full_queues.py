@@ -10,8 +10,8 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.admission import dropped_of
+from sparkstore.core.state_machine.call_values import RecordStep
 from sparkstore.core.state_machine.room import RoomStateMachine
-from sparkstore.core.state_machine.values import RecordStep
 
 _log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from sparkstore.core.fold import Entry
 from sparkstore.core.link_records import LinkKey
 from sparkstore.core.records import ExchangeBindingKey, MessageHeader
 from sparkstore.core.state_machine.batches import NewEntry
-from sparkstore.core.state_machine.values import (
+from sparkstore.core.state_machine.call_values import (
     Exchange,
     Queue,
     Recovered,

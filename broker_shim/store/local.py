@@ -19,9 +19,9 @@ from typing import Any
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, StoreError
-from broker_shim.store.branches import LocalBranches
+from broker_shim.store.branch_store import LocalBranches
 from broker_shim.store.content_writer import LocalContentWriter, staged
-from broker_shim.store.expiry import LocalExpiry
+from broker_shim.store.expiring_store import LocalExpiry
 from broker_shim.store.full_queues import FullQueues
 from broker_shim.store.interface import (
     Annotations,
@@ -47,9 +47,9 @@ from sparkstore.core.state_machine.arguments import (
     check_queue,
     check_size,
 )
+from sparkstore.core.state_machine.call_values import RecordStep, Transaction
 from sparkstore.core.state_machine.definitions import recovered_of
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import RecordStep, Transaction
 
 Decide = Callable[..., list[RecordStep]]
 

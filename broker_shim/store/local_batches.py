@@ -13,8 +13,8 @@ from broker_shim.store.sink import Sink
 from sparkstore.core.state_machine import batches
 from sparkstore.core.state_machine.arguments import check_batch, check_completion
 from sparkstore.core.state_machine.batches import Decided
+from sparkstore.core.state_machine.call_values import RecordStep, StoredMessage
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import RecordStep, StoredMessage
 
 
 class LocalBatches:

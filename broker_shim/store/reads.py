@@ -23,8 +23,8 @@ from sparkstore.core.state_machine.arguments import (
     check_message_ids,
     check_range,
 )
+from sparkstore.core.state_machine.call_values import StoredMessage
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import StoredMessage
 
 _log = logging.getLogger(__name__)
 _new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from broker_shim.transactions.refusals import (
+from broker_shim.transactions.transaction_refusals import (
     TransactionRefused,
     rolled_back,
     timed_out,

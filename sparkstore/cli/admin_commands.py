@@ -130,7 +130,7 @@ def connections(arguments: Namespace) -> int:
 
 def transactions(arguments: Namespace) -> int:
     """Branches in doubt; or decide one."""
-    from sparkstore.operations.branches import BranchAct, BranchOrder
+    from sparkstore.operations.branch_orders import BranchAct, BranchOrder
 
     for act, xid in (
         (BranchAct.COMMIT, arguments.commit),

@@ -5,7 +5,7 @@
             ─► state_fold   …and change `state`, one MERGE a step; `state_changes` says what changes
             ─► retention    passed segments keep only what is still needed
             ─► upkeep       few, large files: small segments become one, OPTIMIZE, VACUUM
-            ─► expiry       messages that stayed too long, or failed too often, leave their queue
+            ─► message_expiry  messages that stayed too long, or failed too often, leave it
             ─► catalog      the views, in the catalog of a session that has one
 
 `plans` decides from a few numbers and is pure. Every commit is made under

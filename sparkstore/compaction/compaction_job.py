@@ -108,7 +108,7 @@ class CompactionJob:
         """
         # Not before: they load Spark.
         from sparkstore.compaction import catalog, compact  # noqa: PLC0415
-        from sparkstore.compaction.expiry import try_to_end_messages  # noqa: PLC0415
+        from sparkstore.compaction.message_expiry import try_to_end_messages  # noqa: PLC0415
 
         root, options, copy = self.root, self.options, self.copy
         wanted = catalog.CatalogViews(options.schema, options.is_current, self.uri)

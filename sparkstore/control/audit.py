@@ -26,7 +26,7 @@ from typing import Any
 
 from sparkstore.errors import InvalidRequest, StoreError
 from sparkstore.operations.administration import Order
-from sparkstore.operations.branches import BranchOrder
+from sparkstore.operations.branch_orders import BranchOrder
 
 AUDIT_FILE = "audit.log"
 """In the root: what commands did while no broker ran, unless their settings name another file."""

@@ -27,7 +27,7 @@ from sparkstore.config import StoreConfig
 from sparkstore.errors import InvalidRequest, Locked, Unavailable
 from sparkstore.operations import wire
 from sparkstore.operations.administration import Order
-from sparkstore.operations.branches import BranchOrder
+from sparkstore.operations.branch_orders import BranchOrder
 from sparkstore.operations.bulk import Answer, MessageDraft, Request
 from sparkstore.storage.objects import checked_uri, is_object_uri
 from sparkstore.tables.root import Root, open_root

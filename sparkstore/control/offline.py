@@ -29,14 +29,14 @@ from sparkstore.control.audit import (
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.fold import State
 from sparkstore.core.state_machine import branches
+from sparkstore.core.state_machine.call_values import Queue, RecordStep
 from sparkstore.core.state_machine.sole_host import changed_by_others, why_unchangeable
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import Queue, RecordStep
 from sparkstore.core.xids import xid_of
 from sparkstore.errors import InvalidRequest, StoreError
 from sparkstore.log.start import open_log
 from sparkstore.operations.administration import Order, decide, existing
-from sparkstore.operations.branches import BranchAct, BranchOrder
+from sparkstore.operations.branch_orders import BranchAct, BranchOrder
 from sparkstore.operations.bulk import MAX_IDS, Action, Answer, MessageDraft, Request
 from sparkstore.operations.root_at_rest import (
     StateFacts,

@@ -29,7 +29,7 @@ from sparkstore.log.batcher import (
     Segments,
 )
 from sparkstore.log.journal import Commit, Journal
-from sparkstore.log.metrics import LogMetrics
+from sparkstore.log.log_metrics import LogMetrics
 from sparkstore.log.trim import Trimmer
 from sparkstore.log.wal import Wal
 from sparkstore.storage.disk_room import DiskRoom

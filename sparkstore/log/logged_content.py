@@ -10,7 +10,7 @@ from sparkstore.content.reader import ContentReader
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest, StoreError, Unavailable
 from sparkstore.log.batcher import Fire
-from sparkstore.log.metrics import LogMetrics
+from sparkstore.log.log_metrics import LogMetrics
 from sparkstore.log.recent_content import RecentContent
 
 _FLUSH_WAIT_S = 5.0

@@ -30,8 +30,8 @@ from sparkstore.log.batcher import Fire, RecordGroup
 from sparkstore.log.committer import Committer, CommitterEvents
 from sparkstore.log.completions import bound, fire_once, ignore
 from sparkstore.log.journal import Journal
+from sparkstore.log.log_metrics import LogBacklog, LogMetrics
 from sparkstore.log.logged_content import LoggedContent
-from sparkstore.log.metrics import LogBacklog, LogMetrics
 from sparkstore.log.recent_content import RecentContent
 from sparkstore.log.wal import NoRoom, Wal
 from sparkstore.storage.disk_room import DiskRoom

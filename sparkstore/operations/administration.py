@@ -21,8 +21,8 @@ from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.queue_arguments import QueueArguments, arguments_of, check_arguments
 from sparkstore.core.queue_names import TEMPORARY, canonical, find, is_reserved, parts_of, shown
 from sparkstore.core.records import ExchangeBindingKey
+from sparkstore.core.state_machine.call_values import Exchange
 from sparkstore.core.state_machine.definitions import as_json
-from sparkstore.core.state_machine.values import Exchange
 from sparkstore.core.wiring_arguments import (
     ALTERNATE_EXCHANGE,
     AUTO_DELETE,

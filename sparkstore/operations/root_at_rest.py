@@ -21,15 +21,15 @@ from sparkstore.core.records import ExchangeBindingKey
 from sparkstore.core.state_machine import transactions
 from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import PIECE_BYTES
-from sparkstore.core.state_machine.definitions import queue_of
-from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import (
+from sparkstore.core.state_machine.call_values import (
     Exchange,
     Queue,
     RecordStep,
     StoredMessage,
     Transaction,
 )
+from sparkstore.core.state_machine.definitions import queue_of
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.wiring_arguments import alternate_of
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.administration import AdminAction, OrderDecision, OwnLink, new_exchange

@@ -75,8 +75,8 @@ from broker_shim.protocol_1_0.codec.frames import (
     transfer_frame,
 )
 from broker_shim.protocol_1_0.connection import ServerConnection
+from broker_shim.protocol_1_0.peer_settings import Settings
 from broker_shim.protocol_1_0.sasl.mechanisms import Anonymous
-from broker_shim.protocol_1_0.settings import Settings
 from tests.benchmarks.machine import describe, median
 from tests.benchmarks.proton_engine import Engine, send
 from tests.support.amqp.amqp_1_0 import attach, flow

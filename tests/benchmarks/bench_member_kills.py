@@ -34,7 +34,7 @@ from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.chain.place import Tolerance
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import BrokerStore, MessageHeader, Queue
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from tests.benchmarks.bench_members import Sender
 from tests.benchmarks.machine import BUILD, describe, median
 from tests.support.roots.logs import until

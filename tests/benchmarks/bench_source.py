@@ -15,7 +15,7 @@ from pathlib import Path
 
 from broker_shim.spark_sink.writers import QueueWriter
 from broker_shim.store.interface import Queue
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from tests.benchmarks import machine
 from tests.support.spark.sink_tasks import BODY, record_batches, task
 from tests.support.stores.services import ServiceProcess

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker_shim.store.branches import Xid
+from broker_shim.store.branch_store import Xid
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Queue
 from sparkstore.cli.command_line import main

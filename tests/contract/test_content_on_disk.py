@@ -15,7 +15,7 @@ from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue, StoredMessage
 from broker_shim.store.reads import Loaded
 from sparkstore.core.records import content_staged
-from sparkstore.core.state_machine.values import RecordStep
+from sparkstore.core.state_machine.call_values import RecordStep
 from tests.support.stores.stores import DELTA_CONFIG, TIMEOUT_S, done
 
 HEADER = MessageHeader(

@@ -15,7 +15,7 @@ import pytest
 
 from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.settings import BrokerSettings, DurableMessages
-from broker_shim.security.metrics import SecurityCounts
+from broker_shim.security.security_counts import SecurityCounts
 from sparkstore.core.queue_arguments import QueueArguments
 from tests.support.delivery.amqp_0_10 import Driver010
 from tests.support.delivery.amqp_1_0 import Driver10

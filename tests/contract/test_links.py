@@ -15,7 +15,7 @@ from broker_shim.store.interface import (
     Queue,
     StoredMessage,
 )
-from broker_shim.store.json.store import JsonMessageStore
+from broker_shim.store.json.json_store import JsonMessageStore
 from sparkstore.core.link_records import link_text
 from tests.support.stores.stores import Home, ServedMessageStore, done
 

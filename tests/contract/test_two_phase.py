@@ -11,7 +11,7 @@ import pytest
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
-from broker_shim.store.branches import BranchFacts, Xid
+from broker_shim.store.branch_store import BranchFacts, Xid
 from broker_shim.store.interface import MessageHeader, Queue
 from tests.support.stores.stores import TIMEOUT_S, Home, done
 

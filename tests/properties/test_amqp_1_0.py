@@ -50,8 +50,8 @@ from broker_shim.protocol_1_0.codec.frames import (
 )
 from broker_shim.protocol_1_0.codec.values import Array, Described
 from broker_shim.protocol_1_0.connection import ServerConnection
+from broker_shim.protocol_1_0.peer_settings import Settings
 from broker_shim.protocol_1_0.sasl.mechanisms import Plain
-from broker_shim.protocol_1_0.settings import Settings
 from tests.support.amqp.amqp_1_0 import attach, flow
 
 ASCII = st.text(st.characters(max_codepoint=127), max_size=8)

@@ -17,7 +17,7 @@ from proton import Delivery
 
 from broker_shim.amqp_1_0.composites import Accepted, Received
 from broker_shim.protocol_1_0 import events
-from broker_shim.protocol_1_0.settings import Settings
+from broker_shim.protocol_1_0.peer_settings import Settings
 from tests.support.amqp.amqp_1_0 import ProtonClient
 
 SETTINGS = Settings("ours", max_frame_bytes=512, session_window=8, requires_sasl=False)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from hypothesis.stateful import run_state_machine_as_test as run
 
-from broker_shim.store.branches import Xid
+from broker_shim.store.branch_store import Xid
 from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.mirror import Mirror, take_place
 from broker_shim.store.chain.place import Tolerance

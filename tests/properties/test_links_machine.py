@@ -39,8 +39,8 @@ from broker_shim.links import (
 )
 from broker_shim.links.termini.proof import Answers
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.json.links import JsonLinkStore
-from broker_shim.store.links import link_stores_of
+from broker_shim.store.json.json_link_store import JsonLinkStore
+from broker_shim.store.link_stores import link_stores_of
 from tests.support.roots.logs import image_of
 from tests.support.stores.links import (
     KeptDeliveries,

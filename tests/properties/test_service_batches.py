@@ -16,16 +16,16 @@ from hypothesis import strategies as st
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.service.decisions.decisions import Decisions
-from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.requests import BatchDecision, MemberRequests, refusals_of
+from broker_shim.service.service_metrics import ServiceMetrics
 from broker_shim.store import protocol as wire
 from broker_shim.store.delta import Batch
-from broker_shim.store.remote.requests import PendingRequests, Waiting
+from broker_shim.store.remote.pending_requests import PendingRequests, Waiting
 from sparkstore.core import fold
 from sparkstore.core.fold import State
 from sparkstore.core.records import Kind, MessageHeader, Record
+from sparkstore.core.state_machine.call_values import Queue
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import Queue
 
 _HEADER = MessageHeader(body_bytes=1)
 _IDS = 30

@@ -22,16 +22,16 @@ from hypothesis.stateful import run_state_machine_as_test as run
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.service.decisions.decisions import Decisions
-from broker_shim.service.metrics import ServiceMetrics
 from broker_shim.service.requests import MemberRequests
+from broker_shim.service.service_metrics import ServiceMetrics
 from broker_shim.store import protocol as wire
 from broker_shim.store.delta import Batch
 from sparkstore.core import fold
 from sparkstore.core.records import Kind, MessageHeader, Record
 from sparkstore.core.state_machine import branches
+from sparkstore.core.state_machine.call_values import Queue
 from sparkstore.core.state_machine.publications import ABANDONED_S, UNNUMBERED, Attempt, attempt_of
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import Queue
 from sparkstore.core.xids import Xid, xid_bytes
 
 STREAM = "6f1c0c0e-1b1e-4c53-9b1a-0b8d6e0a8a11"

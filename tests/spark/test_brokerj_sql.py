@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from broker_shim.completion import Completion, OnComplete
 from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.remote.greeting import MemberIdentity
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.cli.command_line import main
 from sparkstore.core.xids import Xid, xid_text
 from sparkstore.tables.root import Root

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from sparkstore.cli.command_line import main
 from sparkstore.compaction import compact
-from sparkstore.compaction.expiry import end_messages
+from sparkstore.compaction.message_expiry import end_messages
 from sparkstore.control.bulk_run import REPLAYED
 from sparkstore.core import fold
 from sparkstore.errors import InvalidRequest

@@ -20,7 +20,7 @@ from broker_shim.broker.settings import BrokerSettings
 from broker_shim.completion import OnComplete
 from broker_shim.errors import Fenced, StoreError, Unavailable
 from broker_shim.security.guard import Guard
-from broker_shim.security.settings import SecuritySettings
+from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.serve import command
 from broker_shim.serve.bind_address import parse_listen
 from broker_shim.serve.entrance import Entrance

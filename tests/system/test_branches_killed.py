@@ -16,10 +16,10 @@ import pytest
 
 from broker_shim.completion import Completion
 from broker_shim.errors import InvalidRequest
-from broker_shim.store.branches import Xid
+from broker_shim.store.branch_store import Xid
 from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.remote.greeting import MemberIdentity
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from tests.support.roots.logs import until
 from tests.support.stores.services import ServiceProcess
 from tests.support.stores.stores import TIMEOUT_S, done

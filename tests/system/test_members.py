@@ -33,7 +33,7 @@ from broker_shim.amqp_0_10.structs import DtxXid
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.durability import TerminusDurability
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, MessageHeader, Queue
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.cli.command_line import main
 from sparkstore.replication.promote import promote
 from sparkstore.tables.root import open_root

@@ -16,7 +16,7 @@ from broker_shim.serve.stores import trouble_of
 from broker_shim.store import protocol as wire
 from broker_shim.store.interface import MessageHeader, Queue, StoredMessage
 from broker_shim.store.remote.greeting import MemberIdentity, parse_address
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.cli.command_line import main
 from sparkstore.replication.promote import promote
 from tests.support.roots.logs import until

@@ -9,7 +9,7 @@ import pytest
 from proton import Message
 
 from broker_shim.store.interface import Queue
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from tests.support.roots.logs import until
 from tests.support.stores.services import ServiceProcess, short_folder
 from tests.support.stores.stores import done

@@ -13,7 +13,7 @@ import pytest
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.remote.greeting import MemberIdentity
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from tests.support.checkout import CHECKOUT
 from tests.support.roots.logs import until
 from tests.support.stores.services import ServiceProcess, short_folder

@@ -243,11 +243,11 @@ def test_a_service_that_is_away_is_waited_for_so_long(service: Served, tmp_path:
 def test_another_user_is_refused_at_once(service: Served) -> None:
     service.path.parent.chmod(0o755)
     code = (
-        "from broker_shim.spark_sink.settings import *;"
+        "from broker_shim.spark_sink.sink_settings import *;"
         f"find_service(read_settings({{'target': 'q', 'socket': {str(service.path)!r}}}))"
     )
     command = f"import os; os.setgroups([]); os.setgid(65534); os.setuid(65534); {code}"
-    imported = "import broker_shim.spark_sink.settings; "
+    imported = "import broker_shim.spark_sink.sink_settings; "
     found = subprocess.run(
         [sys.executable, "-c", imported + command],
         cwd=CHECKOUT,

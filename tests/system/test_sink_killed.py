@@ -14,7 +14,7 @@ from typing import IO
 import pytest
 
 from broker_shim.store.interface import Queue
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from tests.support.stores.services import ServiceProcess
 from tests.support.stores.stores import done
 from tests.support.system.forked import ForkedProcess, piped

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_shim.store.branches import Xid
+from broker_shim.store.branch_store import Xid
 from broker_shim.store.delta import DeltaMessageStore
 from tests.support.stores.stores import done
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.system
 XID = Xid(1, b"global", b"branch")
 PROGRAM = """
 import os, signal, sys
-from broker_shim.store.branches import Xid
+from broker_shim.store.branch_store import Xid
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from tests.support.stores.stores import done

@@ -5,10 +5,10 @@
     queries                         what a queue or an exchange is, and what is bound
     claims, auto_delete             a queue for one session alone; one that goes with its last user
     acquisition                     a message that was browsed becomes its browser's own
-    branches                        two-phase transactions: prepared, and decided, also after a
+    prepared_branches               two-phase transactions: prepared, and decided, also after a
                                     restart
     xid_claims                      each branch is begun once, at whichever broker
-    expiry                          messages whose time is over leave their queues by a timer
+    expiry_timer                    messages whose time is over leave their queues by a timer
     release, reject, accept         `Settlement`, `delivery.rejection`
 
 They know no protocol and no permission: a listener asks whether its client may, before it calls. A

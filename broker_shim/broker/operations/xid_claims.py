@@ -14,7 +14,7 @@ from typing import Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest
-from broker_shim.store.branches import Xid
+from broker_shim.store.branch_store import Xid
 from sparkstore.core.xids import xid_text
 
 _HERE = ""

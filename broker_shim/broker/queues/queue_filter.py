@@ -14,7 +14,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.selectors import InvalidSelector, Selector, parse
 from sparkstore.core.link_records import NO_LOCAL, SELECTOR, TEMPORARY_OF
 from sparkstore.core.queue_names import shown
-from sparkstore.core.state_machine.values import Queue
+from sparkstore.core.state_machine.call_values import Queue
 
 _log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import ENDED, FATAL, InvalidRequest, StoreError
 from broker_shim.messages.message import Messages
 from broker_shim.messages.residency import Residency
-from broker_shim.store.branches import (
+from broker_shim.store.branch_store import (
     BranchDirectory,
     BranchFacts,
     BranchStore,
@@ -37,7 +37,7 @@ from broker_shim.store.interface import (
 )
 from sparkstore.core.entries import Entries
 from sparkstore.core.records import Record
-from sparkstore.core.state_machine.values import RecordStep
+from sparkstore.core.state_machine.call_values import RecordStep
 from sparkstore.operations.bulk import Dequeue, Enqueue
 
 _NO_BRANCHES = "this broker's store has no branches in doubt: stop it, and run the command again"

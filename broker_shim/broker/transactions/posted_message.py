@@ -15,7 +15,7 @@ from broker_shim.store.interface import (
     StoredMessage,
     TransactionContext,
 )
-from broker_shim.transactions.refusals import rolled_back
+from broker_shim.transactions.transaction_refusals import rolled_back
 
 
 class Posting:

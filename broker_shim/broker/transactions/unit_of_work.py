@@ -31,7 +31,7 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.store.interface import MessageStore, TransactionContext
-from broker_shim.transactions.refusals import TransactionRefused, rolled_back
+from broker_shim.transactions.transaction_refusals import TransactionRefused, rolled_back
 
 Promise = Callable[[list[Operation], list[tuple[str, int]], OnComplete], None]
 """promise(operations, what they take by queue and message id, on_done)"""

@@ -10,9 +10,9 @@ from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
 from broker_shim.durability import TerminusDurability
-from broker_shim.links.termini.expiry import EndedScope, ExpiryPolicy, expires_at_ms
 from broker_shim.links.termini.owner import owner_of
-from broker_shim.links.termini.values import LinkTerms
+from broker_shim.links.termini.terminus_expiry import EndedScope, ExpiryPolicy, expires_at_ms
+from broker_shim.links.termini.terminus_values import LinkTerms
 from sparkstore.core.link_records import LinkKey
 
 DeliveryState = Mapping[str, Any]

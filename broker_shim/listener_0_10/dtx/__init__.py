@@ -2,10 +2,10 @@
 
     open_branches            branches that are not prepared: who works in them, their timeouts
     branch_begin             a new one: whoever may have begun it is asked
-    commands                 what each command does, and the status that it answers
+    dtx_commands             what each command does, and the status that it answers
 
 A branch that is not prepared fails with a session that works in it, and its coordinator is told of
 a rollback. One that was ended lives on after its session, unless that was lost: any session of its
-user decides it. One that is prepared is the broker's (`broker.operations.branches`), and
+user decides it. One that is prepared is the broker's (`broker.operations.prepared_branches`), and
 is decided by any session of a user with the permissions that its work needed.
 """

@@ -16,7 +16,7 @@ from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.listener_0_10.dtx.open_branches import OpenBranch, OpenBranches
 from broker_shim.listener_0_10.refusals import not_allowed, refusal_of
 from broker_shim.listener_0_10.transaction import SessionTransaction
-from broker_shim.store.branches import BranchFacts, Xid
+from broker_shim.store.branch_store import BranchFacts, Xid
 from sparkstore.core.xids import xid_text
 
 _MOST_OPEN = 1_000

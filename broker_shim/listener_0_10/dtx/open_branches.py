@@ -10,7 +10,7 @@ from broker_shim.broker.operations.xid_claims import XidClaims
 from broker_shim.broker.storage.loop import Later
 from broker_shim.completion import OnComplete
 from broker_shim.listener_0_10.transaction import SessionTransaction
-from broker_shim.store.branches import Xid
+from broker_shim.store.branch_store import Xid
 
 _LEAST_S = 1.0
 """Between two looks at one that the store is asked about."""

@@ -37,7 +37,7 @@ from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.store.interface import MessageHeader
-from broker_shim.transactions.refusals import TransactionRefused
+from broker_shim.transactions.transaction_refusals import TransactionRefused
 
 NOT_KEPT = Refusal(
     PRECONDITION_FAILED,

@@ -37,7 +37,7 @@ from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions, 
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.selectors import Selector
-from broker_shim.transactions.refusals import TransactionRefused, rolled_back
+from broker_shim.transactions.transaction_refusals import TransactionRefused, rolled_back
 
 _BATCH = 100
 """So many at most are under way to be acquired: what a peer that does not read can hold, beside

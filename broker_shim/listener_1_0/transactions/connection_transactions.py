@@ -15,8 +15,8 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.transactions.local_transaction import Controller, LocalTransaction
-from broker_shim.transactions.refusals import TransactionRefused, too_many, unknown
 from broker_shim.transactions.standing import Memory, TransactionLimits, TransactionStanding
+from broker_shim.transactions.transaction_refusals import TransactionRefused, too_many, unknown
 
 
 class Transactions:

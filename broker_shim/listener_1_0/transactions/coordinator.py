@@ -34,7 +34,11 @@ from broker_shim.protocol_1_0.codec.sections import sections_of
 from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
-from broker_shim.transactions.refusals import TransactionRefused, not_served, rolled_back
+from broker_shim.transactions.transaction_refusals import (
+    TransactionRefused,
+    not_served,
+    rolled_back,
+)
 
 MOST_BYTES = 4096
 """Of a command: an id has 32 bytes at most, and around it a client may write headers."""

@@ -36,8 +36,8 @@ from broker_shim.errors import StoreError, Unavailable
 from broker_shim.listener_1_0.outcomes import kept_of, rejection
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.store.interface import MessageStore, TransactionContext
-from broker_shim.transactions.refusals import TransactionRefused, rolled_back
 from broker_shim.transactions.standing import TransactionStanding
+from broker_shim.transactions.transaction_refusals import TransactionRefused, rolled_back
 
 OUTCOMES = (Accepted, Rejected, Released, Modified)
 

@@ -22,8 +22,8 @@ from broker_shim.protocol_1_0.links.outgoing_delivery import Outgoing
 from broker_shim.protocol_1_0.links.settlement import DispositionBatch, ranges
 from broker_shim.protocol_1_0.links.unsettled import Unsettled
 from broker_shim.protocol_1_0.output import MOST_TRANSFER_BYTES, Output
+from broker_shim.protocol_1_0.peer_settings import Settings
 from broker_shim.protocol_1_0.serial import WRAP, FreeNumbers, distance, plus
-from broker_shim.protocol_1_0.settings import Settings
 from broker_shim.protocol_1_0.windows import IncomingWindow, OutgoingWindow
 
 _MOST_LEFT = 1_024

@@ -14,11 +14,11 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
 from broker_shim.service.socket import process_of
 from sparkstore.control.audit import Audit, AuditEvent, audit_branch, audit_order
-from sparkstore.core.state_machine.values import RecordStep
+from sparkstore.core.state_machine.call_values import RecordStep
 from sparkstore.core.xids import xid_of
 from sparkstore.operations import wire
 from sparkstore.operations.administration import Order
-from sparkstore.operations.branches import BranchAct, BranchOrder, branch_order_of
+from sparkstore.operations.branch_orders import BranchAct, BranchOrder, branch_order_of
 from sparkstore.operations.bulk import Answer
 from sparkstore.operations.wire import answer_line, error_line
 

@@ -16,8 +16,8 @@ from broker_shim.errors import InvalidRequest
 from sparkstore.core.link_records import LinkKey, link_key
 from sparkstore.core.records import ExchangeBindingKey, Kind, MessageHeader, Record
 from sparkstore.core.state_machine.arguments import MAX_NUMBER, check_header_fields
+from sparkstore.core.state_machine.call_values import Exchange, Queue, StoredMessage
 from sparkstore.core.state_machine.definitions import check_depth
-from sparkstore.core.state_machine.values import Exchange, Queue, StoredMessage
 
 Fields = tuple[Any, ...]
 

@@ -21,7 +21,7 @@ from sparkstore.core.state_machine import batches
 from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import MAX_NUMBER
 from sparkstore.core.state_machine.batches import RequestOrigin
-from sparkstore.core.state_machine.values import RecordStep
+from sparkstore.core.state_machine.call_values import RecordStep
 
 _KINDS = frozenset({Kind.ENQUEUED, Kind.ACQUIRED, Kind.DEQUEUED, Kind.RELEASED})
 _FIELDS = len(Record._fields)

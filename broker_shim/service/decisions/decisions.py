@@ -32,8 +32,8 @@ from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import branches, transactions
 from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import check_name, check_size
+from sparkstore.core.state_machine.call_values import Queue, RecordStep, StoredMessage, Transaction
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import Queue, RecordStep, StoredMessage, Transaction
 from sparkstore.core.xids import xid_from
 
 _WIRING = {Kind.CREATED, Kind.ALTERED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND}

@@ -7,8 +7,8 @@ from broker_shim.service.decisions.arrivals import Fields, check_record, message
 from sparkstore.core import records
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine.arguments import PIECE_BYTES, check_size
+from sparkstore.core.state_machine.call_values import RecordStep, StoredMessage
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import RecordStep, StoredMessage
 
 _BODY = Record._fields.index("body")
 

@@ -23,12 +23,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from broker_shim.store.branches import BranchSteps, Xid
+from broker_shim.store.branch_store import BranchSteps, Xid
 from broker_shim.store.chain.calls import StoreCall
 from broker_shim.store.interface import Entry
 from sparkstore.core.annotations import annotations_of, as_detail, given_back
 from sparkstore.core.records import Kind, Record
-from sparkstore.core.state_machine.values import PlannedEnqueue
+from sparkstore.core.state_machine.call_values import PlannedEnqueue
 
 NOBODY = "store-chain"
 """Holds an entry for a moment, to give it back with what it lacks."""

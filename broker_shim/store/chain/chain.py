@@ -23,11 +23,11 @@ from typing import Any
 from broker_shim.completion import Completion, OnComplete, all_of
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, Ended, InvalidRequest, StoreError
-from broker_shim.store.chain.branches import ChainBranches, FirstStore
 from broker_shim.store.chain.calls import ChainMember, StoreCall
+from broker_shim.store.chain.chain_branches import ChainBranches, FirstStore
 from broker_shim.store.chain.difference import CATEGORY
 from broker_shim.store.chain.place import MemberPlace, MemberStatus, Tolerance
-from broker_shim.store.expiry import DueMessages
+from broker_shim.store.expiring_store import DueMessages
 from broker_shim.store.interface import (
     Annotations,
     ContentWriter,
@@ -45,7 +45,7 @@ from broker_shim.store.reads import ReadCalls
 from broker_shim.store.unbatched_calls import UnbatchedCalls
 from sparkstore.core.state_machine.admission import DROPPED_OUTCOME
 from sparkstore.core.state_machine.arguments import check_completion
-from sparkstore.core.state_machine.values import RecordStep
+from sparkstore.core.state_machine.call_values import RecordStep
 from sparkstore.log.completions import fire_once, ignore
 
 _log = logging.getLogger(__name__)

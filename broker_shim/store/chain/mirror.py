@@ -15,11 +15,11 @@ from uuid import uuid4
 
 from broker_shim.completion import OnComplete, wait_for
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.store.branches import BranchSteps, Xid
-from broker_shim.store.chain.branches import FirstStore
+from broker_shim.store.branch_store import BranchSteps, Xid
 from broker_shim.store.chain.branches_in_doubt import MissingBranch
 from broker_shim.store.chain.call_line import CallLine
 from broker_shim.store.chain.calls import PREPARE, StoreCall
+from broker_shim.store.chain.chain_branches import FirstStore
 from broker_shim.store.chain.difference import CATEGORY, Missing, difference
 from broker_shim.store.interface import (
     BrokerStore,
@@ -29,7 +29,7 @@ from broker_shim.store.interface import (
 )
 from broker_shim.store.local import LocalMessageStore
 from sparkstore.core.state_machine import heuristics
-from sparkstore.core.state_machine.values import PlannedEnqueue, RecordStep
+from sparkstore.core.state_machine.call_values import PlannedEnqueue, RecordStep
 from sparkstore.core.xids import xid_text
 
 _log = logging.getLogger(__name__)

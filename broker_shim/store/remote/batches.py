@@ -11,9 +11,9 @@ from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.store import protocol as wire
 from broker_shim.store.interface import NewEntry, TransactionContext
 from broker_shim.store.remote import records as made
-from broker_shim.store.remote.connection import RemoteConnection
-from broker_shim.store.remote.messages import RemoteMessages
-from broker_shim.store.remote.transactions import RemoteTransaction
+from broker_shim.store.remote.remote_messages import RemoteMessages
+from broker_shim.store.remote.remote_transaction import RemoteTransaction
+from broker_shim.store.remote.service_connection import RemoteConnection
 from sparkstore.core.records import Kind, MessageHeader, Record, message_enqueued
 from sparkstore.core.state_machine.arguments import (
     check_batch,

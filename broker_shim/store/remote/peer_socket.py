@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import socket
 
-from broker_shim.store.remote.requests import PendingRequests
+from broker_shim.store.remote.pending_requests import PendingRequests
 
 _SEND_BYTES = 1 << 18
 

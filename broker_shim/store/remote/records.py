@@ -125,7 +125,7 @@ def _binding(kind: Kind, key: ExchangeBindingKey, detail: str | None) -> Record:
 def recovered_of(sections: Iterable[tuple[Any, ...]]) -> Recovered:
     """Collect what the store service sent in sections into one `Recovered`.
 
-    See `broker_shim.service.recovery` for the sections.
+    See `broker_shim.service.recovery_rows` for the sections.
     """
     found = Recovered([], [], {}, {}, {}, {}, {})
     entries: dict[str, Entries] = {}

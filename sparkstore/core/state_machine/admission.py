@@ -33,10 +33,10 @@ from sparkstore.core.entries import Entries
 from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import Kind, MessageHeader, Record
+from sparkstore.core.state_machine.call_values import PlannedEnqueue, RecordStep, StoredMessage
 from sparkstore.core.state_machine.definitions import as_json
 from sparkstore.core.state_machine.room import RoomStateMachine
 from sparkstore.core.state_machine.sole_host import sole_host
-from sparkstore.core.state_machine.values import PlannedEnqueue, RecordStep, StoredMessage
 from sparkstore.errors import Full, InvalidRequest
 
 DROPPED_OUTCOME: Mapping[str, str] = {"outcome": "dropped", "reason": "full"}

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.link_records import LinkKey, Role
 from sparkstore.core.records import ExchangeBindingKey, MessageHeader
-from sparkstore.core.state_machine.values import Exchange, Queue, StoredMessage
+from sparkstore.core.state_machine.call_values import Exchange, Queue, StoredMessage
 from sparkstore.errors import InvalidRequest
 
 MAX_NAME_CHARACTERS = 10_000

@@ -26,8 +26,8 @@ from sparkstore.core.state_machine.arguments import (
     check_size,
     check_taken,
 )
+from sparkstore.core.state_machine.call_values import RecordStep, StoredMessage
 from sparkstore.core.state_machine.state_machine import ID_BLOCK, StoreStateMachine
-from sparkstore.core.state_machine.values import RecordStep, StoredMessage
 from sparkstore.errors import InvalidRequest, StoreError
 
 _new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each

@@ -40,6 +40,13 @@ from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.records import Kind, MessageHeader, Record
 from sparkstore.core.state_machine import heuristics, transactions
 from sparkstore.core.state_machine.arguments import PIECE_BYTES
+from sparkstore.core.state_machine.call_values import (
+    PlannedEnqueue,
+    RecordStep,
+    StoredMessage,
+    Transaction,
+    TransactionContext,
+)
 from sparkstore.core.state_machine.heuristics import (
     HeuristicDecision,
     forgotten,
@@ -49,13 +56,6 @@ from sparkstore.core.state_machine.heuristics import (
 )
 from sparkstore.core.state_machine.links import DELIVERY_KINDS
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import (
-    PlannedEnqueue,
-    RecordStep,
-    StoredMessage,
-    Transaction,
-    TransactionContext,
-)
 from sparkstore.core.xids import Xid, branch_holder, check_xid, xid_bytes, xid_of, xid_text
 from sparkstore.errors import InvalidRequest
 

@@ -12,7 +12,7 @@ from sparkstore.core.fold import Entry, LinkState, QueueState, State
 from sparkstore.core.link_records import link_key
 from sparkstore.core.queue_arguments import check_arguments
 from sparkstore.core.state_machine.arguments import check_definition
-from sparkstore.core.state_machine.values import Exchange, Queue, Recovered
+from sparkstore.core.state_machine.call_values import Exchange, Queue, Recovered
 from sparkstore.errors import InvalidRequest
 
 MAX_DEPTH = 100

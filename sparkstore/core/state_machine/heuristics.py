@@ -11,7 +11,7 @@ import json
 from typing import NamedTuple
 
 from sparkstore.core import fold, records
-from sparkstore.core.state_machine.values import RecordStep
+from sparkstore.core.state_machine.call_values import RecordStep
 from sparkstore.errors import InvalidRequest
 
 CATEGORY = "sparkstore.heuristic"

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from sparkstore.core import fold
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.queue_names import shown
-from sparkstore.core.state_machine.links import LinkStateMachine
-from sparkstore.core.state_machine.values import (
+from sparkstore.core.state_machine.call_values import (
     Exchange,
     PlannedEnqueue,
     Queue,
     RecordStep,
     Transaction,
 )
+from sparkstore.core.state_machine.links import LinkStateMachine
 from sparkstore.errors import InvalidRequest
 
 

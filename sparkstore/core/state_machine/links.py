@@ -21,7 +21,7 @@ from sparkstore.core.state_machine.arguments import (
     check_tag,
     check_tags,
 )
-from sparkstore.core.state_machine.values import RecordStep, Transaction, number_of
+from sparkstore.core.state_machine.call_values import RecordStep, Transaction, number_of
 from sparkstore.core.state_machine.wiring import WiringStateMachine
 from sparkstore.errors import InvalidRequest
 

@@ -28,9 +28,9 @@ from typing import NamedTuple
 
 from sparkstore.core import fold, records
 from sparkstore.core.holders import OWN_CATEGORY
+from sparkstore.core.state_machine.call_values import RecordStep
 from sparkstore.core.state_machine.heuristics import COMMITTED, heuristic_of
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import RecordStep
 from sparkstore.core.xids import Xid, check_xid, xid_of, xid_text
 from sparkstore.errors import AlreadyPublished, InvalidRequest
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 from sparkstore.core import fold
 from sparkstore.core.queue_arguments import QueueTerms
+from sparkstore.core.state_machine.call_values import RecordStep, Transaction
 from sparkstore.core.state_machine.sole_host import sole_host
-from sparkstore.core.state_machine.values import RecordStep, Transaction
 from sparkstore.errors import Full
 
 

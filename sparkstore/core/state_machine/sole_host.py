@@ -24,7 +24,7 @@ from sparkstore.core import records
 from sparkstore.core.fold import State
 from sparkstore.core.holders import OWN_CATEGORY
 from sparkstore.core.queue_names import shown
-from sparkstore.core.state_machine.values import RecordStep
+from sparkstore.core.state_machine.call_values import RecordStep
 
 OBJECT = (OWN_CATEGORY + "service", "host")
 """Category and key of the configured object."""

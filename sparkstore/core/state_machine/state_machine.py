@@ -29,14 +29,14 @@ from sparkstore.core.state_machine.arguments import (
     check_switch,
     check_taken,
 )
-from sparkstore.core.state_machine.in_doubt import InDoubtStateMachine
-from sparkstore.core.state_machine.room import RoomStateMachine
-from sparkstore.core.state_machine.values import (
+from sparkstore.core.state_machine.call_values import (
     RecordStep,
     StoredMessage,
     Transaction,
     number_of,
 )
+from sparkstore.core.state_machine.in_doubt import InDoubtStateMachine
+from sparkstore.core.state_machine.room import RoomStateMachine
 from sparkstore.errors import InvalidRequest, NotAcquired
 
 ID_BLOCK = 100_000

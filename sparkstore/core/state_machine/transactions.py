@@ -11,15 +11,15 @@ import reprlib
 from sparkstore.core.annotations import Annotations
 from sparkstore.core.records import Record
 from sparkstore.core.state_machine.admission import Admission
-from sparkstore.core.state_machine.links import DELIVERY_KINDS
-from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import (
+from sparkstore.core.state_machine.call_values import (
     PlannedEnqueue,
     RecordStep,
     StoredMessage,
     Transaction,
     TransactionContext,
 )
+from sparkstore.core.state_machine.links import DELIVERY_KINDS
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.errors import InvalidRequest, NotNow
 
 

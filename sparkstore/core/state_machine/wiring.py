@@ -20,7 +20,7 @@ from sparkstore.core.state_machine.arguments import (
     check_name,
     check_queue_definition,
 )
-from sparkstore.core.state_machine.values import Exchange, Queue, RecordStep
+from sparkstore.core.state_machine.call_values import Exchange, Queue, RecordStep
 from sparkstore.errors import InvalidRequest
 
 _KEPT_WIRING = TerminusDurability.CONFIGURATION

@@ -24,9 +24,9 @@ from broker_shim.protocol_1_0.codec.frames import (
     encoded_frame,
     transfer_frame,
 )
+from broker_shim.protocol_1_0.peer_settings import Settings
 from broker_shim.protocol_1_0.sasl.mechanisms import Anonymous
 from broker_shim.protocol_1_0.session import Session
-from broker_shim.protocol_1_0.settings import Settings
 
 ANONYMOUS = {"ANONYMOUS": Anonymous}
 SETTINGS = Settings("broker", max_sessions=8, max_links=16, requires_sasl=False)

@@ -14,7 +14,7 @@ from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.store.interface import BrokerStore, MessageHeader, OnLoaded, StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from broker_shim.store.unbatched_calls import UnbatchedCalls
 from sparkstore.core.entries import Entry
 from tests.support.amqp.memory_broker import MemoryBroker

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from broker_shim.links import LinkRegistry
 from broker_shim.store.interface import BrokerStore
-from broker_shim.store.links import link_stores_of
+from broker_shim.store.link_stores import link_stores_of
 from tests.support.amqp.link_clients import House, Place
 from tests.support.stores.stores import HeldMessageStore
 

@@ -38,12 +38,12 @@ from broker_shim.protocol_1_0.codec.frames import (
     encoded_frame,
     transfer_frame,
 )
-from broker_shim.serve.recovery import recover
+from broker_shim.serve.broker_recovery import recover
 from broker_shim.sockets.access import LOOPBACK, Access
 from broker_shim.store.interface import BrokerStore
-from broker_shim.store.json.links import JsonLinkStore
-from broker_shim.store.json.store import JsonMessageStore
-from broker_shim.store.links import link_stores_of
+from broker_shim.store.json.json_link_store import JsonLinkStore
+from broker_shim.store.json.json_store import JsonMessageStore
+from broker_shim.store.link_stores import link_stores_of
 from broker_shim.store.memory import MemoryMessageStore
 from tests.support.amqp.memory_broker import MemoryBroker
 from tests.support.stores.stores import RecordedMessageStore

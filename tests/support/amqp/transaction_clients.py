@@ -8,7 +8,7 @@ import proton
 from cproton import pn_data_clear, pn_delivery_local, pn_disposition_data
 from proton import Delivery, Described, Message, symbol
 
-from broker_shim.serve.recovery import recover
+from broker_shim.serve.broker_recovery import recover
 from broker_shim.store.interface import BrokerStore, Queue
 from tests.support.amqp.bench import Bench
 

@@ -25,14 +25,14 @@ from broker_shim.errors import CorruptData, StoreError
 from broker_shim.listener_0_10.host import Amqp010Listener
 from broker_shim.listener_1_0.host import Host
 from broker_shim.members.membership import Membership
+from broker_shim.serve.broker_recovery import recover
 from broker_shim.serve.headers import all_headers
 from broker_shim.serve.members import join
-from broker_shim.serve.recovery import recover
 from broker_shim.sockets.served_connection import ConnectionHost
 from broker_shim.store.interface import BrokerStore, ExchangeBindingKey, Queue
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.remote.greeting import MemberIdentity
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.fold import Entry, State
 from sparkstore.operations.administration import AdminAction, Order
 from tests.support.amqp.timers import Clock

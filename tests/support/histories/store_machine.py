@@ -13,7 +13,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
-from broker_shim.store.branches import Xid
+from broker_shim.store.branch_store import Xid
 from broker_shim.store.interface import (
     Exchange,
     ExchangeBindingKey,

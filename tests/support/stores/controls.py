@@ -21,8 +21,8 @@ from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.serve.administration.connection_orders import ConnectionOrders
 from broker_shim.serve.administration.control import ControlServer, OneBroker
+from broker_shim.serve.broker_recovery import expire, recover
 from broker_shim.serve.deciding_thread import DecidingThread, release_lost
-from broker_shim.serve.recovery import expire, recover
 from broker_shim.serve.stores import trouble_of
 from broker_shim.service.service import Service
 from broker_shim.service.socket import ServiceSocket, listen_on_path

@@ -24,8 +24,8 @@ from broker_shim.links import (
 from broker_shim.links.termini.terminus import DeliveryState
 from broker_shim.links.unsettled import Unsettled
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.json.links import JsonLinkStore
-from broker_shim.store.links import MessageLinkStore, MessageUnsettledStore
+from broker_shim.store.json.json_link_store import JsonLinkStore
+from broker_shim.store.link_stores import MessageLinkStore, MessageUnsettledStore
 from tests.support.stores.stores import DELTA_CONFIG, done
 
 

@@ -25,11 +25,11 @@ from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.chain.place import Tolerance
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import BrokerStore
-from broker_shim.store.json.store import JsonMessageStore
+from broker_shim.store.json.json_store import JsonMessageStore
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import MemoryMessageStore, MemorySink
 from broker_shim.store.remote.greeting import MemberIdentity
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.config import StoreConfig
 from sparkstore.core import fold
 from sparkstore.core.codec import packer, unpack_all

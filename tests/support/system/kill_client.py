@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from broker_shim.errors import StoreError
-from broker_shim.store.branches import BranchStore, Xid
+from broker_shim.store.branch_store import BranchStore, Xid
 from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.chain.place import Tolerance

@@ -19,7 +19,7 @@ from broker_shim.completion import Completion
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.interface import MessageHeader, NewEntry, Queue
 from broker_shim.store.remote.greeting import MemberIdentity
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.recovery.recovery import recover
 from sparkstore.tables.root import open_root
 from tests.support.roots.logs import until

@@ -13,7 +13,7 @@ import pytest
 from broker_shim.broker.settings import BrokerSettings, read_settings
 from broker_shim.handlers.add_ons import read_handlers
 from broker_shim.security import passwd
-from broker_shim.security.settings import SecuritySettings, read_security
+from broker_shim.security.security_settings import SecuritySettings, read_security
 from broker_shim.serve.options import parser as serve_parser
 from sparkstore.cli import command_line
 from sparkstore.config import StoreConfig, read_config

@@ -14,7 +14,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.queue_index import Cursor
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError, Unavailable
-from broker_shim.serve.recovery import recover
+from broker_shim.serve.broker_recovery import recover
 from broker_shim.store.interface import Queue
 from sparkstore.core.records import Kind
 from sparkstore.operations.bulk import Action, Answer, Request

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from broker_shim.broker.operations.expiry import Expiry
+from broker_shim.broker.operations.expiry_timer import Expiry
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import NotAcquired, StoreError, Unavailable
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.expiry import due
+from broker_shim.store.expiring_store import due
 from broker_shim.store.interface import MessageHeader
 from sparkstore.core import fold
 from sparkstore.core.fold import Entry, State

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from broker_shim.amqp_1_0.composites import Detach
 from broker_shim.completion import OnComplete
 from broker_shim.errors import Closed, InvalidRequest, Unavailable
-from broker_shim.store.branches import Xid
+from broker_shim.store.branch_store import Xid
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.core.records import Record
 from sparkstore.operations.administration import AdminAction, Order

@@ -10,7 +10,7 @@ from broker_shim.amqp_1_0.composites import Detach, Target
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.rules.permissions import rule_of
-from broker_shim.security.settings import SecuritySettings
+from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.sockets.access import Access
 from tests.support.amqp.link_clients import Client, House, Place
 

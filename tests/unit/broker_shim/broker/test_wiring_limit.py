@@ -19,7 +19,7 @@ from broker_shim.broker.settings import AddressSettings, BrokerSettings
 from broker_shim.errors import LimitReached, StoreError
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.rules.permissions import rule_of
-from broker_shim.security.settings import SecuritySettings
+from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.sockets.access import Access
 from broker_shim.store.interface import Exchange
 from sparkstore.operations.administration import AdminAction, Order

@@ -23,9 +23,9 @@ from broker_shim.links import (
     granted_durability,
     link_text,
 )
-from broker_shim.links.termini.expiry import expires_at_ms
 from broker_shim.links.termini.proof import Answers
 from broker_shim.links.termini.terminus import Termini
+from broker_shim.links.termini.terminus_expiry import expires_at_ms
 from tests.support.stores.links import KeptDeliveries, KeptLinks, receiver, sender, terms
 
 HERE, THERE = EndpointPlace("conn 1", 1), EndpointPlace("conn 2", 1)

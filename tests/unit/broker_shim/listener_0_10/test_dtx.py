@@ -29,7 +29,7 @@ from broker_shim.amqp_0_10.commands import (
 )
 from broker_shim.amqp_0_10.structs import DtxXid
 from broker_shim.errors import StoreError, Unavailable
-from broker_shim.store.branches import OnBranches, Xid
+from broker_shim.store.branch_store import OnBranches, Xid
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.operations.administration import AdminAction, Order
 from tests.support.amqp.amqp_0_10 import Bench010, Client010, content

@@ -9,7 +9,7 @@ import pytest
 from broker_shim.broker.operations.xid_claims import XidClaims
 from broker_shim.listener_0_10.dtx.open_branches import OpenBranch, OpenBranches
 from broker_shim.listener_0_10.transaction import SessionTransaction
-from broker_shim.store.branches import Xid
+from broker_shim.store.branch_store import Xid
 from tests.support.amqp.amqp_0_10 import Bench010
 from tests.support.amqp.timers import Clock
 

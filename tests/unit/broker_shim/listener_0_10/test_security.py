@@ -42,7 +42,7 @@ from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.passwords import secrets_of
 from broker_shim.security.rules.permissions import rule_of
 from broker_shim.security.rules.users import LEAST_ITERATIONS, User
-from broker_shim.security.settings import SecuritySettings
+from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.security.users_file import changing_users
 from broker_shim.sockets.access import Access
 from sparkstore.control.audit import AuditEvent

@@ -24,7 +24,7 @@ from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.durability import TerminusDurability
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.rules.permissions import rule_of
-from broker_shim.security.settings import SecuritySettings
+from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.sockets.access import Access
 from broker_shim.store.interface import Queue
 from tests.support.amqp.link_clients import Client, House, Place

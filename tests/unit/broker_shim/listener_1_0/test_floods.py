@@ -32,10 +32,10 @@ from broker_shim.listener_1_0.messages import message as amqp_message
 from broker_shim.listener_1_0.receiving.incoming_message import IncomingMessage
 from broker_shim.protocol_1_0.codec.frames import AMQP_HEADER
 from broker_shim.protocol_1_0.codec.values import Described
-from broker_shim.protocol_1_0.settings import Settings
+from broker_shim.protocol_1_0.peer_settings import Settings
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.rules.permissions import rule_of
-from broker_shim.security.settings import SecuritySettings
+from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.selectors.grammar import SLICE_TOKENS
 from broker_shim.sockets.access import Access
 from broker_shim.store.interface import Exchange

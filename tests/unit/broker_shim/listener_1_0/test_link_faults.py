@@ -30,7 +30,7 @@ from broker_shim.links import ExpiryPolicy, LinkTerms, Role
 from broker_shim.links import Source as SourceValue
 from broker_shim.security.guard import Guard
 from broker_shim.security.rules.permissions import rule_of
-from broker_shim.security.settings import SecuritySettings
+from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.sockets.access import LOOPBACK, Access
 from broker_shim.store.interface import LinkKey, Queue
 from tests.support.amqp.link_clients import Client, House, Place

@@ -15,7 +15,7 @@ from broker_shim.errors import CorruptData, StoreError, Unavailable
 from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.selectors import Selector
 from broker_shim.selectors import parse as parse_selector
-from broker_shim.serve.recovery import recover
+from broker_shim.serve.broker_recovery import recover
 from broker_shim.store.interface import BrokerStore, Exchange, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.core.records import Kind

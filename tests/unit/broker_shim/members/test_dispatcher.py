@@ -19,7 +19,7 @@ from broker_shim.service.dispatcher import CLAIM
 from broker_shim.store import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue, StoredMessage
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.control.client import connect
 from sparkstore.core.link_records import LinkKey, Role, link_text
 from sparkstore.core.records import Kind, Record

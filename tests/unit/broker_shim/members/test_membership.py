@@ -11,11 +11,11 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.members.membership import Membership
 from broker_shim.service.dispatcher import CLAIM
 from broker_shim.store import protocol as wire
-from broker_shim.store.branches import Xid
+from broker_shim.store.branch_store import Xid
 from broker_shim.store.interface import Exchange, Queue
 from broker_shim.store.memory import MemoryMessageStore
-from broker_shim.store.remote.requests import OnAnswer
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.pending_requests import OnAnswer
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.xids import xid_text
 from tests.support.amqp.memory_broker import MemoryBroker
 

@@ -12,7 +12,7 @@ from proton import Delivery, Endpoint, Link, Message
 from broker_shim.amqp_1_0.composites import Accepted, Error, Modified, Rejected, Released
 from broker_shim.amqp_1_0.definitions import SenderSettleMode
 from broker_shim.protocol_1_0 import events
-from broker_shim.protocol_1_0.settings import Settings
+from broker_shim.protocol_1_0.peer_settings import Settings
 from tests.support.amqp.amqp_1_0 import SETTINGS, ProtonClient
 
 MEGABYTE = bytes(range(256)) * 4_096

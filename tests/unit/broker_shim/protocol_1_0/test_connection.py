@@ -28,7 +28,7 @@ from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.protocol_1_0 import events
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand
 from broker_shim.protocol_1_0.codec.frames import AMQP_HEADER, EMPTY_FRAME, encoded_frame
-from broker_shim.protocol_1_0.settings import Settings
+from broker_shim.protocol_1_0.peer_settings import Settings
 from tests.support.amqp.amqp_1_0 import SETTINGS, Client, attach, flow, server
 
 BEGIN = Begin(next_outgoing_id=0, incoming_window=10, outgoing_window=10)

@@ -24,7 +24,7 @@ from broker_shim.amqp_1_0.composites import (
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode, SenderSettleMode
 from broker_shim.protocol_1_0 import events
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand
-from broker_shim.protocol_1_0.settings import Settings
+from broker_shim.protocol_1_0.peer_settings import Settings
 from tests.support.amqp.amqp_1_0 import Client, attach, flow, server
 
 THEY_RECEIVE, THEY_SEND = True, False

@@ -24,10 +24,10 @@ from broker_shim.protocol_1_0.codec.frames import (
     encoded_frame,
 )
 from broker_shim.protocol_1_0.connection import ServerConnection
+from broker_shim.protocol_1_0.peer_settings import Settings
 from broker_shim.protocol_1_0.sasl.exchange import MAX_STEPS, Challenge, Mechanisms, Passed, Refused
 from broker_shim.protocol_1_0.sasl.mechanisms import Anonymous, External, Plain
 from broker_shim.protocol_1_0.sasl.scram import MAX_CHALLENGE_BYTES, Scram, ScramSecret
-from broker_shim.protocol_1_0.settings import Settings
 
 SETTINGS = Settings("broker")
 PASSWORDS = {"ann": "secret", "zoë": "pässword"}

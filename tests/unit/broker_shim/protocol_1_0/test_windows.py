@@ -9,8 +9,8 @@ from broker_shim.protocol_1_0.codec.errors import InvalidCommand, ProtocolViolat
 from broker_shim.protocol_1_0.heartbeat import Due, Heartbeat
 from broker_shim.protocol_1_0.links.credit import ReceiverCredit, SenderCredit
 from broker_shim.protocol_1_0.links.settlement import DispositionBatch, ranges
+from broker_shim.protocol_1_0.peer_settings import Settings
 from broker_shim.protocol_1_0.serial import FreeNumbers, distance, plus
-from broker_shim.protocol_1_0.settings import Settings
 from broker_shim.protocol_1_0.windows import IncomingWindow, OutgoingWindow
 
 LAST = 2**32 - 1

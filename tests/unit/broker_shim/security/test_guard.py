@@ -18,7 +18,7 @@ from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.passwords import secrets_of
 from broker_shim.security.rules.permissions import AccessTarget, Permission, rule_of
 from broker_shim.security.rules.users import LEAST_ITERATIONS, User
-from broker_shim.security.settings import (
+from broker_shim.security.security_settings import (
     MECHANISMS,
     SecuritySettings,
     offered_mechanisms,

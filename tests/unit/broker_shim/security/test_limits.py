@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from broker_shim.security.refusals import SummedRefusals
 from broker_shim.security.rules.limits import HalfOpen, Newcomer
+from broker_shim.security.summed_refusals import SummedRefusals
 
 HERE, THERE = "127.0.0.1", "10.0.0.7"
 

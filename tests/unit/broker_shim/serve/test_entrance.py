@@ -21,7 +21,7 @@ from broker_shim.serve.entrance import entrance_of
 from broker_shim.serve.options import parser, settings_of
 from broker_shim.serve.reporting import Reporter
 from broker_shim.serve.stores import stores_of
-from broker_shim.service.options import service_addresses_of
+from broker_shim.service.service_options import service_addresses_of
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.exit_codes import ExitCode
 from tests.support.amqp.certificates import Authority

@@ -19,12 +19,12 @@ from broker_shim.serve.metric_families import (
     service_families,
 )
 from broker_shim.serve.stores import trouble_of
-from broker_shim.service.metrics import ServiceMetrics
+from broker_shim.service.service_metrics import ServiceMetrics
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore import __version__
 from sparkstore.errors import Unavailable
-from sparkstore.log.metrics import LogMetrics
+from sparkstore.log.log_metrics import LogMetrics
 from sparkstore.metrics.counters import counters_of
 from sparkstore.metrics.exposition import counters, encoded
 from tests.support.amqp.link_clients import Client, House, Place

@@ -14,8 +14,8 @@ from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.core.fold import State
 from sparkstore.core.link_records import LinkKey, link_text
 from sparkstore.core.records import Kind, Record
+from sparkstore.core.state_machine.call_values import RecordStep, Transaction
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import RecordStep, Transaction
 
 LINK = link_text(LinkKey("c", "l", "receiver"))
 DETAIL = '{"durability": 2, "source": null, "target": null, "version": 1}'

@@ -52,7 +52,7 @@ from broker_shim.listener_1_0.host import Host
 from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.protocol_1_0.codec.frames import SASL_HEADER
 from broker_shim.security.guard import Guard
-from broker_shim.security.settings import SecuritySettings
+from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.sockets.shared_port import SharedPort
 from broker_shim.store.interface import Exchange, Queue
 from tests.support.amqp.amqp_0_10 import INFINITE, content

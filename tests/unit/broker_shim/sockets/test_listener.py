@@ -16,7 +16,7 @@ from broker_shim.broker.settings import BrokerSettings
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.protocol_1_0.codec.frames import EMPTY_FRAME, encoded_frame
 from broker_shim.security.guard import Guard
-from broker_shim.security.settings import SecuritySettings
+from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.sockets import listener
 from tests.support.amqp.served_listener import AMQP, Served, exhaust
 

@@ -15,7 +15,7 @@ from broker_shim.amqp_1_0.composites import Accepted, Detach, Disposition, Sourc
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.rules.permissions import Permission, rule_of
 from broker_shim.security.rules.rights import RIGHTS
-from broker_shim.security.settings import SecuritySettings
+from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.sockets.access import Access
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.control.audit import AuditEvent

@@ -16,7 +16,7 @@ from broker_shim.framing.frames import PROTOCOL_HEADER as OLDER
 from broker_shim.listener_0_10.host import Amqp010Listener
 from broker_shim.listener_1_0.host import Host
 from broker_shim.security.guard import Guard
-from broker_shim.security.settings import SecuritySettings
+from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.sockets.access import LOOPBACK
 from broker_shim.sockets.shared_port import SharedPort
 from tests.support.amqp.certificates import Authority

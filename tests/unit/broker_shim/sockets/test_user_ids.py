@@ -25,7 +25,7 @@ from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.rules.permissions import rule_of
-from broker_shim.security.settings import READ_AGAIN, SecuritySettings, read_security
+from broker_shim.security.security_settings import READ_AGAIN, SecuritySettings, read_security
 from broker_shim.sockets.access import Access
 from broker_shim.store.interface import Queue
 from sparkstore.control.audit import AuditEvent

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.spark_sink.settings import find_service, read_settings
+from broker_shim.spark_sink.sink_settings import find_service, read_settings
 
 GIVEN = {"target": "orders", "path": "/root"}
 

@@ -14,7 +14,7 @@ import pytest
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Ended, InvalidRequest, NotAcquired, StoreError, Unavailable
-from broker_shim.store.branches import Xid
+from broker_shim.store.branch_store import Xid
 from broker_shim.store.chain.audit import CallAuditor
 from broker_shim.store.chain.calls import StoreCall
 from broker_shim.store.chain.chain import MessageStoreChain

@@ -15,7 +15,7 @@ from broker_shim.store.chain.place import Tolerance
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.memory import MemoryMessageStore
 from broker_shim.store.remote.greeting import MemberIdentity
-from broker_shim.store.remote.store import RemoteMessageStore
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.config import ChainMemberConfig, StoreConfig
 
 ANYTHING: Any = 5

@@ -10,13 +10,13 @@ from broker_shim.listener_1_0.conditions import refusal_of
 from broker_shim.listener_1_0.transactions.coordinator import read_command
 from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.protocol_1_0.codec.errors import DecodeError
-from broker_shim.transactions.refusals import TransactionRefused, rolled_back
 from broker_shim.transactions.standing import (
     Memory,
     TransactionLimits,
     TransactionStanding,
     TransactionState,
 )
+from broker_shim.transactions.transaction_refusals import TransactionRefused, rolled_back
 
 LIMITS = TransactionLimits(open_count=2, operation_count=3, content_bytes=100, timeout_s=10.0)
 VALUE = b"\0\x53\x77"

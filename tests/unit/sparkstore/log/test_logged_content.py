@@ -6,8 +6,8 @@ from pathlib import Path
 
 from sparkstore.content.reader import ContentReader
 from sparkstore.core.records import MessageHeader, message_enqueued
+from sparkstore.log.log_metrics import LogMetrics
 from sparkstore.log.logged_content import LoggedContent
-from sparkstore.log.metrics import LogMetrics
 from sparkstore.log.recent_content import RecentContent
 from sparkstore.tables.root import open_or_create_root
 from tests.support.histories.strategies import Row

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_shim.spark_sink.settings import OPTIONS as WRITE_OPTIONS
+from broker_shim.spark_sink.sink_settings import OPTIONS as WRITE_OPTIONS
 from sparkstore.errors import InvalidRequest
 from sparkstore.spark_source.options import read_options
 

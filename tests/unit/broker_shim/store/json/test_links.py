@@ -9,7 +9,7 @@ import pytest
 
 from broker_shim.errors import CorruptData, InvalidRequest, Locked, Unavailable
 from broker_shim.links import Role
-from broker_shim.store.json.links import JsonLinkStore, read_links
+from broker_shim.store.json.json_link_store import JsonLinkStore, read_links
 from tests.support.stores.links import receiver, sender, terms
 from tests.support.stores.stores import done
 

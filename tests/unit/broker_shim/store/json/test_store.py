@@ -11,7 +11,7 @@ import pytest
 from broker_shim.errors import CorruptData, InvalidRequest, Locked, StoreError, Unavailable
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, MessageHeader, Queue
 from broker_shim.store.json import file as json_file
-from broker_shim.store.json.store import FORMAT, VERSION, JsonMessageStore, read_wiring
+from broker_shim.store.json.json_store import FORMAT, VERSION, JsonMessageStore, read_wiring
 from tests.support.stores.stores import done
 
 

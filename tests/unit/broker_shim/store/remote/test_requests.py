@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError
 from broker_shim.store.protocol import Refusal, Welcome
-from broker_shim.store.remote.requests import (
+from broker_shim.store.remote.pending_requests import (
     MAX_READS_OUT,
     Answer,
     Completed,

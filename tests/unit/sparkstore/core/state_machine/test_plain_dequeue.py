@@ -10,8 +10,8 @@ from sparkstore.core.fold import State
 from sparkstore.core.records import MessageHeader
 from sparkstore.core.state_machine import transactions
 from sparkstore.core.state_machine.batches import RequestOrigin, plain_dequeue
+from sparkstore.core.state_machine.call_values import Queue, RecordStep, Transaction
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import Queue, RecordStep, Transaction
 
 ORIGIN = RequestOrigin("m", 7)
 

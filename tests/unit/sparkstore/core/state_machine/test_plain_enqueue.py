@@ -11,8 +11,8 @@ from broker_shim.errors import StoreError
 from sparkstore.core.fold import State
 from sparkstore.core.records import MessageHeader
 from sparkstore.core.state_machine.batches import plain_enqueue
+from sparkstore.core.state_machine.call_values import Queue, RecordStep, StoredMessage
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import Queue, RecordStep, StoredMessage
 
 MOST_BYTES = 4
 

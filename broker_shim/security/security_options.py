@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.security.settings import SecuritySettings, read_security
+from broker_shim.security.security_settings import SecuritySettings, read_security
 from sparkstore.declared_settings import settings_of, texts_of
 
 

@@ -8,12 +8,12 @@ from typing import Protocol
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store import protocol as wire
-from broker_shim.store.branches import BranchFacts, OnBranches, PreparedBranch
+from broker_shim.store.branch_store import BranchFacts, OnBranches, PreparedBranch
 from broker_shim.store.interface import TransactionContext
-from broker_shim.store.remote.connection import RemoteConnection
-from broker_shim.store.remote.messages import RemoteMessages
-from broker_shim.store.remote.requests import Answer
-from broker_shim.store.remote.transactions import RemoteTransaction
+from broker_shim.store.remote.pending_requests import Answer
+from broker_shim.store.remote.remote_messages import RemoteMessages
+from broker_shim.store.remote.remote_transaction import RemoteTransaction
+from broker_shim.store.remote.service_connection import RemoteConnection
 from sparkstore.core.state_machine.arguments import check_completion
 from sparkstore.core.xids import Xid, check_xid, xid_bytes, xid_from
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, Self
 
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import CorruptData
-from broker_shim.links.termini.expiry import ExpiryPolicy
+from broker_shim.links.termini.terminus_expiry import ExpiryPolicy
 from sparkstore.core.link_records import DETAIL_VERSION, Role
 
 

@@ -35,7 +35,7 @@ from broker_shim.store.remote.greeting import (
     greet_patiently,
 )
 from broker_shim.store.remote.peer_socket import Sending
-from broker_shim.store.remote.requests import (
+from broker_shim.store.remote.pending_requests import (
     Answer,
     Completed,
     OnAnswer,

@@ -15,7 +15,7 @@ from broker_shim.amqp_0_10.structs import (
     DtxXid,
 )
 from broker_shim.broker.address import QueueNode
-from broker_shim.broker.operations.branches import Branches
+from broker_shim.broker.operations.prepared_branches import Branches
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.listener_0_10.authorization import check, check_anywhere, may
@@ -30,7 +30,7 @@ from broker_shim.listener_0_10.refusals import (
     refusal_of,
 )
 from broker_shim.security.rules.rights import Act
-from broker_shim.store.branches import BranchFacts, Xid
+from broker_shim.store.branch_store import BranchFacts, Xid
 from sparkstore.core.state_machine.heuristics import COMMITTED, ROLLED_BACK
 from sparkstore.core.xids import check_xid, xid_text
 

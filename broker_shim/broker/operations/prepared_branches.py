@@ -1,7 +1,7 @@
 """Branches of distributed transactions: prepared here, decided now or after a restart.
 
-The store keeps them (`broker_shim.store.branches`); this has the queues follow. What a branch took
-is held by nobody's consumer until the decision: gone with the commit, waiting again after a
+The store keeps them (`broker_shim.store.branch_store`); this has the queues follow. What a branch
+took is held by nobody's consumer until the decision: gone with the commit, waiting again after a
 rollback. What it enqueues is on no queue before the commit is durable. A queue that a branch uses
 stays (`queue_deletion`).
 
@@ -17,7 +17,7 @@ from broker_shim.broker.storage.store_puts import Operation
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.store.branches import (
+from broker_shim.store.branch_store import (
     BranchDirectory,
     BranchEntries,
     BranchFacts,

@@ -4,9 +4,9 @@
      "sendingLinks":   {container: {link name: {"source": {…} | null, "target": {…} | null, …}}},
      "receivingLinks": {container: {link name: {"source": {…} | null, "target": {…} | null, …}}}}
 
-A sending link is one on which we send; what is said of a link is its JSON form (`links.values`).
-See `file` for how the file is written, and what if that fails. Whether a link is attached is
-not kept: after a restart none is.
+A sending link is one on which we send; what is said of a link is its JSON form
+(`links.termini.terminus_values`). See `file` for how the file is written, and what if that fails.
+Whether a link is attached is not kept: after a restart none is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed
-from broker_shim.links.termini.values import LinkTerms
+from broker_shim.links.termini.terminus_values import LinkTerms
 from broker_shim.store.json.file import ReplacedFile, lock_file, read_whole
 from sparkstore.core.link_records import LinkKey, Role
 

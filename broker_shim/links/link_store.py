@@ -11,7 +11,7 @@ from typing import Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
-from broker_shim.links.termini.values import LinkTerms
+from broker_shim.links.termini.terminus_values import LinkTerms
 from sparkstore.core.link_records import LinkKey
 
 

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
-from broker_shim.store.branches import (
+from broker_shim.store.branch_store import (
     BranchEntries,
     BranchStore,
     OnBranches,
@@ -34,10 +34,10 @@ from broker_shim.store.branches import (
     Xid,
 )
 from broker_shim.store.chain.calls import PREPARE, StoreCall
-from broker_shim.store.expiry import ExpiringStore
+from broker_shim.store.expiring_store import ExpiringStore
 from broker_shim.store.interface import BrokerStore, TransactionContext
 from sparkstore.core.state_machine.arguments import check_completion
-from sparkstore.core.state_machine.values import RecordStep
+from sparkstore.core.state_machine.call_values import RecordStep
 
 
 class FirstStore(BrokerStore, BranchStore, ExpiringStore, Protocol):

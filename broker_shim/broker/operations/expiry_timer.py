@@ -18,7 +18,7 @@ from functools import partial
 from broker_shim.broker.storage.loop import Later
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import NotNow, StoreError
-from broker_shim.store.expiry import ExpiringStore
+from broker_shim.store.expiring_store import ExpiringStore
 from sparkstore.core.queue_names import shown
 from sparkstore.operations.bulk import TURN_IDS, Action, Answer, Request
 

@@ -36,12 +36,12 @@ from broker_shim.store.interface import (
 from broker_shim.store.reads import ReadCalls
 from broker_shim.store.remote import records as made
 from broker_shim.store.remote.batches import RemoteBatches
-from broker_shim.store.remote.branches import RemoteBranches
-from broker_shim.store.remote.connection import RemoteConnection, ServiceListener
 from broker_shim.store.remote.greeting import MemberIdentity, parse_address
-from broker_shim.store.remote.messages import RemoteMessages, RemoteReads
-from broker_shim.store.remote.requests import Answer, OnAnswer
-from broker_shim.store.remote.transactions import RemoteTransaction, usable
+from broker_shim.store.remote.pending_requests import Answer, OnAnswer
+from broker_shim.store.remote.remote_branches import RemoteBranches
+from broker_shim.store.remote.remote_messages import RemoteMessages, RemoteReads
+from broker_shim.store.remote.remote_transaction import RemoteTransaction, usable
+from broker_shim.store.remote.service_connection import RemoteConnection, ServiceListener
 from sparkstore.core.annotations import as_detail
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine.arguments import check_completion, check_message, check_queue

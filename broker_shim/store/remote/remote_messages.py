@@ -14,8 +14,8 @@ from broker_shim.store import protocol as wire
 from broker_shim.store.content_writer import LocalContentWriter, staged
 from broker_shim.store.interface import ContentWriter, MessageHeader, StoredMessage
 from broker_shim.store.reads import Loaded, OnLoaded, Prefetcher, load_outcome
-from broker_shim.store.remote.connection import RemoteConnection
-from broker_shim.store.remote.requests import Answer
+from broker_shim.store.remote.pending_requests import Answer
+from broker_shim.store.remote.service_connection import RemoteConnection
 from sparkstore.core import records
 from sparkstore.core.records import Record
 from sparkstore.core.state_machine.arguments import (

@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from broker_shim.broker.operations.expiry import Expiry
+from broker_shim.broker.operations.expiry_timer import Expiry
 from broker_shim.broker.queues.queue_index import Survivors
 from broker_shim.broker.routing import DEFAULT_EXCHANGES, Router
 from broker_shim.broker.settings import BrokerSettings
@@ -20,7 +20,7 @@ from broker_shim.links import LinkKey, link_text
 from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.links import Held, now_ms
 from broker_shim.listener_1_0.resumption import tag_of
-from broker_shim.store.expiry import ExpiringStore
+from broker_shim.store.expiring_store import ExpiringStore
 from broker_shim.store.interface import (
     BrokerStore,
     Entry,

@@ -18,8 +18,8 @@ from sparkstore.core.records import Record
 from sparkstore.core.state_machine import branches
 from sparkstore.core.state_machine.arguments import check_completion
 from sparkstore.core.state_machine.branches import BranchEntries, PreparedBranch
+from sparkstore.core.state_machine.call_values import PlannedEnqueue, RecordStep
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.state_machine.values import PlannedEnqueue, RecordStep
 from sparkstore.core.xids import Xid, check_xid, xid_text
 
 __all__ = [

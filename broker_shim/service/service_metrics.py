@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparkstore.log.metrics import LogMetrics
+from sparkstore.log.log_metrics import LogMetrics
 from sparkstore.metrics.counters import counted, line_of
 
 
