@@ -18,19 +18,23 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from sparkstore.recovery.point_in_time import AsOf
+
 __version__ = "0.6.0"
 
 
-def query(root: str | Path, sql: str) -> pa.Table:
+def query(root: str | Path, sql: str, *, as_of: AsOf | None = None) -> pa.Table:
     """Answer one SELECT over the views of a root, by DuckDB in this process, as an Arrow table.
 
     Args:
         root: The path of its folder, or a URI as `s3://lake/queues`.
         sql: In DuckDB's SQL; the views are those of `sparkstore sql`.
+        as_of: A time, its text as `2026-11-22 10:00`, or a position: the views as they stood then.
+            A time without a time zone is UTC.
 
     Raises:
         InvalidRequest: The query is wrong, or asks for more than the views; there is no root; the
-            extra `sparkstore[duckdb]` is not installed.
+            extra `sparkstore[duckdb]` is not installed; `as_of` is in the future or before history.
         CorruptData: A table of the root is gone.
         Unavailable: The tables cannot be read.
     """
@@ -38,4 +42,4 @@ def query(root: str | Path, sql: str) -> pa.Table:
 
     with needed():
         from sparkstore.embedded.query import query as answer  # noqa: PLC0415
-    return answer(root, sql)
+    return answer(root, sql, as_of)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import sparkstore
 from sparkstore.cli import admin, commands, current, jobs, reconcile, replicas
-from sparkstore.cli.messages import browse, bulk
+from sparkstore.cli.messages import browse, bulk, diff
 from sparkstore.cli.output import of_the_system, one_line
 from sparkstore.cli.parsing import at_least_0, command
 from sparkstore.errors import StoreError
@@ -92,6 +92,7 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
         _queues,
         browse.add,
         _sql,
+        diff.add,
         admin.add,
         bulk.add,
         jobs.add,
@@ -145,8 +146,9 @@ def _sql(subparsers: Subparsers) -> None:
         subparsers,
         commands.sql,
         "answer a question with SQL",
-        "Views: queues, queue_messages, message_history, bindings, configuration, members,\n"
-        "links, deliveries, transactions, and after a job job_runs and findings.\n"
+        "Views: queues, queue_messages, messages (consumed ones too), message_history, bindings,\n"
+        "configuration, members, links, deliveries, transactions, and after a job job_runs and\n"
+        "findings.\n"
         "Starts a JVM (seconds), or with --engine duckdb none: the same views, in DuckDB's SQL.\n"
         "A line on standard error says when rows are left out. A query\n"
         "reads the views, or the root's own tables as delta.`PATH`. It changes nothing, runs no\n"
@@ -157,8 +159,10 @@ def _sql(subparsers: Subparsers) -> None:
         "  sparkstore sql ROOT \"SELECT properties['carrier'], count(*) FROM queue_messages"
         ' GROUP BY 1"\n'
         '  sparkstore sql ROOT "SELECT name, source, attached, unsettled FROM links"\n'
+        '  sparkstore sql ROOT "SELECT outcome, count(*) FROM messages GROUP BY outcome"\n'
         '  sparkstore sql s3://lake/queues "SELECT * FROM queues"\n'
-        '  sparkstore sql ROOT --engine duckdb "SELECT queue, depth FROM queues"',
+        '  sparkstore sql ROOT --engine duckdb "SELECT queue, depth FROM queues"\n'
+        "  sparkstore sql ROOT --as-of '2026-11-22 10:00' \"SELECT queue, depth FROM queues\"",
     )
     parser.add_argument("statement", help="one SELECT")
     parser.add_argument(
@@ -168,6 +172,11 @@ def _sql(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--limit", type=at_least_0, metavar="N",
         help="rows, 0: all (default 1000, with --json all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--as-of", metavar="TIME",
+        help="every view as it stood then: '2026-11-22 10:00' (UTC if no zone is named), or"
+        " position=N",
     )  # fmt: skip
 
 

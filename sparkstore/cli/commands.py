@@ -30,6 +30,7 @@ from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailab
 if TYPE_CHECKING:
     from sparkstore.cli.query_result import QueryResult
     from sparkstore.core.fold import QueueState, State
+    from sparkstore.recovery.point_in_time import PointInTime
     from sparkstore.tables.root import Root
 
 _ENGINES = ("deltalake", "pyarrow", "pyspark", "delta-spark")
@@ -184,7 +185,10 @@ def sql(arguments: Namespace) -> int:
 def _sql(arguments: Namespace, root: Root) -> int:
     limit = row_limit(arguments, _SQL_ROWS)
     ask = _by_duckdb if arguments.engine == "duckdb" else _by_spark
-    found = ask(root, arguments.statement, limit)
+    as_of = arguments.as_of
+    if as_of is not None:
+        check_time(root, as_of)
+    found = ask(root, arguments.statement, limit, as_of)
     if arguments.json:
         print_lines(json_lines(found.rows))
     else:
@@ -198,7 +202,21 @@ def _sql(arguments: Namespace, root: Root) -> int:
     return 0
 
 
-def _by_spark(root: Root, statement: str, limit: int) -> QueryResult:
+def check_time(root: Root, as_of: str) -> PointInTime:
+    """Refuse a time of which there is no answer, before a JVM starts; say if UTC is assumed.
+
+    Raises:
+        InvalidRequest: It is none, is in the future, or before history.
+    """
+    from sparkstore.recovery.point_in_time import has_zone, point_in_time
+
+    point = point_in_time(root, as_of)
+    if not has_zone(as_of):
+        note(f"{as_of} has no time zone: UTC is assumed")
+    return point
+
+
+def _by_spark(root: Root, statement: str, limit: int, as_of: str | None) -> QueryResult:
     from sparkstore.cli.sql import answer
     from sparkstore.session import local_session
     from sparkstore.views.effort import effort_for
@@ -212,20 +230,20 @@ def _by_spark(root: Root, statement: str, limit: int) -> QueryResult:
         makes_archive=True,
     )
     try:
-        register(spark, root, named_in(statement))
+        register(spark, root, named_in(statement), as_of=as_of)
         return answer(spark, root, statement, limit)
     finally:
         spark.stop()
 
 
-def _by_duckdb(root: Root, statement: str, limit: int) -> QueryResult:
+def _by_duckdb(root: Root, statement: str, limit: int, as_of: str | None) -> QueryResult:
     from sparkstore.embedded import needed
     from sparkstore.log.tuning import without_pandas
 
     with needed():
         from sparkstore.cli.duckdb_sql import answer
     with without_pandas():
-        return answer(root, statement, limit)
+        return answer(root, statement, limit, as_of)
 
 
 def verify(arguments: Namespace) -> int:

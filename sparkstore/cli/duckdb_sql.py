@@ -13,15 +13,16 @@ from sparkstore.errors import InvalidRequest
 from sparkstore.tables.root import Root
 
 
-def answer(root: Root, statement: str, limit: int = 0) -> QueryResult:
+def answer(root: Root, statement: str, limit: int = 0, as_of: str | None = None) -> QueryResult:
     """Return the rows that a query over the views finds; limit 0 means all of them.
 
     Raises:
-        InvalidRequest: The query is wrong, or asks for more than the views.
+        InvalidRequest: The query is wrong, or asks for more than the views; `as_of` is in the
+            future, or before history.
         CorruptData: A table of the root is gone.
         Unavailable: The tables cannot be read.
     """
-    found = answers.answer(root, statement, limit)
+    found = answers.answer(root, statement, limit, as_of)
     schema, columns = found.table.schema, distinct(found.table.schema.names)
     try:
         values = [column.to_pylist() for column in found.table.columns]

@@ -12,6 +12,7 @@ import pyarrow as pa
 from sparkstore.embedded.duckdb_views import add_views, connect, views_of
 from sparkstore.embedded.typed_select import check_statement, first_line
 from sparkstore.errors import InvalidRequest, Unavailable
+from sparkstore.recovery.point_in_time import AsOf
 from sparkstore.tables.root import Root
 
 _BATCH_ROWS = 1 << 16
@@ -38,18 +39,19 @@ class QueryAnswer(NamedTuple):
     is_cut: bool
 
 
-def answer(root: Root, statement: str, limit: int = 0) -> QueryAnswer:
+def answer(root: Root, statement: str, limit: int = 0, as_of: AsOf | None = None) -> QueryAnswer:
     """Answer one SELECT in DuckDB's SQL; limit 0 means all of its rows.
 
     Raises:
-        InvalidRequest: The query is wrong, or asks for more than the views.
+        InvalidRequest: The query is wrong, or asks for more than the views; `as_of` is in the
+            future, or before history.
         CorruptData: A table of the root is gone.
         Unavailable: The tables cannot be read.
     """
     with connect() as connection:
         views = views_of(root)
         named = check_statement(connection, statement, views)
-        add_views(connection, root, sorted(named))
+        add_views(connection, root, sorted(named), as_of)
         with _translated():
             table = _rows(connection.sql(statement), limit)
     return QueryAnswer(_narrowed(table.slice(0, limit or None)), 0 < limit < table.num_rows)
@@ -86,7 +88,11 @@ def view_schema(root: Root, view: str) -> pa.Schema:
 
 
 def view_batches(
-    root: Root, view: str, columns: Sequence[str], conditions: Sequence[Condition] = ()
+    root: Root,
+    view: str,
+    columns: Sequence[str],
+    conditions: Sequence[Condition] = (),
+    as_of: AsOf | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read some columns of a view, a batch at a time; as `view_schema` in what it raises.
 
@@ -95,19 +101,21 @@ def view_batches(
     assert {each.operator for each in conditions} <= OPERATORS
     named = ", ".join(map(_quoted, columns)) or "1"
     wanted = " AND ".join(f"{_quoted(each.column)} {each.operator} ?" for each in conditions)
-    with _one_view(root, view) as connection:
+    with _one_view(root, view, as_of) as connection:
         query = f"SELECT {named} FROM {view} WHERE {wanted or 'true'}"  # noqa: S608
         found = connection.execute(query, [each.value for each in conditions])
         yield from found.to_arrow_reader(_BATCH_ROWS)
 
 
 @contextmanager
-def _one_view(root: Root, view: str) -> Iterator[duckdb.DuckDBPyConnection]:
+def _one_view(
+    root: Root, view: str, as_of: AsOf | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
     views = views_of(root)
     if view not in views:
         raise InvalidRequest(f"there is no view {view!r}: there are {', '.join(views)}")
     with connect() as connection, _translated():
-        add_views(connection, root, [view])
+        add_views(connection, root, [view], as_of)
         yield connection
 
 

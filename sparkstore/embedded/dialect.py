@@ -36,6 +36,31 @@ _WORDS = (
     (re.compile(r"\bparts\[0\]"), "parts[1]"),
 )
 
+_MESSAGE_COLUMNS = {
+    """transform_values(
+    from_json(entry.detail, 'map<string,array<string>>'),
+    (key, told) -> IF(
+      told[0] = 'timestamp' AND told[1] RLIKE '^[0-9]+$' AND length(told[1]) < 15,
+      CAST(timestamp_millis(CAST(told[1] AS BIGINT)) AS STRING),
+      told[1]
+    )
+  ) AS annotations""": "annotations_told(entry.detail) AS annotations",
+    """SELECT unhex(array_join(transform(
+        array_sort(collect_set(struct(piece.body_offset, hex(piece.body) AS digits))),
+        piece -> piece.digits
+      ), ''))
+      FROM events AS piece
+      WHERE piece.kind = 'content' AND piece.message_id = entry.message_id""": (
+        """SELECT unhex(string_agg(piece.digits, '' ORDER BY piece.body_offset))
+      FROM (
+        SELECT DISTINCT message_id, body_offset, hex(body) AS digits
+        FROM events
+        WHERE kind = 'content'
+      ) AS piece
+      WHERE piece.message_id = entry.message_id"""
+    ),
+    "    )\n  ) AS body": "    ),\n    CAST('' AS BLOB)\n  ) AS body",  # of no pieces, as Spark
+}
 _PHRASES: Mapping[str, Mapping[str, str]] = {
     "changes": {"int(protocol IS NOT NULL)": "CAST(protocol IS NOT NULL AS INT)"},
     "refusals": {
@@ -59,32 +84,8 @@ _PHRASES: Mapping[str, Mapping[str, str]] = {
             "json_extract_string(detail, '$.operations[*].queue')"
         ),
     },
-    "queue_messages": {
-        """transform_values(
-    from_json(entry.detail, 'map<string,array<string>>'),
-    (key, told) -> IF(
-      told[0] = 'timestamp' AND told[1] RLIKE '^[0-9]+$' AND length(told[1]) < 15,
-      CAST(timestamp_millis(CAST(told[1] AS BIGINT)) AS STRING),
-      told[1]
-    )
-  ) AS annotations""": "annotations_told(entry.detail) AS annotations",
-        """SELECT unhex(array_join(transform(
-        array_sort(collect_set(struct(piece.body_offset, hex(piece.body) AS digits))),
-        piece -> piece.digits
-      ), ''))
-      FROM events AS piece
-      WHERE piece.kind = 'content' AND piece.message_id = entry.message_id""": (
-            """SELECT unhex(string_agg(piece.digits, '' ORDER BY piece.body_offset))
-      FROM (
-        SELECT DISTINCT message_id, body_offset, hex(body) AS digits
-        FROM events
-        WHERE kind = 'content'
-      ) AS piece
-      WHERE piece.message_id = entry.message_id"""
-        ),
-        "* EXCEPT (": "* EXCLUDE (",
-        "    )\n  ) AS body": "    ),\n    CAST('' AS BLOB)\n  ) AS body",  # of no pieces, as Spark
-    },
+    "queue_messages": {"* EXCEPT (": "* EXCLUDE (", **_MESSAGE_COLUMNS},
+    "messages": _MESSAGE_COLUMNS,
 }
 """What is written otherwise as a whole, by the file it is in. A phrase that is not there any more
 is a bug (`_translated`)."""
@@ -130,6 +131,7 @@ _NAMED = {
     "events": "events",
     "entries": "SELECT * FROM entries",
     "contents": "SELECT * FROM contents",
+    "departures": "SELECT * FROM departures",
 }
 """Steps that have no place among the others in Spark (`sparkstore.sql.queries.view_text`)."""
 

@@ -23,7 +23,8 @@ from pyarrow.fs import LocalFileSystem
 
 from sparkstore.embedded.dialect import MACROS, tail_text, view_text
 from sparkstore.errors import CorruptData, Unavailable
-from sparkstore.sql.queries import VIEWS, statement
+from sparkstore.recovery.point_in_time import AsOf, PointInTime, point_in_time
+from sparkstore.sql.queries import VIEWS, as_of_values, log_as_of, statement
 from sparkstore.tables.delta_files import versions
 from sparkstore.tables.root import Root
 from sparkstore.tables.schema import ROW, STATE
@@ -57,6 +58,7 @@ class _Moment(NamedTuple):
     history: ds.Dataset
     folded: int
     in_history: int
+    point: PointInTime | None
 
 
 def views_of(root: Root) -> list[str]:
@@ -73,22 +75,28 @@ def connect() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def add_views(connection: duckdb.DuckDBPyConnection, root: Root, views: Collection[str]) -> None:
+def add_views(
+    connection: duckdb.DuckDBPyConnection,
+    root: Root,
+    views: Collection[str],
+    as_of: AsOf | None = None,
+) -> None:
     """Give a connection some views of a root, and take away its right to change its settings.
 
+    With `as_of` they are as they stood then (`recovery.point_in_time`).
+
     Raises:
+        InvalidRequest: `as_of` is in the future, or before history.
         CorruptData: A table is gone or has no Delta log, or its file is.
         Unavailable: Records are missing after P, or tables moved on again and again.
     """
     with _readable(root):
-        if not {*views}.isdisjoint(VIEWS):
-            _add_queues(connection, root, views)
+        point = None
+        if as_of is not None or not {*views}.isdisjoint(VIEWS):
+            point = _add_queues(connection, root, views, as_of)
         for name in views:
             if name in _LOGS:
-                table = DeltaTable(str(root.table(name))).to_pyarrow_dataset()
-                connection.register(f"sparkstore_{name}", table)
-                query = statement(name, {"table": f"sparkstore_{name}"}).replace("`", '"')
-                connection.execute(f"CREATE VIEW {name} AS {query}")
+                _add_log(connection, root, name, None if point is None else point.at)
     connection.execute("SET lock_configuration = true")
 
 
@@ -102,20 +110,32 @@ def _readable(root: Root) -> Iterator[None]:
         raise Unavailable(message) from reason
 
 
-def _add_queues(connection: duckdb.DuckDBPyConnection, root: Root, views: Collection[str]) -> None:
-    moment = _at_one_moment(connection, root)
+def _add_log(connection: duckdb.DuckDBPyConnection, root: Root, name: str, at: int | None) -> None:
+    table = f"sparkstore_{name}"
+    connection.register(table, DeltaTable(str(root.table(name))).to_pyarrow_dataset())
+    query = statement(name, {"table": table if at is None else log_as_of(name, table, at)})
+    connection.execute(f"CREATE VIEW {name} AS {query.replace('`', chr(34))}")
+
+
+def _add_queues(
+    connection: duckdb.DuckDBPyConnection, root: Root, views: Collection[str], as_of: AsOf | None
+) -> PointInTime | None:
+    moment = _at_one_moment(connection, root, as_of)
     values, known = _values(moment)
     for view in views:
         if view in VIEWS:
             connection.execute(f"CREATE VIEW {view} AS {view_text(view, values, known)}")
+    return moment.point
 
 
-def _at_one_moment(connection: duckdb.DuckDBPyConnection, root: Root) -> _Moment:
+def _at_one_moment(
+    connection: duckdb.DuckDBPyConnection, root: Root, as_of: AsOf | None
+) -> _Moment:
     """Look the tables up until there is no gap between state and the records after it."""
     failure: Exception | None = None
     for _ in range(_TRIES):
         try:
-            moment = _looked_up(root)
+            moment = _looked_up(root, as_of)
             for name, table in _NAMES.items():
                 connection.register(table, getattr(moment, name))
             _check_no_gap(connection, moment)
@@ -131,6 +151,8 @@ def _check_no_gap(connection: duckdb.DuckDBPyConnection, moment: _Moment) -> Non
     """Refuse a gap after P, once, as `sql/fold/guard.sql` does: these tables do not move."""
     ((count, total, last),) = connection.execute(tail_text(*_values(moment))).fetchall()
     first, last = moment.folded, last or moment.folded
+    if moment.point is not None:
+        last = moment.point.position
     if count != last - first or 2 * total != (last - first) * (last + first + 1):
         message = f"records are missing after position {first}: run sparkstore verify"
         raise Unavailable(message)
@@ -139,12 +161,25 @@ def _check_no_gap(connection: duckdb.DuckDBPyConnection, moment: _Moment) -> Non
 def _values(moment: _Moment) -> tuple[dict[str, str], dict[str, str]]:
     """For the text of the views: names and P; and what is known of tables that stand still."""
     folded, in_history = str(moment.folded), str(moment.in_history)
-    known = {_P.format(_STATE): folded, _H.format(_HISTORY): in_history}
-    return {**_NAMES, "least": folded}, known
+    values = {**_NAMES, "least": folded}
+    if (point := moment.point) is not None:
+        values = as_of_values(
+            values,
+            point.position,
+            point.at,
+            from_nothing=point.version is None,
+            is_in_history=point.is_in_history,
+        )
+        in_history = str(min(moment.in_history, point.position))
+    known = {_P.format(values["state"]): folded, _H.format(values["history"]): in_history}
+    return values, known
 
 
-def _looked_up(root: Root) -> _Moment:
-    state = snapshot(root.state)
+def _looked_up(root: Root, as_of: AsOf | None) -> _Moment:
+    point = None if as_of is None else point_in_time(root, as_of)
+    state = snapshot(root.state, point and point.version)
+    if point is not None and point.version is None:
+        state = []
     meta = _dataset([file for file in state if file.partition == "meta"], STATE, "part")
     journal, history = snapshot(root.journal), snapshot(root.history)
     folded = pc.max(meta.to_table(["position"])["position"]).as_py() or 0
@@ -154,6 +189,7 @@ def _looked_up(root: Root) -> _Moment:
         _dataset(history, ROW, "segment"),
         folded,
         _last_position(history),
+        point,
     )
 
 

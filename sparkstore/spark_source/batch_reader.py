@@ -79,7 +79,8 @@ class BatchReader(DataSourceReader):
             from sparkstore.embedded.answers import Condition, view_batches  # noqa: PLC0415
         asked: list[Condition] = [Condition(*each) for each in self._conditions]
         with opened(partition.value) as root:
-            for batch in view_batches(root, self._settings.view, names, asked):
+            view, as_of = self._settings.view, self._settings.as_of
+            for batch in view_batches(root, view, names, asked, as_of):
                 yield self._as_asked(batch, schema, partition.value)
 
     def _is_root(self, name: str) -> bool:

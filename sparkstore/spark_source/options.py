@@ -14,6 +14,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from sparkstore.errors import InvalidRequest
+from sparkstore.recovery.point_in_time import microseconds
 
 NAME = "sparkstore"
 
@@ -39,6 +40,7 @@ OPTIONS = (
     SourceOption("view", "text", "queue_messages", "The view that is read."),
     SourceOption("columns", "names", "", "The columns that are read; `*` for all."),
     SourceOption("queue", "text", "", "Only rows of this queue are read."),
+    SourceOption("asOf", "text", "", "The view as it stood at this time, UTC without a zone."),
     SourceOption("pushFilters", "boolean", "false", "Filters of a query are used."),
 )
 """Every option of a read."""
@@ -71,6 +73,7 @@ class ReadSettings(NamedTuple):
         columns: Names of columns; none: the usual ones, without bodies; `*`: all.
         queue: Only rows of this queue; empty: of all.
         pushes_filters: Spark's filters are used, which needs a setting of the session.
+        as_of: The view is as it stood at this time, or position; None: as it is.
     """
 
     roots: tuple[str, ...]
@@ -78,6 +81,7 @@ class ReadSettings(NamedTuple):
     columns: tuple[str, ...]
     queue: str
     pushes_filters: bool
+    as_of: str | None = None
 
 
 def read_options(given: Mapping[str, str]) -> ReadSettings:
@@ -102,6 +106,7 @@ def read_options(given: Mapping[str, str]) -> ReadSettings:
         _names(values["columns"]),
         values["queue"],
         _boolean("pushFilters", values["pushfilters"]),
+        _time(values["asof"]),
     )
 
 
@@ -126,6 +131,12 @@ def _without_scheme(path: str) -> str:
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _time(text: str) -> str | None:
+    if text:
+        microseconds(text)  # refuses what is no time, on the driver
+    return text or None
 
 
 def _boolean(name: str, text: str) -> bool:

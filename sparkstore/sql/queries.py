@@ -12,11 +12,23 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 
 from sparkstore.core.fold import WINDOW
+from sparkstore.core.records import MessageHeader
 
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
 
 _ONCE = frozenset({"changes", "guard", "touched_links"})
 """Steps that are computed once in a query, however often they are named."""
+
+_OF_ENTRY = {"header", "priority", "expires_at"}
+"""Fields of a header that have another place in a view, or that its entry may change."""
+_CONTENT_COLUMNS = ", ".join(f"`{name}`" for name in MessageHeader._fields if name not in _OF_ENTRY)
+_END_COLUMNS = "outcome, ended_position, ended_at, ended_by, end_detail,"
+
+_WRITTEN_AT = {
+    "job_runs": "unix_micros(began_at) + CAST(seconds * 1000000 AS BIGINT)",
+    "findings": "unix_micros(found_at)",
+}
+"""When a row of a job's table was written: of a run, at its end."""
 
 GUARD = "(SELECT whole FROM guard)"
 _DEFAULTS = {
@@ -29,6 +41,8 @@ _DEFAULTS = {
     "contentsguard": "true",
     "window": str(WINDOW),
     "epochs": "epochs",
+    "contentcolumns": _CONTENT_COLUMNS,
+    "now": "current_timestamp()",
 }
 """Hints to the optimiser, which whoever knows sizes fills in (`join_hints`), and where the guard
 stands: once in a query, since all of it reads each table at one version."""
@@ -52,6 +66,7 @@ STEPS_OF_OTHERS = (*_TAIL, *_MEMBERS, "staged_content", "staged", *_LINKS)
 VIEWS: Mapping[str, tuple[str, ...]] = {
     "queues": (*_TAIL, *_ENTRIES, *_WIRING),
     "queue_messages": (*_TAIL, *_ENTRIES, "events"),
+    "messages": (*_TAIL, *_ENTRIES, "events", "departures"),
     "message_history": (*_TAIL, "events"),
     "bindings": (*_TAIL, *_WIRING),
     "configuration": (*_TAIL, *_WIRING),
@@ -73,6 +88,34 @@ GUARDS: Mapping[str, Mapping[str, str]] = {
 and of deliveries have it always."""
 
 
+def as_of_values(
+    values: Mapping[str, str], position: int, at: int, *, from_nothing: bool, is_in_history: bool
+) -> dict[str, str]:
+    """Change the values of a view's text so that it says how all was as of a position.
+
+    Args:
+        values: Names of tables; that of `state` is of a version that is not after the position.
+        position: The last record that counts.
+        at: What `now` is, UTC µs.
+        from_nothing: No version of `state` serves: everything before the position is folded.
+        is_in_history: History has all up to the position, so the journal is not asked.
+    """
+    until = f"(SELECT * FROM {{}} WHERE position <= {position})"  # noqa: S608  # a number
+    nothing = "(SELECT * FROM {} WHERE false)"
+    return {
+        **values,
+        "state": nothing.format(values["state"]) if from_nothing else values["state"],
+        "history": until.format(values["history"]),
+        "journal": (nothing if is_in_history else until).format(values["journal"]),
+        "now": f"timestamp_micros({at})",
+    }
+
+
+def log_as_of(log: str, table: str, at: int) -> str:
+    """Narrow `job_runs` or `findings` to what it had at a time, UTC µs."""
+    return f"(SELECT * FROM {table} WHERE {_WRITTEN_AT[log]} <= {at})"  # noqa: S608  # ours
+
+
 def view_text(view: str, values: Mapping[str, str]) -> str:
     """The text of one view; `values` are names of tables, and hints.
 
@@ -84,19 +127,40 @@ def view_text(view: str, values: Mapping[str, str]) -> str:
     any content is read. Else Spark may find content empty first (predicates reach it, and what is
     in a gap is not there), and then it never looks at the entries.
     """
+    if view == "messages":
+        return _messages_text(values)
     if view != "queue_messages":
         return text(view, VIEWS[view], values)
-    events = {
-        **values,
-        "eventsguard": "true",
-        "epochs": f"({statement('epochs', values)})",
-    }
-    inner = {**values, "events": f"({statement('events', events)})"}
+    inner = {**values, "events": _events_alone(values, guard="true")}
     entries = text("every_entry", (*_TAIL, *_ENTRIES), values)
     if not values.get("entryhint"):
         inner["contentsguard"] = guard_alone(values)
     contents = statement("contents", inner)
     return statement(view, {**inner, "entries": entries, "contents": contents})
+
+
+def departed_text(values: Mapping[str, str]) -> str:
+    """Write the query for messages that left a queue and live on nowhere; `values` as of a view."""
+    events = _events_alone(values, guard=guard_alone(values))
+    return statement(
+        "departed_messages", {**values, "events": events, "messages": _messages_text(values)}
+    )
+
+
+def _messages_text(values: Mapping[str, str]) -> str:
+    """Write the query for all messages: sub-queries beside each other, as in `view_text`.
+
+    Each scan of events has the guard, since Spark leaves out one side of a join if it finds the
+    other empty.
+    """
+    inner = {**values, "events": _events_alone(values, guard=guard_alone(values))}
+    inner["entries"] = text("every_entry", (*_TAIL, *_ENTRIES), values)
+    return statement("messages", {**inner, "departures": statement("departures", inner)})
+
+
+def _events_alone(values: Mapping[str, str], *, guard: str) -> str:
+    epochs = f"({statement('epochs', values)})"
+    return f"({statement('events', {**values, 'eventsguard': guard, 'epochs': epochs})})"
 
 
 def guard_alone(values: Mapping[str, str]) -> str:
@@ -149,6 +213,10 @@ def _files() -> Mapping[str, Traversable]:
 
 
 def _filled_in(name: str, values: Mapping[str, str]) -> str:
+    """Fill in a file; the columns of a message are a file that two views have in common."""
     written = _files()[name].read_text(encoding="utf-8")
     known = _DEFAULTS | dict(values)
+    if "{messagecolumns}" in written:
+        ends = _END_COLUMNS if name == "messages" else ""
+        known["messagecolumns"] = _filled_in("message_columns", {**values, "endcolumns": ends})
     return _PLACEHOLDER.sub(lambda found: known[found[1]], written)

@@ -54,9 +54,9 @@ class FileStats(NamedTuple):
         return self.positions != _ANY
 
 
-def snapshot(table: Path) -> list[FileStats]:
-    """Active files of the newest version, by least position."""
-    actions = pa.table(DeltaTable(str(table)).get_add_actions(flatten=True)).to_pylist()
+def snapshot(table: Path, version: int | None = None) -> list[FileStats]:
+    """Active files of the newest version, or of another one, by least position."""
+    actions = pa.table(DeltaTable(str(table), version).get_add_actions(flatten=True)).to_pylist()
     return sorted((_stats(table, action) for action in actions), key=lambda file: file.positions)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from pyspark.sql import SparkSession
 
 from sparkstore.errors import StoreError
+from sparkstore.sql.queries import log_as_of
 from sparkstore.tables.delta_files import versions
 from sparkstore.tables.root import Root
 from sparkstore.views.spark_tables import delta_name, statement, translated
@@ -21,13 +22,23 @@ LOGS = ("job_runs", "findings")
 _log = logging.getLogger(__name__)
 
 
-def register(spark: SparkSession, root: Root, names: Collection[str] = LOGS) -> None:
-    """Create or replace the views, for this session; drop one while the root has no such table."""
+def register(
+    spark: SparkSession, root: Root, names: Collection[str] = LOGS, at: int | None = None
+) -> None:
+    """Create or replace the views, for this session; drop one while the root has no such table.
+
+    Args:
+        spark: Session whose catalog gets the views.
+        root: Whose tables they are of.
+        names: The views to create.
+        at: They have what was written up to this time, UTC µs; None: everything.
+    """
     for name in (log for log in LOGS if log in names):
         spark.catalog.dropTempView(name)
         if not versions(root.table(name)):
             continue
-        query = statement(name, {"table": delta_name(root.table(name))})
+        table = delta_name(root.table(name))
+        query = statement(name, {"table": table if at is None else log_as_of(name, table, at)})
         try:
             with translated(f"cannot register the view {name}"):
                 spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")

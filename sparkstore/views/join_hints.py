@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import pyarrow.compute as pc
 
+from sparkstore.recovery.point_in_time import PointInTime
 from sparkstore.recovery.recovery import read_state
 from sparkstore.tables.root import Root
 from sparkstore.tables.snapshot import snapshot
@@ -22,14 +23,19 @@ MOST_ROWS = 2_000_000
 """Rows that one side of a join may have to be sent to every task; each takes some 100 bytes."""
 
 
-def hints(root: Root) -> dict[str, str]:
+def hints(root: Root, point: PointInTime | None = None) -> dict[str, str]:
     """Values for the placeholders `touchedhint`, `entryhint` (a hint, or nothing) and `least`.
 
     `touched` is what the tail did to entries of the state, `entry` is all there are; `least` is P.
+    Of a root as it stood, they are those of the version of `state` that it starts from.
     """
-    folded = folded_position(root)
-    tail = _after(root, folded)
-    entries = sum(file.row_count for file in snapshot(root.state) if file.partition == "entry")
+    if point is None:
+        folded = folded_position(root)
+        tail, files = _after(root, folded), snapshot(root.state)
+    else:
+        folded, tail = point.folded, point.position - point.folded
+        files = [] if point.version is None else snapshot(root.state, point.version)
+    entries = sum(file.row_count for file in files if file.partition == "entry")
     return {
         "touchedhint": "/*+ BROADCAST(touched) */" if tail <= MOST_ROWS else "",
         "entryhint": "/*+ BROADCAST(entry) */" if entries + tail <= MOST_ROWS else "",

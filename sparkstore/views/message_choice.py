@@ -19,13 +19,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from sparkstore.errors import InvalidRequest
-from sparkstore.sql.queries import GUARDS, VIEWS, guard_alone, view_text
+from sparkstore.sql.queries import VIEWS, departed_text, view_text
 from sparkstore.tables.root import Root
 from sparkstore.views import typed_queries
 from sparkstore.views.join_hints import hints
 from sparkstore.views.spark_tables import table_names, text, translated
 
-_MESSAGE_STEPS = VIEWS["queue_messages"]
 _ENTRY_STEPS = VIEWS["queues"]
 """With these, `entries` and `wiring` can be named."""
 
@@ -62,11 +61,8 @@ def departed(spark: SparkSession, root: Root, queue: str, predicate: str, *, to:
 def _chosen(spark: SparkSession, root: Root, view: str, queue: str, predicate: str) -> DataFrame:
     """The view is a query here, registered under no name: its text is all that is needed of it."""
     wanted = condition(spark, predicate)
-    names = {**table_names(root), **hints(root), **GUARDS.get(view, {})}
-    if view in VIEWS:
-        query = view_text(view, names)
-    else:
-        query = text(view, _MESSAGE_STEPS, {**names, "eventsguard": guard_alone(names)})
+    names = {**table_names(root), **hints(root)}
+    query = view_text(view, names) if view in VIEWS else departed_text(names)
     with translated(f"--where {predicate!r}", is_typed=True):
         on_queue = spark.sql(query).alias(view).where(F.col("queue") == F.lit(queue))
         return on_queue.where(wanted)

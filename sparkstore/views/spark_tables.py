@@ -18,7 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sparkstore.errors import InvalidRequest, StoreError, Unavailable
-from sparkstore.sql.queries import statement, text
+from sparkstore.recovery.point_in_time import PointInTime
+from sparkstore.sql.queries import as_of_values, statement, text
 from sparkstore.tables.root import TABLES, Root
 
 __all__ = ["delta_name", "settings", "statement", "table_names", "text", "translated"]
@@ -36,9 +37,20 @@ def delta_name(where: Path | str) -> str:
     return f"delta.`{str(where).replace('`', '``')}`"
 
 
-def table_names(root: Root) -> dict[str, str]:
-    """SQL names of the three tables, by their own."""
-    return {name: delta_name(root.spark_location(name)) for name in TABLES}
+def table_names(root: Root, point: PointInTime | None = None) -> dict[str, str]:
+    """SQL names of the three tables, by their own; of a root as it stood, what was in them."""
+    names = {name: delta_name(root.spark_location(name)) for name in TABLES}
+    if point is None:
+        return names
+    if point.version is not None:
+        names["state"] += f" VERSION AS OF {point.version}"
+    return as_of_values(
+        names,
+        point.position,
+        point.at,
+        from_nothing=point.version is None,
+        is_in_history=point.is_in_history,
+    )
 
 
 @contextmanager

@@ -4,6 +4,7 @@
 
     queues            one row for each queue: depth, bytes, who acquired how many, oldest message
     queue_messages    one row for each message on each queue: typed header, properties, body
+    messages          one row for each message, consumed ones too: content, and how it ended
     message_history   one row for each event of each message
     bindings          one row for each binding
     configuration     one row for each object of a broker's configuration
@@ -37,6 +38,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.sql_formatter import SQLStringFormatter
 
 from sparkstore.errors import InvalidRequest
+from sparkstore.recovery.point_in_time import AsOf, PointInTime, point_in_time
 from sparkstore.session import quiet_query_log
 from sparkstore.sql.queries import GUARDS, VIEWS, view_text
 from sparkstore.tables.root import TABLES, Root, open_root
@@ -49,25 +51,34 @@ ALL = (*VIEWS, *job_tables.LOGS)
 """Names of the views that `register` makes."""
 
 
-def register(spark: SparkSession, root: Root | str | Path, names: Collection[str] = ALL) -> None:
+def register(
+    spark: SparkSession,
+    root: Root | str | Path,
+    names: Collection[str] = ALL,
+    *,
+    as_of: AsOf | None = None,
+) -> None:
     """Create or replace the views, for this session. One root at a time.
 
     Args:
         spark: Session whose catalog gets the views.
         root: The root, or where it is.
         names: The views to create. Each costs the analysis of a long query: half a second.
+        as_of: A time, its text, or a position: every view says how all was then, whatever comes
+            later (`recovery.point_in_time`). A time without a zone is UTC. None: how it is.
 
     Raises:
-        InvalidRequest: There is no root there.
+        InvalidRequest: There is no root there; `as_of` is in the future, or before history.
         Unavailable: Its tables cannot be read.
     """
     quiet_query_log()
     found = root if isinstance(root, Root) else open_root(root)
-    for view, query in _queries(found).items():
+    point = _point(found, as_of)
+    for view, query in _queries(found, point).items():
         if view in names:
             with translated(f"cannot register the view {view}"):
                 spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {query}")
-    job_tables.register(spark, found, names)
+    job_tables.register(spark, found, names, None if point is None else point.at)
 
 
 def named_in(statement: str) -> Collection[str]:
@@ -141,10 +152,15 @@ def check_may_publish(spark: SparkSession, schema: str) -> None:
         raise InvalidRequest(message)
 
 
-def _queries(root: Root) -> dict[str, str]:
+def _point(root: Root, as_of: AsOf | None) -> PointInTime | None:
+    with translated("cannot look at the tables"):
+        return None if as_of is None else point_in_time(root, as_of)
+
+
+def _queries(root: Root, point: PointInTime | None = None) -> dict[str, str]:
     """The text of each view."""
     with translated("cannot look at the tables"):
-        names = table_names(root) | hints(root)
+        names = table_names(root, point) | hints(root, point)
     return {view: view_text(view, {**names, **GUARDS.get(view, {})}) for view in VIEWS}
 
 
@@ -153,6 +169,8 @@ def sql(
     root: Root | str | Path,
     query: str,
     args: Mapping[str, Any] | None = None,
+    *,
+    as_of: AsOf | None = None,
 ) -> DataFrame:
     """Answer a query over the views of a root; `{name}` in it is a value of `args`.
 
@@ -160,14 +178,16 @@ def sql(
     with delta-spark 4.4: its parser leaves parameters unbound.
 
     The query passes the same gate as one that is typed at the command line (`typed_queries`): with
-    functions of your own, or other tables, call `register` and ask the session itself.
+    functions of your own, or other tables, call `register` and ask the session itself. With
+    `as_of` the views say how all was then (`register`).
 
     Raises:
-        InvalidRequest: The query is wrong, or asks for more than the views; there is no root.
+        InvalidRequest: The query is wrong, or asks for more than the views; there is no root;
+            `as_of` is in the future, or before history.
         Unavailable: The tables cannot be read.
     """
     found = root if isinstance(root, Root) else open_root(root)
-    register(spark, found, named_in(query))
+    register(spark, found, named_in(query), as_of=as_of)
     with translated("the query failed", is_typed=True):
         return ask(spark, found, SQLStringFormatter(spark).format(query, **args) if args else query)
 

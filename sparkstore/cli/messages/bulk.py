@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
 
 _HOW = (
-    "PREDICATE is what may stand after WHERE in a query of the view {view}, about its columns\n"
+    "PREDICATE is what may stand after WHERE in a query of queue_messages, about its columns\n"
     "only; Spark finds the messages. --id, --older-than, --property and --subject\n"
     "need no Java, and select the messages for which all of them hold. The running broker\n"
     "changes the messages in transactions of 250; if none runs, this command does, under the\n"
@@ -86,13 +86,12 @@ def add(subparsers: Subparsers) -> None:
         subparsers,
         commands.replay,
         "put messages from history back on a queue",
-        "The view departed_messages has the columns of queue_messages and dequeued_at, outcome,\n"
-        "holder, replayed_to. Copies get new ids and the property sparkstore.replayed; a message\n"
+        "PREDICATE may also name dequeued_at, outcome (JSON), holder and replayed_to, as history\n"
+        "has them. Copies get new ids and the property sparkstore.replayed; a message\n"
         "that has a copy on the target is not put there again.\n\n"
         "An age counts from when a message left.\n\n"
         "examples:\n  sparkstore replay ROOT orders --property land=eu\n"
         '  sparkstore replay ROOT orders --where "dequeued_at > now() - INTERVAL 1 DAY"',
-        view="departed_messages",
     )
     parser.add_argument("--to", metavar="QUEUE", help="where the copies go (default: QUEUE)")
     _add_export(subparsers)
@@ -121,10 +120,8 @@ def _bulk(
     run: Callable[[Namespace], int],
     summary: str,
     more: str,
-    *,
-    view: str = "queue_messages",
 ) -> argparse.ArgumentParser:
-    parser = command(subparsers, run, summary, _HOW.format(view=view) + more)
+    parser = command(subparsers, run, summary, _HOW + more)
     _choice(parser)
     parser.add_argument("--dry-run", action="store_true", help="count and sample, change nothing")
     parser.add_argument(

@@ -7,20 +7,12 @@
 -- If entries are too many to be sent to every task, content has a guard of its own: Spark leaves
 -- out the entries, and their guard, when it sees that no content is there to be joined with them.
 SELECT
-  queue, message_id,
-  protocol, durable, created_at, content_type, content_encoding, correlation_id, reply_to, subject,
-  `to`, user_id, app_id, message_type, amqp_message_id, group_id, header_bytes, body_bytes,
-  properties, header, body
+  queue, message_id, {contentcolumns}, header, body
 FROM {events}
 WHERE kind = 'enqueued' AND protocol IS NOT NULL AND {contentsguard}
 UNION ALL
 SELECT {entryhint}
-  entry.queue, entry.message_id,
-  message.protocol, message.durable, message.created_at, message.content_type,
-  message.content_encoding, message.correlation_id, message.reply_to, message.subject,
-  message.`to`, message.user_id, message.app_id, message.message_type, message.amqp_message_id,
-  message.group_id, message.header_bytes, message.body_bytes, message.properties, message.header,
-  message.body
+  entry.queue, entry.message_id, {contentcolumns}, message.header, message.body
 FROM (
   SELECT queue, message_id FROM {state} WHERE part = 'entry' AND NOT segment <=> 1
   UNION

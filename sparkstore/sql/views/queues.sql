@@ -6,7 +6,7 @@ SELECT
   coalesce(held.acquired, 0) AS acquired,
   coalesce(held.acquired_by, map()) AS acquired_by,
   held.oldest_at,
-  timestampdiff(SECOND, held.oldest_at, current_timestamp()) AS oldest_age_s,
+  timestampdiff(SECOND, held.oldest_at, {now}) AS oldest_age_s,
   wiring.detail
 FROM wiring AS wiring
 LEFT JOIN (

@@ -8,12 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 from sparkstore.embedded.answers import answer
+from sparkstore.recovery.point_in_time import AsOf
 from sparkstore.tables.root import Root
 
 
-def rows(root: Root, statement: str) -> list[dict[str, Any]]:
+def rows(root: Root, statement: str, as_of: AsOf | None = None) -> list[dict[str, Any]]:
     """Rows of an answer; times are UTC µs, maps are dictionaries."""
-    table = answer(root, statement).table
+    table = answer(root, statement, as_of=as_of).table
     for at, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):
             column = table.column(at).cast(pa.timestamp("us", "UTC")).cast(pa.int64())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,24 @@ def test_a_wrong_query_is_a_line_and_an_exit_code(
     told = capsys.readouterr().err
     assert '"nope" not found' in told
     assert told.count("\n") == 1
+
+
+def test_the_views_are_asked_as_of_a_time_and_a_zone_that_is_assumed_is_told(
+    root: Root, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = ("SELECT max(position) AS last FROM message_history", "--json")
+    assert ask(root, *query, "--as-of", "position=9") == 0
+    assert json.loads(capsys.readouterr().out)["last"] <= 9
+    assert ask(root, *query, "--as-of", "2025-01-01 10:00") == ExitCode.WRONG_CALL
+    told = capsys.readouterr().err
+    assert "is before the first record of this root" in told
+    assert told.count("\n") == 1
+    moment = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
+    assert ask(root, *query, "--as-of", moment) == 0
+    told = capsys.readouterr()
+    assert told.err == f"sparkstore: {moment} has no time zone: UTC is assumed\n"
+    assert ask(root, *query, "--as-of", f"{moment}+00:00") == 0
+    assert capsys.readouterr() == (told.out, "")
 
 
 def test_a_value_without_a_form_is_a_wrong_query(root: Root) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 import sparkstore
 from sparkstore.core.annotations import as_detail
@@ -27,6 +28,7 @@ from sparkstore.core.records import (
     message_released,
     opened,
     queue_created,
+    queue_destroyed,
 )
 from sparkstore.embedded.answers import answer
 from sparkstore.embedded.duckdb_views import views_of
@@ -40,10 +42,11 @@ from tests.support.documents import blocks, text_of
 from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
 from tests.support.histories.histories import History, Layers, Row, fold_rows
 from tests.support.histories.seeds import seed
+from tests.support.histories.stays import expected_stays
 from tests.support.histories.viewed import rows
 from tests.support.objects.copies import copy, enqueue
 from tests.support.objects.s3_server import served
-from tests.support.roots.roots import build_root
+from tests.support.roots.roots import build_root, rows_table, state_table
 from tests.support.spark.links import Links, expected_links
 from tests.support.spark.tables import Folded, expected
 
@@ -128,6 +131,87 @@ def test_the_views_say_what_the_oracle_says_of_ten_histories_in_one_root(
         for position, record in counted.items()
         if record.kind in events
     }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fixed", SEEDS)
+def test_every_message_is_there_as_its_last_stay_on_a_queue_ended(
+    tmp_path: Path, fixed: int | None
+) -> None:
+    number = seed() if fixed is None else fixed
+    print(f"seed {number}")
+    chance = random.Random(number)
+    history = bundled(chance, [drawn_history(chance, 50) for _ in range(10)])
+    root = build_root(tmp_path / "root", drawn_layers(chance, history))
+    found = rows(
+        root,
+        "SELECT queue, message_id, position, outcome, ended_position, ended_at, ended_by,"
+        " end_detail FROM messages",
+    )
+    stays = {(row["queue"], row["message_id"]): tuple(row.values())[2:] for row in found}
+    assert len(stays) == len(found)
+    assert stays == expected_stays(history.rows)
+    waiting = rows(root, "FROM queue_messages ORDER BY queue, message_id")
+    ends = "outcome, ended_position, ended_at, ended_by, end_detail"
+    query = f"SELECT * EXCLUDE ({ends}) FROM messages WHERE outcome IS NULL"
+    assert waiting == rows(root, f"{query} ORDER BY queue, message_id")
+
+
+def test_a_message_is_kept_with_its_content_and_the_way_it_went(tmp_path: Path) -> None:
+    """It was given back, moved there and back, taken; of the others the queue was destroyed."""
+    told_why = '{"outcome":"rejected","condition":"broken"}'
+    known = HEADER.known()
+    records = [
+        *START,
+        queue_created(1, "r", "{}"),
+        message_enqueued(2, "q", 1, HEADER, b"one"),
+        message_dequeued(3, "q", 1, None, '{"outcome":"moved","to":"r"}'),
+        message_enqueued(3, "r", 1, known, None),
+        message_dequeued(4, "r", 1, None, '{"outcome":"moved","to":"q"}'),
+        message_enqueued(4, "q", 1, known, None),
+        message_acquired(5, "q", 1, "c"),
+        message_released(6, "q", 1, 2),
+        message_acquired(7, "q", 1, "c"),
+        message_dequeued(8, "q", 1, "c", told_why),
+        message_enqueued(9, "r", 2, HEADER, b"two"),
+        queue_destroyed(10, "r"),
+        queue_created(11, "r", "{}"),
+        message_enqueued(12, "r", 3, HEADER, b"thr"),
+        message_enqueued(13, "q", 4, HEADER, b"fou"),
+        message_dequeued(14, "q", 4, "d"),
+    ]
+    root = told(tmp_path, records, state=10, history=12)
+    columns = "queue, message_id, delivery_count, outcome, ended_at, ended_by, end_detail, body"
+    moved = '{"outcome":"moved","to":"q"}'
+    found = rows(root, f"SELECT {columns} FROM messages ORDER BY message_id, queue")
+    assert [tuple(row.values()) for row in found] == [
+        ("q", 1, 2, "rejected", 8, "c", told_why, b"one"),
+        ("r", 1, 0, "moved", 4, None, moved, b"one"),
+        ("r", 2, 0, "queue destroyed", 10, None, None, b"two"),
+        ("r", 3, 0, None, None, None, None, b"thr"),
+        ("q", 4, 0, "accepted", 14, "d", None, b"fou"),
+    ]
+
+
+def test_an_end_before_history_is_whole_does_not_hide_that_a_message_is_back(
+    tmp_path: Path,
+) -> None:
+    """Retention took the record of its return, and not that of its first end."""
+    records = [
+        *START,
+        message_enqueued(2, "q", 1, HEADER, b"one"),
+        message_dequeued(3, "q", 1, None, '{"outcome":"requeued"}'),
+        message_enqueued(3, "q", 1, HEADER.known(), None),
+        opened(4, "w"),
+    ]
+    root = told(tmp_path, records, state=7, history=7)
+    state = fold_rows([Row(position, 1, each) for position, each in enumerate(records, 1)])
+    kept = [Row(position, 1, records[position - 1]) for position in (1, 4, 5, 7)]
+    write_deltalake(str(root.state), state_table(state, history_start=7), mode="overwrite")
+    write_deltalake(str(root.history), rows_table(kept, 0), mode="overwrite")
+    write_deltalake(str(root.journal), rows_table([], 0), mode="overwrite")
+    found = rows(root, "SELECT message_id, position, outcome, body FROM messages")
+    assert found == [{"message_id": 1, "position": 6, "outcome": None, "body": b"one"}]
 
 
 def test_a_row_that_is_missing_after_p_is_an_error(tmp_path: Path) -> None:

@@ -16,6 +16,11 @@ def test_names_have_no_case_and_defaults_hold() -> None:
     assert (settings.view, settings.queue, settings.pushes_filters) == ("queue_messages", "", False)
 
 
+def test_a_time_is_kept_as_it_is_written() -> None:
+    assert read_options({"path": "/a"}).as_of is None
+    assert read_options({"path": "/a", "AsOf": "2026-11-22 10:00"}).as_of == "2026-11-22 10:00"
+
+
 def test_a_tables_location_is_its_path_and_a_path_goes_before_it() -> None:
     assert read_options({"location": "file:/a"}).roots == ("/a",)
     assert read_options({"location": "file:/a%20b", "option.view": "x"}).roots == ("/a b",)
@@ -35,6 +40,7 @@ def test_options_of_a_write_are_let_through() -> None:
         ({"path": " , "}, "give the option path"),
         ({"path": "/a", "veiw": "queues"}, "'veiw'.*is view meant"),
         ({"path": "/a", "xyzzy": "1"}, "'xyzzy'.*there are path, view"),
+        ({"path": "/a", "asof": "yesterday"}, "'yesterday' is no time"),
         ({"path": "/a", "pushFilters": "yes"}, "pushFilters cannot be 'yes'"),
     ],
 )
