@@ -80,11 +80,6 @@ class FrameDecoder:
         self._gathered = bytearray()
         self._needed = 0
 
-    @property
-    def is_within(self) -> bool:
-        """True while a part of a header or a frame has come, and the rest has not."""
-        return bool(self._gathered) or self._at < len(self._encoded)
-
     def feed(self, received: bytes) -> None:
         """Take bytes as they came: whole frames, parts, anything."""
         if self._at < len(self._encoded):  # the caller stopped before the last frame

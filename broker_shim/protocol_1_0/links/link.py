@@ -87,11 +87,6 @@ class Delivery:
     ends_at: int | None = None
     is_second: bool = False
 
-    @property
-    def is_incoming(self) -> bool:
-        """True if we receive the delivery, False if we send it."""
-        return self.link.is_receiver
-
     def dispose(self, state: Any, *, settled: bool = True) -> None:
         """Tell the peer a state of the delivery, and settle it or not, with the next output.
 

@@ -363,4 +363,3 @@ _NONE_FROM_COUNT = (None,) * (len(Record._fields) - Record._fields.index("delive
 _NONE_TO_MEMBER = (None,) * (
     Record._fields.index("member") - Record._fields.index("delivery_count")
 )
-_NONE_FROM_OFFSET = (None,) * (len(Record._fields) - Record._fields.index("body_offset"))
