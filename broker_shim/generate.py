@@ -151,7 +151,7 @@ def _composites(table: Table, kind: str) -> Iterator[str]:
 
 
 def _facts(members: list[Table]) -> dict[str, Any]:
-    """What classes of one module say of themselves, and what one says that has no such fact."""
+    """List what classes of a module say of themselves, and the default of one that says nothing."""
     found = {fact: each[fact] for fact in _FACTS for each in members if fact in each}
     return {fact: type(value)() for fact, value in found.items()}
 
@@ -204,7 +204,7 @@ def _said(value: Any) -> str:
 
 
 def _kind(table: Table, field: Table) -> tuple[str, str]:
-    """Of a field: how it is encoded, and as what type checkers see it."""
+    """Tell how a field is encoded, and as what type checkers see it."""
     if "of" in field:
         known = field["of"] in _providers(table["composite"], table)
         return (f"of:{field['of']}" if known else "any"), "Any"
@@ -253,7 +253,7 @@ def _providers(composites: list[Table], table: Table) -> dict[str, list[str]]:
 
 
 def _class_name(name: str) -> str:
-    """Of a type, as `flow`; or of one that a class of methods has, as `message.flow`."""
+    """Name the class of a type, as `flow`, or of a method of a class, as `message.flow`."""
     group, _, own = name.rpartition(".")
     parts = own.split("-") if own.startswith(f"{group}-") else [*group.split("-"), *own.split("-")]
     return "".join(part.capitalize() for part in parts)

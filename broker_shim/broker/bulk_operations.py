@@ -64,7 +64,7 @@ class BulkOperations:
         create_queue: Callable[[Queue, OnComplete], None],
         publish: Publish,
     ) -> None:
-        """Change nothing yet.
+        """Begin with no request under way.
 
         Args:
             served: The queues that messages are moved, purged and put on.

@@ -159,7 +159,7 @@ class MessageColumns:
     """Makes messages of rows of one schema."""
 
     def __init__(self, schema: types.StructType) -> None:
-        """Check the schema.
+        """Check the schema of the rows.
 
         Raises:
             InvalidRequest: It has no body, a column that is none of a message, or one of a type

@@ -25,7 +25,7 @@ class TargetRoute:
     def __init__(
         self, wiring: Recovered, target: str, kind: str | None, routing_key: str | None
     ) -> None:
-        """Find the target.
+        """Find the target of the write.
 
         Args:
             wiring: All queues, exchanges and bindings.

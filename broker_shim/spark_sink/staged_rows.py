@@ -101,7 +101,7 @@ class StagedRows:
         partition: int,
         wait_s: float,
     ) -> None:
-        """Begin with nothing.
+        """Begin with no row staged.
 
         Args:
             store: Where to stage.

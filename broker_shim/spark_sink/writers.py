@@ -91,7 +91,7 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches to a queue or an exchange, each of them once."""
 
     def __init__(self, schema: StructType, options: Any, *, overwrite: bool) -> None:
-        """Check the call.
+        """Check the options of the write.
 
         Args:
             schema: Of the rows.
@@ -181,7 +181,7 @@ def _parts(messages: Iterable[WriterCommitMessage | None]) -> list[StagedPart]:
 
 
 def _publish(settings: SinkSettings, messages: Iterable[WriterCommitMessage | None]) -> None:
-    """Publish a batch.
+    """Publish what a batch has staged.
 
     Raises:
         StoreError: Nothing of it is on a queue; or Unavailable: that is not known.

@@ -236,7 +236,7 @@ def terms_of(detail: str) -> QueueTerms:
 
 
 def _target(value: object) -> str | None:
-    """What the store calls a dead-letter queue; a text that names no queue is none."""
+    """Name a dead-letter queue as the store does; a text that names no queue is none."""
     if not isinstance(value, str) or not value:
         return None
     try:

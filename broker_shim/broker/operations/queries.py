@@ -33,14 +33,12 @@ class ExchangeAnswer(NamedTuple):
         name: As it was created.
         type: `direct`, `fanout`, `topic` or `headers`.
         alternate: The exchange that gets what goes to no queue of it; None: nobody does.
-        binding_count: How many bindings it has.
         durability: What of it survives a restart.
     """
 
     name: str
     type: str
     alternate: str | None
-    binding_count: int
     durability: TerminusDurability = TerminusDurability.UNSETTLED_STATE
 
 
@@ -105,9 +103,8 @@ class Queries:
         there = router.definitions.get(name)
         if there is None:
             return None
-        count = sum(key.exchange == name for key in router.bindings())
         alternate = router.alternate_of(name)
-        return ExchangeAnswer(name, there.type, alternate, count, there.durability)
+        return ExchangeAnswer(name, there.type, alternate, there.durability)
 
     def users_of_alternate(self, exchange: str) -> list[str]:
         """Name the users of an alternate exchange, which cannot be deleted, for a person."""

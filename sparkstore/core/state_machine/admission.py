@@ -65,7 +65,7 @@ class Admission:
         is_promised: bool = False,
         is_tried: bool = False,
     ) -> None:
-        """Begin with nothing.
+        """Begin with nothing admitted.
 
         Args:
             machine: Of the store; its state may not change until the steps are applied.
@@ -211,7 +211,7 @@ class Admission:
                 yield message_id, size, is_kept
 
     def _promised(self, queue: str, entries: Entries) -> _Coming:
-        """What branches in doubt will put there, less what this transaction takes off."""
+        """Count what branches in doubt will put there, less what this transaction takes off."""
         headers = [
             planned.message.header
             for branch in self._machine.branches.values()
@@ -228,7 +228,7 @@ class Admission:
 
 @dataclass(slots=True)
 class _Coming:
-    """What an admission brings to one queue with limits, and takes off it.
+    """The messages that an admission brings to one queue with limits, and takes off it.
 
     Attributes:
         count: Messages that come, less those that go.

@@ -330,7 +330,7 @@ def _branch(machine: StoreStateMachine, xid: Xid) -> tuple[str, Transaction]:
 
 
 def _settled(machine: StoreStateMachine, xid: Xid, state: str) -> list[RecordStep] | None:
-    """What is left to do of a branch that an operator decided; None if nobody did.
+    """Tell what is left to do of a branch that an operator decided; None if nobody did.
 
     Raises:
         InvalidRequest: It is no xid, or was decided otherwise.
@@ -374,7 +374,7 @@ def _check_moved(
 def _staged_plans(
     transaction: Transaction, decided: list[RecordStep]
 ) -> Iterator[PlannedEnqueue | Record]:
-    """What waits, with the content of kept messages in the log.
+    """Plan what waits, with the content of kept messages in the log.
 
     Raises:
         InvalidRequest: It is about a link's deliveries.
@@ -424,7 +424,7 @@ def _staging(
 
 
 def _as_json(record: Record) -> dict[str, Any]:
-    """What `restore` needs of a step, without what is the default: a branch may have thousands."""
+    """Write what `restore` needs of a step, without defaults: a branch may have thousands."""
     told: dict[str, Any] = {"kind": record.kind.column}
     for name in ("queue", "message_id", "holder", "delivery_count", "detail"):
         if (value := getattr(record, name)) is not None:

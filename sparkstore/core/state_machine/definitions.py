@@ -123,11 +123,11 @@ class _LiveEntries(Mapping[str, Mapping[int, Entry]]):
         return self._queues[queue].entries
 
     def __iter__(self) -> Iterator[str]:
-        """Names of queues."""
+        """Iterate over the names of queues."""
         return iter(self._queues)
 
     def __len__(self) -> int:
-        """Queues."""
+        """The number of queues."""
         return len(self._queues)
 
 

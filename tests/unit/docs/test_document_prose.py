@@ -13,9 +13,7 @@ from tests.support.documents import PAGES, prose, text_of
 
 LONG = 30
 """Words of a sentence beyond which it is a long one."""
-READ = [page for page in PAGES if page.name != "figures.md"]
-"""The pages that are read in order; that of figures is looked up."""
-TEXTS = [*READ, *(CHECKOUT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"))]
+TEXTS = [*PAGES, *(CHECKOUT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"))]
 
 
 def paragraphs(text: str) -> Iterator[str]:
