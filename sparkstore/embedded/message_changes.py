@@ -72,7 +72,7 @@ def changes(root: Root, start: int, end: int) -> pa.Table:
     """List what is on other queues at one position than at another, with `COLUMNS`.
 
     Args:
-        root: The root.
+        root: The root that is read.
         start: The earlier position.
         end: The later position, or the same.
 
