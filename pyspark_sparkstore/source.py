@@ -9,18 +9,17 @@ neither read nor write by it. Readers need the embedded engine, an extra; writer
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
+    DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
 )
 from pyspark.sql.types import StructType
 
-from sparkstore.errors import InvalidRequest
 from sparkstore.spark_source.options import NAME, read_options
+from sparkstore.spark_source.stream_options import is_of_events, stream_options
 
 
 class DefaultSource(DataSource):
@@ -32,7 +31,14 @@ class DefaultSource(DataSource):
         return NAME
 
     def schema(self) -> StructType:
-        """Return the columns of a read without `.schema(…)`."""
+        """Return the columns of a read or a stream without `.schema(…)`.
+
+        Spark does not say which of them asks. A stream of events has the option `kind`.
+        """
+        if is_of_events(self.options):
+            from sparkstore.spark_source.event_columns import event_schema
+
+            return event_schema(self.options)
         from sparkstore.spark_source.columns import default_schema
 
         return default_schema(self.options)
@@ -43,14 +49,11 @@ class DefaultSource(DataSource):
 
         return batch_reader(read_options(self.options), schema)
 
-    def streamReader(self, schema: StructType) -> NoReturn:  # noqa: N802, ARG002
-        """Refuse to stream: a read has an end in this version.
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """Return what follows the events of a root."""
+        from sparkstore.spark_source.event_reader import EventStreamReader
 
-        Raises:
-            InvalidRequest: Always, naming what there is.
-        """
-        message = f"format('{NAME}') has no readStream in this version: use spark.read"
-        raise InvalidRequest(message)
+        return EventStreamReader(stream_options(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
         """Make the writer of a DataFrame. See `DataSource.writer`."""

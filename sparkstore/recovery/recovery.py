@@ -104,13 +104,13 @@ def _recover(root: Root, fold: Callable[[pa.Table, pa.Table], State]) -> Recover
     meta = _meta(state_rows)
     journal, history = snapshot(root.journal), snapshot(root.history)
     state_position = meta["position"]
-    end = _last_position(history)
+    end = last_position(history)
     _check_reach(root, history_position=end, state_position=state_position, journal=journal)
     # Nobody else keeps the rows: the fold lets go of them as soon as it has the entries.
     state = fold(state_rows, _rows_after(state_position, meta["epoch"], history, journal))
     pa.default_memory_pool().release_unused()  # some 300 bytes for each record that was read
     # A mark counts a fenced writer's late commit, whose positions may be beyond those that count.
-    _check_durable(root, max(state.position, _last_position(journal)), durable)
+    _check_durable(root, max(state.position, last_position(journal)), durable)
     segment = max((file.partition for file in (*history, *journal)), default=meta["segment"])
     return RecoveredRoot(state, state.position, segment, state_position, end, meta["history_start"])
 
@@ -149,7 +149,7 @@ def journal_tail(root: Root) -> Tail:
 def _tail(root: Root) -> Tail:
     meta = _meta(read_state(root, parts=("meta",)))
     journal, history = snapshot(root.journal), snapshot(root.history)
-    end = _last_position(history)
+    end = last_position(history)
     recent = [file for file in history if file.positions[1] > meta["position"]]
     epoch, opened_position = _newest_opened([*recent, *journal])
     older = [file for file in history if file not in recent]
@@ -210,8 +210,8 @@ def _meta(state_rows: pa.Table) -> dict[str, Any]:
     return meta
 
 
-def _last_position(files: list[FileStats]) -> int:
-    """Largest position in some files, by statistics where there are any."""
+def last_position(files: list[FileStats]) -> int:
+    """Return the largest position in some files, by statistics where there are any."""
     unknown = [file for file in files if not file.has_statistics]
     read = read_files(unknown, columns_of(ROW, ["position"]))
     known = max((file.positions[1] for file in files if file not in unknown), default=0)

@@ -25,8 +25,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from sparkstore.embedded import needed
-from sparkstore.errors import InvalidRequest
-from sparkstore.spark_source.columns import ROOT, check_columns, columns_there, opened
+from sparkstore.spark_source.columns import ROOT, as_asked, check_columns, columns_there, opened
 from sparkstore.spark_source.options import ReadSettings
 
 if TYPE_CHECKING:
@@ -81,30 +80,13 @@ class BatchReader(DataSourceReader):
         with opened(partition.value) as root:
             view, as_of = self._settings.view, self._settings.as_of
             for batch in view_batches(root, view, names, asked, as_of):
-                yield self._as_asked(batch, schema, partition.value)
+                origin = pa.repeat(pa.scalar(partition.value), batch.num_rows)
+                has_origin = len(names) < len(schema)
+                whole = batch.append_column(ROOT, origin) if has_origin else batch
+                yield as_asked(whole, schema)
 
     def _is_root(self, name: str) -> bool:
         return name == ROOT and len(self._settings.roots) > 1
-
-    def _as_asked(self, batch: pa.RecordBatch, schema: pa.Schema, root: str) -> pa.RecordBatch:
-        """Give the columns the types that Spark demands.
-
-        Raises:
-            InvalidRequest: A value has no such type.
-        """
-        arrays = []
-        for field in schema:
-            if self._is_root(field.name):
-                arrays.append(pa.repeat(pa.scalar(root, field.type), batch.num_rows))
-                continue
-            try:
-                arrays.append(batch.column(field.name).cast(field.type))
-            except pa.ArrowException as reason:
-                message = f"column {field.name} cannot be read as {field.type}: {reason}"
-                raise InvalidRequest(message) from reason
-        if not arrays:
-            return pa.table({"": batch.column(0)}).select([]).to_batches()[0]
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 class FilteringBatchReader(BatchReader):

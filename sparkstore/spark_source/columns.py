@@ -57,6 +57,24 @@ def check_columns(wanted: list[str] | tuple[str, ...], there: StructType, view: 
             raise InvalidRequest(message)
 
 
+def as_asked(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Give the columns the types that Spark demands.
+
+    Raises:
+        InvalidRequest: A value has no such type.
+    """
+    arrays = []
+    for field in schema:
+        try:
+            arrays.append(batch.column(field.name).cast(field.type))
+        except pa.ArrowException as reason:
+            message = f"column {field.name} cannot be read as {field.type}: {reason}"
+            raise InvalidRequest(message) from reason
+    if not arrays:
+        return pa.table({"": batch.column(0)}).select([]).to_batches()[0]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
 @contextmanager
 def opened(where: str) -> Iterator[Root]:
     """Open a root in a folder, or a copy of one in a bucket for as long as it is read."""

@@ -1,15 +1,16 @@
-"""The options of a read by `format("sparkstore")`, declared once.
+"""The options of reads and streams by `format("sparkstore")`, declared once.
 
 Spark hands over options as texts, those of a sink with their names in lower case, so names are
-compared without regard to case. A relation of SQL (`USING sparkstore`) has one set of options
-for reads and writes. So an option of a write is let through, and only one of neither is refused.
+compared without regard to case. A relation of SQL (`USING sparkstore`) has one set of options for
+reads and writes, so a read lets an option of a write through. A read refuses an option of a stream
+and a stream one of a read, as it would have no effect; the definition of a table may have both.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -24,7 +25,7 @@ class SourceOption(NamedTuple):
 
     Attributes:
         name: As the documents write it; any case is accepted.
-        kind: Type of its value: `text`, `names` (with commas between them) or `boolean`.
+        kind: Type of its value: `text`, `names` (with commas between them), `count` or `boolean`.
         default: What holds where it is not given.
         meaning: What it does, in one sentence.
     """
@@ -35,22 +36,37 @@ class SourceOption(NamedTuple):
     meaning: str
 
 
+_PATH = SourceOption("path", "names", "", "The root, or several with commas between.")
+_COLUMNS = SourceOption("columns", "names", "", "The columns that are read; `*` for all.")
+_QUEUE = SourceOption("queue", "text", "", "Only rows of this queue are read.")
 OPTIONS = (
-    SourceOption("path", "names", "", "The root, or several with commas between."),
+    _PATH,
     SourceOption("view", "text", "queue_messages", "The view that is read."),
-    SourceOption("columns", "names", "", "The columns that are read; `*` for all."),
-    SourceOption("queue", "text", "", "Only rows of this queue are read."),
+    _COLUMNS,
+    _QUEUE,
     SourceOption("asOf", "text", "", "The view as it stood at this time, UTC without a zone."),
     SourceOption("pushFilters", "boolean", "false", "Filters of a query are used."),
 )
 """Every option of a read."""
+STREAM_OPTIONS = (
+    _PATH,
+    SourceOption("kind", "names", "", "The kinds of events that a stream has; `*` for all."),
+    _COLUMNS,
+    _QUEUE,
+    SourceOption("startingPosition", "text", "earliest", "Where a new stream begins."),
+    SourceOption("maxRecordsPerTrigger", "count", "", "Most records of the log in a batch."),
+    SourceOption("maxBytesPerTrigger", "count", "", "Most bytes of messages in a batch."),
+    SourceOption("failOnDataLoss", "boolean", "true", "Records that are gone end the stream."),
+)
+"""Every option of a stream of events."""
+TAKING_OPTIONS = ("settle", "selector", "leaseSeconds")
+"""Options of a stream that takes messages."""
 
-_OF_OTHER_ROADS = frozenset({
-    "kind", "settle", "selector", "leaseseconds", "startingposition", "maxrecordspertrigger",
-    "maxbytespertrigger", "failondataloss", "target", "targettype", "routingkey", "socket",
-    "tokenfile", "waitseconds", "txnappid", "txnversion",
+_OF_WRITES = frozenset({
+    "target", "targettype", "routingkey", "socket", "tokenfile", "waitseconds", "txnappid",
+    "txnversion",
 })  # fmt: skip
-"""Options of streams and of writes, which a table's definition may have beside those of a read."""
+"""Options of writes, which a view of SQL may have beside those of a read."""
 _OF_TABLE = "option."
 """With this begin the names of a table's options where Spark repeats them."""
 _LOCATION = "location"
@@ -59,9 +75,13 @@ _OF_SPARK = frozenset({
     "checkpointlocation", "collation", "comment", "external", "is_managed_location", _LOCATION,
     "mergeschema", "owner", "provider", "queryname", "serialization.format",
 })  # fmt: skip
-_BY_KEY = {option.name.lower(): option for option in OPTIONS}
-_KNOWN = {*_BY_KEY, *_OF_OTHER_ROADS, *_OF_SPARK}
+_NAMES = {
+    **{option.name.lower(): option.name for option in (*OPTIONS, *STREAM_OPTIONS)},
+    **{name.lower(): name for name in TAKING_OPTIONS},
+    **{name: name for name in _OF_WRITES},
+}
 _BOOLEANS = {"true": True, "false": False}
+_MOST = 1 << 62
 
 
 class ReadSettings(NamedTuple):
@@ -88,35 +108,102 @@ def read_options(given: Mapping[str, str]) -> ReadSettings:
     """Check what was given for a read.
 
     Raises:
-        InvalidRequest: An option is unknown, is missing, or has no such value.
+        InvalidRequest: An option is unknown, is missing, has no such value, or is of a stream.
     """
-    values = {name.lower(): value for name, value in given.items()}
-    for name in given:
-        if not name.lower().startswith(_OF_TABLE):
-            _check_known(name)
-    for option in OPTIONS:
-        values.setdefault(option.name.lower(), option.default)
-    named = _names(values["path"] or _path_of_table(values))
-    roots = tuple(_without_scheme(each) for each in named)
-    if not roots:
-        raise InvalidRequest("give the option path: the folder of a root, or the URI of its bucket")
+    values = option_values(given, OPTIONS, "a stream: use spark.readStream")
     return ReadSettings(
-        roots,
+        roots_of(values),
         values["view"].strip().lower(),
-        _names(values["columns"]),
+        names_in(values["columns"]),
         values["queue"],
-        _boolean("pushFilters", values["pushfilters"]),
+        boolean("pushFilters", values["pushfilters"]),
         _time(values["asof"]),
     )
 
 
-def _check_known(name: str) -> None:
-    if name.lower() in _KNOWN:
-        return
-    near = difflib.get_close_matches(name.lower(), sorted(_KNOWN - _OF_SPARK), 1)
-    wanted = _BY_KEY[near[0]].name if near and near[0] in _BY_KEY else "".join(near)
-    advice = f"is {wanted} meant?" if near else f"there are {', '.join(o.name for o in OPTIONS)}"
-    raise InvalidRequest(f"there is no option {name!r} of format('{NAME}'): {advice}")
+def option_values(
+    given: Mapping[str, str], options: Sequence[SourceOption], other: str
+) -> dict[str, str]:
+    """Return the values of a road's options by their names in lower case, and all defaults.
+
+    Args:
+        given: What the user gave, and what Spark adds to it.
+        options: The options that this road has.
+        other: For the error: which road an option is of that this one does not have.
+
+    Raises:
+        InvalidRequest: An option is unknown, or of another road.
+    """
+    values = {name.lower(): value for name, value in given.items()}
+    own = {option.name.lower() for option in options}
+    is_table = any(name.startswith(_OF_TABLE) for name in values)
+    for name in given:
+        key = name.lower()
+        if key in own or key in _OF_SPARK or key in _OF_WRITES or key.startswith(_OF_TABLE):
+            continue
+        if key not in _NAMES:
+            raise InvalidRequest(_unknown(name, options))
+        if not is_table:
+            raise InvalidRequest(f"option {_NAMES[key]} is one of {other}, or leave it out")
+    for option in options:
+        values.setdefault(option.name.lower(), option.default)
+    return values
+
+
+def roots_of(values: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the roots that the options name.
+
+    Raises:
+        InvalidRequest: They name none.
+    """
+    named = names_in(values["path"] or _path_of_table(values))
+    roots = tuple(_without_scheme(each) for each in named)
+    if not roots:
+        raise InvalidRequest("give the option path: the folder of a root, or the URI of its bucket")
+    return roots
+
+
+def names_in(text: str) -> tuple[str, ...]:
+    """Split a list with commas between its names."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def boolean(name: str, text: str) -> bool:
+    """Read the value of an option that is true or false.
+
+    Raises:
+        InvalidRequest: It is neither.
+    """
+    if text.lower() not in _BOOLEANS:
+        raise InvalidRequest(f"option {name} cannot be {text!r}: give true or false")
+    return _BOOLEANS[text.lower()]
+
+
+def count(name: str, text: str) -> int | None:
+    """Read the value of an option that is a number from 1; None where it was not given.
+
+    Raises:
+        InvalidRequest: It is no such number.
+    """
+    if not text:
+        return None
+    is_number = text.isascii() and text.isdecimal() and len(text) < 20
+    if not is_number or not 1 <= int(text) < _MOST:
+        raise InvalidRequest(f"option {name} cannot be {text!r}: give a number from 1")
+    return int(text)
+
+
+def _time(text: str) -> str | None:
+    if text:
+        microseconds(text)  # refuses what is no time, on the driver
+    return text or None
+
+
+def _unknown(name: str, options: Sequence[SourceOption]) -> str:
+    near = difflib.get_close_matches(name.lower(), sorted(_NAMES), 1)
+    there = ", ".join(option.name for option in options)
+    advice = f"is {_NAMES[near[0]]} meant?" if near else f"there are {there}"
+    return f"there is no option {name!r} of format('{NAME}'): {advice}"
 
 
 def _path_of_table(values: Mapping[str, str]) -> str:
@@ -127,19 +214,3 @@ def _path_of_table(values: Mapping[str, str]) -> str:
 def _without_scheme(path: str) -> str:
     """Undo what Spark makes of the path of a table, which is no URI: nothing in it is escaped."""
     return path.removeprefix("file:") if re.match(r"file:/(?!/)", path) else path
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def _time(text: str) -> str | None:
-    if text:
-        microseconds(text)  # refuses what is no time, on the driver
-    return text or None
-
-
-def _boolean(name: str, text: str) -> bool:
-    if text.lower() not in _BOOLEANS:
-        raise InvalidRequest(f"option {name} cannot be {text!r}: give true or false")
-    return _BOOLEANS[text.lower()]
