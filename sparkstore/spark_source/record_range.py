@@ -7,9 +7,9 @@ them, a trim may drop a segment, and a merge may replace files. Then a look-up f
 that is gone, or history's end further on, and both tables are looked up again.
 
 Up to H, where history ends, rows come from history alone; those after it from the journal. Of
-several rows of one position in the journal the one of the highest epoch counts (ARCHITECTURE:
-Rule 3): the range ends at a position that counts, so each has a row that does, and the row of a
-fenced writer has a lower epoch than that. Rows of history all count.
+several rows of one position in the journal the one of the highest epoch counts. That is
+ARCHITECTURE: Rule 3, for the range ends at a position that counts. So each has a row that
+does, and the row of a fenced writer has a lower epoch than that. Rows of history all count.
 
 What retention has dropped is a gap that stays. It is told from others by `history_start`, which is
 raised before any row goes.
