@@ -107,6 +107,26 @@ def all_of(parts: Sequence[Completion]) -> Completion:
     return whole
 
 
+def after(count: int, on_done: OnComplete) -> OnComplete:
+    """Make one completion for several calls of one thread, the last of which fires `on_done(None)`.
+
+    What came of each is not told.
+
+    Args:
+        count: How many times it is called: once for each call, say, and once when all are made.
+        on_done: Called within the last one.
+    """
+    left = count
+
+    def one_done(_error: StoreError | None) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            on_done(None)
+
+    return one_done
+
+
 def wait_for(calls: Iterable[Callable[[OnComplete], None]], timeout_s: float = -1) -> None:
     """Make calls that take a completion, and wait until all have completed; -1 waits for ever.
 

@@ -19,8 +19,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from broker_shim.amqp_1_0.composites import Accepted, Received
-from broker_shim.completion import OnComplete
-from broker_shim.errors import StoreError
+from broker_shim.completion import OnComplete, after
 from broker_shim.links import LinkEndpoint
 from broker_shim.links.termini.terminus import DeliveryState, Terminus
 from broker_shim.listener_1_0.links import Held, Links
@@ -57,20 +56,12 @@ def give_back_lost(
         for tag, each in held.items()
         if steps[tag] is ResumptionStep.SEND_AGAIN or each.queue != queue
     ]
-    left = len(lost)
-
-    def done(_error: StoreError | None) -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            on_done(None)
-
+    done = after(len(lost) + 1, on_done)
     for tag in lost:
         links.give_back(key, held.pop(tag), done)
     if not held:
         links.held.pop(key, None)
-    if not lost:
-        on_done(None)
+    done(None)
 
 
 def resumed_sender(link: SenderLink, held: Mapping[bytes, Held]) -> ResumptionPlan:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import partial
 
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.completion import OnComplete
+from broker_shim.completion import OnComplete, after
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import Exchange, Queue
@@ -47,15 +47,12 @@ def make_again(broker: Broker, then: Callable[[], None]) -> None:
     if not calls:
         then()
         return
-    left = len(calls)
+    done = after(len(calls), lambda _none: then())
 
     def made(name: str, error: StoreError | None) -> None:
-        nonlocal left
-        left -= 1
         if error is not None:
             _log.warning("%s is not what it was: %s", shown(name), error)
-        if not left:
-            then()
+        done(None)
 
     for name, call in calls:
         call(partial(made, name))

@@ -32,7 +32,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from sparkstore import errors
@@ -198,24 +199,36 @@ def held_line(held: HeldMessages) -> bytes:
     return line({"held": shown, "left_out": held.left_out, "since": since})
 
 
+@contextmanager
+def _answer_in(content: dict[str, Any]) -> Iterator[None]:
+    """Read the broker's answer.
+
+    Raises:
+        StoreError: What came instead.
+        Unavailable: What came cannot be read.
+    """
+    if "error" in content:
+        raise error_of(content)
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError) as reason:
+        message = f"the broker's answer cannot be read ({reason!r}): run it again"
+        raise Unavailable(message) from reason
+
+
 def held_of(content: dict[str, Any]) -> HeldMessages:
     """The answer that came.
 
     Raises:
         StoreError: What came instead.
     """
-    if "error" in content:
-        raise error_of(content)
-    try:
+    with _answer_in(content):
         since = {str(holder): int(at) for holder, at in content.get("since", {}).items()}
         shown = [
             HeldMessage(str(q), int(m), names := [str(h) for h in holders], _since(names, since))
             for q, m, holders in content["held"]
         ]
         return HeldMessages(shown, int(content.get("left_out", 0)))
-    except (AttributeError, KeyError, TypeError, ValueError) as reason:
-        message = f"the broker's answer cannot be read ({reason!r}): run it again"
-        raise Unavailable(message) from reason
 
 
 def _since(holders: list[str], since: Mapping[str, int]) -> int | None:
@@ -228,13 +241,8 @@ def not_durable_of(content: dict[str, Any]) -> dict[str, int]:
     Raises:
         StoreError: What came instead.
     """
-    if "error" in content:
-        raise error_of(content)
-    try:
+    with _answer_in(content):
         return {str(queue): int(count) for queue, count in content[NOT_DURABLE].items()}
-    except (KeyError, TypeError, ValueError, AttributeError) as reason:
-        message = f"the broker's answer cannot be read ({reason!r}): run it again"
-        raise Unavailable(message) from reason
 
 
 def order_line(order: Order) -> bytes:
@@ -324,13 +332,8 @@ def answer_of(content: dict[str, Any]) -> Answer:
     Raises:
         StoreError: What came instead.
     """
-    if "error" in content:
-        raise error_of(content)
-    try:
+    with _answer_in(content):
         return Answer(int(content["done"]), int(content["left"]), int(content["gone"]))
-    except (KeyError, TypeError, ValueError) as reason:
-        message = f"the broker's answer cannot be read ({reason!r}): run it again"
-        raise Unavailable(message) from reason
 
 
 def error_line(error: StoreError) -> bytes:

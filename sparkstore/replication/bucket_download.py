@@ -12,7 +12,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,8 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 from sparkstore.bucket.cluster_tables import BucketTables
-from sparkstore.errors import CorruptData, InvalidRequest
+from sparkstore.bucket.working_copy import download
+from sparkstore.errors import InvalidRequest
 from sparkstore.recovery.recovery import read_state
 from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.objects import ObjectStorage
@@ -29,7 +29,6 @@ from sparkstore.tables.delta_contents import COPY, TableContents, commit, conten
 from sparkstore.tables.fencing import identity_at
 from sparkstore.tables.root import ROOT_FILE, Identity, Root, as_root_file
 
-_DOWNLOADS = 4
 _LOOKED_UP = ("state", "journal", "history")
 
 Tables = Mapping[str, TableContents]
@@ -69,8 +68,8 @@ def local_copy(uri: str, *, whole: bool, executors_at: str = "") -> Iterator[Roo
     identity = identified(bucket)
     with tempfile.TemporaryDirectory(prefix="sparkstore-bucket-") as name:
         folder = Path(name)
-        download = download_tables if whole and not executors_at else _download_tail
-        found = download(bucket, folder, {})
+        bring = download_tables if whole and not executors_at else _download_tail
+        found = bring(bucket, folder, {})
         LocalStorage(folder).put_if_absent(ROOT_FILE, as_root_file(identity))
         remote = None
         if executors_at:
@@ -128,16 +127,7 @@ def _looked_up(bucket: Storage) -> dict[str, TableContents]:
 
 
 def _download(bucket: Storage, folder: Path, table: str, paths: Iterable[str]) -> None:
-    def download(name: str) -> None:
-        try:
-            bucket.download(name, folder / name)
-        except FileNotFoundError as reason:
-            message = f"{bucket.location}/{name} is gone, and its table names it: restore it"
-            raise CorruptData(message) from reason
-
-    with ThreadPoolExecutor(_DOWNLOADS) as pool:
-        for _ in pool.map(download, [f"{table}/{unquote(path)}" for path in paths]):
-            pass
+    download(bucket, folder, (f"{table}/{unquote(path)}" for path in paths))
 
 
 def _write_version(folder: Path, table: str, found: TableContents) -> None:

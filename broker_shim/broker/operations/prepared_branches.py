@@ -74,10 +74,8 @@ class Branches:
     def commit(self, branch: BranchFacts, on_done: OnComplete) -> None:
         """Have a branch done; `on_done` as of `BranchCalls.commit_prepared`."""
         store, broker = self._store(), self._broker
-        try:
-            entries = self._entries(branch.xid)
-        except InvalidRequest as refusal:
-            on_done(refusal)
+        entries = self._entries(branch.xid, on_done)
+        if entries is None:
             return
 
         def committed(error: StoreError | None) -> None:
@@ -96,10 +94,8 @@ class Branches:
     def roll_back(self, branch: BranchFacts, on_done: OnComplete) -> None:
         """Have a branch undone; `on_done` as of `BranchCalls.rollback_prepared`."""
         store, broker = self._store(), self._broker
-        try:
-            entries = self._entries(branch.xid)
-        except InvalidRequest as refusal:
-            on_done(refusal)
+        entries = self._entries(branch.xid, on_done)
+        if entries is None:
             return
 
         def undone(error: StoreError | None) -> None:
@@ -115,14 +111,17 @@ class Branches:
         """The coordinator knows what an operator decided; as of `BranchCalls.forget_branch`."""
         self._calls.call(on_done, self._store().forget_branch, branch.xid)
 
-    def _entries(self, xid: Xid) -> BranchEntries:
+    def _entries(self, xid: Xid, on_done: OnComplete) -> BranchEntries | None:
         """Get the entries that a branch has on queues that are decided in this process.
 
-        Raises:
-            InvalidRequest: No branch of this xid is in doubt.
+        None if no branch of this xid is in doubt: then `on_done` was told so.
         """
         store = self._calls.branches
-        return _NOTHING_HERE if store is None else store.branch_entries(xid)
+        try:
+            return _NOTHING_HERE if store is None else store.branch_entries(xid)
+        except InvalidRequest as refusal:
+            on_done(refusal)
+            return None
 
     def _store(self) -> BranchDirectory:
         store = self._calls.directory

@@ -28,7 +28,7 @@ from broker_shim.broker.last_value_queues import Replaced, Value
 from broker_shim.broker.storage.store_puts import Operation
 from broker_shim.broker.transactions.posted_message import Posting
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.completion import OnComplete
+from broker_shim.completion import OnComplete, after
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.store.interface import MessageStore, TransactionContext
 from broker_shim.transactions.transaction_refusals import TransactionRefused, rolled_back
@@ -142,16 +142,8 @@ class UnitOfWork:
         """Forget what was sent, give back what was settled; `on_done` when that is over."""
         settled = self.settled
         self._forget()
-        left = 1  # this call
-
-        def given_back(_error: StoreError | None) -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                on_done(None)
-
+        given_back = after(len(settled) + 1, on_done)
         for work in settled:
-            left += 1
             work.undone(given_back)
         given_back(None)
 

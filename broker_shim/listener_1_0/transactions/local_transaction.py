@@ -31,7 +31,7 @@ from broker_shim.broker.storage.store_puts import Operation
 from broker_shim.broker.transactions.posted_message import Posting
 from broker_shim.broker.transactions.unit_of_work import UnitOfWork, nobody
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.completion import OnComplete
+from broker_shim.completion import OnComplete, after
 from broker_shim.errors import StoreError, Unavailable
 from broker_shim.listener_1_0.outcomes import kept_of, rejection
 from broker_shim.protocol_1_0.links.link import Delivery
@@ -276,20 +276,12 @@ class LocalTransaction:
     def _undo(self, on_done: OnComplete) -> None:
         """Forget what was sent, give back what was settled, then what was acquired."""
         acquirers, self._acquirers = self._acquirers, {}
-        left = 1  # this call
-
-        def given_back(_error: StoreError | None) -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                on_done(None)
-
-        left += 1
-        self._work.undo(given_back)
-        for acquiring in acquirers:
-            for delivery in acquiring.over(self):
-                left += 1
-                acquiring.give_back(delivery, given_back)
+        undone = after(2, on_done)
+        self._work.undo(undone)
+        acquired = [(each, delivery) for each in acquirers for delivery in each.over(self)]
+        given_back = after(len(acquired) + 1, undone)
+        for acquiring, delivery in acquired:
+            acquiring.give_back(delivery, given_back)
         given_back(None)
 
 
