@@ -1,7 +1,7 @@
 """AMQP 0-10's chain of handlers: from a peer's frames to commands that are invoked, and back.
 
     handler                            the two interfaces, and handlers that stand before others
-    chain, add_ons                     the three insertion points, and what settings put there
+    handler_chain, add_ons             the three insertion points, and what settings put there
     connection_incoming                frames → assemblies; connection controls are invoked
     session_incoming                   session controls are invoked; commands go on
     command_handler                    header and body put together; commands are invoked

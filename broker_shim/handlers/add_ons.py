@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.handlers.chain import HandlerContext, InsertionPoints
 from broker_shim.handlers.frame_tracer import FrameTracer
+from broker_shim.handlers.handler_chain import HandlerContext, InsertionPoints
 from broker_shim.handlers.header_router import HeaderRouter
 from broker_shim.handlers.rate_limiter import RateLimiter
 from sparkstore.settings_file import named_section, read_section

@@ -8,8 +8,8 @@ from broker_shim.amqp_0_10.definitions import SegmentType
 from broker_shim.errors import InvalidRequest
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.frames import Frame
-from broker_shim.handlers.chain import HandlerContext
 from broker_shim.handlers.handler import AssemblyHandler, FrameHandler
+from broker_shim.handlers.handler_chain import HandlerContext
 
 _log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.frames import Frame
 from broker_shim.framing.segments import HeaderSegment
-from broker_shim.handlers.chain import HandlerContext
 from broker_shim.handlers.content import ContentCollector
 from broker_shim.handlers.handler import AssemblyHandler
+from broker_shim.handlers.handler_chain import HandlerContext
 
 _MOST_NAME_BYTES = 255
 

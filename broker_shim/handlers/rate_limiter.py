@@ -7,8 +7,8 @@ from collections import deque
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.framing.frames import Frame
-from broker_shim.handlers.chain import HandlerContext
 from broker_shim.handlers.handler import FrameHandler
+from broker_shim.handlers.handler_chain import HandlerContext
 
 
 class RateLimiter:

@@ -5,7 +5,7 @@
     registry     all termini of a virtual host: attach, steal, detach, expire
     terminus_storage    what the stores are told, by durability
     link_store   `LinkStore`: termini survive a restart
-    unsettled    `UnsettledStore`: deliveries that are not settled do, too
+    unsettled_stores  `UnsettledStore`: deliveries that are not settled do, too
 
 A link is one object with its endpoint. Its terminus takes and loses that endpoint, and keeps the
 delivery states, so that they outlive it. There is one registry for a virtual host, and the remote
@@ -26,7 +26,7 @@ from broker_shim.links.registry import Attached, LinkRegistry
 from broker_shim.links.termini.terminus import EndpointPlace, LinkEndpoint, Terminus
 from broker_shim.links.termini.terminus_expiry import EndedScope, ExpiryPolicy
 from broker_shim.links.termini.terminus_values import Filter, LinkTerms, Source, Target
-from broker_shim.links.unsettled import MemoryUnsettledStore, UnsettledStore
+from broker_shim.links.unsettled_stores import MemoryUnsettledStore, UnsettledStore
 from sparkstore.core.link_records import LinkKey, Role, link_text
 
 __all__ = [

@@ -37,7 +37,7 @@ from broker_shim.links.termini.terminus import (
 from broker_shim.links.termini.terminus_expiry import Deadlines, EndedScope
 from broker_shim.links.termini.terminus_values import LinkTerms
 from broker_shim.links.terminus_storage import Keeping
-from broker_shim.links.unsettled import UnsettledStore
+from broker_shim.links.unsettled_stores import UnsettledStore
 from sparkstore.core.link_records import LinkKey
 
 

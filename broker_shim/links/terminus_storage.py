@@ -22,7 +22,7 @@ from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.links.link_store import LinkStore, granted_durability
 from broker_shim.links.termini.terminus import DeliveryState, Terminus
 from broker_shim.links.termini.terminus_values import LinkTerms
-from broker_shim.links.unsettled import UnsettledStore
+from broker_shim.links.unsettled_stores import UnsettledStore
 from sparkstore.core.link_records import Role
 
 _log = logging.getLogger(__name__)

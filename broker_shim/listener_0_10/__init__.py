@@ -4,11 +4,11 @@
     connection, login        controls of a connection; SASL by the rules of `broker_shim.security`
     sessions/                controls of a session; which commands are complete, and come again
     commands                 each command → what does it
-    publication, sending/    messages in and out
+    session_publisher, sending/  messages in and out
     wiring/                  queues and exchanges
     transaction, dtx/        tx.select to tx.commit: all of it or nothing; distributed transactions
     authorization, refusals  who may do what; the store's errors in the protocol's words
-    messages                 a stored message ↔ header and body of this protocol
+    message_headers          a stored message ↔ header and body of this protocol
 
 Frames come through `broker_shim.handlers`. A command is complete when the store's completion has
 fired: then, and not before, session.completed names it. Everything here is on the loop's thread.

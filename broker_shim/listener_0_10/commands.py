@@ -15,9 +15,9 @@ from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.listener_0_10.dtx import dtx_commands
 from broker_shim.listener_0_10.open_transactions import OpenTransactions
-from broker_shim.listener_0_10.publication import SessionPublisher
 from broker_shim.listener_0_10.refusals import illegal_state, not_implemented
 from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
+from broker_shim.listener_0_10.session_publisher import SessionPublisher
 from broker_shim.listener_0_10.sessions.incoming_commands import IncomingCommands
 from broker_shim.listener_0_10.transaction import SessionTransaction
 from broker_shim.listener_0_10.wiring import exchange_commands, queue_commands

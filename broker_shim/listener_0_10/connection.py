@@ -33,9 +33,9 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.framing.assembly import Assembly, frames_of
 from broker_shim.framing.errors import RemoteCommandError, RemoteFramingError
 from broker_shim.framing.frames import MOST_FRAME_BYTES, PROTOCOL_HEADER, Frame, FrameReader
-from broker_shim.handlers.chain import HandlerContext, InsertionPoints
 from broker_shim.handlers.connection_incoming import ConnectionIncoming
 from broker_shim.handlers.handler import AssemblyHandler
+from broker_shim.handlers.handler_chain import HandlerContext, InsertionPoints
 from broker_shim.listener_0_10.connection_clock import ConnectionClock
 from broker_shim.listener_0_10.connection_output import ConnectionOutput
 from broker_shim.listener_0_10.connection_phase import Phase

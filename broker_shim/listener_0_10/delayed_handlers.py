@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from broker_shim.handlers.chain import Delayed
+from broker_shim.handlers.handler_chain import Delayed
 
 
 class DelayedHandlers:

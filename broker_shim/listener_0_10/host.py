@@ -7,7 +7,7 @@ from weakref import ref
 
 from broker_shim.broker.operations.prepared_branches import Branches
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.handlers.chain import InsertionPoints
+from broker_shim.handlers.handler_chain import InsertionPoints
 from broker_shim.listener_0_10.connection import Amqp010Connection
 from broker_shim.listener_0_10.dtx.open_branches import OpenBranches
 from broker_shim.listener_0_10.open_transactions import OpenTransactions

@@ -1,7 +1,7 @@
 """Several brokers on one set of queues: what a store service does for them, and a broker that asks.
 
-In the service's process, from the wire inward: `dispatcher` takes the frames of members that are
-about consumers. `consumers` stand for those at the queues of the one broker that decides
+In the service's process, from the wire inward: `member_dispatcher` takes the frames of members that
+are about consumers. `consumers` stand for those at the queues of the one broker that decides
 (`broker_shim.broker`). `grants` acquires what they are to have and tells them. `observer` brings
 what members did by requests to that broker. `absences` knows whom queues wait for, and `stream`
 tells all of them about wiring (`wiring_rows`).

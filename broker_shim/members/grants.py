@@ -11,8 +11,8 @@ consumer or queue that ends then is met where one would be that ended within the
 Why no message is lost or had twice: it is acquired in the holder's name before anybody is told, and
 told when that is durable. If the consumer is gone by then, it is given back. If the frame is lost
 with its connection, the member does not name the message when it comes back, and it is given back
-(`dispatcher`). If the member never comes back, the message is given back with all else that it
-holds (`service.members`).
+(`member_dispatcher`). If the member never comes back, the message is given back with all else that
+it holds (`service.members`).
 
 Decision: this is no outlet of `broker.delivery`, as the two listeners' consumers are. There a
 message is acquired, loaded and sent for one consumer; what is large waits, and what its client

@@ -24,8 +24,8 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import wait_for
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.members.dispatcher import MemberDispatcher
 from broker_shim.members.kept_links import KeptLinks
+from broker_shim.members.member_dispatcher import MemberDispatcher
 from broker_shim.members.wiring_rows import apply, rows_of
 from broker_shim.serve.administration.connection_orders import ConnectionOrders
 from broker_shim.serve.administration.control import ControlServer

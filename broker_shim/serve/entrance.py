@@ -11,7 +11,7 @@ from pathlib import Path
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.handlers.add_ons import read_handlers
-from broker_shim.handlers.chain import InsertionPoints
+from broker_shim.handlers.handler_chain import InsertionPoints
 from broker_shim.security.guard import Guard
 from broker_shim.security.security_options import security_of
 from broker_shim.security.security_settings import READ_AGAIN, SecuritySettings, offered_mechanisms

@@ -12,8 +12,8 @@ from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.listener_1_0.host import Host
-from broker_shim.members.dispatcher import MemberDispatcher
 from broker_shim.members.inquiries import Inquiries
+from broker_shim.members.member_dispatcher import MemberDispatcher
 from broker_shim.members.membership import Membership
 from broker_shim.members.wiring_rows import apply, rows_of
 from broker_shim.serve.bind_address import listening_socket, parse_loopback

@@ -25,7 +25,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
 from broker_shim.service.service import Service
-from broker_shim.store.chain.chain import MessageStoreChain
+from broker_shim.store.chain.store_chain import MessageStoreChain
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.full_queues import FullQueues
 from broker_shim.store.interface import MessageStore

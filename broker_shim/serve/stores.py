@@ -16,9 +16,9 @@ from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.links import LinkRegistry, MemoryUnsettledStore
 from broker_shim.store.chain.audit import CallAuditor
 from broker_shim.store.chain.calls import ChainMember
-from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.chain.place import Tolerance
+from broker_shim.store.chain.store_chain import MessageStoreChain
 from broker_shim.store.interface import BrokerStore, MessageStore
 from broker_shim.store.link_stores import LinkStores, link_stores_of
 from broker_shim.store.protocol import check_member_name

@@ -21,9 +21,9 @@ from broker_shim.errors import Fenced, InvalidRequest, NotNow, StoreError, Unava
 from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.dispatcher import DISPATCHING, Dispatcher, check_frame
 from broker_shim.service.grace import MemberTimers
+from broker_shim.service.member_reads import ReadWorker
 from broker_shim.service.members import Audit, ConnectedMember, MemberEvent, Members
 from broker_shim.service.outbox import Outbox
-from broker_shim.service.reads import ReadWorker
 from broker_shim.service.requests import REQUESTS, BatchDecision, refusals_of
 from broker_shim.service.seen_root import ServedRoot, reason_to_fence
 from broker_shim.service.socket import remote_of

@@ -16,7 +16,7 @@ from broker_shim.errors import CorruptData, InvalidRequest, StoreError
 from broker_shim.links.link_store import LinkStore, NoLinkStore
 from broker_shim.links.termini.terminus import DeliveryState
 from broker_shim.links.termini.terminus_values import LinkTerms
-from broker_shim.links.unsettled import MemoryUnsettledStore, Unsettled, UnsettledStore
+from broker_shim.links.unsettled_stores import MemoryUnsettledStore, Unsettled, UnsettledStore
 from broker_shim.store.interface import BrokerStore
 from sparkstore.core.link_records import DETAIL_VERSION, LinkKey, link_text
 

@@ -9,7 +9,7 @@ import pytest
 from broker_shim import settings_documents
 from broker_shim.broker.settings import BrokerSettings, read_settings
 from broker_shim.handlers.add_ons import read_handlers
-from broker_shim.handlers.chain import InsertionPoints
+from broker_shim.handlers.handler_chain import InsertionPoints
 from broker_shim.security.security_settings import SecuritySettings, read_security
 from sparkstore.config import StoreConfig, read_config
 from sparkstore.declared_settings import settings_of, texts_of

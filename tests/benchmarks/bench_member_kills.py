@@ -29,9 +29,9 @@ from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
 from broker_shim.completion import Completion
-from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.chain.place import Tolerance
+from broker_shim.store.chain.store_chain import MessageStoreChain
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import BrokerStore, MessageHeader, Queue
 from broker_shim.store.remote.remote_store import RemoteMessageStore

@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hypothesis.stateful import run_state_machine_as_test as run
 
 from broker_shim.store.branch_store import Xid
-from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.mirror import Mirror, take_place
 from broker_shim.store.chain.place import Tolerance
+from broker_shim.store.chain.store_chain import MessageStoreChain
 from broker_shim.store.interface import MessageHeader, Queue
 from tests.support.histories.store_machine import StoreMachine, refusal_of
 from tests.support.stores.chains import contents

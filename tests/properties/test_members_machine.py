@@ -22,7 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hypothesis.stateful import run_state_machine_as_test as run
 
 from broker_shim.store import protocol as wire
-from broker_shim.store.remote import records as made
+from broker_shim.store.remote import member_records as made
 from sparkstore.core.records import Record
 from tests.support.roots.logs import BY_HAND, image_of
 from tests.support.stores.controls import ServicedRoot

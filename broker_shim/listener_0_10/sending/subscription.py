@@ -19,7 +19,7 @@ from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage
 from broker_shim.broker.queues.consumer_credit import ConsumerCredit
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.framing.segments import BodySegment, HeaderSegment
-from broker_shim.listener_0_10.messages import written_header
+from broker_shim.listener_0_10.message_headers import written_header
 from broker_shim.listener_0_10.sending.browse_cursor import BrowseCursor
 from broker_shim.listener_0_10.sending.subscribing_session import SubscribingSession
 from broker_shim.messages.residency import LoadedMessage

@@ -28,16 +28,16 @@ from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.framing.sequences import after
-from broker_shim.handlers.chain import HandlerContext, InsertionPoints
 from broker_shim.handlers.command_handler import CommandHandler
 from broker_shim.handlers.handler import AssemblyHandler
+from broker_shim.handlers.handler_chain import HandlerContext, InsertionPoints
 from broker_shim.handlers.session_incoming import SessionIncoming
 from broker_shim.handlers.session_outgoing import SessionOutgoing
 from broker_shim.listener_0_10.commands import WIRING, CommandTarget, invoke
 from broker_shim.listener_0_10.connection_output import RoomWaiter
-from broker_shim.listener_0_10.publication import SessionPublisher
 from broker_shim.listener_0_10.refusals import refusal_of
 from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
+from broker_shim.listener_0_10.session_publisher import SessionPublisher
 from broker_shim.listener_0_10.sessions import controls
 from broker_shim.listener_0_10.sessions.incoming_commands import IncomingCommands
 from broker_shim.listener_0_10.sessions.outgoing_commands import OutgoingCommands

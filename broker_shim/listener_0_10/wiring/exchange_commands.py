@@ -21,7 +21,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.listener_0_10.authorization import check, check_something, may
 from broker_shim.listener_0_10.refusals import not_allowed, not_found
-from broker_shim.listener_0_10.wiring.orders import carry_out
+from broker_shim.listener_0_10.wiring.order_commands import carry_out
 from broker_shim.listener_0_10.wiring.queue_commands import (
     canonical_or_empty,
     check_owner,

@@ -26,7 +26,7 @@ from broker_shim.listener_0_10.refusals import (
     not_allowed,
     not_found,
 )
-from broker_shim.listener_0_10.wiring import orders
+from broker_shim.listener_0_10.wiring import order_commands as orders
 from broker_shim.security.rules.rights import Act
 from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.queue_names import canonical, shown

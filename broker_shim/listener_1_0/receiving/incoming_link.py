@@ -21,7 +21,7 @@ from broker_shim.listener_1_0.conditions import (
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
-from broker_shim.listener_1_0.receiving.credit import CreditWindow
+from broker_shim.listener_1_0.receiving.credit_window import CreditWindow
 from broker_shim.listener_1_0.receiving.incoming_message import (
     IncomingMessage,
     LargeContent,

@@ -1,9 +1,9 @@
-"""When one link on which a client sends gets more credit, and how much (`credit`)."""
+"""When one link on which a client sends gets more credit, and how much (`credit_window`)."""
 
 from __future__ import annotations
 
 from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.receiving.credit import CreditWindow
+from broker_shim.listener_1_0.receiving.credit_window import CreditWindow
 from broker_shim.listener_1_0.receiving.received_deliveries import ReceivedDeliveries
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 

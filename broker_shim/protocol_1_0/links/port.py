@@ -17,9 +17,9 @@ from broker_shim.protocol_1_0.budget import UNLIMITED
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.codec.frames import plain_transfer
 from broker_shim.protocol_1_0.links.credit import SenderCredit
+from broker_shim.protocol_1_0.links.disposition_batch import DispositionBatch, ranges
 from broker_shim.protocol_1_0.links.link import Delivery, DeliveryAborted, Link, TransferPiece
 from broker_shim.protocol_1_0.links.outgoing_delivery import Outgoing
-from broker_shim.protocol_1_0.links.settlement import DispositionBatch, ranges
 from broker_shim.protocol_1_0.links.unsettled import Unsettled
 from broker_shim.protocol_1_0.output import MOST_TRANSFER_BYTES, Output
 from broker_shim.protocol_1_0.peer_settings import Settings

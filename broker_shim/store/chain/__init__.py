@@ -1,6 +1,6 @@
 """A store made of several: the first decides, the others get what it accepted (QPID-2893).
 
-    chain      `MessageStoreChain`, a `BrokerStore`: a call is complete when all have completed it
+    store_chain  `MessageStoreChain`, a `BrokerStore`: a call is complete when all have completed it
     place      of a member: what it owes, and what becomes of it when it fails
     calls      what the others are told: one call, or those of a transaction together
     chain_branches      two-phase commit: members hear of it when the first store has promised it

@@ -10,7 +10,7 @@ from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.store import protocol as wire
 from broker_shim.store.interface import NewEntry, TransactionContext
-from broker_shim.store.remote import records as made
+from broker_shim.store.remote import member_records as made
 from broker_shim.store.remote.remote_messages import RemoteMessages
 from broker_shim.store.remote.remote_transaction import RemoteTransaction
 from broker_shim.store.remote.service_connection import RemoteConnection

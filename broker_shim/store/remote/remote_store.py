@@ -34,7 +34,7 @@ from broker_shim.store.interface import (
     TransactionContext,
 )
 from broker_shim.store.reads import ReadCalls
-from broker_shim.store.remote import records as made
+from broker_shim.store.remote import member_records as made
 from broker_shim.store.remote.batches import RemoteBatches
 from broker_shim.store.remote.greeting import MemberIdentity, parse_address
 from broker_shim.store.remote.pending_requests import Answer, OnAnswer

@@ -54,7 +54,7 @@ from sparkstore.core.state_machine.heuristics import (
     remembered,
     told_otherwise,
 )
-from sparkstore.core.state_machine.links import DELIVERY_KINDS
+from sparkstore.core.state_machine.link_state_machine import DELIVERY_KINDS
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.xids import Xid, branch_holder, check_xid, xid_bytes, xid_of, xid_text
 from sparkstore.errors import InvalidRequest

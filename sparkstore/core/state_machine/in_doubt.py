@@ -15,7 +15,7 @@ from sparkstore.core.state_machine.call_values import (
     RecordStep,
     Transaction,
 )
-from sparkstore.core.state_machine.links import LinkStateMachine
+from sparkstore.core.state_machine.link_state_machine import LinkStateMachine
 from sparkstore.errors import InvalidRequest
 
 

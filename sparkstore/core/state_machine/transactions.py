@@ -18,7 +18,7 @@ from sparkstore.core.state_machine.call_values import (
     Transaction,
     TransactionContext,
 )
-from sparkstore.core.state_machine.links import DELIVERY_KINDS
+from sparkstore.core.state_machine.link_state_machine import DELIVERY_KINDS
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.errors import InvalidRequest, NotNow
 

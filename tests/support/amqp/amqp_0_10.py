@@ -23,8 +23,8 @@ from broker_shim.framing.frames import PROTOCOL_HEADER, Frame, FrameReader
 from broker_shim.framing.order import FramingLimits
 from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.framing.sequences import Ranges, contains
-from broker_shim.handlers.chain import InsertionPoints
 from broker_shim.handlers.content import ContentCollector
+from broker_shim.handlers.handler_chain import InsertionPoints
 from broker_shim.listener_0_10.host import Amqp010Listener
 from broker_shim.security.guard import Guard
 from broker_shim.sockets.access import Access

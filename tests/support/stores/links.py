@@ -22,7 +22,7 @@ from broker_shim.links import (
     UnsettledStore,
 )
 from broker_shim.links.termini.terminus import DeliveryState
-from broker_shim.links.unsettled import Unsettled
+from broker_shim.links.unsettled_stores import Unsettled
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.json.json_link_store import JsonLinkStore
 from broker_shim.store.link_stores import MessageLinkStore, MessageUnsettledStore

@@ -20,9 +20,9 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.service.service import Service
 from broker_shim.service.socket import ServiceSocket, listen_on_path
-from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.chain.place import Tolerance
+from broker_shim.store.chain.store_chain import MessageStoreChain
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import BrokerStore
 from broker_shim.store.json.json_store import JsonMessageStore

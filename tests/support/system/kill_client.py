@@ -20,9 +20,9 @@ from typing import Any, Protocol
 
 from broker_shim.errors import StoreError
 from broker_shim.store.branch_store import BranchStore, Xid
-from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.mirror import Mirror
 from broker_shim.store.chain.place import Tolerance
+from broker_shim.store.chain.store_chain import MessageStoreChain
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import (
     BrokerStore,

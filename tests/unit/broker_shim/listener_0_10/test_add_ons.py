@@ -14,8 +14,8 @@ from broker_shim.amqp_0_10.commands import (
 )
 from broker_shim.amqp_0_10.controls import ConnectionClose, SessionCompleted
 from broker_shim.framing.assembly import Assembly
-from broker_shim.handlers.chain import HandlerContext, InsertionPoints
 from broker_shim.handlers.handler import AssemblyAddOn, AssemblyHandler
+from broker_shim.handlers.handler_chain import HandlerContext, InsertionPoints
 from tests.support.amqp.amqp_0_10 import Bench010, Client010
 
 

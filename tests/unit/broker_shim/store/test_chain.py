@@ -17,10 +17,10 @@ from broker_shim.errors import Ended, InvalidRequest, NotAcquired, StoreError, U
 from broker_shim.store.branch_store import Xid
 from broker_shim.store.chain.audit import CallAuditor
 from broker_shim.store.chain.calls import StoreCall
-from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.difference import CATEGORY
 from broker_shim.store.chain.mirror import Mirror, take_place
 from broker_shim.store.chain.place import Tolerance
+from broker_shim.store.chain.store_chain import MessageStoreChain
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import LinkKey, MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore

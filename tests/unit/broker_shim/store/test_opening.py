@@ -10,8 +10,8 @@ import pytest
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.chain.audit import CallAuditor
-from broker_shim.store.chain.chain import MessageStoreChain
 from broker_shim.store.chain.place import Tolerance
+from broker_shim.store.chain.store_chain import MessageStoreChain
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.memory import MemoryMessageStore
 from broker_shim.store.remote.greeting import MemberIdentity

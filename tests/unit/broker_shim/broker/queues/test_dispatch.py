@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.queue_index import Cursor, Survivors
 from broker_shim.broker.storage.inbox import Inbox
-from broker_shim.listener_1_0.receiving.credit import CreditWindow
+from broker_shim.listener_1_0.receiving.credit_window import CreditWindow
 
 
 @dataclass(eq=False)

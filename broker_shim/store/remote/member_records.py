@@ -21,7 +21,7 @@ from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import arguments as check
 from sparkstore.core.state_machine import definitions
 from sparkstore.core.state_machine.definitions import exchange_of, queue_of
-from sparkstore.core.state_machine.links import text_of
+from sparkstore.core.state_machine.link_state_machine import text_of
 
 
 def created(kind: Kind, wiring: Queue | Exchange) -> Record:
