@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -40,6 +40,7 @@ SETTINGS: Mapping[str, str] = {
 }
 """No files, no extensions, no variables of Python; `add_views` locks them."""
 
+_TIME = ROW.field("at").type
 _LOGS = ("job_runs", "findings")
 """Views of tables that are there once a job has run (`views.job_tables`)."""
 _TRIES = 5
@@ -219,5 +220,17 @@ def _guarantee(file: FileStats, partition: pa.Field) -> ds.Expression:
     found = ds.field(partition.name) == pa.scalar(file.partition, partition.type)
     if not file.has_statistics:
         return found
-    least, largest = file.positions
-    return found & (ds.field("position") >= least) & (ds.field("position") <= largest)
+    found &= _within("position", *file.positions, or_null=False)
+    found &= _within("message_id", *file.message_ids)
+    if file.times:
+        found &= _within("at", *(pa.scalar(each, _TIME) for each in file.times))
+    if file.queues:
+        found &= _within("queue", *file.queues)
+    return found
+
+
+def _within(column: str, least: Any, largest: Any, *, or_null: bool = True) -> ds.Expression:
+    """Say what a column of a file is between, in the form from which Arrow draws conclusions."""
+    above, below = ds.field(column) >= least, ds.field(column) <= largest
+    nothing = ds.field(column).is_null()
+    return (above | nothing) & (below | nothing) if or_null else above & below

@@ -1,13 +1,16 @@
 """The newest version of a table as a list of files with their statistics, and reading of some.
 
-Both engines keep, per file, the least and largest position and message id (`SKIPPING_COLUMNS`), so
-that a reader opens only the files that can hold what it wants. A file without statistics may hold
-anything. Partition columns are not in the files; they come from the log.
+Both engines keep, per file, the least and largest position, message id, time and queue
+(`SKIPPING_COLUMNS`), so that a reader opens only the files that can hold what it wants. A file
+without statistics may hold anything. Partition columns are not in the files; they come from the
+log. Engines shorten what they keep: times to a millisecond, texts to 32 characters at least. So
+times are taken a millisecond wider, and of longer names nothing is believed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +26,9 @@ PARQUET = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_t
 """Spark writes its old INT96 times unless told otherwise."""
 _ANY = (0, (1 << 63) - 1)
 _BATCH_ROWS = 1 << 16
+_WIDER = timedelta(milliseconds=1)
+_WHOLE_TEXT = 32
+"""A text that is shorter was not shortened."""
 
 
 RESTORE = "put it back, or restore the root from a replica (sparkstore promote) or a backup"
@@ -39,6 +45,8 @@ class FileStats(NamedTuple):
         message_ids: Least and largest message id in it; everything if unknown.
         row_count: Rows in it, -1 if unknown.
         size_bytes: Size of the file.
+        times: No `at` in it is before the first or after the second; None if unknown.
+        queues: The same of names of queues; rows without a queue may be in it, too.
     """
 
     path: Path
@@ -47,6 +55,8 @@ class FileStats(NamedTuple):
     message_ids: tuple[int, int]
     row_count: int
     size_bytes: int
+    times: tuple[datetime, datetime] | None = None
+    queues: tuple[str, str] | None = None
 
     @property
     def has_statistics(self) -> bool:
@@ -116,7 +126,25 @@ def _stats(table: Path, action: dict[str, Any]) -> FileStats:
         _range(action, "message_id"),
         -1 if rows is None else rows,
         action["size_bytes"],
+        _times(action),
+        _queues(action),
     )
+
+
+def _times(action: dict[str, Any]) -> tuple[datetime, datetime] | None:
+    least, largest = action.get("min.at"), action.get("max.at")
+    try:
+        return None if least is None or largest is None else (least - _WIDER, largest + _WIDER)
+    except OverflowError:
+        return None
+
+
+def _queues(action: dict[str, Any]) -> tuple[str, str] | None:
+    """The least name may be shortened, and is less then; of the largest nobody can know."""
+    least, largest = action.get("min.queue"), action.get("max.queue")
+    if least is None or largest is None or len(largest) >= _WHOLE_TEXT:
+        return None
+    return least, largest
 
 
 def _range(action: dict[str, Any], column: str) -> tuple[int, int]:

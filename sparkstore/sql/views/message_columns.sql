@@ -21,6 +21,12 @@
       told[1]
     )
   ) AS annotations,
+  get_json_object(entry.detail, '$.x-opt-death-reason[1]') AS death_reason,
+  get_json_object(entry.detail, '$.x-opt-death-queue[1]') AS death_queue,
+  try_cast(get_json_object(entry.detail, '$.x-opt-death-attempts[1]') AS INT) AS death_attempts,
+  timestamp_millis(
+    try_cast(get_json_object(entry.detail, '$.x-opt-death-time[1]') AS BIGINT)
+  ) AS died_at,
   entry.header,
   coalesce(
     entry.body,

@@ -13,7 +13,7 @@ import pytest
 from deltalake import write_deltalake
 
 import sparkstore
-from sparkstore.core.annotations import as_detail
+from sparkstore.core.annotations import Death, as_detail, with_death
 from sparkstore.core.link_records import LinkKey
 from sparkstore.core.records import (
     ExchangeBindingKey,
@@ -316,6 +316,27 @@ def test_annotations_are_told_as_spark_tells_them(tmp_path: Path) -> None:
         "before": "-1",
         "why": "1750000000000",
     }
+
+
+def test_a_dead_letter_says_why_whence_and_after_how_many_attempts(tmp_path: Path) -> None:
+    death = Death("orders", "rejected", 3, 1_750_000_000_120_999)
+    detail = as_detail(with_death(None, death))
+    odd = as_detail({"x-opt-death-attempts": ("uint", "many"), "x-opt-death-time": ("x", "")})
+    records = [
+        *START,
+        message_enqueued(1, "q", 1, HEADER, b"one", detail=detail),
+        message_enqueued(1, "q", 2, HEADER, b"two", detail=odd),
+        message_enqueued(1, "q", 3, HEADER, b"thr"),
+    ]
+    root = told(tmp_path, records, state=4, history=4)
+    columns = "death_reason, death_queue, death_attempts, died_at"
+    for view in ("queue_messages", "messages"):
+        found = rows(root, f"SELECT {columns} FROM {view} ORDER BY message_id")
+        assert [tuple(row.values()) for row in found] == [
+            ("rejected", "orders", 3, 1_750_000_000_120_000),
+            (None, None, None, None),
+            (None, None, None, None),
+        ]
 
 
 def test_consumed_messages_are_in_the_history_and_on_no_queue(tmp_path: Path) -> None:
