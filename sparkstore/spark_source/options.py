@@ -69,6 +69,8 @@ _OF_WRITES = frozenset({
 """Options of writes, which a view of SQL may have beside those of a read."""
 _OF_TABLE = "option."
 """With this begin the names of a table's options where Spark repeats them."""
+_VIEW = "CREATE TEMPORARY VIEW … USING sparkstore"
+"""What has its options at each use: Spark 4.2 gives a source in Python none of a table's."""
 _LOCATION = "location"
 """What Spark calls the path of a table."""
 _OF_SPARK = frozenset({
@@ -159,7 +161,8 @@ def roots_of(values: Mapping[str, str]) -> tuple[str, ...]:
     named = names_in(values["path"] or _path_of_table(values))
     roots = tuple(_without_scheme(each) for each in named)
     if not roots:
-        raise InvalidRequest("give the option path: the folder of a root, or the URI of its bucket")
+        message = "give the option path: the folder of a root, or the URI of its bucket"
+        raise InvalidRequest(f"{message}; a table of CREATE TABLE loses it: {_VIEW} instead")
     return roots
 
 

@@ -33,6 +33,8 @@ from sparkstore.tables.snapshot import FileStats, columns_of, read_files, snapsh
 
 _TRIES = 6
 _PLACE = columns_of(ROW, ("position", "epoch"))
+_CHOSEN_BY = ("kind", "queue")
+"""What a condition may be about."""
 
 
 class RecordRange(NamedTuple):
@@ -85,7 +87,7 @@ def read_range(
         root: The root that has them.
         wanted: Its last position is one that counts.
         columns: Names of columns of `ROW`.
-        where: Which of the records are wanted; None: all.
+        where: Which of the records are wanted, by kind and queue; None: all.
 
     Raises:
         RecordsLost: Retention has dropped the first of them.
@@ -165,7 +167,7 @@ def _rows(
     where: ds.Expression | None,
     ghosts: pa.Table,
 ) -> pa.Table:
-    names = [*dict.fromkeys([*columns, "position", "epoch"])]
+    names = [*dict.fromkeys([*columns, *_PLACE.names, *_CHOSEN_BY])]
     schema = columns_of(ROW, names)
     parts = []
     for files, place in (

@@ -1,0 +1,299 @@
+"""A stream of events driven by hand over roots of a real store: where it begins, what it refuses.
+
+`tests/properties/test_event_stream_machine.py` moves the tables under it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
+
+from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.interface import MessageHeader, Queue
+from pyspark_sparkstore import DefaultSource
+from sparkstore.errors import InvalidRequest, StoreError
+from sparkstore.recovery.recovery import recover
+from sparkstore.replication.promote import promote
+from sparkstore.spark_source.event_reader import EventStreamReader
+from sparkstore.tables.root import open_root
+from tests.support.objects.copies import compact, enqueue, trim
+from tests.support.roots.replicas import replica_of
+from tests.support.roots.roots import state_table
+from tests.support.stores.stores import done
+
+pytestmark = pytest.mark.slow
+
+ALL = ReadAllAvailable()
+Offset = dict[str, Any]
+
+
+def stream(root: Path, **options: str) -> EventStreamReader:
+    source = DefaultSource({"path": str(root), "kind": "enqueued", **options})
+    reader = source.streamReader(source.schema())
+    assert isinstance(reader, EventStreamReader)
+    return reader
+
+
+def rows(reader: EventStreamReader, start: Offset, end: Offset) -> list[dict[str, Any]]:
+    """What the tasks of a batch read, in order."""
+    partitions = reader.partitions(start, end)
+    return [row for each in partitions for b in reader.read(each) for row in b.to_pylist()]
+
+
+def bodies(reader: EventStreamReader, start: Offset, limit: ReadLimit = ALL) -> list[bytes]:
+    found = rows(reader, start, reader.latestOffset(start, limit))
+    return [row["body"] for row in found]
+
+
+@pytest.fixture(scope="module")
+def unchanged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A root with four messages on `q`, the first two of them in history."""
+    path = tmp_path_factory.mktemp("stream") / "root"
+    enqueue(path, b"0", b"1")
+    compact(path)
+    trim(path)
+    enqueue(path, b"2", b"3")
+    return path
+
+
+@pytest.fixture
+def root(unchanged: Path, tmp_path: Path) -> Path:
+    """A copy of that root, to be changed."""
+    return Path(shutil.copytree(unchanged, tmp_path / "root"))
+
+
+def test_an_event_has_the_columns_of_its_record_and_the_usual_ones_have_no_content(
+    unchanged: Path,
+) -> None:
+    reader = stream(unchanged, kind="*")
+    start = reader.initialOffset()
+    found = rows(reader, start, reader.latestOffset(start, ALL))
+    assert [row["position"] for row in found] == [*range(1, len(found) + 1)]
+    assert {"opened", "created", "ids_reserved", "enqueued"} == {row["kind"] for row in found}
+    assert "body" not in found[0]
+    enqueued = next(row for row in found if row["kind"] == "enqueued")
+    assert (enqueued["queue"], enqueued["message_id"], enqueued["message_bytes"]) == ("q", 1, 1)
+    whole = stream(unchanged, columns="*")
+    (first, *_) = rows(whole, start, whole.latestOffset(start, ALL))
+    assert (first["body"], first["protocol"], first["durable"]) == (b"0", "raw", True)
+
+
+def test_content_that_another_record_brought_is_read_with_the_event(root: Path) -> None:
+    store = DeltaMessageStore(root)
+    done(store.create, Queue("r"))
+    header = MessageHeader(subject="both", properties=(("k", "v"),))
+    message = store.message(header, b"on two queues")
+    done(store.enqueue, message, "q")
+    done(store.enqueue, message, "r")
+    large = done(store.stage, store.message(MessageHeader(subject="large")), [b"in ", b"pieces"])
+    done(store.enqueue, large, "r")
+    store.close()
+    columns = "queue,position,subject,properties,body"
+    of_r = stream(root, queue="r", columns=columns)
+    start = of_r.initialOffset()
+    end = of_r.latestOffset(start, ALL)
+    found = rows(of_r, start, end)
+    assert [(row["subject"], row["body"]) for row in found] == [
+        ("both", b"on two queues"),
+        ("large", b"in pieces"),
+    ]
+    assert found[0]["properties"] == [("k", "v")]
+    headers = stream(root, queue="r", columns="subject")
+    assert [row["subject"] for row in rows(headers, start, end)] == ["both", "large"]
+    pieces = stream(root, kind="content", columns="body,body_offset")
+    assert [row["body"] for row in rows(pieces, start, end)] == [b"in ", b"pieces"]
+
+
+def test_a_stream_begins_where_it_is_told(unchanged: Path) -> None:
+    def begun(position: str) -> list[bytes]:
+        reader = stream(unchanged, columns="body", startingPosition=position)
+        return bodies(reader, reader.initialOffset())
+
+    assert begun("earliest") == [b"0", b"1", b"2", b"3"]
+    assert begun("latest") == []
+    plain = stream(unchanged)
+    start = plain.initialOffset()
+    events = rows(plain, start, plain.latestOffset(start, ALL))
+    third = events[2]
+    assert begun(str(third["position"])) == [b"2", b"3"]
+    assert begun(str(events[3]["position"] + 1)) == []
+    assert begun(third["at"].isoformat()) == [b"2", b"3"]
+    assert begun(third["at"].replace(tzinfo=None).isoformat()) == [b"2", b"3"]
+    assert begun("2001-01-01") == [b"0", b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"startingPosition": "99"}, "99 is not there yet: the last record is"),
+        ({"startingPosition": "2999-01-01"}, "is in the future"),
+        ({"queue": "qq"}, "no queue 'qq'.*is 'q' meant"),
+        ({"queue": "orders"}, "no queue 'orders'.*create it first"),
+    ],
+)
+def test_a_beginning_that_is_not_there_is_refused(
+    unchanged: Path, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=told):
+        stream(unchanged, **options).initialOffset()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"columns": "bdy"}, "has no column 'bdy'"),
+        ({"path": "/nowhere"}, "is not a sparkstore root"),
+    ],
+)
+def test_a_stream_that_cannot_be_is_refused_at_its_start(
+    unchanged: Path, options: dict[str, str], told: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=told):
+        stream(unchanged, **options)
+
+
+def test_a_batch_keeps_its_limits(root: Path) -> None:
+    reader = stream(root, columns="body", maxRecordsPerTrigger="5", maxBytesPerTrigger="2")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(5)
+    start = reader.initialOffset()
+    assert bodies(reader, start, ReadMaxRows(5)) == [b"0", b"1"]
+    assert bodies(reader, start, ALL) == [b"0", b"1", b"2", b"3"]
+    by_bytes = stream(root, columns="body", maxBytesPerTrigger="3")
+    assert by_bytes.getDefaultReadLimit() == ReadMaxBytes(3)
+    assert bodies(by_bytes, start, ReadMaxBytes(3)) == [b"0", b"1", b"2"]
+    enqueue(root, b"larger than that", b"4")
+    larger = stream(root, columns="body", maxBytesPerTrigger="4")
+    middle = larger.latestOffset(start, ReadMaxBytes(4))
+    assert bodies(larger, middle, ReadMaxBytes(4)) == [b"larger than that"]
+
+
+def test_what_comes_after_the_run_began_waits_for_the_next_run(root: Path) -> None:
+    reader = stream(root, columns="body")
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    enqueue(root, b"4")
+    end = reader.latestOffset(start, ALL)
+    assert [row["body"] for row in rows(reader, start, end)] == [b"0", b"1", b"2", b"3"]
+    assert reader.latestOffset(end, ALL) is end
+    assert bodies(stream(root, columns="body"), end) == [b"4"]
+
+
+def test_progress_says_how_far_the_stream_is_behind(unchanged: Path) -> None:
+    reader = stream(unchanged)
+    start = reader.initialOffset()
+    reader.latestOffset(start, ReadMaxRows(1))
+    behind = reader.reportLatestOffset()
+    assert behind["recordsBehind"] == behind["position"] - 1
+    assert behind["secondsBehind"] > 0
+    reader.latestOffset(start, ALL)
+    caught_up = reader.reportLatestOffset()
+    assert (caught_up["recordsBehind"], caught_up["secondsBehind"]) == (0, 0)
+
+
+def test_a_queue_that_is_destroyed_ends_with_an_event_and_the_stream_goes_on(root: Path) -> None:
+    reader = stream(root, kind="created,enqueued,destroyed", queue="q")
+    start = reader.initialOffset()
+    middle = reader.latestOffset(start, ALL)
+    store = DeltaMessageStore(root)
+    done(store.destroy, Queue("q"))
+    done(store.create, Queue("q"))
+    store.close()
+    enqueue(root, b"again")
+    found = rows(reader, middle, reader.latestOffset(middle, ALL))
+    assert [row["kind"] for row in found] == ["destroyed", "created", "enqueued"]
+
+
+def test_a_checkpoint_of_another_root_or_of_no_stream_is_refused(
+    root: Path, tmp_path: Path
+) -> None:
+    start = stream(root).initialOffset()
+    enqueue(tmp_path / "other", b"0")
+    other = stream(tmp_path / "other")
+    with pytest.raises(InvalidRequest, match=r"the checkpoint is of root .*, and .*other is root"):
+        other.latestOffset(start, ALL)
+    with pytest.raises(InvalidRequest, match="no stream of events wrote: give this query a check"):
+        other.latestOffset({"ticket": 5}, ALL)
+
+
+def test_records_that_retention_dropped_end_the_stream_or_are_passed_over(root: Path) -> None:
+    reader = stream(root, columns="body")
+    start = reader.initialOffset()
+    compact(root)
+    trim(root)
+    found = recover(open_root(root))
+    begins = found.last_position
+    table = state_table(found.state, segment=found.segment, history_start=begins)
+    write_deltalake(str(root / "state"), table, mode="overwrite")
+    DeltaTable(str(root / "history")).delete(f"position < {begins} AND position > 4")
+    end = reader.latestOffset(start, ALL)
+    with pytest.raises(InvalidRequest, match=f"the first that is left is {begins}: set failOnDa"):
+        rows(reader, start, end)
+    with pytest.raises(InvalidRequest, match=f"records 2 to .* gone.* left is {begins}"):
+        stream(root, startingPosition="2").initialOffset()
+    lenient = stream(root, columns="body", failOnDataLoss="false")
+    assert [row["body"] for row in rows(lenient, start, end)] == [b"3"]
+    assert stream(root).initialOffset()["position"] == begins - 1
+
+
+def test_a_replica_and_then_the_promoted_one_carry_on_the_stream(
+    root: Path, tmp_path: Path
+) -> None:
+    reader = stream(root, columns="body")
+    start = reader.initialOffset()
+    compact(root)
+    trim(root)
+    enqueue(root, b"4")
+    replica = tmp_path / "replica"
+    whole = image_with_a_whole_journal(root, tmp_path)
+    replica_of(open_root(whole), replica)
+    end = reader.latestOffset(start, ALL)
+    of_replica = stream(replica, columns="body")
+    assert of_replica.latestOffset(end, ALL) is end
+    promote(replica, primary=whole)
+    enqueue(replica, b"5")
+    assert bodies(stream(replica, columns="body"), end) == [b"5"]
+
+
+def test_what_a_promoted_replica_lacks_is_told_and_what_took_its_place_is_read(
+    root: Path, tmp_path: Path
+) -> None:
+    whole = image_with_a_whole_journal(root, tmp_path)
+    replica_of(open_root(whole), tmp_path / "replica")
+    copied = recover(open_root(whole)).last_position
+    enqueue(whole, b"lost", b"lost, too")
+    reader = stream(whole, columns="body")
+    end = reader.latestOffset(reader.initialOffset(), ALL)
+    promote(tmp_path / "replica", primary=whole, accept_loss=True)
+    strict = stream(tmp_path / "replica", columns="body")
+    lenient = stream(tmp_path / "replica", columns="body", failOnDataLoss="false")
+    with pytest.raises(InvalidRequest, match=f"ends with record {copied}, .* {copied + 1} on are"):
+        strict.latestOffset(end, ALL)
+    assert lenient.latestOffset(end, ALL) is end
+    enqueue(tmp_path / "replica", b"new", b"and more", b"than there were")
+    with pytest.raises(InvalidRequest, match=f"other records from position {copied + 1} on than"):
+        strict.latestOffset(end, ALL)
+    assert bodies(lenient, end) == [b"new", b"and more", b"than there were"]
+
+
+def image_with_a_whole_journal(root: Path, tmp_path: Path) -> Path:
+    """A copy of a root whose journal has every record, as the helper that makes replicas wants."""
+    image = Path(shutil.copytree(root, tmp_path / "image", ignore=shutil.ignore_patterns("*.sock")))
+    there = DeltaTable(str(image / "journal")).to_pyarrow_table()
+    least = min(there["position"].to_pylist())
+    old = DeltaTable(str(image / "history")).to_pyarrow_table()
+    old = old.filter([position < least for position in old["position"].to_pylist()])
+    write_deltalake(str(image / "journal"), old.cast(there.schema), mode="append")
+    return image
+
+
+def test_a_table_that_is_gone_is_an_error_and_no_end(root: Path) -> None:
+    reader = stream(root)
+    start = reader.initialOffset()
+    shutil.rmtree(root / "journal")
+    with pytest.raises(StoreError):
+        reader.latestOffset(start, ALL)
