@@ -28,7 +28,7 @@ from sparkstore.cli.output import (
 from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailable
 
 if TYPE_CHECKING:
-    from sparkstore.cli.query_result import QueryResult
+    from sparkstore.cli.query_result import PrintedAnswer
     from sparkstore.core.fold import QueueState, State
     from sparkstore.recovery.point_in_time import PointInTime
     from sparkstore.tables.root import Root
@@ -40,8 +40,6 @@ _QUEUE_COLUMNS = (
 _TRIES = 3
 _SQL_ROWS, _HELD = 1_000, 10_000
 """Rows and held messages that people see unless they ask for more."""
-_SQL_WIDTH = 1_000
-"""Characters of a cell: a table is as wide as its longest."""
 
 
 def queues(arguments: Namespace) -> int:
@@ -182,20 +180,38 @@ def sql(arguments: Namespace) -> int:
         return _sql(arguments, root)
 
 
+def sql_server(arguments: Namespace) -> int:
+    """Keep a server of answers until this command ends, or end all of them."""
+    if (arguments.root is None) is not arguments.stop:
+        raise InvalidRequest("give a root, whose size decides what is kept; or --stop")
+    if arguments.stop:
+        from sparkstore.cli.sql_server.client import stop_servers
+
+        note(f"SQL servers ended: {stop_servers()}")
+        return 0
+    from sparkstore.cli.sql_server.server import serve
+    from sparkstore.session_effort import effort_for
+
+    with opened_root(arguments.root) as root:
+        effort = effort_for(root)
+    serve(effort.name, None, lambda: print_lines(["READY"]))
+    return 0
+
+
 def _sql(arguments: Namespace, root: Root) -> int:
+    from sparkstore.cli.query_result import WIDTH
+
     limit = row_limit(arguments, _SQL_ROWS)
-    ask = _by_duckdb if arguments.engine == "duckdb" else _by_spark
-    as_of = arguments.as_of
-    if as_of is not None:
-        check_time(root, as_of)
-    found = ask(root, arguments.statement, limit, as_of)
+    if arguments.as_of is not None:
+        check_time(root, arguments.as_of)
+    found = (_by_duckdb if arguments.engine == "duckdb" else _by_spark)(arguments, root, limit)
     if arguments.json:
-        print_lines(json_lines(found.rows))
+        print_lines(found.lines)
     else:
-        lines = list(table(found.rows, found.columns, width=_SQL_WIDTH))
+        lines = list(found.lines)
         print_lines(lines)
         if any("…" in line for line in lines):
-            note(f"a value longer than {_SQL_WIDTH} characters ends in …: --json shows it whole")
+            note(f"a value longer than {WIDTH} characters ends in …: --json shows it whole")
     if found.is_cut:
         note(f"the first {limit} rows are shown, there are more: --limit 0 shows all")
     note_unreplayed(root)
@@ -216,34 +232,39 @@ def check_time(root: Root, as_of: str) -> PointInTime:
     return point
 
 
-def _by_spark(root: Root, statement: str, limit: int, as_of: str | None) -> QueryResult:
-    from sparkstore.cli.sql import answer
-    from sparkstore.session import local_session
-    from sparkstore.views.effort import effort_for
-    from sparkstore.views.views import named_in, register
+def _by_spark(arguments: Namespace, root: Root, limit: int) -> PrintedAnswer:
+    """Ask the server that an earlier command left behind, else a Spark in this process."""
+    from sparkstore.cli.sql_server import client
+    from sparkstore.cli.sql_server.exchange import Question
+    from sparkstore.session_effort import effort_for
+    from sparkstore.storage.objects import is_object_uri
 
     effort = effort_for(root)
-    spark = local_session(
-        "sparkstore sql",
-        java_options=effort.java_options,
-        settings=effort.settings,
-        makes_archive=True,
-    )
+    where = str(root.path.absolute())
+    question = Question(where, arguments.statement, limit, arguments.as_of, arguments.json)
+    if arguments.server and client.is_wanted() and not is_object_uri(arguments.root):
+        if (answered := client.ask(effort.name, question)) is not None:
+            return answered
+        note("no SQL server could be asked: Spark starts for this answer alone")
+    from sparkstore.cli.sql import answer_printed, spark_for
+
+    spark = spark_for(effort)
     try:
-        register(spark, root, named_in(statement), as_of=as_of)
-        return answer(spark, root, statement, limit)
+        return answer_printed(spark, root, question)
     finally:
         spark.stop()
 
 
-def _by_duckdb(root: Root, statement: str, limit: int, as_of: str | None) -> QueryResult:
+def _by_duckdb(arguments: Namespace, root: Root, limit: int) -> PrintedAnswer:
+    from sparkstore.cli.query_result import printed
     from sparkstore.embedded import needed
     from sparkstore.log.tuning import without_pandas
 
     with needed():
         from sparkstore.cli.duckdb_sql import answer
     with without_pandas():
-        return answer(root, statement, limit, as_of)
+        found = answer(root, arguments.statement, limit, arguments.as_of)
+        return printed(found, as_json=arguments.json)
 
 
 def verify(arguments: Namespace) -> int:

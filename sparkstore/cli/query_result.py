@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
+
+from sparkstore.cli.output import json_lines, table
+
+WIDTH = 1_000
+"""Characters of a cell: a table is as wide as its longest."""
 
 
 class QueryResult(NamedTuple):
@@ -17,6 +23,24 @@ class QueryResult(NamedTuple):
     columns: list[str]
     rows: list[dict[str, Any]]
     is_cut: bool
+
+
+class PrintedAnswer(NamedTuple):
+    """An answer as it is printed.
+
+    Attributes:
+        lines: A table, or a JSON object for each row.
+        is_cut: There are more rows than were asked for.
+    """
+
+    lines: Iterable[str]
+    is_cut: bool
+
+
+def printed(found: QueryResult, *, as_json: bool) -> PrintedAnswer:
+    """Print the rows of a query."""
+    columns, rows, is_cut = found
+    return PrintedAnswer(json_lines(rows) if as_json else table(rows, columns, width=WIDTH), is_cut)
 
 
 def distinct(names: list[str]) -> list[str]:

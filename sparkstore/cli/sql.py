@@ -10,11 +10,42 @@ from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType, VariantType
 
-from sparkstore.cli.query_result import QueryResult, distinct
+from sparkstore.cli.query_result import PrintedAnswer, QueryResult, distinct, printed
+from sparkstore.cli.sql_server.exchange import Question
 from sparkstore.errors import InvalidRequest
+from sparkstore.session import local_session
+from sparkstore.session_effort import Effort
 from sparkstore.tables.root import Root
 from sparkstore.views import views
 from sparkstore.views.spark_tables import translated
+
+
+def spark_for(effort: Effort, *, java_options: str = "") -> SparkSession:
+    """Start Spark for one question, or for those that a server answers.
+
+    Raises:
+        InvalidRequest: No Java, or one that is too old.
+        Unavailable: Spark did not start.
+    """
+    return local_session(
+        "sparkstore sql",
+        java_options=f"{effort.java_options} {java_options}",
+        settings=effort.settings,
+        makes_archive=True,
+    )
+
+
+def answer_printed(spark: SparkSession, root: Root, question: Question) -> PrintedAnswer:
+    """Answer a question in a session, which gets the views that it names.
+
+    Raises:
+        InvalidRequest: See `answer`; or there is no answer as of that time.
+        Unavailable: Spark failed, or the tables cannot be read.
+    """
+    statement = question.statement
+    views.register(spark, root, views.named_in(statement), as_of=question.as_of)
+    found = answer(spark, root, statement, question.limit)
+    return printed(found, as_json=question.as_json)
 
 
 def answer(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> QueryResult:

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from sparkstore import session_effort as effort
 from sparkstore.cli import sql
 from sparkstore.cli.command_line import main
 from sparkstore.cli.query_result import QueryResult
 from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.root import Root
-from sparkstore.views import effort, message_choice, views
+from sparkstore.views import message_choice, views
 from sparkstore.views.spark_tables import delta_name, translated
 
 CALL = "'java.lang.System', 'setProperty', 'sparkstore.test', 'called'"

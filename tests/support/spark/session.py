@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from sparkstore.views.effort import LITTLE
+from sparkstore.session_effort import LITTLE
 
 IS_SHIPPED = os.environ.get("SPARKSTORE_SPARK") == "shipped"
 """`make test-all` runs everything as Spark is shipped."""

@@ -1,0 +1,71 @@
+"""Where a server is, which tells whose questions it can answer.
+
+The name is a digest of all that an answer may depend on: the version of sparkstore and where it is
+installed, the Python, the Java, and how much Spark puts into a query. So a server of another
+version is never asked; it ends by itself.
+
+    NAME.socket    who asks connects here
+    NAME.lock      locked (flock) by the server as long as it runs, however it ends
+    NAME.log       what it and its JVM write
+
+The folder is this user's alone (0700), so nobody else reaches the socket, or puts another there.
+Both sides ask the kernel who is at the other end all the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import struct
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import sparkstore
+from sparkstore.user_cache import user_cache
+
+_LONGEST_PATH = 107
+"""Bytes of the path of a Unix socket on Linux."""
+_ENVIRONMENT = ("JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS", "PYTHONPATH")
+
+
+class ServerPlace(NamedTuple):
+    """The files of one server."""
+
+    socket: Path
+    lock: Path
+    log: Path
+
+
+def servers_folder() -> Path | None:
+    """Return the folder, made if it was not there; None if there can be none that is ours alone."""
+    try:
+        folder = user_cache() / "sql"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+    except (OSError, RuntimeError):  # of a user without a home
+        return None
+    is_ours = found.st_uid == os.geteuid() and not found.st_mode & 0o077
+    return folder if is_ours and not folder.is_symlink() else None
+
+
+def server_place(effort: str) -> ServerPlace | None:
+    """Return the place of the server for an effort; None if this user can have none."""
+    folder = servers_folder()
+    if folder is None:
+        return None
+    home = str(Path(sparkstore.__file__).parent)
+    given = (f"{name}={os.environ.get(name, '')}" for name in _ENVIRONMENT)
+    parts = (sparkstore.__version__, home, sys.executable, sys.version, effort, *given)
+    name = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+    place = ServerPlace(*(folder / f"{name}.{kind}" for kind in ServerPlace._fields))
+    return place if len(os.fsencode(place.socket)) <= _LONGEST_PATH else None
+
+
+def is_this_user(peer: socket.socket) -> bool:
+    """True if the process at the other end of a Unix socket is of this user."""
+    size = struct.calcsize("3i")
+    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    _pid, uid, _gid = struct.unpack("3i", credentials)
+    return bool(uid == os.geteuid())
