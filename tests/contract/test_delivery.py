@@ -8,13 +8,15 @@ a protocol's driver does not answer, as no such driver can be made.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 
 import pytest
 
 from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.settings import BrokerSettings, DurableMessages
+from broker_shim.broker.storage.header_reader import OnRead
+from broker_shim.errors import Full, Unavailable
 from broker_shim.security.security_counts import SecurityCounts
 from sparkstore.core.queue_arguments import QueueArguments
 from tests.support.delivery.amqp_0_10 import Driver010
@@ -354,6 +356,27 @@ def test_who_browses_sees_all_that_waits_and_takes_nothing(cell: Cell) -> None:
     assert cell.place.held(cell.queue) == [None, None]
     assert cell.place.position == before
     cell.await_counts(counted, delivered=2)
+
+
+def test_who_browses_by_a_selector_is_shown_what_could_not_be_read_at_first(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = cell.with_queue()
+    for body, colour in (("1", "red"), ("2", "blue"), ("3", "red")):
+        client.send(cell.queue, body, properties={"colour": colour})
+    read, errors = cell.place.calls.read_headers, [Unavailable("no answer"), Full("no room")]
+
+    def refused_at_first(message_ids: Sequence[int], on_read: OnRead) -> None:
+        if errors:
+            on_read(errors.pop(), ())
+        else:
+            read(message_ids, on_read)
+
+    monkeypatch.setattr(cell.place.calls, "read_headers", refused_at_first)
+    client.consume(cell.queue, selector="colour = 'red'", browse=True)
+    client.receive(2)
+    assert client.bodies() == ["1", "3"]
+    assert errors == []
 
 
 def test_who_browses_is_not_shown_what_is_too_old(cell: Cell) -> None:

@@ -12,6 +12,7 @@ from broker_shim.amqp_0_10.definitions import (
     MessageAcceptMode,
     MessageAcquireMode,
 )
+from broker_shim.broker.delivery.browse_cursor import BrowseCursor
 from broker_shim.broker.delivery.consumer_delivery import ConsumerDelivery
 from broker_shim.broker.delivery.copy_delivery import CopyDelivery
 from broker_shim.broker.delivery.holdings import ConsumerHoldings
@@ -20,7 +21,6 @@ from broker_shim.broker.queues.consumer_credit import ConsumerCredit
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.listener_0_10.message_headers import written_header
-from broker_shim.listener_0_10.sending.browse_cursor import BrowseCursor
 from broker_shim.listener_0_10.sending.subscribing_session import SubscribingSession
 from broker_shim.messages.residency import LoadedMessage
 from broker_shim.selectors import Selector

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections import deque
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from itertools import count
 
+from broker_shim.broker.delivery.browse_cursor import BrowseCursor
 from broker_shim.broker.delivery.copy_delivery import CopyDelivery
 from broker_shim.broker.delivery.taken_message import TakenMessage
-from broker_shim.broker.header_scan import BatchSize, headers_of
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.storage.header_reader import Found
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.conditions import queue_deleted
 from broker_shim.listener_1_0.connection import Connection
@@ -33,9 +29,8 @@ _UNDER_WAY = 100
 class BrowsingLink:
     """Our sending end: it sends copies of what waits, each once, in the order of the queue.
 
-    It looks with a cursor of its own, so a look costs what is new, however deep the queue is. What
-    comes with a higher priority while it looks is shown next. A drain is answered when everything
-    that waits was looked at and sent: to a JMS browser that is the end of the queue.
+    A drain is answered when everything that waits was looked at and sent: to a JMS browser that is
+    the end of the queue.
     """
 
     def __init__(
@@ -49,15 +44,11 @@ class BrowsingLink:
         self._broker = connection.broker
         self._link = link
         self._queue = queue
-        self._selector = selector
-        self._cursor = queue.cursor()
-        self._to_send: deque[int] = deque()
-        self._size = BatchSize()
+        self._look = BrowseCursor(self._broker, queue, selector, self.look)
         self._holder = f"browser {connection.container}/{link.name}"
         self._copies = CopyDelivery(self._broker, queue, self._holder, self, is_whole=False)
         self._wire = Wire(link)
         self._tags = count(1)
-        self._is_waiting = self._is_looking = False
         self._has_ended = False
 
     @property
@@ -73,6 +64,7 @@ class BrowsingLink:
     def gone(self) -> None:
         """End the endpoint of a link that ended; it held nothing."""
         self._has_ended = True
+        self._look.let_go()
         self._queue.browsers.remove(self)
         self._copies.gone()
         if self._wire.large is not None:
@@ -105,14 +97,17 @@ class BrowsingLink:
 
     def look(self) -> None:
         """Copy what waits after the cursor, as far as there is credit. See `Browser.look`."""
-        while not (self.is_gone or self._is_waiting or self._is_looking) and self._may_take():
+        found, entries = self._look.found, self._look.entries
+        while not self.is_gone and self._may_take():
             if self._is_full():
                 return
-            if not self._to_send and not self._find():
+            if not found and not self._look.go_on():
+                if self._look.is_at_end and not self._copies.count:
+                    self._end_drain()
                 return
-            if self._to_send:
-                message_id = self._to_send.popleft()
-                self._copies.show(message_id, self._queue.entry_of_browsed(message_id))
+            if found:
+                message_id = found.popleft()
+                self._copies.show(message_id, entries.pop(message_id, None))
 
     def _may_take(self) -> bool:
         """True if there is credit for one more, and not too much under way."""
@@ -124,54 +119,6 @@ class BrowsingLink:
             return False
         self._connection.wait_for_room(self)
         return True
-
-    def _find(self) -> bool:
-        """Look at one batch; False if that was all for now."""
-        if not self._queue.can_look(self._cursor, self._looked):
-            self._is_looking = True
-            return False
-        if self._queue.has_browsed(self._cursor):
-            if not self._copies.count:
-                self._end_drain()
-            return False
-        batch = self._queue.browse(self._cursor, self._size.count)
-        message_ids = [message_id for _place, message_id in batch]
-        if self._selector is None:
-            self._to_send += message_ids
-        elif message_ids:
-            self._ask(message_ids)
-        return True
-
-    def _looked(self) -> None:
-        self._is_looking = False
-        self.look()
-
-    def _ask(self, message_ids: list[int]) -> None:
-        """Have these judged; until then nothing is sent."""
-        self._is_waiting = True
-
-        def done(error: StoreError | None, found: Found) -> None:
-            self._is_waiting = False
-            if self.is_gone:
-                return
-            if error is None:
-                self._judge(message_ids, found)
-                self.look()
-            else:
-                _log.warning("%r is not looked at now: %s", self._queue.name, error)
-                again = partial(self._ask, message_ids)
-                self._wait(self._broker.settings.probe_interval_s, again)
-
-        self._broker.calls.read_headers(message_ids, done)
-
-    def _judge(self, message_ids: list[int], found: Found) -> None:
-        assert self._selector is not None
-        began_s = time.monotonic()
-        headers = headers_of(self._broker.headers, message_ids, found)
-        for message_id, header in headers.items():
-            if header is not None and self._selector.fits(header.get):
-                self._to_send.append(message_id)
-        self._size.took(time.monotonic() - began_s, len(message_ids))
 
     def took(self, batch: Sequence[TakenMessage]) -> None:
         """Do nothing: the credit of a link is spent by its transfers. See `CopyOutlet`."""
@@ -222,14 +169,3 @@ class BrowsingLink:
         if not self.is_gone and self._link.is_draining and self._link.credit > 0:
             self._link.drained()
             self._connection.has_output()
-
-    def _wait(self, delay_s: float, call: Callable[[], None]) -> None:
-        """Go on after the loop has been round, or after a while."""
-        self._is_waiting = True
-
-        def again() -> None:
-            self._is_waiting = False
-            if not self.is_gone:
-                call()
-
-        self._broker.later(delay_s, again)

@@ -1,11 +1,19 @@
-"""The look of a session's browser at its queue: what it sees next."""
+"""The look of one browser at a queue, whatever protocol it speaks: what it is shown next.
+
+A look costs what is new, however deep the queue is. What comes with a higher priority meanwhile is
+shown next. While the headers of a batch cannot be read nothing after it is shown: a browser sees
+the queue in its order, and all of it.
+"""
 
 from __future__ import annotations
 
+import logging
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from broker_shim.broker.header_scan import headers_of
+from broker_shim.broker.header_scan import BatchSize, headers_of
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.storage.header_reader import Found
 from broker_shim.broker.virtual_host import Broker
@@ -13,7 +21,7 @@ from broker_shim.errors import StoreError
 from broker_shim.selectors import Selector
 from broker_shim.store.interface import Entry
 
-_LOOK = 100
+_log = logging.getLogger(__name__)
 
 
 class BrowseCursor:
@@ -33,8 +41,8 @@ class BrowseCursor:
         on_found: Callable[[], None],
     ) -> None:
         self._broker, self._queue, self._selector = broker, queue, selector
-        self._on_found = on_found
-        self._cursor = queue.cursor()
+        self._on_found, self._is_let_go = on_found, False
+        self._cursor, self._size = queue.cursor(), BatchSize()
         self.found: deque[int] = deque()
         self.entries: dict[int, Entry] = {}
         self.is_reading = False
@@ -47,7 +55,7 @@ class BrowseCursor:
 
     def let_go(self) -> None:
         """The browser is gone: what is read from now on is shown to nobody."""
-        self._on_found = _nothing
+        self._on_found, self._is_let_go = _nothing, True
 
     def go_on(self) -> bool:
         """Look at the next ones; False if there is nothing new, or nothing new yet."""
@@ -58,7 +66,7 @@ class BrowseCursor:
             return False
         if self._queue.has_browsed(self._cursor):
             return False
-        batch = [number for _place, number in self._queue.browse(self._cursor, _LOOK)]
+        batch = [number for _place, number in self._queue.browse(self._cursor, self._size.count)]
         if self._selector is None or not batch:
             self._add(batch)
             return True
@@ -70,14 +78,27 @@ class BrowseCursor:
         self.is_reading = True
 
         def read(error: StoreError | None, found: Found) -> None:
+            if self._is_let_go:
+                return
+            if error is not None:
+                _log.warning("%r is not looked at now: %s", self._queue.name, error)
+                self._broker.again(partial(self._read, batch, selector))
+                return
             self.is_reading = False
-            if error is None:
-                for number, header in headers_of(self._broker.headers, batch, found).items():
-                    if header is not None and selector.fits(header.get):
-                        self._add((number,))
+            self._judge(batch, found, selector)
             self._on_found()
 
-        self._broker.calls.read_headers(batch, read)
+        if not self._is_let_go:
+            self._broker.calls.read_headers(batch, read)
+
+    def _judge(self, batch: Sequence[int], found: Found, selector: Selector) -> None:
+        began_s = time.monotonic()
+        headers = headers_of(self._broker.headers, batch, found).items()
+        wanted = [
+            each for each, header in headers if header is not None and selector.fits(header.get)
+        ]
+        self._size.took(time.monotonic() - began_s, len(batch))
+        self._add(wanted)
 
     def _add(self, message_ids: Sequence[int]) -> None:
         self.found += message_ids
