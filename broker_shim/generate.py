@@ -1,6 +1,6 @@
-"""Write what is generated: the types of both protocols, and what is made of declared settings.
+"""Write what is generated: types of both protocols, and documents of what the code declares.
 
-python -m broker_shim.generate    (after a table of a protocol, or a declared setting, changed)
+python -m broker_shim.generate    (after a table of a protocol, a setting or a schema changed)
 
 The tables are `conf/amqp_1_0.toml` and `conf/amqp_0_10.toml`. They say all that differs between
 the two: this module knows neither protocol, only the form of a table, which the tables explain.
@@ -14,7 +14,7 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
-from broker_shim import settings_documents
+from broker_shim import settings_documents, table_documents
 
 TOP = Path(__file__).parents[1]
 PROTOCOLS = ("amqp_1_0", "amqp_0_10")
@@ -26,8 +26,9 @@ Table = dict[str, Any]
 
 
 def main() -> None:
-    """Write the modules of every protocol, `conf/sparkstore.toml` and the tables of settings."""
+    """Write the modules of every protocol, `conf/sparkstore.toml` and the generated documents."""
     settings_documents.main()
+    (TOP / table_documents.PAGE).write_text(table_documents.page())
     for protocol in PROTOCOLS:
         folder = TOP / "broker_shim" / protocol
         folder.mkdir(exist_ok=True)

@@ -15,6 +15,7 @@ from sparkstore.core.fold import WINDOW
 from sparkstore.core.records import MessageHeader
 
 _PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
+_COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
 
 _ONCE = frozenset({"changes", "guard", "touched_links"})
 """Steps that are computed once in a query, however often they are named."""
@@ -213,8 +214,11 @@ def _files() -> Mapping[str, Traversable]:
 
 
 def _filled_in(name: str, values: Mapping[str, str]) -> str:
-    """Fill in a file; the columns of a message are a file that two views have in common."""
-    written = _files()[name].read_text(encoding="utf-8")
+    """Fill in a file, without its comments: a catalog keeps 32,700 characters of a view.
+
+    The columns of a message are a file that two views have in common.
+    """
+    written = _COMMENT.sub("", _files()[name].read_text(encoding="utf-8"))
     known = _DEFAULTS | dict(values)
     if "{messagecolumns}" in written:
         ends = _END_COLUMNS if name == "messages" else ""

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from broker_shim import settings_documents
+from broker_shim import settings_documents, table_documents
 from broker_shim.broker.settings import BrokerSettings, read_settings
 from broker_shim.handlers.add_ons import read_handlers
 from broker_shim.handlers.handler_chain import InsertionPoints
@@ -27,6 +27,10 @@ def test_the_settings_file_is_as_the_declarations_make_it() -> None:
 def test_the_tables_of_the_document_are_as_the_declarations_make_them() -> None:
     page = TOP / settings_documents.PAGE
     assert page.read_text() == settings_documents.page(page.read_text())
+
+
+def test_the_page_of_tables_is_as_the_schemas_make_it() -> None:
+    assert (TOP / table_documents.PAGE).read_text() == table_documents.page()
 
 
 def test_the_file_says_every_setting_with_its_default() -> None:

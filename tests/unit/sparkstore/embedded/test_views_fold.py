@@ -35,9 +35,10 @@ from sparkstore.embedded.duckdb_views import views_of
 from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.jobs import job_runs
 from sparkstore.jobs.job_runs import JobRun
-from sparkstore.sql.queries import VIEWS
+from sparkstore.sql.queries import GUARDS, VIEWS
+from sparkstore.sql.queries import view_text as spark_text
 from sparkstore.storage.objects import ObjectStorage
-from sparkstore.tables.root import Root
+from sparkstore.tables.root import TABLES, Root
 from tests.support.documents import blocks, text_of
 from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
 from tests.support.histories.histories import History, Layers, Row, fold_rows
@@ -364,6 +365,13 @@ def test_a_file_that_is_gone_or_broken_is_told_in_a_line(tmp_path: Path, table: 
         with pytest.raises(Unavailable, match="run it again") as failed:
             answer(root, "SELECT max(body) FROM queue_messages")
         assert "\n" not in str(failed.value)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_the_text_of_a_view_fits_into_a_catalog(view: str) -> None:
+    """Hive's own database keeps 32,700 characters; a long path is in the text a dozen times."""
+    places = {name: f"delta.`/{'x' * 150}/{name}`" for name in TABLES}
+    assert len(spark_text(view, {**places, **GUARDS.get(view, {}), "entryhint": ""})) < 32_000
 
 
 def test_sums_and_counts_are_bigint_as_with_spark(root: Root) -> None:
