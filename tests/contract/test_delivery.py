@@ -505,6 +505,50 @@ def test_what_is_rolled_back_was_not_sent_and_comes_again(cell: Cell) -> None:
     assert not cell.place.entries(cell.other)
 
 
+@pytest.mark.parametrize("is_prepared", [True, False])
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_branch_ends_as_a_transaction_of_that_end(
+    home: Home, is_prepared: bool, commits: bool
+) -> None:
+    outcomes = []
+    for is_branch in (False, True):
+        cell = Cell(home, Driver010, BrokerSettings())
+        client = cell.client()
+        assert isinstance(client, Driver010)
+        for name in (cell.queue, cell.other):
+            cell.place.create(name)
+        before = cell.counts("transactions_committed", "transactions_rolled_back")
+        client.send(cell.queue, "in")
+        client.consume(cell.queue)
+        (taken,) = client.receive(1)
+        name = cell.queue.encode()
+        client.begin_branch(name) if is_branch else client.begin()
+        client.send(cell.other, "out")
+        client.accept(taken)
+        if is_branch:
+            client.end_branch(name, is_prepared=is_prepared, commits=commits)
+        else:
+            assert client.commit() if commits else client.rollback() is None
+        is_local = not is_branch  # these counters are of local transactions
+        cell.await_counts(
+            before,
+            transactions_committed=is_local and commits,
+            transactions_rolled_back=is_local and not commits,
+        )
+        cell.place.await_depth(cell.queue, int(not commits))
+        cell.place.await_depth(cell.other, int(commits))
+        client.cancel()
+        second = cell.client()
+        second.consume(cell.queue)
+        if not commits:
+            second.receive(1)
+        outcomes.append([(each.body, each.is_redelivered) for each in second.got()])
+    # The session keeps what it accepted in a transaction, and gives it back as not failed here. A
+    # branch gives it back itself: a failed delivery, unless its coordinator decided that later.
+    expected = [[], []] if commits else [[("in", False)], [("in", not is_prepared)]]
+    assert outcomes == expected
+
+
 def test_a_transaction_of_a_connection_that_is_lost_is_rolled_back(cell: Cell) -> None:
     client = cell.with_queue()
     cell.place.create(cell.other)

@@ -8,6 +8,7 @@ from typing import Any
 from broker_shim.amqp_0_10 import commands as c
 from broker_shim.amqp_0_10.controls import SessionDetached
 from broker_shim.amqp_0_10.definitions import MessageFlowMode
+from broker_shim.amqp_0_10.structs import DtxXid
 from broker_shim.framing.sequences import Ranges, contains, ranges_of
 from broker_shim.sockets.access import Access
 from tests.support.amqp.amqp_0_10 import INFINITE, Client010, content
@@ -132,6 +133,21 @@ class Driver010(Driver):
         """See `Driver.rollback`."""
         assert self._do(c.TxRollback())
 
+    def begin_branch(self, name: bytes) -> None:
+        """Begin a branch of a distributed transaction, which AMQP 1.0 has not."""
+        assert self._do(c.DtxSelect())
+        assert self._do(c.DtxStart(_xid(name)))
+
+    def end_branch(self, name: bytes, *, is_prepared: bool, commits: bool) -> None:
+        """End a branch and decide it, prepared before or in one phase."""
+        assert self._do(c.DtxEnd(_xid(name)))
+        if is_prepared:
+            assert self._do(c.DtxPrepare(_xid(name)))
+        if commits:
+            assert self._do(c.DtxCommit(_xid(name), one_phase=not is_prepared))
+        else:
+            assert self._do(c.DtxRollback(_xid(name)))
+
     def cancel(self) -> None:
         """See `Driver.cancel`: what was sent is the client's to give back."""
         assert self._do(c.MessageCancel(_DESTINATION))
@@ -156,6 +172,10 @@ class Driver010(Driver):
             f"command {number} is complete",
         )
         return self._client.is_complete(number)
+
+
+def _xid(name: bytes) -> DtxXid:
+    return DtxXid(7, name, b"branch")
 
 
 def _ranges(deliveries: Iterable[Got]) -> Ranges:
