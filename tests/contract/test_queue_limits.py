@@ -14,7 +14,9 @@ import pytest
 from broker_shim.completion import Completion
 from broker_shim.errors import Full, InvalidRequest, StoreError
 from broker_shim.store.interface import BrokerStore, NewEntry, Queue, StoredMessage
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.queue_arguments import QueueArguments
+from sparkstore.core.state_machine.sole_host import OBJECT
 from sparkstore.core.xids import Xid
 from tests.support.stores.calls import HEADER
 from tests.support.stores.stores import TIMEOUT_S, done
@@ -195,6 +197,22 @@ def test_a_limit_that_is_added_in_one_place_holds_on_every_road(
     assert refusals
     assert all("no more than two" in str(each) for each in refusals)
     assert depth(store) == (0 if road.is_whole else ROOM)
+
+
+@pytest.mark.parametrize("when_full", ["reject", "drop_head"])
+def test_a_broker_j_host_sees_to_limits_itself_on_every_road(
+    store: BrokerStore, road: Road, when_full: str
+) -> None:
+    """It cannot be told that a queue of its own is full, nor that a message left one."""
+    whose = {"host": "h", "attached": None, "changed": False}
+    if isinstance(store, RemoteMessageStore):  # a member cannot say so: the service does
+        with pytest.raises(InvalidRequest):
+            done(store.configure, *OBJECT, whose)
+        return
+    done(store.configure, *OBJECT, whose)
+    queue(store, max_depth=ROOM, when_full=when_full)
+    assert {*road.send(store)} == {None}
+    assert depth(store) == SENT
 
 
 def test_there_is_room_again_when_messages_have_left(store: BrokerStore) -> None:
