@@ -12,6 +12,7 @@ from uuid import UUID, uuid4, uuid5
 from broker_shim.errors import InvalidRequest
 from broker_shim.service.socket import default_socket
 from sparkstore.core.queue_names import shown
+from sparkstore.spark_source.options import STREAM_ONLY
 
 OPTIONS: Mapping[str, str] = {
     "target": "the queue or the exchange that gets the messages",
@@ -70,6 +71,9 @@ def read_settings(options: Mapping[str, str]) -> SinkSettings:
     """
     given = {key.lower(): value for key, value in options.items()}
     for key in given:
+        if key in STREAM_ONLY:
+            message = f"option {STREAM_ONLY[key]} is one of readStream: leave it out of a write"
+            raise InvalidRequest(message)
         near = difflib.get_close_matches(key, _BY_KEY, 1, _NEAR)
         if key not in _BY_KEY and key not in _OTHERS and near:
             message = f"option {key!r} is not one of a write: is {_BY_KEY[near[0]]!r} meant?"

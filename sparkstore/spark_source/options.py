@@ -62,6 +62,13 @@ STREAM_OPTIONS = (
 TAKING_OPTIONS = ("settle", "selector", "leaseSeconds")
 """Options of a stream that takes messages."""
 
+STREAM_ONLY = {
+    name.lower(): name
+    for name in (*(option.name for option in STREAM_OPTIONS), *TAKING_OPTIONS)
+    if name not in {"path", "kind", "columns", "queue"}
+}
+"""By their names in lower case, what has no effect on a write, nor in a view of SQL."""
+
 _OF_WRITES = frozenset({
     "target", "targettype", "routingkey", "socket", "tokenfile", "waitseconds", "txnappid",
     "txnversion",
@@ -112,7 +119,7 @@ def read_options(given: Mapping[str, str]) -> ReadSettings:
     Raises:
         InvalidRequest: An option is unknown, is missing, has no such value, or is of a stream.
     """
-    values = option_values(given, OPTIONS, "a stream: use spark.readStream")
+    values = option_values(given, OPTIONS)
     return ReadSettings(
         roots_of(values),
         values["view"].strip().lower(),
@@ -123,15 +130,12 @@ def read_options(given: Mapping[str, str]) -> ReadSettings:
     )
 
 
-def option_values(
-    given: Mapping[str, str], options: Sequence[SourceOption], other: str
-) -> dict[str, str]:
+def option_values(given: Mapping[str, str], options: Sequence[SourceOption]) -> dict[str, str]:
     """Return the values of a road's options by their names in lower case, and all defaults.
 
     Args:
         given: What the user gave, and what Spark adds to it.
         options: The options that this road has.
-        other: For the error: which road an option is of that this one does not have.
 
     Raises:
         InvalidRequest: An option is unknown, or of another road.
@@ -146,7 +150,7 @@ def option_values(
         if key not in _NAMES:
             raise InvalidRequest(_unknown(name, options))
         if not is_table:
-            raise InvalidRequest(f"option {_NAMES[key]} is one of {other}, or leave it out")
+            raise InvalidRequest(f"option {_NAMES[key]} is one of {_road(key)}, or leave it out")
     for option in options:
         values.setdefault(option.name.lower(), option.default)
     return values
@@ -200,6 +204,15 @@ def _time(text: str) -> str | None:
     if text:
         microseconds(text)  # refuses what is no time, on the driver
     return text or None
+
+
+def _road(key: str) -> str:
+    """Say which road has an option that another one was given."""
+    if key in {name.lower() for name in TAKING_OPTIONS}:
+        return "a stream that takes messages: use spark.readStream with settle = true"
+    if key in {option.name.lower() for option in STREAM_OPTIONS}:
+        return "a stream: use spark.readStream"
+    return "a read: use spark.read"
 
 
 def _unknown(name: str, options: Sequence[SourceOption]) -> str:

@@ -78,7 +78,7 @@ def stream_options(given: Mapping[str, str]) -> EventStreamSettings:
     Raises:
         InvalidRequest: An option is unknown, is missing, has no such value, or is of a read.
     """
-    values = option_values(given, STREAM_OPTIONS, "a read: use spark.read")
+    values = option_values(given, STREAM_OPTIONS)
     if not values["kind"].strip():
         message = f"a stream of format('{NAME}') needs the option kind: enqueued, for example"
         raise InvalidRequest(f"{message}, or * for all")

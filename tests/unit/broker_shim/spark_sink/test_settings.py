@@ -35,6 +35,7 @@ def test_options_are_read_in_any_case_and_those_of_others_are_passed_over() -> N
 @pytest.mark.parametrize(
     ("given", "told"),
     [
+        ({**GIVEN, "startingposition": "1"}, "option startingPosition is one of readStream"),
         ({"path": "/r"}, "give the option target"),
         ({"target": "", "path": "/r"}, "give the option target"),
         ({"target": "q"}, "give the option path"),

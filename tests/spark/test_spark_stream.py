@@ -1,0 +1,113 @@
+"""A stream of events in a real session: the page's examples, and restarts from a checkpoint.
+
+What a reader does beside compaction, trim and loss is tested without a session
+(`tests/properties/test_event_stream_machine.py`, `tests/unit/sparkstore/spark_source`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from broker_shim.store.interface import Exchange, ExchangeBindingKey, MessageHeader, Queue
+from sparkstore.tables.snapshot import snapshot
+from tests.support.documents import blocks, text_of
+from tests.support.stores.services import Served
+from tests.support.stores.stores import done
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A served root, its socket where a write looks for it."""
+    folder = tmp_path_factory.mktemp("srv")
+    there = Served(folder / "queues", folder / "queues" / "service.sock")
+    done(there.store.create, Queue("orders"))
+    done(there.store.create, Queue("feed"))
+    done(there.store.create, Exchange("news", "topic"))
+    done(there.store.bind, ExchangeBindingKey("news", "feed", "eu.#"), {})
+    yield there
+    there.close()
+
+
+def send(service: Served, *bodies: str) -> None:
+    """Put messages on `orders`, and wait until Delta has them."""
+    for body in bodies:
+        message = service.store.message(MessageHeader(), body.encode())
+        done(service.store.enqueue, message, "orders")
+    done(service.store.flush)
+
+
+def bodies(service: Served, queue: str) -> list[str]:
+    with service.store.look() as machine:
+        ids = [*machine.state.queues[queue].entries]
+    return [service.store.load(each).body.decode() for each in ids]
+
+
+def test_the_examples_of_the_page_run_one_after_the_other(
+    spark: SparkSession, service: Served
+) -> None:
+    names = {"spark": spark}
+    for example in blocks(text_of("docs/spark.md"), "python"):
+        exec(compile(example.replace("/srv", str(service.root.parent)), "spark.md", "exec"), names)
+        done(service.store.flush)
+    flight = '{"land":"%s","seats":%d}'
+    flights = [flight % ("HAM", 5), flight % ("MUC", 9)]
+    assert sorted(bodies(service, "orders")) == sorted(["first", "second", *flights])
+    assert bodies(service, "feed")[:2] == ["first", "second"]
+    assert sorted(bodies(service, "feed")) == sorted(["first", "second", *flights])
+    arrived = spark.read.format("delta").load(str(service.root.parent / "lake" / "arrivals"))
+    assert [bytes(row.body) for row in arrived.orderBy("position").collect()] == [
+        b"first",
+        b"second",
+    ]
+    spark.catalog.dropTempView("orders")
+
+
+def test_a_restart_reads_the_batch_again_that_was_not_finished_and_goes_on(
+    spark: SparkSession, service: Served, tmp_path: Path
+) -> None:
+    seen: dict[int, list[tuple[int, str]]] = {}
+
+    def keep(frame: DataFrame, batch: int) -> None:
+        rows = [(row.position, row.body) for row in frame.collect()]
+        assert seen.setdefault(batch, rows) == rows
+
+    def run() -> dict[str, object]:
+        start = str(before + 1)
+        stream = (
+            spark.readStream.format("sparkstore")
+            .options(path=str(service.root), kind="enqueued", queue="orders")
+            .options(maxRecordsPerTrigger="3", startingPosition=start)
+            .schema("position long, body string")
+            .load()
+        )
+        query = (
+            stream.writeStream.foreachBatch(keep)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        progress = query.lastProgress
+        assert progress is not None
+        found: dict[str, object] = json.loads(progress["sources"][0]["latestOffset"])
+        return found
+
+    before = max(file.positions[1] for file in snapshot(service.root / "journal"))
+    sent = [str(number) for number in range(4)]
+    send(service, *sent)
+    assert run()["recordsBehind"] == 0
+    assert len(seen) == 2
+    for left in (tmp_path / "checkpoint" / "commits").glob("*1*"):
+        left.unlink()
+    send(service, "4")
+    run()
+    rows = [row for batch in sorted(seen) for row in seen[batch]]
+    assert [body for _, body in rows] == [*sent, "4"]
+    assert rows == sorted(rows)
