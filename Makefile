@@ -70,8 +70,9 @@ bench-members: $(SETUP)  ## several brokers on one set of queues beside one alon
 	@$(BIN)/python -m tests.benchmarks.bench_members --rounds $(or $(ROUNDS),3) --count $(or $(COUNT),20000)
 	@$(BIN)/python -m tests.benchmarks.bench_member_kills --kills $(or $(KILLS),50) --count $(or $(COUNT),20000)
 
-bench-source: $(SETUP)  ## messages a second that Spark's sink stages and publishes (COUNT=...)
+bench-source: $(SETUP)  ## what Spark's sink publishes, and its source reads, a second (COUNT=..., ROWS=...)
 	@$(BIN)/python -m tests.benchmarks.bench_source $(or $(COUNT),100000)
+	@$(BIN)/python -m tests.benchmarks.bench_source_reads $(or $(ROWS),1000000)
 
 bench-jobs: setup  ## what the Spark jobs cost at 10,000,000 records (RECORDS=...), with a picture
 	@$(BIN)/python -m tests.benchmarks.bench_jobs --records $(or $(RECORDS),10000000)

@@ -79,9 +79,7 @@ def main(count: int) -> None:
             in_view = columns.replace(" at ", " enqueued_at ")
             view = spark.read.format("sparkstore").option("path", str(root.path)).schema(in_view)
             roads: dict[str, Callable[[], float]] = {
-                "parquet": lambda c=columns: seconds(
-                    scanned(spark.read.schema(c).parquet(plain))
-                ),
+                "parquet": lambda c=columns: seconds(scanned(spark.read.schema(c).parquet(plain))),
                 "read": lambda v=view: seconds(scanned(v.load())),
                 "stream": lambda c=columns: streamed(spark, root, c, Path(folder)),
             }

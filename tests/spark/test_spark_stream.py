@@ -69,45 +69,50 @@ def test_the_examples_of_the_page_run_one_after_the_other(
     spark.catalog.dropTempView("orders")
 
 
-def test_a_restart_reads_the_batch_again_that_was_not_finished_and_goes_on(
-    spark: SparkSession, service: Served, tmp_path: Path
-) -> None:
-    seen: dict[int, list[tuple[int, str]]] = {}
+Rows = list[tuple[int, str]]
+
+
+def run_once(spark: SparkSession, service: Served, folder: Path, seen: dict[int, Rows]) -> str:
+    """Run a stream of `orders` to the end of now; what its progress says of the end."""
 
     def keep(frame: DataFrame, batch: int) -> None:
         rows = [(row.position, row.body) for row in frame.collect()]
         assert seen.setdefault(batch, rows) == rows
 
-    def run() -> dict[str, object]:
-        start = str(before + 1)
-        stream = (
-            spark.readStream.format("sparkstore")
-            .options(path=str(service.root), kind="enqueued", queue="orders")
-            .options(maxRecordsPerTrigger="3", startingPosition=start)
-            .schema("position long, body string")
-            .load()
-        )
-        query = (
-            stream.writeStream.foreachBatch(keep)
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-        progress = query.lastProgress
-        assert progress is not None
-        found: dict[str, object] = json.loads(progress["sources"][0]["latestOffset"])
-        return found
+    stream = (
+        spark.readStream.format("sparkstore")
+        .options(path=str(service.root), kind="enqueued", queue="orders")
+        .options(maxRecordsPerTrigger="3", startingPosition=(folder / "start").read_text())
+        .schema("position long, body string")
+        .load()
+    )
+    query = (
+        stream.writeStream.foreachBatch(keep)
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    progress = query.lastProgress
+    assert progress is not None
+    found: str = progress["sources"][0]["latestOffset"]
+    return found
 
+
+def test_a_restart_reads_the_batch_again_that_was_not_finished_and_goes_on(
+    spark: SparkSession, service: Served, tmp_path: Path
+) -> None:
+    seen: dict[int, Rows] = {}
     before = max(file.positions[1] for file in snapshot(service.root / "journal"))
+    (tmp_path / "start").write_text(str(before + 1))
     sent = [str(number) for number in range(4)]
     send(service, *sent)
-    assert run()["recordsBehind"] == 0
+    assert json.loads(run_once(spark, service, tmp_path, seen))["recordsBehind"] == 0
     assert len(seen) == 2
     for left in (tmp_path / "checkpoint" / "commits").glob("*1*"):
         left.unlink()
     send(service, "4")
-    run()
+    run_once(spark, service, tmp_path, seen)
     rows = [row for batch in sorted(seen) for row in seen[batch]]
     assert [body for _, body in rows] == [*sent, "4"]
     assert rows == sorted(rows)
