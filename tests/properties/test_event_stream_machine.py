@@ -250,3 +250,23 @@ class EventStreamMachine(RuleBasedStateMachine):
 def test_a_stream_has_each_record_once_whatever_moves() -> None:
     examples = max(6, settings().max_examples // 8)
     run(EventStreamMachine, settings=settings(max_examples=examples, stateful_step_count=25))
+
+
+def test_rows_of_a_fenced_writer_are_never_read_and_never_the_end() -> None:
+    """They are beyond the end, then beside what counts, then alone, as chance rarely has them."""
+    machine = EventStreamMachine()
+    try:
+        machine.begin(build_history([(0, 1, 1), *_FENCING, (3, 2, 3), *_FENCING, (3, 4, 5)]), 1)
+        for merges in (False, True):
+            machine.open_anew(merges)
+            machine.the_end_is_the_last_record_that_counts()
+            machine.move_all()
+            machine.restart()
+            machine.the_end_is_the_last_record_that_counts()
+            machine.commit(2)
+            machine.plan(ReadAllAvailable())
+            machine.read(True, [])
+        assert len(machine.seen) == machine.committed
+        machine.each_record_was_seen_once()
+    finally:
+        machine.teardown()
