@@ -132,8 +132,8 @@ class BrokerSettings:
               max_depth           the most messages that senders may fill it with; then they are
                                   refused
               max_bytes           the same in bytes of headers and bodies
-              when_full           "reject" (as if it were not said) or "drop_head": the oldest that
-                                  wait go
+              when_full           "reject" (as if it were not said); "drop_head": the oldest that
+                                  wait go; "dead_letter": what comes goes to dead_letter_queue
               message_groups      true: messages of one JMSXGroupID go to one consumer, in order
 
             A running broker ends what it would hand out or has just been given back; `sparkstore

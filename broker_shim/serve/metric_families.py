@@ -142,7 +142,11 @@ def _full_families(full: FullQueues) -> Iterator[Metric]:
     """Yield a counter of each queue that was full; a family without one is not shown."""
     for name, text, counts in (
         ("refused_full", "New messages that were refused as their queue is full.", full.counts),
-        ("dropped_full", "Messages that a full queue dropped to make room.", full.dropped),
+        (
+            "dropped_full",
+            "Messages that a full queue dropped, or sent to its dead letters.",
+            full.dropped,
+        ),
     ):
         values = [({"queue": queue}, float(count)) for queue, count in [*counts.items()]]
         if values:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from sparkstore.core.queue_names import shown
+from sparkstore.core.records import Kind
 from sparkstore.core.state_machine.admission import dropped_of
 from sparkstore.core.state_machine.call_values import RecordStep
 from sparkstore.core.state_machine.room import RoomStateMachine
@@ -74,7 +75,8 @@ class FullQueues:
 
     def _note_dropped(self, steps: Sequence[RecordStep]) -> None:
         for step in steps:
-            self._count(step.record.queue or "", self.dropped)
+            if step.record.kind is Kind.DEQUEUED:
+                self._count(step.record.queue or "", self.dropped)
 
     def _count(self, queue: str, counts: dict[str, int]) -> None:
         if queue not in counts and len(counts) >= _MAX_QUEUES:
@@ -84,7 +86,7 @@ class FullQueues:
         said_s, said_count = self._said.get(queue, (now_s - _QUIET_S, 0))
         if now_s - said_s >= _QUIET_S:
             self._said[queue] = now_s, count
-            what = "senders are refused" if counts is self.counts else "its oldest are dropped"
+            what = "senders are refused" if counts is self.counts else "messages leave it"
             text = "queue %s is full: %s, %d messages since the last line"
             _log.warning(text, shown(queue), what, count - said_count)
 

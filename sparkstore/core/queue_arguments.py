@@ -21,7 +21,8 @@
     max_bytes           the same of their headers and bodies, in bytes, from 1
     when_full           "reject": a new message for which there is no room is refused, as it is
                         where this is not said; "drop_head": the oldest messages that wait make
-                        room, and leave the store
+                        room, and leave the store; "dead_letter": the new message goes to the
+                        `dead_letter_queue`
 
 A queue may have other arguments, too: the store keeps them and asks nothing of them.
 """
@@ -37,14 +38,15 @@ from sparkstore.core.queue_names import canonical
 from sparkstore.errors import InvalidRequest
 
 EXPIRED, OVER_DELIVERED, REJECTED = "expired", "over-delivered", "rejected"
-QUEUE_DELETED = "queue-deleted"
+QUEUE_DELETED, QUEUE_FULL = "queue-deleted", "full"
 """Why a message may not stay."""
 
 _DROP = "drop"
-_ON_REJECT = ("dead_letter", _DROP)
+_DEAD_LETTER = "dead_letter"
+_ON_REJECT = (_DEAD_LETTER, _DROP)
 _REJECT = "reject"
 _DROP_HEAD = "drop_head"
-_WHEN_FULL = (_REJECT, _DROP_HEAD)
+_WHEN_FULL = (_REJECT, _DROP_HEAD, _DEAD_LETTER)
 _SWITCHES = ("auto_delete", "exclusive", "message_groups")
 _MAX_NAME = 1000
 _KEPT_MESSAGES = 2
@@ -104,6 +106,10 @@ class QueueArguments(NamedTuple):
     def drops_head(self) -> bool:
         """True if the oldest messages of a full queue make room for new ones."""
         return self.when_full == _DROP_HEAD
+
+    def overflow_queue(self, queue: str) -> str | None:
+        """Return where a new message goes for which `queue` has no room; None if not elsewhere."""
+        return self.dead_letter_queue_of(queue) if self.when_full == _DEAD_LETTER else None
 
     def why_full(self, depth: int, byte_count: int) -> str | None:
         """Say why a queue may not hold so many messages, of so many bytes; None: it may.
@@ -173,7 +179,7 @@ def check_arguments(queue: str, arguments: Mapping[str, Any]) -> None:
         InvalidRequest: A time or count is no integer from 0, a limit none from 1; the dead-letter
             queue is no other queue's name, plain or `address::queue`; the alternate exchange is no
             name; a switch is neither true nor false; the key of last values is no name;
-            `on_reject` or `when_full` is none of its words.
+            `on_reject` or `when_full` is none of its words, or needs a dead-letter queue.
     """
     for name, (least, most) in _NUMBERS.items():
         value = arguments.get(name)
@@ -191,8 +197,15 @@ def check_arguments(queue: str, arguments: Mapping[str, Any]) -> None:
     if alternate is not None and not is_name(alternate):
         message = f"queue {queue!r}: alternate_exchange is {alternate!r:.200}: say the name of an"
         raise InvalidRequest(f"{message} exchange")
+    _check_dead_letters(queue, arguments)
+
+
+def _check_dead_letters(queue: str, arguments: Mapping[str, Any]) -> None:
     target = arguments.get("dead_letter_queue")
     if target is None:
+        if arguments.get("when_full") == _DEAD_LETTER:
+            message = f"queue {queue!r}: when_full is {_DEAD_LETTER!r}: name a dead_letter_queue"
+            raise InvalidRequest(message)
         return
     if not isinstance(target, str) or not target or canonical(target) == queue:
         message = f"queue {queue!r}: dead_letter_queue is {target!r}: say another queue's name"

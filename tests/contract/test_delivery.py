@@ -304,6 +304,29 @@ def test_a_full_queue_drops_its_oldest_messages_where_that_is_asked(cell: Cell) 
     assert [each.body for each in reader.receive(2)] == ["4", "5"]
 
 
+def test_a_full_queue_sends_what_comes_to_its_dead_letters_where_that_is_asked(cell: Cell) -> None:
+    client = cell.with_queue(max_depth=2, when_full="dead_letter", dead_letter_queue=cell.dead)
+    mourner = cell.client()
+    mourner.consume(cell.dead)
+    assert client.send(cell.queue, "1", "2", "3") == [True] * 3
+    assert client.send(cell.queue, "4") == [True]
+    client.begin()
+    client.send(cell.queue, "5")
+    assert client.commit()
+    assert [each.body for each in mourner.receive(3)] == ["3", "4", "5"]
+    mourner.accept(*mourner.got())
+    cell.place.await_depth(cell.dead, 0)
+    queue = cell.place.broker.queues[cell.queue]
+    cell.place.until(lambda: len(queue) <= 2, "the broker has let go of what went on")
+    reader = cell.client()
+    reader.consume(cell.queue)
+    assert [each.body for each in reader.receive(2)] == ["1", "2"]
+    reader.accept(*reader.got())
+    cell.place.await_depth(cell.queue, 0)
+    assert cell.client().send(cell.queue, "6") == [True]
+    assert reader.receive(3)[2].body == "6"
+
+
 ARGUMENTS = {
     "max_depth": test_a_full_queue_refuses_what_is_sent_until_a_message_has_left,
     "max_bytes": test_a_full_queue_refuses_what_is_sent_until_a_message_has_left,

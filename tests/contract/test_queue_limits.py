@@ -15,6 +15,7 @@ from broker_shim.completion import Completion
 from broker_shim.errors import Full, InvalidRequest, StoreError
 from broker_shim.store.interface import BrokerStore, NewEntry, Queue, StoredMessage
 from broker_shim.store.remote.remote_store import RemoteMessageStore
+from sparkstore.core.annotations import annotations_of
 from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.state_machine.sole_host import OBJECT
 from sparkstore.core.xids import Xid
@@ -285,7 +286,14 @@ def test_a_limit_is_altered_for_what_comes_from_then_on(store: BrokerStore) -> N
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"max_depth": 0}, {"max_bytes": -1}, {"max_depth": "2"}, {"when_full": "wait"}]
+    "wrong",
+    [
+        {"max_depth": 0},
+        {"max_bytes": -1},
+        {"max_depth": "2"},
+        {"when_full": "wait"},
+        {"when_full": "dead_letter"},
+    ],
 )
 def test_a_limit_that_cannot_be_is_refused(store: BrokerStore, wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match=next(iter(wrong))):
@@ -304,6 +312,64 @@ def test_where_the_head_is_dropped_the_newest_are_there_on_every_road(
     assert there == sorted(there)
     assert there[0] >= before[-1] + SENT - ROOM + 1
     assert [store.load(each).body for each in there] == [BODY] * ROOM
+
+
+@pytest.mark.parametrize("limit", [{"max_depth": ROOM}, {"max_bytes": ROOM * BYTES}])
+def test_where_they_are_dead_letters_the_first_stay_on_every_road(
+    store: BrokerStore, road: Road, limit: dict[str, int]
+) -> None:
+    done(store.create, Queue("dead"))
+    queue(store, when_full="dead_letter", dead_letter_queue="dead", **limit)
+    assert {*road.send(store)} == {None}
+    entries = store.recover().entries
+    assert [len(entries[name]) for name in ("q", "dead")] == [ROOM, SENT - ROOM]
+    assert max(entries["q"]) < min(entries["dead"])
+    for entry in entries["dead"].values():
+        told = annotations_of(entry.detail)
+        assert told["x-opt-death-queue"] == ("string", "q")
+        assert told["x-opt-death-reason"] == ("string", "full")
+    assert {store.load(each).body or store.read(each, 0, 99) for each in entries["dead"]} == {BODY}
+
+
+@pytest.mark.parametrize(
+    ("dead", "left"),
+    [
+        ({"max_depth": 1}, SENT - ROOM),
+        ({"max_depth": 1, "when_full": "drop_head"}, 1),
+        ({"max_depth": 1, "when_full": "dead_letter", "dead_letter_queue": "q"}, SENT - ROOM),
+    ],
+    ids=["reject", "drop_head", "in a circle"],
+)
+def test_a_dead_letter_of_a_full_queue_comes_to_a_full_queue(
+    store: BrokerStore, road: Road, dead: dict[str, Any], left: int
+) -> None:
+    done(store.create, Queue("dead", arguments=dead))
+    queue(store, max_depth=ROOM, when_full="dead_letter", dead_letter_queue="dead")
+    assert {*road.send(store)} == {None}
+    assert [depth(store, name) for name in ("q", "dead")] == [ROOM, left]
+
+
+def test_without_its_dead_letter_queue_a_full_queue_refuses(store: BrokerStore, road: Road) -> None:
+    queue(store, max_depth=ROOM, when_full="dead_letter", dead_letter_queue="gone")
+    check(road.send(store), road, ROOM)
+    assert depth(store) == (0 if road.is_whole else ROOM)
+
+
+def test_a_message_that_goes_to_the_dead_letters_twice_is_refused_as_a_whole(
+    store: BrokerStore,
+) -> None:
+    done(store.create, Queue("dead"))
+    queue(store, max_depth=1, when_full="dead_letter", dead_letter_queue="dead")
+    put(store)
+    for names in (("q", "dead"), ("dead", "q")):
+        transaction, message = store.begin(), store.message(HEADER, BODY)
+        calls: list[Any] = [
+            lambda told, name=name: store.enqueue(message, name, told, transaction)  # noqa: B023
+            for name in names
+        ]
+        told = together([*calls, lambda told: store.commit(transaction, told)])[-1]  # noqa: B023
+        assert type(told) is Full
+    assert [depth(store, name) for name in ("q", "dead")] == [1, 0]
 
 
 def test_what_somebody_holds_is_not_dropped(store: BrokerStore) -> None:

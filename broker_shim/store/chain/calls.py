@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from broker_shim.completion import OnComplete
+from sparkstore.core.annotations import annotations_of
+from sparkstore.core.state_machine.call_values import RecordStep
 
 PREPARE = "prepare"
 """The operation that comes last among the calls of a branch; its argument is the xid."""
@@ -49,3 +52,17 @@ class ChainMember(Protocol):
 
     def close(self) -> None:
         """Complete what is under way, then let go of everything."""
+
+
+def calls_that_make_room(steps: Iterable[RecordStep]) -> Iterator[list[StoreCall]]:
+    """Yield the calls by which a full queue dropped messages: each a dequeue, or a move."""
+    calls: list[StoreCall] = []
+    for record, _is_kept, message in steps:
+        if message is not None:  # the dead letter of what is taken off next
+            told = {"annotations": annotations_of(record.detail)}
+            calls.append(StoreCall("enqueue", (message, record.queue), told))
+            continue
+        where = (record.message_id, record.queue, None)
+        calls.append(StoreCall("dequeue", where, {"outcome": json.loads(record.detail or "{}")}))
+        yield calls
+        calls = []

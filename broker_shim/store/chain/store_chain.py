@@ -23,7 +23,7 @@ from typing import Any
 from broker_shim.completion import Completion, OnComplete, all_of
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, Ended, InvalidRequest, StoreError
-from broker_shim.store.chain.calls import ChainMember, StoreCall
+from broker_shim.store.chain.calls import ChainMember, StoreCall, calls_that_make_room
 from broker_shim.store.chain.chain_branches import ChainBranches, FirstStore
 from broker_shim.store.chain.difference import CATEGORY
 from broker_shim.store.chain.place import MemberPlace, MemberStatus, Tolerance
@@ -43,7 +43,6 @@ from broker_shim.store.interface import (
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.reads import ReadCalls
 from broker_shim.store.unbatched_calls import UnbatchedCalls
-from sparkstore.core.state_machine.admission import DROPPED_OUTCOME
 from sparkstore.core.state_machine.arguments import check_completion
 from sparkstore.core.state_machine.call_values import RecordStep
 from sparkstore.log.completions import fire_once, ignore
@@ -412,11 +411,9 @@ class MessageStoreChain(ChainBranches, ReadCalls, UnbatchedCalls):
             place.apply(calls, told_all)
 
     def _pass_dropped(self, steps: Sequence[RecordStep]) -> None:
-        """Have members drop what a full queue of the first store has dropped."""
-        for step in steps:
-            where = (step.record.message_id, step.record.queue, None)
-            call = StoreCall("dequeue", where, {"outcome": DROPPED_OUTCOME})
-            self._decided([call], ignore, None)
+        """Have members drop what a full queue of the first store has dropped, or moved."""
+        for calls in calls_that_make_room(steps):
+            self._decided(calls, ignore, None)
 
     def _note_dropped(self, member: str, why: str | None) -> None:
         """Have the first store, and so SQL, say that a member was dropped; None: it is not now."""

@@ -21,16 +21,23 @@ gone. Neither is a Broker-J host refused, for the reason that `room` gives.
 Where `when_full` is `drop_head`, the oldest messages that wait are dequeued before the new one is
 enqueued, in the same group of the log; also those that came earlier in the same frame. What
 somebody holds stays: if all that is left is held, a new message is refused.
+
+Where it is `dead_letter`, a new message that finds no room is put on the queue, on its dead-letter
+queue, and taken off the first, in the same group. So history says how it came there, and a group
+that is cut off leaves it nowhere. A dead letter is let in by every limit, so two queues that are
+the dead letters of each other make no circle: a message moves once. If the dead-letter queue is not
+there, the message is refused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Set
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from sparkstore.core import records
+from sparkstore.core.annotations import Death, as_detail, with_death
 from sparkstore.core.entries import Entries
-from sparkstore.core.queue_arguments import QueueArguments
+from sparkstore.core.queue_arguments import QUEUE_FULL, QueueArguments
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import Kind, MessageHeader, Record
 from sparkstore.core.state_machine.call_values import PlannedEnqueue, RecordStep, StoredMessage
@@ -79,6 +86,9 @@ class Admission:
         self._now_us = machine.now_us()
         self._coming: dict[str, _Coming] = {}
         self._claimed, self._is_tried = claimed, is_tried
+        self._overflowed: set[tuple[str, int]] = set()
+        self._decided: set[tuple[str | None, int | None]] = set()
+        self._seen = 0
         self.steps: list[RecordStep] = []
         self.taken = taken
         self.brought: set[int] = set()
@@ -92,6 +102,7 @@ class Admission:
         request: int | None = None,
         *,
         is_logged: bool = False,
+        is_dead: bool = False,
     ) -> None:
         """Put a message on a queue: add the steps that do it.
 
@@ -102,13 +113,14 @@ class Admission:
             member: Who asked, of a store service.
             request: The number of its request.
             is_logged: The log has header and content of the message.
+            is_dead: It comes as a dead letter, for which limits are not.
 
         Raises:
             Full: There is no room for it; no step was added.
             InvalidRequest: It was staged, and the queue does not keep it.
         """
         message_id, header, body, is_staged = message
-        machine = self._machine
+        machine, target = self._machine, None
         is_kept, arguments, asks = machine.terms[queue]
         is_kept = is_kept and header.durable
         if is_staged and not is_kept and not is_logged:
@@ -117,8 +129,11 @@ class Admission:
         if machine.held_back and is_kept and not is_logged:
             # What is staged is on the disk, as are the messages of a branch that was promised.
             machine.check_room(is_new=message_id not in machine.state.staged)
+        if self._overflowed and (queue, message_id) in self._overflowed:
+            refusal = f"message {message_id} is on {shown(queue)} as a dead letter: send again"
+            raise Full(refusal)
         if asks:
-            self._find_room(queue, arguments, message_id, header, is_kept)
+            target = self._find_room(queue, arguments, message_id, header, is_kept, is_dead)
             header = header._replace(
                 expires_at=arguments.expires_at(header.expires_at, self._now_us)
             )
@@ -129,6 +144,27 @@ class Admission:
         rest = (None, None, None, detail, member, request, None)
         record = _new(Record, (*fields, body if brings else None, *rest))
         self.steps.append(_new(RecordStep, (record, is_kept, message)))
+        if target is not None:
+            self._dead_letter(message, target, is_logged=is_logged or is_kept)
+
+    def _dead_letter(self, message: StoredMessage, target: str, *, is_logged: bool) -> None:
+        """Move a message that was just put on a full queue to the dead letters.
+
+        The last record of a request has its number, so the first one gives that away.
+        """
+        put = self.steps[-1]
+        first, message_id = put.record, message.message_id
+        queue = first.queue or ""
+        self.steps[-1] = put._replace(record=first._replace(member=None, request=None))
+        detail = as_detail(with_death(first.detail, Death(queue, QUEUE_FULL, 0, self._now_us)))
+        dead = message._replace(header=message.header._replace(expires_at=None))
+        self.admit(dead, target, detail, is_logged=is_logged, is_dead=True)
+        self._overflowed.add((target, message_id))
+        told = overflow(target), self._number
+        record = records.message_dequeued(self._now_us, queue, message_id, None, *told)
+        record = record._replace(member=first.member, request=first.request)
+        self.steps.append(RecordStep(record, put.is_kept))
+        self._machine.has_dropped = True
 
     def _find_room(
         self,
@@ -137,8 +173,12 @@ class Admission:
         message_id: int,
         header: MessageHeader,
         is_kept: bool,  # noqa: FBT001
-    ) -> None:
+        is_dead: bool,  # noqa: FBT001
+    ) -> str | None:
         """Count a message that comes to a queue with limits; make room for it where that is asked.
+
+        Returns:
+            The queue where it goes instead.
 
         Raises:
             Full: There is no room for it.
@@ -153,7 +193,10 @@ class Admission:
         if why is not None and not self._has_own_limits:
             there = depth, byte_count + size
             has_room = arguments.drops_head and self._drop_oldest(queue, arguments, coming, there)
-            if not has_room and self._may_be_refused(message_id):
+            is_asked = not (has_room or is_dead) and message_id not in self._machine.state.messages
+            if is_asked and (target := self._overflow_queue(arguments, queue, message_id)):
+                return None if self._is_tried else target  # the commit of a branch decides it
+            if is_asked and not self._is_promised:
                 self._machine.on_full(queue)
                 message = f"queue {shown(queue)} is full ({why}): nothing was done, send again"
                 message += " when messages have left it"
@@ -161,14 +204,26 @@ class Admission:
         coming.count, coming.bytes = coming.count + 1, coming.bytes + size
         if arguments.drops_head:
             coming.new[message_id] = size, is_kept
+        return None
 
     @property
     def _has_own_limits(self) -> bool:
         """True if whoever enqueues sees to limits: a Broker-J host, the first store of a chain."""
         return self._machine.is_copy or sole_host(self._machine.state) is not None
 
-    def _may_be_refused(self, message_id: int) -> bool:
-        return message_id not in self._machine.state.messages and not self._is_promised
+    def _overflow_queue(self, arguments: QueueArguments, queue: str, message_id: int) -> str | None:
+        """The queue of dead letters for a new message; None if there is none that takes it."""
+        target = arguments.overflow_queue(queue)
+        there = self._machine.state.queues.get(target or "")
+        if target is None or there is None or message_id in there.entries:
+            return None
+        self._decided.update((step.record.queue, step.record.message_id) for step in self._newest())
+        return None if (target, message_id) in self._decided else target
+
+    def _newest(self) -> list[RecordStep]:
+        """The steps that were added since the last call."""
+        begin, self._seen = self._seen, len(self.steps)
+        return self.steps[begin:]
 
     def _drop_oldest(
         self, queue: str, arguments: QueueArguments, coming: _Coming, there: tuple[int, int]
@@ -243,6 +298,22 @@ class _Coming:
     gone: set[int] = field(default_factory=set)
 
 
-def dropped_of(steps: Iterable[RecordStep]) -> list[RecordStep]:
-    """The steps that take messages off full queues to make room."""
-    return [step for step in steps if step.record.detail == DROPPED]
+def dropped_of(steps: Sequence[RecordStep]) -> list[RecordStep]:
+    """The steps that take messages off full queues, and those that make dead letters of them."""
+    found: list[RecordStep] = []
+    for index, step in enumerate(steps):
+        detail = step.record.detail
+        if detail == DROPPED:
+            found.append(step)
+        elif detail is not None and detail.startswith(_OVERFLOW):
+            found += steps[index - 1 : index + 1]  # the dead letter, and what it was
+    return found
+
+
+def overflow(target: str) -> str:
+    """The outcome of a message that found no room and is a dead letter now, as JSON."""
+    return as_json({**_OVERFLOW_OUTCOME, "to": target})
+
+
+_OVERFLOW_OUTCOME = {"outcome": "dead-lettered", "reason": QUEUE_FULL}
+_OVERFLOW = as_json(_OVERFLOW_OUTCOME).removesuffix("}")

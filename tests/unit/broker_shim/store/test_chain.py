@@ -273,6 +273,25 @@ def test_an_empty_store_becomes_like_the_first_and_then_may_take_its_place() -> 
     mirror.close()
 
 
+@pytest.mark.parametrize("when_full", ["drop_head", "dead_letter"])
+def test_a_mirror_hears_what_a_full_queue_drops_or_sends_to_its_dead_letters(
+    when_full: str,
+) -> None:
+    first, second = RecordedMessageStore([]), RecordedMessageStore([])
+    mirror = Mirror("second", second, first)
+    mirror.catch_up()
+    chain = MessageStoreChain(first, [(mirror, Tolerance())])
+    arguments = {"max_depth": 2, "when_full": when_full, "dead_letter_queue": "dead"}
+    for queue in (Queue("dead"), Queue("q", arguments=arguments)):
+        done(chain.create, queue)
+    for _ in range(5):
+        done(chain.enqueue, chain.message(HEADER, b"body"), "q")
+    done(chain.flush)
+    assert contents(second) == contents(first)
+    depths = {name: len(entries) for name, entries in second.recover().entries.items()}
+    assert depths == {"q": 2, "dead": 3 if when_full == "dead_letter" else 0}
+
+
 def test_a_mirror_that_was_dropped_says_so_until_it_has_caught_up() -> None:
     first, second = filled(), RecordedMessageStore([])
     mirror = Mirror("m", second, first)
