@@ -46,7 +46,7 @@ def test_two_queues_of_one_name_have_separate_depth_in_sql_before_and_after_a_co
 ) -> None:
     root = open_root(place.path)
     expected = {"address1::q1": 2, "address1::q2": 3, "address2::q1": 1}
-    views.register(spark, root)
+    views.register(spark, root, ("queues", "queue_messages", "bindings"))
     assert depths(spark) == expected
     compact.run(spark, root)
     assert depths(spark) == expected

@@ -165,7 +165,7 @@ def test_jobs_killed_between_their_commits_leave_a_root_that_the_next_one_goes_o
     current = DeltaTable(f"{URI}/current/queues").to_pyarrow_table()
     assert current["depth"].to_pylist() == [len(expected(last)) + 1]  # what expired was there
     with opened_root(URI, whole=True) as root:
-        register(spark, root)
+        register(spark, root, ("queues",))
         (row,) = spark.sql("SELECT depth FROM queues WHERE queue = 'q'").collect()
         assert row.depth == len(expected(last))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another machine"))

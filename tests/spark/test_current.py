@@ -70,7 +70,7 @@ def test_current_has_the_columns_the_types_and_the_rows_of_the_views(
     ]
     journal(root, [*records, ids_reserved(AT, 100), *put, *held])
     publish(root)
-    views.register(spark, root)
+    views.register(spark, root, ("queues", "queue_messages"))
     for view, left_out in (
         ("queues", {"as_of", "as_of_position"}),
         ("queue_messages", {"block"}),

@@ -193,7 +193,7 @@ def told(spark: SparkSession, module_root: Root) -> Told:
         tell(rule, tail)
     written += _after()
     journal(module_root, written[last:], first=last + 1)
-    views.register(spark, module_root)
+    views.register(spark, module_root, ("queue_messages", "queues", "message_history"))
     entries = spark.sql("SELECT * FROM queue_messages").localCheckpoint()
     queues = spark.sql(
         "SELECT *, oldest_age_s > 1000000000 AS old, unix_micros(oldest_at) AS oldest_us"

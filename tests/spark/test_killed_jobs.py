@@ -21,7 +21,15 @@ from sparkstore.views import views
 from tests.support.histories.histories import Row, fold_rows
 from tests.support.histories.history_builder import HistoryBuilder
 from tests.support.spark.killing import KILLS, Stopped, kill_a_job, stop_at
-from tests.support.spark.tables import HEADER, expected, journal, journal_rows, stored, viewed
+from tests.support.spark.tables import (
+    HEADER,
+    VIEWED,
+    expected,
+    journal,
+    journal_rows,
+    stored,
+    viewed,
+)
 
 PLACES = ("append checked", "fold started", "healed", "appended", "folded")
 
@@ -63,7 +71,7 @@ class Told(NamedTuple):
 def told(spark: SparkSession, module_root: Root) -> Told:
     rows = _history()
     journal_rows(module_root, rows)
-    views.register(spark, module_root)
+    views.register(spark, module_root, VIEWED)
     stops = {}
     for boundary in compact.BOUNDARIES:
         with pytest.raises(Stopped):
@@ -158,7 +166,7 @@ def test_a_broken_journal_is_left_alone(spark: SparkSession, root: Root) -> None
 def test_a_compaction_killed_again_and_again_loses_nothing(spark: SparkSession, root: Root) -> None:
     rows, dice = _history(), random.Random(7)
     journal_rows(root, rows[:2])
-    views.register(spark, root)
+    views.register(spark, root, VIEWED)
     size, end = len(rows) // KILLS, 0
     for number in range(KILLS):
         begin, end = end, len(rows) if number == KILLS - 1 else end + size

@@ -21,7 +21,7 @@ from tests.support.histories.histories import fold_rows
 from tests.support.roots.damage import append, zeroed
 from tests.support.spark.killing import KILLS, Stopped, kill_a_job, stop_at
 from tests.support.spark.planted import CONFIG, HISTORY, REPAIRED_TAIL, H, planted, rows_of
-from tests.support.spark.tables import expected, stored, viewed
+from tests.support.spark.tables import VIEWED, expected, stored, viewed
 
 CALL = """
 config = StoreConfig(wal_file_bytes=1 << 20)
@@ -44,7 +44,7 @@ def assert_is_repaired(spark: SparkSession, root: Root, before: list[dict[str, o
     assert {row["check"] for row in left} == {"transactions_are_whole", "requests_rise"}
     assert rows_of(root) == before
     assert stored(root) == (H, *expected(fold_rows(HISTORY.rows[:H])))
-    views.register(spark, root)
+    views.register(spark, root, VIEWED)
     assert viewed(spark) == expected(recover(root).state)
 
 

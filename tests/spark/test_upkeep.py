@@ -28,7 +28,7 @@ from sparkstore.tables import rows
 from sparkstore.tables.root import Root
 from sparkstore.views import views
 from tests.support.spark.killing import Stopped, stop_at
-from tests.support.spark.tables import HEADER, stored, viewed
+from tests.support.spark.tables import HEADER, stored, viewed_entries
 
 KEEP_ALL = Upkeep(history_days=None)
 KEEP_NEEDED = Upkeep(history_days=0.0, reader_grace_s=0.0)
@@ -82,7 +82,7 @@ def _assert_right(spark: SparkSession, root: Root) -> None:
     """Views, state, recovery and content say what they said before anything was dropped."""
     _, entries, queues, *_ = stored(root)
     assert sorted(key[1] for key in entries) == [6, 7, 8, 9, 10, 12]
-    assert viewed(spark)[:2] == (entries, queues)
+    assert viewed_entries(spark) == (entries, queues)
     bodies = {6: b"abc", 7: b"abcdef", 8: b"xyz", 9: b"xyz", 10: b"xyz"}
     assert _bodies(root) == bodies | {11: b"kept", 12: b"late"}
     assert [finding for finding in check(root, deep=True) if not finding.holds] == []
@@ -110,7 +110,7 @@ def test_a_passed_segment_keeps_only_the_content_of_messages_that_wait(
         (15, "enqueued", 7),
     ]
     assert [position for position, _, _ in _held(root)[7:]] == [*range(16, end)]
-    views.register(spark, root)
+    views.register(spark, root, ("queue_messages", "queues"))
     _assert_right(spark, root)
     _goes_on(spark, root, end)
 
@@ -151,8 +151,8 @@ def test_small_files_are_put_together_and_old_ones_go(
     for table in ("history", "state"):
         assert _files(root, table) == _named(root, table)
     assert len(_files(root, "history")) == 2, "one file for each segment"
-    views.register(spark, root)
-    assert sorted(key[1] for key in viewed(spark)[0]) == [2]
+    views.register(spark, root, ("queue_messages", "queues"))
+    assert sorted(key[1] for key in viewed_entries(spark)[0]) == [2]
     assert state_fold.read_meta(root).position == position - 1
 
 

@@ -24,7 +24,7 @@ from sparkstore.views import join_hints, message_choice, views
 from sparkstore.views.spark_tables import settings, translated
 from tests.support.histories.histories import Row, fold_rows
 from tests.support.spark.killing import Stopped, stop_at
-from tests.support.spark.tables import HEADER, expected, journal, numbered, trim, viewed
+from tests.support.spark.tables import HEADER, VIEWED, expected, journal, numbered, trim, viewed
 
 START = [opened(1, "w"), ids_reserved(1, 100), queue_created(1, "q", "{}")]
 
@@ -43,7 +43,7 @@ def test_views_stay_right_across_appends_compactions_and_trims(
 ) -> None:
     records = [*START, _put(1), _put(2)]
     journal(root, records)
-    views.register(spark, root)
+    views.register(spark, root, VIEWED)
     assert viewed(spark) == expected(_state(numbered(records)))
     with pytest.raises(Stopped):
         compact.run(spark, root, at=stop_at("appended"))
@@ -96,7 +96,7 @@ def test_a_gap_is_an_error_where_nothing_before_it_is_found(
     with settings(spark, AS_SHIPPED):
         for most_rows in (join_hints.MOST_ROWS, -1):  # entries go to every task; they are too many
             monkeypatch.setattr(join_hints, "MOST_ROWS", most_rows)
-            views.register(spark, root)
+            views.register(spark, root, ("queue_messages",))
             query = "SELECT message_id FROM queue_messages WHERE queue = 'r' AND content_type = 'x'"
             answers[most_rows] = _answer(spark, query)
         departed = message_choice.departed(spark, root, "r", "true", to="q")
@@ -139,7 +139,7 @@ def test_rows_of_a_fenced_writer_are_in_no_view_and_in_no_history(
     journal(root, [*START, _put(1)])
     journal(root, [opened(2, "x"), _put(2)], first=5, epoch=2)
     journal(root, [_put(90), _put(91), _put(92)], first=5, epoch=1)
-    views.register(spark, root)
+    views.register(spark, root, ("message_history",))
     query = "SELECT message_id FROM {} WHERE kind = 'enqueued' ORDER BY 1"
     assert [row[0] for row in spark.sql(query.format("message_history")).collect()] == [1, 2]
     compact.run(spark, root)
@@ -156,7 +156,7 @@ def test_history_that_was_folded_is_not_opened(spark: SparkSession, root: Root) 
     compact.run(spark, root)
     trim(root, end + 1)
     journal(root, [_put(2)], first=end + 1)
-    views.register(spark, root)
+    views.register(spark, root, ("queues",))
     for file in root.history.rglob("*.parquet"):
         if "_delta_log" not in file.parts:
             file.unlink()
@@ -171,20 +171,20 @@ def test_a_state_older_than_when_the_views_were_registered_is_an_error_until_the
     compact.run(spark, root)
     journal(root, [_put(2)], first=end + 1)
     compact.run(spark, root)
-    views.register(spark, root)
+    views.register(spark, root, ("queues",))
     newest = log_file(root.state, newest_version(root.state))
     for file in newest.parent.glob(f"*{newest.stem}*"):  # its checksum, too, as healing does
         file.unlink()
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
     assert _answer(spark, "SELECT * FROM queues").startswith("records are missing after position")
-    views.register(spark, root)
+    views.register(spark, root, ("queues",))
     assert [row.depth for row in spark.sql("SELECT depth FROM queues").collect()] == [2]
 
 
 @pytest.mark.slow
 def test_bodies_are_not_read_unless_asked_for(spark: SparkSession, root: Root) -> None:
     journal(root, [*START, _put(1)])
-    views.register(spark, root)
+    views.register(spark, root, ("queue_messages", "queues", "message_history"))
 
     def columns_read(query: str) -> set[str]:
         plan = spark.sql(f"EXPLAIN FORMATTED {query}").first()
@@ -205,7 +205,7 @@ def test_bodies_are_not_read_unless_asked_for(spark: SparkSession, root: Root) -
 @pytest.mark.slow
 def test_one_query_reads_each_table_at_one_version(spark: SparkSession, root: Root) -> None:
     journal(root, [*START, _put(1)])
-    views.register(spark, root)
+    views.register(spark, root, ("queues",))
     before = spark.table("queues")
     journal(root, [_put(2)], first=5)
     # Analysed before the append and planned after it: all of it sees the newest version, or the

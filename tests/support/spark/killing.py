@@ -28,6 +28,8 @@ def at(boundary):
     print(boundary, flush=True)
 spark = local_session('killed', heap='1g', java_options=QUICK_JAVA, settings=SETTINGS)
 root = sys.argv[1]
+at('Spark is there')
+sys.stdin.readline()
 """
 
 
@@ -51,10 +53,20 @@ class StartedJob:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def kill_after(self, place: str, delay_s: float) -> None:
-        """Kill it some seconds after a boundary, which it must reach."""
+    def reach(self, place: str) -> None:
+        """Wait until it has reached a boundary, which it must."""
         assert self._process.stdout is not None
         assert place in (line.strip() for line in self._process.stdout)
+
+    def begin(self) -> None:
+        """Let it begin, when it has a session; what it is to find may be made until then."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.close()
+
+    def kill_after(self, place: str, delay_s: float) -> None:
+        """Kill it some seconds after a boundary, which it must reach."""
+        self.reach(place)
         threading.Event().wait(delay_s)
         self._kill()
 
@@ -74,7 +86,7 @@ class StartedJob:
 
 
 def started_job(call: str, arguments: list[str]) -> StartedJob:
-    """Start a call of a job on `root` in a process of its own.
+    """Start a call of a job on `root` in a process of its own, where it waits for `begin`.
 
     Args:
         call: Python, in which `spark`, `root`, `at` and `sys.argv` are there.
@@ -82,6 +94,7 @@ def started_job(call: str, arguments: list[str]) -> StartedJob:
     """
     process = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", JOB + call, *arguments],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -93,4 +106,6 @@ def started_job(call: str, arguments: list[str]) -> StartedJob:
 
 def kill_a_job(call: str, arguments: list[str], place: str, delay_s: float) -> None:
     """Start a job and kill it after a boundary: somewhere in what follows (`started_job`)."""
-    started_job(call, arguments).kill_after(place, delay_s)
+    job = started_job(call, arguments)
+    job.begin()
+    job.kill_after(place, delay_s)
