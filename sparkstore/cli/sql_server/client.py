@@ -14,6 +14,7 @@ import sys
 import time
 from contextlib import suppress
 
+from sparkstore.cli.notes import note
 from sparkstore.cli.query_result import PrintedAnswer
 from sparkstore.cli.sql_server.exchange import STOP, Question, answer_of, receive, send
 from sparkstore.cli.sql_server.place import ServerPlace, is_this_user, server_place, servers_folder
@@ -40,6 +41,7 @@ def ask(effort: str, question: Question) -> PrintedAnswer | None:
             send(connection, question._asdict())
             told = receive(connection)
         except (OSError, EOFError):
+            note(f"the SQL server ended before it answered: {place.log} may say why")
             return None
     return answer_of(told)
 

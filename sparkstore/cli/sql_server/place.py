@@ -1,8 +1,8 @@
 """Where a server is, which tells whose questions it can answer.
 
-The name is a digest of all that an answer may depend on: the version of sparkstore and where it is
-installed, the Python, the Java, and how much Spark puts into a query. So a server of another
-version is never asked; it ends by itself.
+The name is a digest of all that an answer may depend on: the version of sparkstore, where it is
+installed and when it was changed last, the Python, the engines, the Java, and how much Spark puts
+into a query. So a server of another version is never asked; it ends by itself.
 
     NAME.socket    who asks connects here
     NAME.lock      locked (flock) by the server as long as it runs, however it ends
@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import socket
 import struct
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +29,11 @@ from sparkstore.user_cache import user_cache
 
 _LONGEST_PATH = 107
 """Bytes of the path of a Unix socket on Linux."""
-_ENVIRONMENT = ("JAVA_HOME", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_SUBMIT_OPTS", "PYTHONPATH")
+_ENVIRONMENT = (
+    "JAVA_HOME", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "SPARK_HOME", "SPARK_CONF_DIR",
+    "SPARK_SUBMIT_OPTS", "PYTHONPATH", "TZ",
+)  # fmt: skip
+_ENGINES = ("pyspark", "delta-spark", "deltalake", "pyarrow")
 
 
 class ServerPlace(NamedTuple):
@@ -55,12 +61,33 @@ def server_place(effort: str) -> ServerPlace | None:
     folder = servers_folder()
     if folder is None:
         return None
-    home = str(Path(sparkstore.__file__).parent)
+    home = Path(sparkstore.__file__).parent
     given = (f"{name}={os.environ.get(name, '')}" for name in _ENVIRONMENT)
-    parts = (sparkstore.__version__, home, sys.executable, sys.version, effort, *given)
+    engines = (_version(name) for name in _ENGINES)
+    parts = (
+        sparkstore.__version__, str(home), str(_changed_ns(home)), sys.executable, sys.version,
+        *engines, shutil.which("java") or "", effort, *given,
+    )  # fmt: skip
     name = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     place = ServerPlace(*(folder / f"{name}.{kind}" for kind in ServerPlace._fields))
     return place if len(os.fsencode(place.socket)) <= _LONGEST_PATH else None
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _changed_ns(package: Path) -> int:
+    """When a file of the package was changed last: a checkout has one version for long."""
+    return max(
+        os.stat(os.path.join(folder, name)).st_mtime_ns  # noqa: PTH116, PTH118  # quick: hundreds
+        for folder, _, names in os.walk(package)
+        if not folder.endswith("__pycache__")
+        for name in names
+    )
 
 
 def is_this_user(peer: socket.socket) -> bool:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 import sparkstore
 from sparkstore.cli.sql_server import client
-from sparkstore.cli.sql_server.exchange import Question
+from sparkstore.cli.sql_server.exchange import Question, receive
 from sparkstore.cli.sql_server.place import ServerPlace, server_place, servers_folder
 from tests.support.stores.services import short_folder
 
@@ -68,6 +71,42 @@ def test_a_path_too_long_for_a_socket_has_no_server(
 
 
 @pytest.mark.usefixtures("cache")
+def test_another_engine_or_java_on_the_path_or_code_that_was_edited_has_another_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = [found()]
+    assert found() == places[0]
+    (tmp_path / "java").touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    places.append(found())
+    monkeypatch.setattr("importlib.metadata.version", lambda _name: "99.0")
+    places.append(found())
+    package = tmp_path / "sparkstore"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    monkeypatch.setattr(sparkstore, "__file__", str(package / "__init__.py"))
+    places.append(found())
+    os.utime(package / "__init__.py", (1, 1))
+    places.append(found())
+    assert len({place.socket for place in places}) == 5
+
+
+@pytest.mark.usefixtures("cache")
 def test_a_socket_that_a_killed_server_left_is_not_stopped() -> None:
     found().socket.touch()
     assert client.stop_servers() == 0
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_server_that_ends_before_it_answers_is_told_of(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as pool:
+        listener.bind(str(found().socket))
+        listener.listen()
+        waits = pool.submit(client.ask, "little", QUESTION)
+        peer, _ = listener.accept()
+        with peer:
+            receive(peer)
+        assert waits.result() is None
+    assert "ended before it answered" in capsys.readouterr().err
