@@ -176,8 +176,11 @@ def queue_row(
 
 def sql(arguments: Namespace) -> int:
     """The answer to a query."""
-    with opened_root(arguments.root, whole=True) as root:  # before seconds of starting a JVM
-        return _sql(arguments, root)
+    from sparkstore.log.tuning import without
+
+    absent = ("numpy", "pandas") if arguments.engine == "duckdb" else ()
+    with without(*absent), opened_root(arguments.root, whole=True) as root:
+        return _sql(arguments, root)  # the root is there, before seconds of starting a JVM
 
 
 def sql_server(arguments: Namespace) -> int:
@@ -258,13 +261,11 @@ def _by_spark(arguments: Namespace, root: Root, limit: int) -> PrintedAnswer:
 def _by_duckdb(arguments: Namespace, root: Root, limit: int) -> PrintedAnswer:
     from sparkstore.cli.query_result import printed
     from sparkstore.embedded import needed
-    from sparkstore.log.tuning import without_pandas
 
     with needed():
         from sparkstore.cli.duckdb_sql import answer
-    with without_pandas():
-        found = answer(root, arguments.statement, limit, arguments.as_of)
-        return printed(found, as_json=arguments.json)
+    found = answer(root, arguments.statement, limit, arguments.as_of)
+    return printed(found, as_json=arguments.json)
 
 
 def verify(arguments: Namespace) -> int:

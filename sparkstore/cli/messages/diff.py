@@ -49,7 +49,7 @@ def add(subparsers: Subparsers) -> None:
 def diff(arguments: Namespace) -> int:
     """Print the changes, and their counts."""
     from sparkstore.embedded import needed
-    from sparkstore.log.tuning import without_pandas
+    from sparkstore.log.tuning import without
     from sparkstore.recovery.point_in_time import latest_position
 
     with needed():
@@ -61,7 +61,7 @@ def diff(arguments: Namespace) -> int:
         end = check_time(root, arguments.end).position if arguments.end else latest_position(root)
         if start > end:
             raise InvalidRequest(_SWAPPED.format(arguments.start, arguments.end))
-        with without_pandas():
+        with without("pandas"):
             rows = changes(root, start, end).to_pylist()
         shown = rows[: limit or None]
         print_lines(json_lines(shown) if arguments.json else table(shown, COLUMNS))

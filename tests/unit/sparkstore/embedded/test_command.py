@@ -98,11 +98,17 @@ def test_a_value_without_a_form_is_a_wrong_query(root: Root) -> None:
 
 
 @pytest.mark.slow
-def test_neither_spark_nor_a_jvm_is_loaded(root: Root) -> None:
+def test_neither_spark_nor_numpy_is_loaded_and_each_type_is_told_without(
+    root: Root, capsys: pytest.CaptureFixture[str]
+) -> None:
     program = (
         "import sys; from sparkstore.cli.command_line import main; code = main(sys.argv[1:]);"
-        " sys.exit(code or 'pyspark' in sys.modules or 'py4j' in sys.modules)"
+        " sys.exit(code or bool({'numpy', 'pandas', 'py4j', 'pyspark'} & {*sys.modules}))"
     )
-    argv = ["sql", str(root.path), "--engine", "duckdb", "FROM queue_messages"]
-    run = subprocess.run([sys.executable, "-c", program, *argv], capture_output=True, check=False)
-    assert (run.returncode, run.stderr) == (0, b"")
+    for statement in ("FROM queue_messages ORDER BY queue, message_id", ALL):
+        argv = ["sql", str(root.path), "--json", "--engine", "duckdb", statement]
+        command = [sys.executable, "-c", program, *argv]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (run.returncode, run.stderr) == (0, "")
+        assert main(argv) == 0
+        assert run.stdout == capsys.readouterr().out
