@@ -8,7 +8,7 @@ JAR := $(VENV)/.delta-jar-done
 
 .DEFAULT_GOAL := help
 .PHONY: help check setup demo test test-all test-fast lint types contracts plugin bench bench-service \
-    bench-members bench-source bench-jobs bench-s3 bench-messages bench-amqp bench-hostile bench-brokerj mutants soak wheel check-schedules lock clean
+    bench-members bench-answers bench-source bench-jobs bench-s3 bench-messages bench-amqp bench-hostile bench-brokerj mutants soak wheel check-schedules lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ bench-service: setup  ## requests a second of the store service, beside the mach
 bench-members: $(SETUP)  ## several brokers on one set of queues beside one alone (COUNT=..., ROUNDS=...)
 	@$(BIN)/python -m tests.benchmarks.bench_members --rounds $(or $(ROUNDS),3) --count $(or $(COUNT),20000)
 	@$(BIN)/python -m tests.benchmarks.bench_member_kills --kills $(or $(KILLS),50) --count $(or $(COUNT),20000)
+
+bench-answers: setup  ## seconds until SQL answers: DuckDB, Spark cold and warm, planning (WAITING="2000 200000", ROUNDS=...)
+	@$(BIN)/python -m tests.benchmarks.bench_answers --waiting $(or $(WAITING),2000 200000) --rounds $(or $(ROUNDS),5)
 
 bench-source: $(SETUP)  ## what Spark's sink publishes, and its source reads, a second (COUNT=..., ROWS=...)
 	@$(BIN)/python -m tests.benchmarks.bench_source $(or $(COUNT),100000)
