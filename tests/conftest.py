@@ -35,16 +35,29 @@ settings.load_profile(
 _SPARK, _NOTEBOOK = "tests/spark/", "tests/spark/test_notebook.py"
 
 
-class OneSession(LoadFileScheduling):  # type: ignore[misc]
-    """Each file goes to one worker, and all that share the Spark session to the same one.
+_JOBS = (
+    "test_disaster_drill",
+    "test_killed",
+    "test_reconcile",
+    "test_replicate",
+    "test_sql_server",
+)
+"""Tests of Spark that start JVMs of their own, and wait for them while their session is idle."""
 
-    A session costs a minute of a core before its code is warm, so a run has one. The notebook has
-    its own in any case, in a kernel.
+
+class TwoSessions(LoadFileScheduling):  # type: ignore[misc]
+    """Each file goes to one worker, and all that share a Spark session to the same one.
+
+    A session costs a minute of a core before its code is warm, so a run has two: one for tests of
+    jobs, one for all others. The notebook has its own in any case, in a kernel.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         path = super()._split_scope(nodeid)
-        return _SPARK if path.startswith(_SPARK) and path != _NOTEBOOK else path
+        if not path.startswith(_SPARK) or path == _NOTEBOOK:
+            return path
+        is_of_jobs = path.removeprefix(_SPARK).startswith(_JOBS)
+        return f"{_SPARK}jobs" if is_of_jobs else _SPARK
 
 
 _DEAREST = (
@@ -75,7 +88,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
     """Whatever `--dist` says: the files of a run go to its workers in the order of collection."""
-    return OneSession(config, log)
+    return TwoSessions(config, log)
 
 
 SKIPPED_IN_CI = (
@@ -89,11 +102,11 @@ that is green because a client or a compiler was missing says nothing of what it
 
 
 _OTHERS_NICE = 3
-"""Three workers share two cores: with this, the one that has Spark gets a whole one."""
+"""Three workers share two cores: with this, those that have Spark come first."""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Who has the Spark session has the longest way to go, so the other workers let it pass."""
+    """Who has a Spark session has the longest way to go, so the other worker lets it pass."""
     if "PYTEST_XDIST_WORKER" in os.environ and _rank(item) > 0:
         lower_priority(_OTHERS_NICE)
 
