@@ -247,11 +247,6 @@ class EventStreamMachine(RuleBasedStateMachine):
         return moving
 
 
-def test_a_stream_has_each_record_once_whatever_moves() -> None:
-    examples = max(6, settings().max_examples // 8)
-    run(EventStreamMachine, settings=settings(max_examples=examples, stateful_step_count=25))
-
-
 def test_rows_of_a_fenced_writer_are_never_read_and_never_the_end() -> None:
     """They are beyond the end, then beside what counts, then alone, as chance rarely has them."""
     machine = EventStreamMachine()
@@ -270,3 +265,8 @@ def test_rows_of_a_fenced_writer_are_never_read_and_never_the_end() -> None:
         machine.each_record_was_seen_once()
     finally:
         machine.teardown()
+
+
+def test_a_stream_has_each_record_once_whatever_moves() -> None:
+    examples = max(6, settings().max_examples // 8)
+    run(EventStreamMachine, settings=settings(max_examples=examples, stateful_step_count=25))
