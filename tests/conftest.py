@@ -34,14 +34,7 @@ settings.load_profile(
 
 _SPARK, _NOTEBOOK = "tests/spark/", "tests/spark/test_notebook.py"
 
-
-_JOBS = (
-    "test_disaster_drill",
-    "test_killed",
-    "test_reconcile",
-    "test_replicate",
-    "test_sql_server",
-)
+_OF_JOBS = ("disaster_drill", "killed", "reconcile", "replicate", "sql_server")
 """Tests of Spark that start JVMs of their own, and wait for them while their session is idle."""
 
 
@@ -53,10 +46,10 @@ class TwoSessions(LoadFileScheduling):  # type: ignore[misc]
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        path = super()._split_scope(nodeid)
+        path: str = super()._split_scope(nodeid)
         if not path.startswith(_SPARK) or path == _NOTEBOOK:
             return path
-        is_of_jobs = path.removeprefix(_SPARK).startswith(_JOBS)
+        is_of_jobs = path.removeprefix(f"{_SPARK}test_").startswith(_OF_JOBS)
         return f"{_SPARK}jobs" if is_of_jobs else _SPARK
 
 
