@@ -48,7 +48,7 @@ def answer(root: Root, statement: str, limit: int = 0, as_of: AsOf | None = None
         CorruptData: A table of the root is gone.
         Unavailable: The tables cannot be read.
     """
-    with connect() as connection:
+    with connect(statement) as connection:
         views = views_of(root)
         named = check_statement(connection, statement, views)
         add_views(connection, root, sorted(named), as_of)

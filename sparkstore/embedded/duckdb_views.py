@@ -19,8 +19,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from duckdb.func import ARROW, SPECIAL
 from pyarrow.fs import LocalFileSystem
 
+from sparkstore.content.typed_values import readable_bodies, typed_properties
 from sparkstore.embedded.dialect import MACROS, tail_text, view_text
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.recovery.point_in_time import AsOf, PointInTime, point_in_time
@@ -41,6 +43,14 @@ SETTINGS: Mapping[str, str] = {
 """No files, no extensions, no variables of Python; `add_views` locks them."""
 
 _TIME = ROW.field("at").type
+_VALUE = (
+    "STRUCT(type VARCHAR, text VARCHAR, integer BIGINT, number DOUBLE, flag BOOLEAN,"
+    " moment TIMESTAMPTZ, bytes BLOB)"
+)
+_FUNCTIONS: Mapping[str, tuple[Any, list[Any], Any]] = {
+    "typed_properties": (typed_properties, ["VARCHAR", "BLOB"], f"MAP(VARCHAR, {_VALUE})"),
+    "readable_body": (readable_bodies, ["VARCHAR", "VARCHAR", "BLOB"], "VARCHAR"),
+}
 _LOGS = ("job_runs", "findings")
 """Views of tables that are there once a job has run (`views.job_tables`)."""
 _TRIES = 5
@@ -67,12 +77,17 @@ def views_of(root: Root) -> list[str]:
     return [*VIEWS, *(name for name in _LOGS if versions(root.table(name)))]
 
 
-def connect() -> duckdb.DuckDBPyConnection:
-    """Open a connection that can parse, and reach nothing."""
+def connect(statement: str = "") -> duckdb.DuckDBPyConnection:
+    """Open a connection that can parse, and reach nothing; with the functions that are named."""
     connection = duckdb.connect(":memory:", config={**SETTINGS})
     connection.execute("SET TimeZone = 'UTC'")
     for macro in MACROS:
         connection.execute(f"CREATE MACRO {macro}")
+    for name, (function, arguments, kind) in _FUNCTIONS.items():
+        if name in statement.lower():
+            connection.create_function(
+                name, function, arguments, kind, type=ARROW, null_handling=SPECIAL
+            )
     return connection
 
 

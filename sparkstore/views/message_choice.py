@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from sparkstore.errors import InvalidRequest
 from sparkstore.sql.queries import VIEWS, departed_text, view_text
 from sparkstore.tables.root import Root
-from sparkstore.views import typed_queries
+from sparkstore.views import typed_queries, value_functions
 from sparkstore.views.join_hints import hints
 from sparkstore.views.spark_tables import table_names, text, translated
 
@@ -75,6 +75,7 @@ def condition(spark: SparkSession, predicate: str) -> Column:
         InvalidRequest: It is not an expression, or asks another table.
     """
     doing = f"--where {predicate!r}"
+    value_functions.register_named(spark, predicate)
     with translated(doing, is_typed=True):
         try:
             return typed_queries.condition(spark, predicate)

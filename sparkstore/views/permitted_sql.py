@@ -8,6 +8,8 @@ A kind is the full name of a class in Spark, below `org.apache.spark.sql`.
 
 from __future__ import annotations
 
+from sparkstore.content.typed_values import NAMES as VALUE_FUNCTIONS
+
 STATEMENTS = frozenset({
     "catalyst.plans.logical.DescribeRelation", "catalyst.plans.logical.DescribeColumn",
     "catalyst.plans.logical.DescribeFunction", "catalyst.plans.logical.ShowTables",
@@ -171,6 +173,8 @@ variant_explode_outer variant_get vector_avg vector_cosine_similarity vector_inn
 vector_l2_distance vector_norm vector_normalize vector_sum version weekday weekofyear when
 width_bucket window window_time xxhash64 year zeroifnull zip_with | ~
 """
+OURS = frozenset(f"system.session.{name}" for name in VALUE_FUNCTIONS)
+"""Functions that `value_functions` registers; they compute, too."""
 FUNCTIONS = frozenset(_NAMES.split())
 """Functions that compute. Left out are those that call Java (`reflect`), load classes (Avro,
 Protobuf), read a table by its path (table_changes), and all that parse XML by a schema or an

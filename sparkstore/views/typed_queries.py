@@ -142,5 +142,7 @@ def _keep_permitted(registry: Any) -> None:
     identifiers = registry.listFunction()
     names = identifiers.mkString("\n").split("\n")
     for at, name in enumerate(names):
-        if name.rpartition("builtin.")[2] not in permitted.FUNCTIONS:
+        if name not in permitted.OURS and (
+            name.rpartition("builtin.")[2] not in permitted.FUNCTIONS
+        ):
             registry.dropFunction(identifiers.apply(at))

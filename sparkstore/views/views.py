@@ -42,7 +42,7 @@ from sparkstore.recovery.point_in_time import AsOf, PointInTime, point_in_time
 from sparkstore.session import quiet_query_log
 from sparkstore.sql.queries import GUARDS, VIEWS, view_text
 from sparkstore.tables.root import TABLES, Root, open_root
-from sparkstore.views import job_tables, typed_queries
+from sparkstore.views import job_tables, typed_queries, value_functions
 from sparkstore.views.join_hints import hints
 from sparkstore.views.spark_tables import delta_name, table_names, translated
 from sparkstore.views.written_queries import Relations
@@ -78,6 +78,8 @@ def register(
         if view in names:
             with translated(f"cannot register the view {view}"):
                 spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {query}")
+    if names is ALL:
+        value_functions.register(spark)
     job_tables.register(spark, found, names, None if point is None else point.at)
 
 
@@ -199,6 +201,7 @@ def ask(spark: SparkSession, root: Root, statement: str) -> DataFrame:
         InvalidRequest: It asks for more than them.
         PySparkException: It is wrong.
     """
+    value_functions.register_named(spark, statement)
     locations = [root.spark_location(name) for name in TABLES]
     tables = [*locations, *(str(root.table(name)) for name in job_tables.LOGS)]
     views = frozenset({*VIEWS, *job_tables.LOGS})

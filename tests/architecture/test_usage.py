@@ -16,6 +16,7 @@ from tests.architecture.source import modules, tree
 CALLED_FROM_OUTSIDE = {
     "AssemblyAddOn": "handlers that users write extend it: docs/amqp-0-10.md",
     "BOUNDARIES": "the steps of a job, at each of which tests kill it",
+    "DECODER": "an entry point in pyproject.toml leads to it",
     "FrameAddOn": "handlers that users write extend it: docs/amqp-0-10.md",
     "IN_VAIN": "conf/systemd has these codes as text, and a test compares the two",
     "find_spec": "Python's import system asks it, as of any finder",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
 from tests.support.histories.seeds import seed
 from tests.support.histories.viewed import plain
 from tests.support.roots.roots import build_root
+from tests.support.roots.typed_messages import typed_root
 
 SEED = seed()
 NOW = "oldest_age_s"
@@ -67,6 +69,21 @@ def test_both_engines_answer_the_same_as_of_a_position(spark: SparkSession, told
             query = f"SELECT * FROM {view}"
             there = views.sql(spark.newSession(), told, query, as_of=position).toArrow()
             assert values(here) == values(there), f"seed {SEED}, {view} as of {position}"
+
+
+@pytest.mark.slow
+def test_both_engines_tell_the_types_of_properties_and_the_values_of_bodies(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    root = typed_root(tmp_path)
+    query = (
+        "SELECT message_id, typed_properties(protocol, header) AS properties,"
+        " readable_body(protocol, message_type, body) AS body FROM messages"
+        " WHERE typed_properties(protocol, header)['d'].number > 300"
+    )
+    here, there = answer(root, query).table, views.sql(spark.newSession(), root, query).toArrow()
+    assert here.num_rows == 2
+    assert values(here) == values(there)
 
 
 def values(table: pa.Table) -> list[str]:

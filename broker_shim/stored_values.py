@@ -1,0 +1,126 @@
+"""Values of stored messages with the types that their sender gave them, for SQL. Pure.
+
+Columns of a message as they are stored come in; values go out. The entry point `messages` of the
+group `sparkstore.decoders` leads to `DECODER`: `sparkstore` knows no protocol.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from broker_shim.amqp_1_0.definitions import AMQP_VALUE_SECTION, APPLICATION_PROPERTIES_SECTION
+from broker_shim.amqp_1_0.primitives import CLASSES, Timestamp
+from broker_shim.listener_1_0.messages.message import PROTOCOL
+from broker_shim.messages.neutral import neutral_of
+from broker_shim.protocol_1_0.codec.decoder import read
+from broker_shim.protocol_1_0.codec.errors import DecodeError
+from broker_shim.protocol_1_0.codec.sections import sections_of, values_before_body
+from broker_shim.protocol_1_0.codec.values import Array, Described
+from broker_shim.serve.headers import all_headers
+from broker_shim.store.interface import MessageHeader
+
+Typed = tuple[str, Any]
+"""The name of a type in AMQP 1.0's words, and a value of Python's own classes."""
+
+_KINDS = {cls: kind for kind, cls in CLASSES.items()}
+_OWN_KINDS = {bool: "boolean", int: "long", float: "double", str: "string", bytes: "binary"}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+all_headers()
+
+
+def properties_of(protocol: str, header: bytes) -> dict[str, Typed]:
+    """Read the application properties of a message, nulls too; a damaged header has none."""
+    if protocol != PROTOCOL:
+        neutral = neutral_of(MessageHeader(protocol, header))
+        return {name: (each.kind, each.value) for name, each in neutral.properties.items()}
+    try:
+        at = values_before_body(header).get(APPLICATION_PROPERTIES_SECTION)
+        found = {} if at is None else read(header, at)[0]
+    except DecodeError:
+        return {}
+    return {str(name): _typed(value) for name, value in found.items()}
+
+
+def body_of(protocol: str, message_type: str | None, body: bytes) -> str | None:
+    """Return a body that is a value as JSON; None for one of bytes, which SQL has as it is.
+
+    Text is a JSON string, an AMQP value itself, and sequences are a list with a list for each.
+    """
+    if message_type == "text":
+        return json.dumps(body.decode(errors="replace"), ensure_ascii=False)
+    if protocol != PROTOCOL or message_type != "amqp":
+        return None
+    try:
+        sections = [(code, read(body, value)[0]) for code, _, value, _ in sections_of(body)]
+    except DecodeError:
+        return None
+    if not sections:
+        return None
+    values = [_plain(value) for _code, value in sections]
+    told = values[0] if [code for code, _ in sections] == [AMQP_VALUE_SECTION] else values
+    return json.dumps(told, ensure_ascii=False)
+
+
+def _typed(value: Any) -> Typed:
+    cls = type(value)
+    if value is None:
+        return "null", None
+    kind = _KINDS.get(cls) or _OWN_KINDS.get(cls) or cls.__name__.lower()
+    return kind, cls.__mro__[1](value) if cls in _KINDS else value
+
+
+def _plain(value: Any) -> Any:
+    """Bring a decoded value to what JSON has: bytes in hexadecimal, times as text."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Mapping):
+        return dict(_items(value))
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, Array):
+        return [_plain(each) for each in value.items]
+    if isinstance(value, Described):
+        return {"descriptor": _plain(value.descriptor), "value": _plain(value.value)}
+    return _plain_scalar(value)
+
+
+def _plain_scalar(value: Any) -> Any:
+    if isinstance(value, Timestamp):
+        return _moment(value)
+    if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return "0x" + value.hex() if isinstance(value, bytes) else str(value)
+
+
+def _items(value: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
+    for key, each in value.items():
+        told = _plain(key)
+        yield told if isinstance(told, str) else json.dumps(told), _plain(each)
+
+
+def _moment(at_ms: int) -> str:
+    try:
+        return (_EPOCH + timedelta(milliseconds=at_ms)).isoformat(timespec="milliseconds")
+    except OverflowError:
+        return str(int(at_ms))
+
+
+class StoredValueDecoder(NamedTuple):
+    """Functions that read values of a stored message.
+
+    Attributes:
+        properties_of: Reads its application properties.
+        body_of: Writes its body as JSON, if it is a value.
+    """
+
+    properties_of: Callable[[str, bytes], dict[str, Typed]]
+    body_of: Callable[[str, str | None, bytes], str | None]
+
+
+DECODER = StoredValueDecoder(properties_of, body_of)
+"""The decoder of all protocols that a broker speaks."""
