@@ -327,6 +327,41 @@ def test_a_full_queue_sends_what_comes_to_its_dead_letters_where_that_is_asked(c
     assert reader.receive(3)[2].body == "6"
 
 
+def test_of_a_full_queue_the_oldest_goes_whatever_its_priority(cell: Cell) -> None:
+    client = cell.with_queue(max_depth=2, when_full="drop_head")
+    for body, priority in (("urgent", 9), ("low", 0), ("middle", 4)):
+        assert client.send(cell.queue, body, priority=priority) == [True]
+    cell.place.await_depth(cell.queue, 2)
+    reader = cell.client()
+    reader.consume(cell.queue)
+    assert [each.body for each in reader.receive(2)] == ["middle", "low"]
+
+
+def test_a_full_queue_takes_a_newer_value_of_a_key_that_it_has(home: Home, cell: Cell) -> None:
+    """A member's service replaces what came after it has arrived: there it needs room."""
+    client = cell.with_queue(last_value_key="key", max_depth=1)
+    is_alone = home.kind == "alone"
+    assert client.send(cell.queue, "old", properties={"key": "k"}) == [True]
+    assert client.send(cell.queue, "new", properties={"key": "k"}) == [is_alone]
+    assert cell.client().send(cell.queue, "other", properties={"key": "l"}) == [False]
+    reader = cell.client()
+    reader.consume(cell.queue)
+    assert [each.body for each in reader.receive(1)] == ["new" if is_alone else "old"]
+
+
+def test_a_transaction_may_put_on_a_full_queue_as_many_as_it_accepts(cell: Cell) -> None:
+    client = cell.with_queue(max_depth=1)
+    client.send(cell.queue, "old")
+    client.consume(cell.queue)
+    (old,) = client.receive(1)
+    client.begin()
+    client.send(cell.queue, "new")
+    client.accept(old)
+    assert client.commit()
+    client.receive(2)
+    assert client.bodies() == ["old", "new"]
+
+
 ARGUMENTS = {
     "max_depth": test_a_full_queue_refuses_what_is_sent_until_a_message_has_left,
     "max_bytes": test_a_full_queue_refuses_what_is_sent_until_a_message_has_left,

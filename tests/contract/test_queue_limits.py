@@ -288,12 +288,14 @@ def test_a_limit_is_altered_for_what_comes_from_then_on(store: BrokerStore) -> N
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"max_depth": 0},
-        {"max_bytes": -1},
-        {"max_depth": "2"},
-        {"when_full": "wait"},
-        {"when_full": "dead_letter"},
+        *({"max_depth": value} for value in (0, -1, 1.5, "2", True, 1 << 63, [])),
+        *({"max_bytes": value} for value in (0, -1, "1MB")),
+        *(
+            {"when_full": value}
+            for value in ("wait", "dead_letter", "Reject", "dead-letter", "", 1, ["reject"])
+        ),
     ],
+    ids=str,
 )
 def test_a_limit_that_cannot_be_is_refused(store: BrokerStore, wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match=next(iter(wrong))):
@@ -415,3 +417,23 @@ def test_what_no_room_can_be_made_for_drops_nothing(store: BrokerStore) -> None:
     with pytest.raises(Full):
         done(store.enqueue, store.message(HEADER, BODY * 2), "q")
     assert [*store.recover().entries["q"]] == [there]
+
+
+def test_of_two_limits_each_holds_where_the_head_is_dropped(store: BrokerStore) -> None:
+    """Two small ones go for one that is as large as both."""
+    queue(store, max_depth=3, max_bytes=3 * BYTES, when_full="drop_head")
+    small = [put(store) for _ in range(3)]
+    large = store.message(HEADER, b"x" * (len(BODY) + BYTES))
+    done(store.enqueue, large, "q")
+    assert [*store.recover().entries["q"]] == [small[-1], large.message_id]
+    newer = [put(store) for _ in range(3)]
+    assert [*store.recover().entries["q"]] == newer
+
+
+def test_a_smaller_limit_drops_what_is_too_much_when_the_next_comes(store: BrokerStore) -> None:
+    queue(store)
+    there = [put(store) for _ in range(4)]
+    done(store.alter, Queue("q", arguments={"max_depth": 2, "when_full": "drop_head"}))
+    assert [*store.recover().entries["q"]] == there
+    newer = put(store)
+    assert [*store.recover().entries["q"]] == [there[-1], newer]

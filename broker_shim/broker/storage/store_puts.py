@@ -200,11 +200,12 @@ class Puts:
             return
         try:
             transaction = self._store.begin()
-            for queue in queues:
-                self._store.enqueue(message, queue, _nothing, transaction)
+            # What is replaced goes first: it makes room on a full queue.
             for older, queue in replacing:
                 outcome = {"outcome": "replaced", "by": message_id}
                 self._store.dequeue(older, queue, None, _nothing, transaction, outcome)
+            for queue in queues:
+                self._store.enqueue(message, queue, _nothing, transaction)
             for operation in along:
                 operation(self._store, _nothing, transaction)
         except StoreError as error:

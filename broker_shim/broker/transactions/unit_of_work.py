@@ -163,12 +163,14 @@ class UnitOfWork:
         refused = next((each.error for each in self._postings if each.error is not None), None)
         on_ready(None if refused is None else rolled_back(str(refused)))
 
-    def _operations(self) -> list[Operation]:
-        """Make all calls of the store. Raises TransactionRefused."""
-        operations = [each for posting in self._postings for each in posting.operations()]
-        for work in self.settled:
-            operations += work.operations(self._broker)
-        return operations
+    def _operations(self, replaced: Replaced | None = None) -> list[Operation]:
+        """Make all calls of the store. Raises TransactionRefused.
+
+        What leaves a queue comes first: it makes room there for what the transaction brings.
+        """
+        brought = [each for posting in self._postings for each in posting.operations()]
+        taken = [each for work in self.settled for each in work.operations(self._broker)]
+        return [*taken, *self._replace(replaced or []), *brought]
 
     def _hand_over(self, values: Sequence[Value], on_done: OnComplete, replaced: Replaced) -> None:
         """Hand everything to the store, while nothing else is under way with these values."""
@@ -182,7 +184,7 @@ class UnitOfWork:
                 self._refused(error, on_done)
 
         try:
-            operations = [*self._operations(), *self._replace(replaced)]
+            operations = self._operations(replaced)
         except TransactionRefused as refusal:
             decided(refusal)
             return

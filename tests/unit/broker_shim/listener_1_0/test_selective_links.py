@@ -448,7 +448,7 @@ def test_the_last_value_replaces_the_one_before_in_one_transaction(
     client.put(valued(1, "a"), valued(2, "b"))
     client.put(valued(3, "a"))
     assert ids(client.attach(mode=proton.Terminus.DIST_MODE_COPY, credit=9)) == [2, 3]
-    *_, put, taken = transactions(recorded)
+    *_, taken, put = transactions(recorded)
     assert (put[:2], taken[:2]) == ((Kind.ENQUEUED, 3), (Kind.DEQUEUED, 1))
     assert put[2] == taken[2] is not None
 
