@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling, Scheduling
 
+from sparkstore.jobs import job
 from sparkstore.jobs.priority import lower_priority
 from tests.support.system.processes import BrokerProcess, StartBroker
 
@@ -102,6 +103,16 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Who has a Spark session has the longest way to go, so the other worker lets it pass."""
     if "PYTEST_XDIST_WORKER" in os.environ and _rank(item) > 0:
         lower_priority(_OTHERS_NICE)
+
+
+@pytest.fixture(autouse=True)
+def priority_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep a job that runs in this process from lowering it, and all later tests with it.
+
+    Without, the worker of the Spark sessions is the slowest of all from the first such test on.
+    A job as a process lowers its own (tests/system/test_job_process.py).
+    """
+    monkeypatch.setattr(job, "lower_priority", lambda _nice: None)
 
 
 @pytest.fixture(autouse=True)

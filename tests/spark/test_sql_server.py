@@ -7,6 +7,7 @@ import select
 import shutil
 import signal
 import socket
+import struct
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -72,6 +73,19 @@ def servers() -> list[int]:
             if server.__name__.encode() in words and cache in (process / "environ").read_bytes():
                 found.append(int(process.name))
     return found
+
+
+def listening(at: place.ServerPlace) -> int | None:
+    """Return the process that listens there, which its launcher has the command line of."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(str(at.socket))
+        except OSError:
+            return None
+        (process, _, _) = struct.unpack(
+            "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        )
+    return int(process)
 
 
 def wait_for_end(process: int) -> None:
@@ -166,16 +180,18 @@ def test_a_server_that_is_killed_is_followed_by_one_that_ends_when_it_is_idle(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     question = asked(folder, "SELECT depth FROM queues", as_json=True)
+    at = place.server_place(LITTLE)
+    assert at is not None
     with ThreadPoolExecutor(1) as pool:
         waits = pool.submit(client.ask, LITTLE, asked(folder, ENDLESS))
-        while not (there := servers()):
-            assert not waits.done()
-        at = place.server_place(LITTLE)
-        assert at is not None
-        while not at.socket.exists():
-            assert not waits.done()
-        os.kill(there[0], signal.SIGKILL)
-        assert waits.result(END_S) is None
+        try:
+            while (process := listening(at)) is None:
+                assert not waits.done()
+            os.kill(process, signal.SIGKILL)
+            assert waits.result(END_S) is None
+        finally:  # an endless question has the pool wait for ever
+            for other in servers():
+                os.kill(other, signal.SIGKILL)
     assert at.socket.exists()
     monkeypatch.setenv(server.IDLE_VARIABLE, "0.5")
     assert list(by_server(question).lines) == ['{"depth": 2}']
