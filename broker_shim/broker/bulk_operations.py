@@ -33,6 +33,7 @@ from sparkstore.operations.bulk import (
     MessageDraft,
     MessageFacts,
     Request,
+    Room,
 )
 
 _log = logging.getLogger(__name__)
@@ -161,6 +162,7 @@ class BulkOperations:
         answer = Answer(left=withdrawn.left, gone=withdrawn.gone)
         calls, now_us = self._served.calls, _now_us()  # one: then their annotations are alike
         decided = _Decided([], [], answer)
+        room = self._room(target) if request.action is Action.REDRIVE else None
         for message_id in withdrawn.held:
             entry = calls.entry(queue.name, message_id)
             if entry is None:
@@ -172,7 +174,10 @@ class BulkOperations:
             facts = MessageFacts(entry, is_there, queue.arguments, now_us)
             steps = bulk.decide(request, target, facts)
             takes = [s for s in steps if isinstance(s, Enqueue | Dequeue)]
-            if takes:
+            if takes and room is not None and not room.takes(entry.message_bytes):
+                queue.released(message_id, delivery_failed=False)
+                answer = answer.plus(Answer(full=1))
+            elif takes:
                 decided.steps.extend((message_id, step) for step in takes)
                 decided.moving.append((message_id, entry.priority))
                 answer = answer.plus(Answer(done=1))
@@ -181,6 +186,13 @@ class BulkOperations:
                 answer = answer.plus(Answer(left=1))
         self._served.wanted(queue.name)
         return decided._replace(answer=answer)
+
+    def _room(self, target: str | None) -> Room:
+        """Count what is on a queue, also what has not arrived yet."""
+        assert target is not None
+        calls = self._served.calls
+        depth, byte_count = len(calls.message_ids(target)), calls.bytes_and_oldest(target)[0]
+        return Room(self._served.queues[target].arguments, depth, byte_count)
 
     def _ended(
         self, request: Request, target: str | None, decided: _Decided, error: StoreError | None

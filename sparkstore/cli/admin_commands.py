@@ -106,7 +106,7 @@ def purge_queue(arguments: Namespace) -> int:
 
     with opened_control(arguments.root, arguments.config) as control:
         answer = control.purge(arguments.queue, show)
-    _show(arguments, {"act": "purge-queue", "queue": arguments.queue, **answer._asdict()})
+    _show(arguments, {"act": "purge-queue", "queue": arguments.queue, **answer.told()})
     return 0
 
 

@@ -36,11 +36,13 @@ class Job:
         action: What the broker, or the offline store, does with each message.
         queue: Where they are.
         to: The target of a move.
+        operation: The name of it all in history; None: it has none.
     """
 
     action: Action
     queue: str
     to: str | None = None
+    operation: str | None = None
 
 
 def run(control: AdminClient, job: Job, message_ids: Iterable[int], show: Show) -> Answer:
@@ -60,7 +62,11 @@ def run(control: AdminClient, job: Job, message_ids: Iterable[int], show: Show) 
     def answers() -> Iterator[Answer]:
         left = iter(message_ids)
         while batch := tuple(islice(left, TURN_IDS)):
-            yield control.run(Request(job.action, job.queue, batch, job.to))
+            answer = control.run(Request(job.action, job.queue, batch, job.to, job.operation))
+            yield answer
+            if answer.full:  # what comes next would overtake those that stay
+                yield Answer(full=sum(1 for _ in left))
+                return
 
     return _summed(answers(), show)
 

@@ -122,6 +122,13 @@ def with_death(detail: str | None, death: Death) -> Annotations:
     return together if _bytes_of(_packed(together)) <= MAX_ANNOTATIONS_BYTES else told
 
 
+def origin_of(detail: str | None) -> str | None:
+    """Return the queue that a dead letter came from; None if an entry is no dead letter."""
+    if detail is None or DEATH not in detail:
+        return None
+    return annotations_of(detail).get(DEATH + "queue", (None, None))[1]
+
+
 def _is_one(item: tuple[object, object]) -> bool:
     key, value = item
     is_pair = isinstance(value, tuple | list) and len(value) == 2

@@ -12,6 +12,11 @@ the message off its queue and puts it there again in one transaction: the new re
 queue's last place, and an entry starts with delivery count 0. Its expiry stays what it was: the
 sender's wish cannot be told from the queue's own limit afterwards.
 
+Decision: limits of the target are for new messages (`core.state_machine.admission`), so a move may
+overfill a queue. A `redrive` asks all the same: hundreds of dead letters at once would keep senders
+of a working queue out for long. What does not fit stays, with all that come after it in the
+request, so that none overtakes another.
+
 Decision: a message that the target has already (it was routed to both queues) only leaves its old
 queue and counts as done, since what was asked for is then true: it is there and not here.
 """
@@ -45,6 +50,12 @@ class Action(StrEnum):
     REQUEUE = "requeue"
     RELEASE = "release"
     DEAD_LETTER = "dead-letter"
+    REDRIVE = "redrive"
+
+
+def is_operation(value: object) -> bool:
+    """True if a value names an operation: a text of 8 to 32 letters and digits."""
+    return isinstance(value, str) and 8 <= len(value) <= 32 and value.isascii() and value.isalnum()
 
 
 class Request(NamedTuple):
@@ -54,32 +65,40 @@ class Request(NamedTuple):
         action: What is done with each of the messages.
         queue: Name of the queue that the messages are on.
         message_ids: The messages to act on, at most `MAX_IDS`.
-        to: Name of the queue that they go to, in a move; else None.
+        to: Name of the queue that they go to, in a move or a redrive; else None.
+        operation: The command that this is a part of, for history; None: of none.
     """
 
     action: Action
     queue: str
     message_ids: tuple[int, ...]
     to: str | None = None
+    operation: str | None = None
 
 
 class Answer(NamedTuple):
-    """Counts of a request's messages by their fate; the three add up to the number that it named.
+    """Counts of a request's messages by their fate; they add up to the number that it named.
 
     Attributes:
         done: What was asked for is true of them, durably.
         left: On the queue, and left alone: acquired, or (for `dead-letter`) entitled to stay, or
             (for `release`) held by a live consumer or by nobody.
         gone: Not on the queue any more.
+        full: On the queue, and left alone, since their target has no room (`redrive`).
     """
 
     done: int = 0
     left: int = 0
     gone: int = 0
+    full: int = 0
+
+    def told(self) -> dict[str, int]:
+        """Return the counts by name; `full` only where it counts something."""
+        return {name: count for name, count in self._asdict().items() if count or name != "full"}
 
     def plus(self, other: Answer) -> Answer:
         """Return the sum of two answers."""
-        return Answer(self.done + other.done, self.left + other.left, self.gone + other.gone)
+        return Answer(*(ours + theirs for ours, theirs in zip(self, other, strict=True)))
 
 
 class MessageDraft(NamedTuple):
@@ -123,6 +142,26 @@ class Release(NamedTuple):
 BulkStep = Enqueue | Dequeue | Release
 
 
+class Room:
+    """The room that a queue has for messages that come back to it, as they are counted.
+
+    Once a message does not fit, nothing does: a smaller one would overtake it.
+    """
+
+    def __init__(self, arguments: QueueArguments, depth: int, byte_count: int) -> None:
+        """Begin with what is on the queue now: messages, and bytes of headers and bodies."""
+        self._arguments, self._depth, self._bytes = arguments, depth, byte_count
+        self._is_full = False
+
+    def takes(self, message_bytes: int) -> bool:
+        """Count one more message, if there is room for it."""
+        depth, byte_count = self._depth + 1, self._bytes + message_bytes
+        self._is_full = self._is_full or self._arguments.why_full(depth, byte_count) is not None
+        if not self._is_full:
+            self._depth, self._bytes = depth, byte_count
+        return not self._is_full
+
+
 class MessageFacts(NamedTuple):
     """Facts about a message, by which a request's action is decided.
 
@@ -159,7 +198,7 @@ def check(request: Request, terms: Callable[[str], QueueTerms | None]) -> str | 
         raise InvalidRequest(message)
     if request.action is Action.DEAD_LETTER:
         return source.arguments.dead_letter_queue_of(request.queue)
-    if request.action is Action.MOVE:
+    if request.action in {Action.MOVE, Action.REDRIVE}:
         check_target(request.queue, request.to, terms)
         return request.to
     return request.queue if request.action is Action.REQUEUE else None
@@ -192,20 +231,26 @@ def _moved(request: Request, target: str | None, facts: MessageFacts) -> list[Bu
     if facts.entry.acquired_by is not None:
         return []
     assert target is not None
-    take = Dequeue(request.queue, {"outcome": "moved", "to": target})
+    told = {"reason": "redriven"} if request.action is Action.REDRIVE else {}
+    take = Dequeue(request.queue, _of(request, {"outcome": "moved", **told, "to": target}))
     return [take] if facts.is_on_target else [_put(target, facts.entry), take]
 
 
 def _purged(request: Request, _target: str | None, facts: MessageFacts) -> list[BulkStep]:
     is_held = facts.entry.acquired_by is not None
-    return [] if is_held else [Dequeue(request.queue, {"outcome": "purged"})]
+    return [] if is_held else [Dequeue(request.queue, _of(request, {"outcome": "purged"}))]
 
 
 def _requeued(request: Request, _target: str | None, facts: MessageFacts) -> list[BulkStep]:
     if facts.entry.acquired_by is not None:
         return []
-    take = Dequeue(request.queue, {"outcome": "requeued"})
+    take = Dequeue(request.queue, _of(request, {"outcome": "requeued"}))
     return [take, _put(request.queue, facts.entry)]
+
+
+def _of(request: Request, outcome: Mapping[str, str]) -> Mapping[str, str]:
+    """Name the operation in an outcome, so that history knows what belongs together."""
+    return outcome if request.operation is None else {**outcome, "operation": request.operation}
 
 
 def _released(request: Request, _target: str | None, facts: MessageFacts) -> list[BulkStep]:
@@ -289,6 +334,7 @@ _DECISIONS: Mapping[Action, Callable[[Request, str | None, MessageFacts], list[B
     Action.REQUEUE: _requeued,
     Action.RELEASE: _released,
     Action.DEAD_LETTER: _dead_lettered,
+    Action.REDRIVE: _moved,
 }
 
 

@@ -34,6 +34,7 @@ from sparkstore.core.wiring_arguments import alternate_of
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.administration import AdminAction, OrderDecision, OwnLink, new_exchange
 from sparkstore.operations.bulk import (
+    Action,
     Answer,
     BulkStep,
     Dequeue,
@@ -42,6 +43,7 @@ from sparkstore.operations.bulk import (
     MessageFacts,
     Release,
     Request,
+    Room,
     check,
     decide,
 )
@@ -219,6 +221,7 @@ def plan(state: State, request: Request, *, now_us: int) -> Plan:
     arguments = (_terms(state, request.queue) or QueueTerms()).arguments
     entries = state.queues[request.queue].entries
     on_target = state.queues[target].entries if target in state.queues else {}
+    room = _room(state, target) if request.action is Action.REDRIVE else None
     found: list[tuple[int, BulkStep]] = []
     answer = Answer()
     for message_id in dict.fromkeys(request.message_ids):
@@ -228,10 +231,19 @@ def plan(state: State, request: Request, *, now_us: int) -> Plan:
             continue
         facts = MessageFacts(entry, message_id in on_target, arguments, now_us)
         steps = decide(request, target, facts)
+        if steps and room is not None and not room.takes(entry.message_bytes):
+            answer = answer.plus(Answer(full=1))
+            continue
         answer = answer.plus(Answer(done=1) if steps else Answer(left=1))
         found += [(message_id, step) for step in steps]
     missing = target if found and target not in state.queues else None
     return Plan(found, missing, answer)
+
+
+def _room(state: State, target: str | None) -> Room:
+    queue = state.queues[target or ""]
+    entries = queue.entries
+    return Room(terms_of(queue.detail).arguments, len(entries), entries.message_bytes)
 
 
 def bulk_steps(

@@ -40,7 +40,7 @@ from sparkstore import errors
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest, StoreError, Unavailable
 from sparkstore.operations.administration import AdminAction, Order
-from sparkstore.operations.bulk import Action, Answer, MessageDraft, Request
+from sparkstore.operations.bulk import Action, Answer, MessageDraft, Request, is_operation
 
 VERSION = 1
 SOCKET_NAME = "control.sock"
@@ -129,7 +129,8 @@ def content_of(received: bytes | bytearray) -> dict[str, Any]:
 def request_line(request: Request) -> bytes:
     """A request as a line."""
     content = {"action": request.action, "queue": request.queue, "ids": request.message_ids}
-    return line(content if request.to is None else content | {"to": request.to})
+    more = {"to": request.to, "operation": request.operation}
+    return line(content | {name: value for name, value in more.items() if value is not None})
 
 
 def request_of(content: dict[str, Any]) -> Request:
@@ -146,7 +147,19 @@ def request_of(content: dict[str, Any]) -> Request:
         raise InvalidRequest("a request needs ids: a list of message ids")
     if not (to is None or isinstance(to, str)):
         raise InvalidRequest("the target of a request is the name of a queue")
-    return Request(Action(content["action"]), queue, tuple(ids), to)
+    return Request(Action(content["action"]), queue, tuple(ids), to, operation_of(content))
+
+
+def operation_of(content: dict[str, Any]) -> str | None:
+    """Return the name of the operation that a line is a part of; None: of none.
+
+    Raises:
+        InvalidRequest: It is no name.
+    """
+    operation = content.get("operation")
+    if operation is not None and not is_operation(operation):
+        raise InvalidRequest("an operation is named by 8 to 32 letters and digits")
+    return operation
 
 
 def put_line(queue: str, messages: Sequence[MessageDraft]) -> bytes:
@@ -333,7 +346,8 @@ def answer_of(content: dict[str, Any]) -> Answer:
         StoreError: What came instead.
     """
     with _answer_in(content):
-        return Answer(int(content["done"]), int(content["left"]), int(content["gone"]))
+        done, left, gone = (int(content[name]) for name in ("done", "left", "gone"))
+        return Answer(done, left, gone, int(content.get("full", 0)))
 
 
 def error_line(error: StoreError) -> bytes:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from sparkstore.core.annotations import Death, origin_of, with_death
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.bulk import MAX_IDS, Action, Answer, MessageDraft, Request
 from tests.support.stores.controls import HEADER, Place
 
-MOVE, PURGE, REQUEUE, RELEASE, DEAD_LETTER = Action
+MOVE, PURGE, REQUEUE, RELEASE, DEAD_LETTER, REDRIVE = Action
 LONG_AGO_US = 1_000_000
 FIRST_OF_THE_SECOND_BLOCK = 100_001
 """The message id that an opening begins with after one block was reserved."""
@@ -177,11 +178,39 @@ def test_content_that_came_in_pieces_is_read_whole_after_a_move(queues: Queues) 
     assert (header.subject, header.protocol, body) == ("eggs", "raw", large)
 
 
+def test_a_redrive_takes_what_its_target_has_room_for_in_order(place: Place) -> None:
+    """And nothing that came after, so that none overtakes another; a held one counts as left."""
+    place.create("dead")
+    place.create("q", max_depth=3)
+    [there] = place.put("q")
+    ids = place.put("dead", count=4, annotations=with_death(None, Death("q", "expired", 1, 0)))
+    place.hold("dead", ids[0])
+    answer = place.control.run(Request(REDRIVE, "dead", tuple(ids), "q", "0123abcd"))
+    assert answer == Answer(done=2, left=1, full=1)
+    after = place.after()
+    assert after.ids("q") == [there, *ids[1:3]]
+    assert after.ids("dead") == [ids[0], ids[3]]
+    assert origin_of(after.state.queues["q"].entries[ids[1]].detail) == "q"
+
+
+def test_a_redrive_stops_at_a_message_that_is_too_large(place: Place) -> None:
+    place.create("dead")
+    place.create("q", max_bytes=len(b"hbody 0") * 2)
+    [first] = place.put("dead")
+    [large] = place.put("dead", header=HEADER._replace(header=b"h" * 20))
+    [small] = place.put("dead")
+    answer = place.control.run(Request(REDRIVE, "dead", (first, large, small), "q"))
+    assert answer == Answer(done=1, full=2)
+    assert place.after().ids("dead") == [large, small]
+
+
 REFUSED = [
     (Request(MOVE, "nope", (1,), "q"), "unknown queue 'nope'"),
     (Request(MOVE, "q", (1,), "nope"), "unknown queue 'nope': create it first"),
     (Request(MOVE, "q", (1,), "q"), "cannot move to 'q'"),
     (Request(MOVE, "q", (1,)), "name another queue"),
+    (Request(REDRIVE, "q", (1,), "nope"), "unknown queue 'nope': create it first"),
+    (Request(REDRIVE, "q", (1,)), "name another queue"),
     (Request(PURGE, "nope", ()), "unknown queue"),
     (Request(PURGE, "q", tuple(range(1, MAX_IDS + 2))), "at most 1000"),
 ]

@@ -1,6 +1,7 @@
 """The commands that change or copy many messages: Spark chooses them, the store acts.
 
     move      to another queue            requeue   to the end of their own
+    redrive   back to where dead letters came from
     purge     off the queue, for good     replay    back from history, as copies
     export    to a file: changes nothing
 
@@ -19,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkstore.cli.messages import bulk_commands as commands
-from sparkstore.cli.parsing import command
+from sparkstore.cli.messages.redrive import redrive
+from sparkstore.cli.parsing import at_least_0, command
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
@@ -34,7 +36,7 @@ _HOW = (
 )
 
 
-_COMMANDS = frozenset({"move", "requeue", "purge", "replay", "export"})
+_COMMANDS = frozenset({"move", "requeue", "purge", "replay", "export", "redrive"})
 _FORMER = ("--from", "--queue")
 
 
@@ -75,6 +77,7 @@ def add(subparsers: Subparsers) -> None:
         "Messages keep their ids and their order among themselves.\n\n"
         'example:\n  sparkstore requeue ROOT orders --where "delivery_count > 3"',
     )
+    _add_redrive(subparsers)
     _bulk(
         subparsers,
         commands.purge,
@@ -95,6 +98,26 @@ def add(subparsers: Subparsers) -> None:
     )
     parser.add_argument("--to", metavar="QUEUE", help="where the copies go (default: QUEUE)")
     _add_export(subparsers)
+
+
+def _add_redrive(subparsers: Subparsers) -> None:
+    parser = _bulk(
+        subparsers,
+        redrive,
+        "put dead letters back on the queues that they came from",
+        "All dead letters of the queue, unless some are chosen. They keep their order, and their\n"
+        "delivery counts begin anew. A message stays, and is listed, if the queue that it came\n"
+        "from is gone, or has no room (max_depth, max_bytes), or if it is no dead letter.\n\n"
+        "examples:\n  sparkstore redrive ROOT dead --dry-run\n"
+        "  sparkstore redrive ROOT dead --limit 10\n"
+        "  sparkstore redrive ROOT dead --to repair --property land=eu",
+    )
+    parser.add_argument(
+        "--to", metavar="QUEUE", help="where all of them go (default: each to its own)"
+    )
+    parser.add_argument(
+        "--limit", type=at_least_0, metavar="N", help="the first N of them (default: all)"
+    )
 
 
 def _add_export(subparsers: Subparsers) -> None:

@@ -6,6 +6,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Iterator
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from sparkstore.cli.commands import opened_root, print_lines, recovered
@@ -47,11 +48,14 @@ def _act(arguments: Namespace, action: Action, to: str | None) -> int:
         message = f"messages of {to!r} cannot move to {to!r}: name another queue"
         raise InvalidRequest(message)
 
+    operation = token_hex(4)
+
     def work(control: AdminClient, _root: Root, ids: Iterable[int], show: bulk_run.Show) -> Answer:
         to = arguments.to if action is Action.MOVE else None
-        return bulk_run.run(control, bulk_run.Job(action, arguments.queue, to), ids, show)
+        job = bulk_run.Job(action, arguments.queue, to, operation)
+        return bulk_run.run(control, job, ids, show)
 
-    return _run(arguments, action, waiting(arguments), work)
+    return _run(arguments, action, waiting(arguments), work, operation)
 
 
 def replay(arguments: Namespace) -> int:
@@ -70,7 +74,13 @@ def replay(arguments: Namespace) -> int:
 Work = Callable[["AdminClient", "Root", Iterable[int], Callable[[Answer], None]], Answer]
 
 
-def _run(arguments: Namespace, action: Action | None, find: Find, work: Work) -> int:
+def _run(
+    arguments: Namespace,
+    action: Action | None,
+    find: Find,
+    work: Work,
+    operation: str | None = None,
+) -> int:
     """Check the queues, find the messages, and act on them or show them.
 
     Args:
@@ -78,16 +88,24 @@ def _run(arguments: Namespace, action: Action | None, find: Find, work: Work) ->
         action: What is asked of the store; None for a replay.
         find: Chooses the messages, with Spark or without.
         work: Does what is asked to these ids, and returns what became of them.
+        operation: The name under which history has it; None: under none.
     """
     from sparkstore.config import read_config
 
     with opened_root(arguments.root, whole=True) as root:
         if arguments.config:
             read_config(arguments.config)  # before seconds of starting a JVM
-        return _run_on(root, arguments, action, find, work)
+        return _run_on(root, arguments, action, find, work, operation)
 
 
-def _run_on(root: Root, arguments: Namespace, action: Action | None, find: Find, work: Work) -> int:
+def _run_on(
+    root: Root,
+    arguments: Namespace,
+    action: Action | None,
+    find: Find,
+    work: Work,
+    operation: str | None,
+) -> int:
     state = recovered(root)  # a queue that is not there is told before seconds of starting a JVM
     _name_queues(arguments, state.queues)
     told, check = _told(arguments, action), _check(arguments, action)
@@ -101,9 +119,10 @@ def _run_on(root: Root, arguments: Namespace, action: Action | None, find: Find,
     with opened_control(arguments.root, arguments.config) as control:
         control.run(check)
         with find(root, state) as found:
-            answer = work(control, root, found.ids(), _shower(arguments, told))
+            answer = work(control, root, found.ids(), shower(arguments, told))
     seconds = round(time.monotonic() - began, 3)
-    row = told | answer._asdict() | {"seconds": seconds}
+    named = {} if operation is None else {"operation": operation}
+    row = told | named | answer.told() | {"seconds": seconds}
     print_lines(json_lines([row]) if arguments.json else fields(row))
     return 0
 
@@ -151,7 +170,7 @@ def _export(root: Root, arguments: Namespace) -> int:
     ):
         arguments.older_than = "0s"  # all of them, without Java
     with waiting(arguments)(root, state) as chosen:
-        show = _shower(arguments, {"action": "export"})
+        show = shower(arguments, {"action": "export"})
         found = _counted(contents(ContentReader(root), chosen.ids()), show)
         _write(arguments, found)
     note_unreplayed(root)
@@ -205,7 +224,8 @@ def _show_sample(
     print_lines(table(rows, list(rows[0]) if rows else ()))
 
 
-def _shower(arguments: Namespace, told: dict[str, Any]) -> Callable[[Answer], None]:
+def shower(arguments: Namespace, told: dict[str, Any]) -> Callable[[Answer], None]:
+    """Make what shows the progress of a long command on standard error, if that is wanted."""
     is_shown = sys.stderr.isatty() if arguments.progress is None else arguments.progress
 
     def show(total: Answer) -> None:

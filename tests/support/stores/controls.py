@@ -33,6 +33,7 @@ from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.config import StoreConfig
 from sparkstore.content.reader import ContentReader
 from sparkstore.control.client import AdminClient, open_control
+from sparkstore.core.annotations import Annotations
 from sparkstore.core.fold import State
 from sparkstore.recovery.recovery import recover as recover_root
 from sparkstore.tables.root import Root, open_root
@@ -161,14 +162,20 @@ class Place:
         assert self._store is not None
         done(self._store.create, Queue(name, arguments=arguments))
 
-    def put(self, *queues: str, count: int = 1, header: MessageHeader = HEADER) -> list[int]:
+    def put(
+        self,
+        *queues: str,
+        count: int = 1,
+        header: MessageHeader = HEADER,
+        annotations: Annotations | None = None,
+    ) -> list[int]:
         """New messages, each on all of the queues, while nobody serves yet."""
         assert self._store is not None
         ids = []
         for number in range(count):
             message = self._store.message(header, b"body %d" % number)
             for queue in queues:
-                done(self._store.enqueue, message, queue)
+                done(self._store.enqueue, message, queue, annotations=annotations)
             ids.append(message.message_id)
         return ids
 

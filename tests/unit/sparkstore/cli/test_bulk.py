@@ -11,7 +11,7 @@ from sparkstore.cli.command_line import main
 from sparkstore.cli.messages import bulk
 from sparkstore.tables.root import open_or_create_root
 
-COMMANDS = ("move", "requeue", "purge", "replay", "export")
+COMMANDS = ("move", "requeue", "purge", "replay", "export", "redrive")
 MORE = {"move": ["--to", "late", "--where", "true"], "export": []}
 SPELLINGS = (
     ["ROOT", "orders"],

@@ -134,6 +134,44 @@ def test_messages_that_left_are_replayed_by_simple_conditions(
     assert "say which messages" in capsys.readouterr().err
 
 
+@pytest.fixture
+def dead(tmp_path: Path) -> str:
+    """Queue `dead` with letters of `orders` (room for two), of one that is gone, and of none."""
+    store = DeltaMessageStore(tmp_path / "dead", DELTA_CONFIG)
+    done(store.create, Queue("orders", arguments={"max_depth": 2}))
+    done(store.create, Queue("dead"))
+    for number, origin in enumerate(["orders", "gone", "orders", "", "orders"]):
+        told = with_death(None, Death(origin, "rejected", 3, 0)) if origin else None
+        letter = store.message(MessageHeader(subject=f"d{number}"), b"body")
+        done(store.enqueue, letter, "dead", annotations=told)
+    store.close()
+    return str(tmp_path / "dead")
+
+
+def test_dead_letters_go_back_to_where_they_came_from(
+    dead: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def subjects(queue: str) -> list[str]:
+        return [row["subject"] for row in rows(capsys, "browse", dead, queue)]
+
+    (dry,) = rows(capsys, "redrive", dead, "dead", "--dry-run")
+    assert (dry["to"], dry["full"], dry["no_origin"]) == ({"orders": 2}, {"orders": 1}, 1)
+    [gone] = dry["origin_gone"]
+    assert (gone["queue"], gone["messages"], len(gone["ids"])) == ("gone", 1, 1)
+    (told,) = rows(capsys, "redrive", dead, "dead", "--limit", "1")
+    assert (told["to"], told["done"]) == ({"orders": 1}, 1)
+    (told,) = rows(capsys, "redrive", dead, "dead")
+    assert (told["done"], told["full"], told["no_origin"]) == (1, 1, 1)
+    assert len(told["operation"]) == 8
+    assert (subjects("orders"), subjects("dead")) == (["d0", "d2"], ["d1", "d3", "d4"])
+    assert rows(capsys, "redrive", dead, "dead")[0]["done"] == 0
+    assert main(["redrive", dead, "dead"]) == 0
+    assert "gone: 1 stay" in capsys.readouterr().out
+    (told,) = rows(capsys, "redrive", dead, "orders", "--to", "dead", "--subject", "d2")
+    assert told["done"] == 1
+    assert subjects("dead") == ["d1", "d3", "d4", "d2"]
+
+
 def test_all_messages_are_exported(root: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(rows(capsys, "export", root, "orders")) == 5
     assert len(rows(capsys, "export", root, "orders", "--subject", "s2")) == 1
@@ -148,6 +186,9 @@ def test_all_messages_are_exported(root: str, capsys: pytest.CaptureFixture[str]
         (["purge", "orders", "--property", "land"], "NAME=VALUE"),
         (["purge", "ordres", "--where", "true"], "unknown queue 'ordres'"),
         (["move", "orders", "--to", "daed", "--where", "true"], "'daed'"),
+        (["redrive", "daed"], "no queue 'daed'"),
+        (["redrive", "dead", "--to", "nope"], "unknown queue 'nope': create it first"),
+        (["redrive", "dead", "--to", "dead"], "name another queue"),
         (["replay", "orders", "--older-than", "soon"], "such as 90s or 7d"),
         (["export", "ordres", "--where", "true"], "unknown queue 'ordres'"),
     ],

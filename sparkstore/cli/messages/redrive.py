@@ -1,0 +1,125 @@
+"""The command `redrive`: dead letters back to the queues that they came from."""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Mapping
+from itertools import islice
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
+
+from sparkstore.cli.commands import opened_root, print_lines, queue_named, recovered
+from sparkstore.cli.control import opened_control
+from sparkstore.cli.messages.bulk_commands import shower
+from sparkstore.cli.messages.chosen_messages import waiting
+from sparkstore.cli.notes import note_unreplayed
+from sparkstore.cli.output import fields, json_lines
+
+if TYPE_CHECKING:
+    from sparkstore.control.client import AdminClient
+    from sparkstore.core.fold import State
+    from sparkstore.operations.bulk import Answer
+    from sparkstore.operations.redrive import RedrivePlan
+    from sparkstore.tables.root import Root
+
+_SHOWN_IDS = 100
+"""Ids that are listed of each queue that is gone."""
+
+
+def redrive(arguments: Namespace) -> int:
+    """Put dead letters back on the queues that they came from."""
+    if not (arguments.where or arguments.ids or arguments.properties or arguments.subject):
+        arguments.older_than = arguments.older_than or "0s"  # all of them, without Java
+    with opened_root(arguments.root, whole=True) as root:
+        return _redrive(arguments, root)
+
+
+def _redrive(arguments: Namespace, root: Root) -> int:
+    from sparkstore.config import read_config
+    from sparkstore.operations.redrive import plan_redrive
+
+    if arguments.config:
+        read_config(arguments.config)  # before seconds of starting a JVM
+    state = recovered(root)
+    arguments.queue = queue_named(arguments, state)
+    to = _target(arguments, state)
+    with waiting(arguments)(root, state) as found:
+        ids = islice(found.ids(), arguments.limit)
+        plan = plan_redrive(state.queues, arguments.queue, ids, to)
+    row: dict[str, Any] = {"action": "redrive", "from": arguments.queue}
+    if arguments.dry_run:
+        full = {target: len(each) for target, each in plan.full.items()}
+        row |= {"dry_run": True, "to": _counts(plan.portions), "full": full, **_left(plan)}
+    else:
+        row |= _act(arguments, plan)
+    _print(arguments, row)
+    note_unreplayed(root)
+    return 0
+
+
+def _target(arguments: Namespace, state: State) -> str | None:
+    from sparkstore.core.queue_arguments import terms_of
+    from sparkstore.core.queue_names import find
+    from sparkstore.operations.bulk import check_target
+
+    if arguments.to is None:
+        return None
+    to, queues = find(arguments.to, state.queues), state.queues
+    check_target(
+        arguments.queue, to, lambda name: terms_of(queues[name].detail) if name in queues else None
+    )
+    return to
+
+
+def _act(arguments: Namespace, plan: RedrivePlan) -> dict[str, Any]:
+    """Ask whoever serves the root, one origin after the other; what is full is asked once more."""
+    from sparkstore.operations.bulk import Answer
+
+    began, operation = time.monotonic(), token_hex(4)
+    total, done_of = Answer(), dict[str, int]()
+    targets = {**plan.full, **plan.portions}
+    with opened_control(arguments.root, arguments.config) as control:
+        for target in targets:
+            ids = [*plan.portions.get(target, ()), *plan.full.get(target, ())]
+            answer = _moved(control, arguments, operation, (target, ids))
+            total = total.plus(answer)
+            done_of[target] = answer.done
+    left = total._asdict() | _left(plan)
+    seconds = round(time.monotonic() - began, 3)
+    return {"operation": operation, "to": done_of, **left, "seconds": seconds}
+
+
+def _moved(
+    control: AdminClient, arguments: Namespace, operation: str, portion: tuple[str, list[int]]
+) -> Answer:
+    from sparkstore.control import bulk_run
+    from sparkstore.operations.bulk import Action
+
+    target, ids = portion
+    job = bulk_run.Job(Action.REDRIVE, arguments.queue, target, operation)
+    return bulk_run.run(control, job, ids, shower(arguments, {"action": f"redrive to {target}"}))
+
+
+def _left(plan: RedrivePlan) -> dict[str, Any]:
+    """Name what stays: by origins that are gone, and what is no dead letter."""
+    gone = [
+        {"queue": name, "messages": len(ids), "ids": ids[:_SHOWN_IDS]}
+        for name, ids in plan.lost.items()
+    ]
+    return {"origin_gone": gone, "no_origin": len(plan.strays)}
+
+
+def _counts(portions: Mapping[str, list[int]]) -> dict[str, int]:
+    return {target: len(ids) for target, ids in portions.items()}
+
+
+def _print(arguments: Namespace, row: dict[str, Any]) -> None:
+    if arguments.json:
+        print_lines(json_lines([row]))
+        return
+    lost = row.pop("origin_gone")
+    print_lines(fields(row))
+    for each in lost:
+        ids = ", ".join(map(str, each["ids"]))
+        print_lines(fields({"origin_gone": f"{each['queue']}: {each['messages']} stay ({ids})"}))

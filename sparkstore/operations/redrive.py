@@ -1,0 +1,83 @@
+"""Plan a redrive: which dead letters go back to which queue, and which cannot. Pure.
+
+A dead letter's entry says where it came from (`core.annotations`). What has no such annotation
+never died, and what came from a queue that is gone, or that would not keep it, has nowhere to go:
+both stay. The store decides each message anew (`bulk`), and takes only what its origin has room
+for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from sparkstore.core.annotations import origin_of
+from sparkstore.core.entries import Entry
+from sparkstore.core.fold import QueueState
+from sparkstore.core.queue_arguments import terms_of
+from sparkstore.operations.bulk import Room
+
+
+@dataclass
+class RedrivePlan:
+    """The fate of chosen messages; ids are in the order of their queue.
+
+    Attributes:
+        portions: The messages for each queue that they go to, by its name.
+        full: The same of those for which it has no room, as far as is known now.
+        lost: Messages by the name of an origin that is gone, or keeps no messages.
+        strays: Messages that came from no queue: they are no dead letters.
+    """
+
+    portions: dict[str, list[int]] = field(default_factory=dict)
+    full: dict[str, list[int]] = field(default_factory=dict)
+    lost: dict[str, list[int]] = field(default_factory=dict)
+    strays: list[int] = field(default_factory=list)
+
+
+def plan_redrive(
+    queues: Mapping[str, QueueState], queue: str, message_ids: Iterable[int], to: str | None
+) -> RedrivePlan:
+    """Decide where chosen messages of a queue go.
+
+    Args:
+        queues: All queues of the root.
+        queue: Name of the queue of the dead letters.
+        message_ids: The chosen messages, in the order of the queue; those that are not on it any
+            more are left out.
+        to: Name of the queue that all of them go to; None: each goes back to its origin.
+    """
+    plan, rooms = RedrivePlan(), dict[str, Room]()
+    entries = queues[queue].entries
+    for message_id in message_ids:
+        entry = entries.get(message_id)
+        if entry is not None:
+            _place(plan, rooms, queues, (message_id, entry), to or _origin(queue, entry))
+    return plan
+
+
+def _place(
+    plan: RedrivePlan,
+    rooms: dict[str, Room],
+    queues: Mapping[str, QueueState],
+    message: tuple[int, Entry],
+    target: str | None,
+) -> None:
+    message_id, entry = message
+    there = queues.get(target or "")
+    if target is None:
+        plan.strays.append(message_id)
+    elif there is None or not (terms := terms_of(there.detail)).keeps_messages:
+        plan.lost.setdefault(target, []).append(message_id)
+    else:
+        if target not in rooms:
+            depth, byte_count = len(there.entries), there.entries.message_bytes
+            rooms[target] = Room(terms.arguments, depth, byte_count)
+        fits = rooms[target].takes(entry.message_bytes)
+        (plan.portions if fits else plan.full).setdefault(target, []).append(message_id)
+
+
+def _origin(queue: str, entry: Entry) -> str | None:
+    """Return where a message of a queue came from; None if it has nowhere to go back to."""
+    origin = origin_of(entry.detail)
+    return None if origin == queue else origin
