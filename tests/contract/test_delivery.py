@@ -277,6 +277,26 @@ def test_a_full_queue_refuses_what_a_transaction_sends_as_a_whole(cell: Cell) ->
     assert len(cell.place.entries(cell.queue)) == 2
 
 
+def test_a_limit_that_is_added_in_one_place_holds_for_clients(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every call of a store: tests/contract/test_queue_limits.py."""
+
+    def toy(_arguments: QueueArguments, depth: int, _byte_count: int) -> str | None:
+        return "no more than two" if depth > 2 else None
+
+    client = cell.client()
+    monkeypatch.setattr(QueueArguments, "asks_of_arrivals", True)
+    monkeypatch.setattr(QueueArguments, "why_full", toy)
+    late = cell.client()
+    late.declare(cell.other)
+    assert [late.send(cell.other, each) for each in "123"] == [[True], [True], [False]]
+    client.begin()
+    client.send(cell.other, "4")
+    assert not client.commit()
+    assert len(cell.place.entries(cell.other)) == 2
+
+
 def test_dead_letters_come_to_a_full_queue(cell: Cell) -> None:
     client = cell.client()
     cell.place.create(cell.dead, max_depth=1)
