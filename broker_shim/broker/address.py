@@ -23,7 +23,14 @@ from broker_shim.addressing.bindings import AddressManager, Ambiguous, Binding, 
 from broker_shim.addressing.fqqn import key_of
 from broker_shim.addressing.topics import too_long
 from broker_shim.errors import InvalidRequest
-from sparkstore.core.queue_names import SEPARATOR, TEMPORARY, canonical, is_reserved, shown
+from sparkstore.core.queue_names import (
+    MANAGEMENT,
+    SEPARATOR,
+    TEMPORARY,
+    canonical,
+    is_reserved,
+    shown,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +155,8 @@ def refusal_to_create(queue: str, exchanges: Container[str] = ()) -> str | None:
     too (`is_reserved`).
     """
     address = key_of(queue).address
+    if queue == MANAGEMENT:
+        return f"{queue} takes requests; answers come to a queue, as of a dynamic source"
     if is_reserved(queue):
         return f"{shown(queue)} does not exist, and names with {TEMPORARY!r} are the broker's"
     if address.startswith("amq."):

@@ -20,6 +20,8 @@ from sparkstore.errors import InvalidRequest
 SEPARATOR = "::"
 TEMPORARY = "temporary"
 """The address of the queues that clients have the broker name, in permissions."""
+MANAGEMENT = "$management"
+"""Where AMQP 1.0 clients send requests about queues."""
 TEMPORARY_PREFIX = TEMPORARY + "-"
 """Of the names that the broker gives."""
 _SHOWN_CHARACTERS = 60
@@ -78,9 +80,11 @@ def is_reserved(name: str) -> bool:
 
     `temporary`, and what begins with `temporary-`, alone or on either side of `::`. Permissions
     speak of the queues that the broker names as of `temporary`; and could anybody make
-    `temporary::orders`, what others send to the plain name `orders` would go there.
+    `temporary::orders`, what others send to the plain name `orders` would go there. What is sent to
+    `$management` is a request.
     """
-    return any(part == TEMPORARY or part.startswith(TEMPORARY_PREFIX) for part in parts_of(name))
+    own = TEMPORARY, MANAGEMENT
+    return any(part in own or part.startswith(TEMPORARY_PREFIX) for part in parts_of(name))
 
 
 def find(text: str, names: Collection[str]) -> str:

@@ -19,7 +19,13 @@ from typing import Any, NamedTuple, Protocol
 
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.queue_arguments import QueueArguments, arguments_of, check_arguments
-from sparkstore.core.queue_names import TEMPORARY, canonical, find, is_reserved, parts_of, shown
+from sparkstore.core.queue_names import (
+    canonical,
+    find,
+    is_reserved,
+    parts_of,
+    shown,
+)
 from sparkstore.core.records import ExchangeBindingKey
 from sparkstore.core.state_machine.call_values import Exchange
 from sparkstore.core.state_machine.definitions import as_json
@@ -170,8 +176,7 @@ def _create_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
     name = canonical(order.queue)
     _check_name("queue", name)
     if is_reserved(name):
-        message = f"queue {shown(name)}: names with {TEMPORARY!r} are the broker's: say another"
-        raise InvalidRequest(message)
+        raise InvalidRequest(f"queue {shown(name)}: a name of the broker's own: say another")
     address = parts_of(name)[0]
     if address.startswith(_BROKERS_OWN) or facts.exchange_type(address) is not None:
         message = f"queue {shown(name)}: {shown(address)} is an exchange's name: say another, and"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from proton import Message
-from proton.utils import BlockingConnection, LinkDetached, SendException
+from proton.utils import BlockingConnection, LinkDetached, SendException, SyncRequestResponse
 
 from tests.support.system.clients import TIMEOUT_S, Pipelined, connected, is_empty, send, take
 from tests.support.system.processes import BrokerProcess, StartBroker
@@ -106,3 +106,25 @@ def test_two_links_of_one_connection_are_served_apart(broker: BrokerProcess) -> 
         second.send(Message(id=2))
     assert [m.id for m in take(broker.url, "one", 1)] == [1]
     assert [m.id for m in take(broker.url, "two", 1)] == [2]
+
+
+def test_queues_are_managed_by_requests(wired: BrokerProcess) -> None:
+    """With proton's own requester, whose answers come by a dynamic source."""
+    with connected(wired.url) as connection:
+        requester = SyncRequestResponse(connection, "$management")
+
+        def ask(body: object = None, **said: object) -> Message:
+            return requester.call(Message(body, properties=said))
+
+        made = ask({"max_depth": 1}, operation="CREATE", type="org.apache.qpid.Queue", name="new")
+        assert made.properties["statusCode"] == 201
+        send(wired.url, "new", Message(id=1, durable=True))
+        read = ask(operation="READ", identity="queue/new").body
+        assert (read["depth"], read["max_depth"]) == (1, 1)
+        kept = ask(operation="DELETE", identity="queue/new").properties
+        assert (kept["statusCode"], "1 messages" in kept["statusDescription"]) == (409, True)
+        assert ask(operation="PURGE", identity="queue/new").body == {"purged": 1}
+        assert ask(operation="DELETE", identity="queue/new").properties["statusCode"] == 204
+        names = {"attributeNames": ["name"]}
+        told = ask(names, operation="QUERY", entityType="org.apache.qpid.Exchange").body
+        assert ["news"] in told["results"]

@@ -21,9 +21,8 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.listener_0_10.authorization import check, check_something, may
 from broker_shim.listener_0_10.refusals import not_allowed, not_found
-from broker_shim.listener_0_10.wiring.order_commands import carry_out
+from broker_shim.listener_0_10.wiring.order_commands import carry_out, check_order
 from broker_shim.listener_0_10.wiring.queue_commands import (
-    canonical_or_empty,
     check_owner,
     destroyed,
     existing,
@@ -31,6 +30,7 @@ from broker_shim.listener_0_10.wiring.queue_commands import (
 )
 from broker_shim.security.rules.rights import Act
 from broker_shim.sockets.authorization import may_do_something
+from broker_shim.sockets.client_orders import canonical_or_empty
 from broker_shim.store.interface import ExchangeBindingKey
 from sparkstore.core.queue_names import shown
 from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE, AUTO_DELETE, HEADERS
@@ -51,12 +51,9 @@ def declare(session: Any, command: ExchangeDeclare, command_id: int) -> None:
         return
     if command.passive:
         raise _missing(name)
-    check(session, Act.MAKE_EXCHANGE, ExchangeNode(name), name)
-    alternate = command.alternate_exchange
-    if alternate:  # what this one routes nowhere goes there
-        check(session, Act.DIVERT, ExchangeNode(alternate), alternate)
-    _check_new(session, command)
-    arguments: dict[str, Any] = {ALTERNATE_EXCHANGE: alternate} if alternate else {}
+    arguments: dict[str, Any] = {}
+    if command.alternate_exchange:  # what this one routes nowhere goes there
+        arguments[ALTERNATE_EXCHANGE] = command.alternate_exchange
     if command.auto_delete:
         arguments[AUTO_DELETE] = True
     kept = TerminusDurability.UNSETTLED_STATE if command.durable else TerminusDurability.NONE
@@ -67,6 +64,8 @@ def declare(session: Any, command: ExchangeDeclare, command_id: int) -> None:
         arguments=arguments,
         durability=int(kept),
     )
+    check_order(session, order)
+    _check_new(session, command)
     carry_out(session, order, command_id)
 
 

@@ -1,51 +1,36 @@
-"""A client's orders about queues and exchanges; those that destroy are written down."""
+"""A client's orders about queues and exchanges, as commands that complete when they are durable."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from broker_shim.errors import StoreError
-from sparkstore.control.audit import AuditEvent, audit_order
-from sparkstore.operations.administration import AdminAction, Order
-from sparkstore.operations.bulk import Answer
+from broker_shim.listener_0_10.authorization import check
+from broker_shim.sockets import client_orders
+from sparkstore.operations.administration import Order
 
-_DESTROYING = frozenset(
-    {AdminAction.DELETE_QUEUE, AdminAction.DELETE_EXCHANGE, AdminAction.REMOVE_BINDING}
-)
+
+def check_order(session: Any, order: Order) -> None:
+    """Check that a session's peer may give an order that makes something.
+
+    Raises:
+        RemoteCommandError: It may not; the audit log was told.
+    """
+    for needed in client_orders.needed_acts(order):
+        check(session, *needed)
 
 
 def carry_out(session: Any, order: Order, command_id: int) -> None:
-    """Have the broker do what a command orders; that is complete when it is durable.
+    """Have the broker do what a command orders; it is complete when that is durable."""
+    finished = session.done(command_id)
 
-    The audit log says who had what destroyed, and what was refused, as of an administrator. What is
-    made is not written down: clients make queues with every connection.
-    """
-    finished, connection = session.done(command_id), session.connection
-
-    def done(error: StoreError | None, told: dict[str, Any]) -> None:
-        if order.act in _DESTROYING:
-            audit, peer = connection.access.guard.audit, str(connection.access.remote)
-            audit_order(audit, peer, order, told, error, connection.login.principal.name)
+    def done(error: StoreError | None, _told: Any) -> None:
         finished(error)
 
-    user = connection.login.principal.name
-    session.broker.administration.order(order, done, user=user)
+    client_orders.carry_out(session.connection, order, done)
 
 
 def purge(session: Any, queue: str, command_id: int) -> None:
-    """Have what waits on a queue taken off it, and written down."""
-    finished, connection = session.done(command_id), session.connection
-
-    def purged(error: StoreError | None, total: Answer) -> None:
-        connection.access.guard.audit(
-            AuditEvent.ADMINISTRATION,
-            peer=connection.access.remote,
-            user=connection.login.principal.name,
-            act="purge-queue",
-            queue=queue,
-            done=total.done,
-            error=error,
-        )
-        finished(error)
-
-    session.broker.administration.purge(queue, lambda _answer: True, purged)
+    """Have what waits on a queue taken off it."""
+    finished = session.done(command_id)
+    client_orders.purge(session.connection, queue, lambda error, _total: finished(error))

@@ -9,13 +9,13 @@ from broker_shim.amqp_0_10.commands import QueueDeclare, QueueDelete, QueuePurge
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.amqp_0_10.structs import QueueQueryResult
 from broker_shim.broker.address import (
-    AmbiguousNode,
     ExchangeNode,
     Node,
     QueueNode,
     refusal_to_create,
 )
 from broker_shim.broker.queues.local_messages import NoLocal
+from broker_shim.broker.virtual_host import Broker
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.framing.errors import RemoteCommandError
@@ -28,6 +28,8 @@ from broker_shim.listener_0_10.refusals import (
 )
 from broker_shim.listener_0_10.wiring import order_commands as orders
 from broker_shim.security.rules.rights import Act
+from broker_shim.sockets import client_orders
+from broker_shim.sockets.client_orders import canonical_or_empty
 from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.queue_names import canonical, shown
 from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE
@@ -49,9 +51,12 @@ def declare(session: Any, command: QueueDeclare, command_id: int) -> None:
         _claim(session, command, name)
         session.complete(command_id)
         return
-    _check_new(session, command, name)
-    arguments = _arguments(command)
-    _check_where_messages_go(session, arguments)
+    _check_not_passive(session, command, name)
+    kept = TerminusDurability.UNSETTLED_STATE if command.durable else TerminusDurability.NONE
+    act, arguments = AdminAction.CREATE_QUEUE, _arguments(command)
+    order = Order(act, name, arguments=arguments, durability=int(kept))
+    orders.check_order(session, order)
+    _check_new(broker, command, name)
     finished = session.done(command_id)
 
     def created(error: StoreError | None, _told: Any) -> None:
@@ -63,9 +68,6 @@ def declare(session: Any, command: QueueDeclare, command_id: int) -> None:
                 return
         finished(error)
 
-    kept = TerminusDurability.UNSETTLED_STATE if command.durable else TerminusDurability.NONE
-    act = AdminAction.CREATE_QUEUE
-    order = Order(act, name, arguments=arguments, durability=int(kept))
     user = session.connection.login.principal.name
     broker.administration.order(order, created, user=user)
 
@@ -112,34 +114,20 @@ def _claim(session: Any, command: QueueDeclare, name: str, *, is_new: bool = Fal
             session.broker.queues[name].no_local = NoLocal(of_claim=True) if is_asked else None
 
 
-def _check_new(session: Any, command: QueueDeclare, name: str) -> None:
+def _check_not_passive(session: Any, command: QueueDeclare, name: str) -> None:
     if command.passive:
         check_something(session, command.queue, QueueNode(name))
         text = f"there is no queue {shown(name)}"
         raise not_found(text)
-    check(session, Act.MAKE_QUEUE, QueueNode(name), command.queue)
-    refusal = refusal_to_create(name, session.broker.router)
+
+
+def _check_new(broker: Broker, command: QueueDeclare, name: str) -> None:
+    refusal = refusal_to_create(name, broker.router)
     if refusal is not None:
         raise not_allowed(refusal)
     alternate = command.alternate_exchange
-    if alternate:
-        _check_divert(session, alternate)
-        if alternate not in session.broker.router:
-            raise _no_alternate(alternate)
-
-
-def _check_where_messages_go(session: Any, arguments: Mapping[str, Any]) -> None:
-    """Check that a user may send to where rejected messages of its queue go."""
-    dead_letters, alternate = map(arguments.get, ("dead_letter_queue", ALTERNATE_EXCHANGE))
-    if isinstance(dead_letters, str) and dead_letters:
-        node = QueueNode(canonical_or_empty(dead_letters))
-        check(session, Act.DIVERT, node, dead_letters)
-    if isinstance(alternate, str) and alternate:
-        _check_divert(session, alternate)
-
-
-def _check_divert(session: Any, alternate: str) -> None:
-    check(session, Act.DIVERT, ExchangeNode(alternate), alternate)
+    if alternate and alternate not in broker.router:
+        raise _no_alternate(alternate)
 
 
 def _no_alternate(exchange: str) -> RemoteCommandError:
@@ -218,17 +206,10 @@ def plain_arguments(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
     Raises:
         RemoteCommandError: One is something else.
     """
-    return {str(name): _plain(name, value) for name, value in (arguments or {}).items()}
-
-
-def _plain(name: str, value: Any) -> str | int | float | bool | None:
-    if value is None or isinstance(value, bool):
-        return value
-    for kind in (str, int, float):
-        if isinstance(value, kind):
-            return kind(value)
-    text = f"argument {shown(name)} is of a type that the broker does not keep"
-    raise illegal_argument(text)
+    try:
+        return client_orders.plain_arguments(arguments)
+    except InvalidRequest as reason:
+        raise illegal_argument(str(reason)) from reason
 
 
 def name_of(said: str) -> str:
@@ -243,14 +224,6 @@ def name_of(said: str) -> str:
         return canonical(said)
     except InvalidRequest as reason:
         raise illegal_argument(str(reason)) from reason
-
-
-def canonical_or_empty(said: str) -> str:
-    """The same of a name that may be none, and then names nothing."""
-    try:
-        return canonical(said)
-    except InvalidRequest:
-        return ""
 
 
 def existing(session: Any, said: str, act: Act) -> str:
@@ -268,13 +241,8 @@ def named(session: Any, said: str) -> Node:
     Raises:
         RemoteCommandError: It is no name.
     """
-    name = name_of(said)
-    if name not in session.broker.queues:
-        node: Node = session.broker.destinations.source_of(said)
-        is_there = isinstance(node, QueueNode) and node.queue in session.broker.queues
-        if is_there or isinstance(node, AmbiguousNode):
-            return node
-    return QueueNode(name)
+    name_of(said)
+    return client_orders.queue_meant(session.broker, said)
 
 
 def found(session: Any, act: Act, node: Node, said: str) -> str:

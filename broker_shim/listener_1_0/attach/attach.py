@@ -7,7 +7,12 @@ from functools import partial
 from broker_shim.amqp_1_0.composites import Coordinator, Target
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.amqp_1_0.primitives import Symbol
-from broker_shim.broker.address import AmbiguousNode, MalformedNode, Node, QueueNode
+from broker_shim.broker.address import (
+    AmbiguousNode,
+    MalformedNode,
+    Node,
+    QueueNode,
+)
 from broker_shim.broker.settings import DurableMessages
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.durability import TerminusDurability
@@ -41,6 +46,7 @@ from broker_shim.listener_1_0.conditions import (
 )
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import key_of
+from broker_shim.listener_1_0.management.management_link import attach_management
 from broker_shim.listener_1_0.receiving.incoming_link import IncomingLink
 from broker_shim.listener_1_0.receiving.received_deliveries import ReceivedDeliveries
 from broker_shim.listener_1_0.resumption import forget_settled, told_by_receiver
@@ -55,13 +61,16 @@ from broker_shim.listener_1_0.transactions.coordinator import attach_coordinator
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.security.rules.rights import Act
-from sparkstore.core.queue_names import shown
+from sparkstore.core.queue_names import MANAGEMENT, shown
 
 
 def attach(connection: Connection, link: ReceiverLink | SenderLink) -> None:
     """Serve a link that the peer opened, or refuse it."""
     if isinstance(link, ReceiverLink) and isinstance(link.remote.target, Coordinator):
         attach_coordinator(connection, link)  # it ends with its session, and is no terminus
+        return
+    if isinstance(link, ReceiverLink) and _names_management(link):
+        attach_management(connection, link)
         return
     if not _may_be_kept(link):
         _attach_known(connection, link)
@@ -79,6 +88,11 @@ def attach(connection: Connection, link: ReceiverLink | SenderLink) -> None:
     is_wanted = put_off(connection, link)
     links.waits(connection, link)
     links.fetch(looked_up(key_of(connection, link), link.remote.desired_capabilities or ()), known)
+
+
+def _names_management(link: ReceiverLink) -> bool:
+    target = link.remote.target
+    return target is not None and target.address == MANAGEMENT
 
 
 def _may_be_kept(link: AnyLink) -> bool:

@@ -33,6 +33,7 @@ class Act(StrEnum):
     DIVERT = "divert"
     UNBIND = "unbind"
     PURGE = "purge"
+    ALTER_QUEUE = "alter-queue"
     DELETE_QUEUE = "delete-queue"
     DELETE_EXCHANGE = "delete-exchange"
     END_OWN_QUEUE = "end-own-queue"
@@ -52,6 +53,7 @@ RIGHTS: Mapping[Act, Permission] = MappingProxyType(
         Act.DIVERT: Permission.WRITE,  # rejected messages go there
         Act.UNBIND: Permission.DELETE,
         Act.PURGE: Permission.DELETE,
+        Act.ALTER_QUEUE: Permission.ADMIN,  # it may end messages, and says where they go
         Act.DELETE_QUEUE: Permission.DELETE,
         Act.DELETE_EXCHANGE: Permission.DELETE,
         Act.END_OWN_QUEUE: Permission.CREATE,  # it has been one client's alone since it was made

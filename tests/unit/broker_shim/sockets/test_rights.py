@@ -21,6 +21,7 @@ from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.control.audit import AuditEvent
 from tests.support.amqp.amqp_0_10 import Bench010, Client010, content
 from tests.support.amqp.link_clients import Client, House, Place
+from tests.support.amqp.management import ANSWERS, Manager
 from tests.support.checkout import CHECKOUT
 
 READ, WRITE, CREATE, DELETE, ADMIN = Permission
@@ -131,6 +132,18 @@ def relayed(door: Door, grants: Grants) -> bool:
     client.deliver_encoded(b"1", bytes(message.encode()))
     told = [each.state for each, _payload in client.taken(Disposition)]
     return bool(told) and isinstance(told[0], Accepted)
+
+
+def managed(body: Any = None, **said: Any) -> Do:
+    """A request to `$management`, from somebody who may write to the queue of its answer."""
+
+    def do(door: Door, grants: Grants) -> bool:
+        client = Client(door.house, "box", door.access({**grants, ANSWERS: WRITE}))
+        told = Manager(door.house, client).ask(body, **said)
+        assert told.status in {200, 201, 204, 403}, told
+        return told.status != 403
+
+    return do
 
 
 def subscription_taken(door: Door, grants: Grants) -> bool:
@@ -260,6 +273,87 @@ ROWS = (
         {"news": ANY, "there": ANY},
         commanded(c.ExchangeBound("news", "there", "k")),
     ),
+    Row(
+        "CREATE of a queue",
+        {"new": CREATE},
+        managed(operation="CREATE", type="queue", name="new"),
+        "1.0",
+    ),
+    Row(
+        "CREATE of an exchange",
+        {"new": CREATE},
+        managed({"exchange_type": "topic"}, operation="CREATE", type="exchange", name="new"),
+        "1.0",
+    ),
+    Row(
+        "CREATE of a queue with an alternate exchange",
+        {"new": CREATE, "spare": WRITE},
+        managed({"alternate_exchange": "spare"}, operation="CREATE", type="queue", name="new"),
+        "1.0",
+    ),
+    Row(
+        "CREATE of a queue with a dead-letter queue",
+        {"new": CREATE, "other": WRITE},
+        managed({"dead_letter_queue": "other"}, operation="CREATE", type="queue", name="new"),
+        "1.0",
+    ),
+    Row(
+        "CREATE of an exchange with an alternate exchange",
+        {"new": CREATE, "spare": WRITE},
+        managed(
+            {"exchange_type": "topic", "alternate_exchange": "spare"},
+            operation="CREATE",
+            type="exchange",
+            name="new",
+        ),
+        "1.0",
+    ),
+    Row(
+        "CREATE of a binding",
+        {"spare": READ, "there": CREATE},
+        managed(operation="CREATE", type="binding", name="spare/there/k"),
+        "1.0",
+    ),
+    Row(
+        "UPDATE",
+        {"there": ADMIN},
+        managed({"max_depth": 9}, operation="UPDATE", type="queue", name="there"),
+        "1.0",
+    ),
+    Row("PURGE", {"there": DELETE}, managed(operation="PURGE", identity="queue/there"), "1.0"),
+    Row(
+        "DELETE of a queue",
+        {"there": DELETE},
+        managed(operation="DELETE", identity="queue/there"),
+        "1.0",
+    ),
+    Row(
+        "DELETE of an exchange",
+        {"spare": DELETE},
+        managed(operation="DELETE", identity="exchange/spare"),
+        "1.0",
+    ),
+    Row(
+        "DELETE of a binding",
+        {"news": READ, "there": DELETE},
+        managed(operation="DELETE", identity="binding/news/there/k"),
+        "1.0",
+    ),
+    Row(
+        "READ of a queue", {"there": ANY}, managed(operation="READ", identity="queue/there"), "1.0"
+    ),
+    Row(
+        "READ of an exchange",
+        {"news": ANY},
+        managed(operation="READ", identity="exchange/news"),
+        "1.0",
+    ),
+    Row(
+        "READ of a binding",
+        {"news": ANY, "there": ANY},
+        managed(operation="READ", identity="binding/news/there/k"),
+        "1.0",
+    ),
     Row("dtx.select", {"anything": TAKE_OR_SEND}, commanded(c.DtxSelect())),
 )
 
@@ -382,6 +476,29 @@ def test_a_subscription_that_ends_with_its_link_is_no_line(door: Door) -> None:
     client.attach("link", source=Source("news"))
     client.detach(closed=True)
     assert door.events == []
+
+
+def test_a_query_tells_of_nothing_where_its_client_may_do_nothing(door: Door) -> None:
+    """READ: its rows above. The broker's own exchanges all may know, but no bindings to them."""
+    grants = {"there": READ, "spare": WRITE, ANSWERS: WRITE}
+    manager = Manager(door.house, Client(door.house, "box", door.access(grants)))
+    told = manager.ask({"attributeNames": ["identity"]}, operation="QUERY").body["results"]
+    own = [[f"exchange/amq.{each}"] for each in ("direct", "fanout", "match", "topic")]
+    assert told == [[f"queue/{ANSWERS}"], ["queue/there"], *own, ["exchange/spare"]]
+
+
+def test_an_order_means_the_queue_that_its_right_is_for(door: Door) -> None:
+    """A short name would let it through to a queue on another address."""
+    door.house.broker.create_queue(Queue("eu::mine"), lambda _error: None)
+    door.house.run()
+    grants = {"mine": ADMIN, ANSWERS: WRITE}
+    manager = Manager(door.house, Client(door.house, "box", door.access(grants)))
+    for said in ({"operation": "DELETE"}, {"operation": "PURGE"}, {"operation": "READ"}):
+        assert manager.ask(type="queue", name="mine", **said).status == 403
+    assert (
+        manager.ask({"max_depth": 1}, operation="UPDATE", type="queue", name="mine").status == 403
+    )
+    assert "eu::mine" in door.house.broker.queues
 
 
 def test_what_is_refused_by_the_queue_is_written_down_too(door: Door) -> None:

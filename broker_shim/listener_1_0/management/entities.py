@@ -1,0 +1,131 @@
+"""The queues, exchanges and bindings of a broker, as a client of `$management` is told them. Pure.
+
+    identity   queue/NAME    exchange/NAME    binding/EXCHANGE/QUEUE/KEY     parts quoted as in URLs
+    type       org.apache.qpid.Queue, ...Exchange, ...Binding: as Qpid's tools know them
+
+A type may be said by its last word alone, in any case: `queue`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from broker_shim.broker.operations.queries import ExchangeAnswer, QueueAnswer
+from broker_shim.store.interface import ExchangeBindingKey
+from sparkstore.core.queue_arguments import QueueArguments
+from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE, AUTO_DELETE
+from sparkstore.operations.administration import DURABILITIES
+from sparkstore.operations.queue_alteration import QueueUsage
+
+_PREFIX = "org.apache.qpid."
+_ALL = ("name", "identity", "type")
+COUNTS = ("depth", "acquired", "consumers")
+"""Attributes of a queue that nobody sets."""
+
+
+class EntityKind(StrEnum):
+    """The kinds of entities that can be managed."""
+
+    QUEUE = "queue"
+    EXCHANGE = "exchange"
+    BINDING = "binding"
+
+    @property
+    def type(self) -> str:
+        """The name of the kind, as clients are told it."""
+        return _PREFIX + self.value.capitalize()
+
+
+ATTRIBUTES: Mapping[EntityKind, tuple[str, ...]] = {
+    EntityKind.QUEUE: (*_ALL, "durability", *QueueArguments._fields, *COUNTS),
+    EntityKind.EXCHANGE: (*_ALL, "durability", "exchange_type", ALTERNATE_EXCHANGE, AUTO_DELETE),
+    EntityKind.BINDING: (*_ALL, "exchange", "queue", "key", "arguments"),
+}
+OPERATIONS: Mapping[EntityKind, tuple[str, ...]] = {
+    EntityKind.QUEUE: ("CREATE", "READ", "UPDATE", "DELETE", "PURGE"),
+    EntityKind.EXCHANGE: ("CREATE", "READ", "DELETE"),
+    EntityKind.BINDING: ("CREATE", "READ", "DELETE"),
+}
+
+Entity = dict[str, Any]
+
+
+def kind_of(type_name: str) -> EntityKind | None:
+    """Return the kind of this name; None: there is none."""
+    word = type_name.rpartition(".")[2].lower()
+    return next((kind for kind in EntityKind if kind == word), None)
+
+
+class EntityName(NamedTuple):
+    """An entity by its names: of a binding those of its exchange and queue, and its key."""
+
+    kind: EntityKind
+    names: tuple[str, ...]
+
+    @property
+    def identity(self) -> str:
+        """The identity of the entity."""
+        return "/".join([self.kind.value, *(quote(each, safe="") for each in self.names)])
+
+    @property
+    def queue(self) -> str:
+        """The name of the queue in it, or ""."""
+        index = {EntityKind.QUEUE: 0, EntityKind.BINDING: 1}.get(self.kind)
+        return "" if index is None else self.names[index]
+
+    @property
+    def exchange(self) -> str:
+        """The name of the exchange in it, or ""."""
+        return "" if self.kind is EntityKind.QUEUE else self.names[0]
+
+
+def entity_named(identity: str) -> EntityName | None:
+    """Return the entity that an identity names; None: it is none."""
+    word, *parts = identity.split("/")
+    kind = kind_of(word)
+    if kind is None or len(parts) != (3 if kind is EntityKind.BINDING else 1):
+        return None
+    return EntityName(kind, tuple(unquote(each) for each in parts))
+
+
+def queue_entity(queue: QueueAnswer, usage: QueueUsage | None) -> Entity:
+    """Describe a queue; without `usage` its counts are null."""
+    counts: tuple[int | None, ...] = (None,) * 3
+    if usage is not None:
+        counts = (usage.depth, usage.held_count, usage.consumer_count)
+    return {
+        **_head(EntityKind.QUEUE, queue.name),
+        "durability": DURABILITIES[queue.durability],
+        **queue.arguments,
+        **dict(zip(COUNTS, counts, strict=True)),
+    }
+
+
+def exchange_entity(exchange: ExchangeAnswer) -> Entity:
+    """Describe an exchange."""
+    return {
+        **_head(EntityKind.EXCHANGE, exchange.name),
+        "durability": DURABILITIES[exchange.durability],
+        "exchange_type": exchange.type,
+        ALTERNATE_EXCHANGE: exchange.alternate,
+    }
+
+
+def binding_entity(key: ExchangeBindingKey, arguments: Mapping[str, Any]) -> Entity:
+    """Describe a binding."""
+    return {
+        **_head(EntityKind.BINDING, key.exchange, key.queue, key.binding_key),
+        "exchange": key.exchange,
+        "queue": key.queue,
+        "key": key.binding_key,
+        "arguments": dict(arguments),
+    }
+
+
+def _head(kind: EntityKind, *names: str) -> Entity:
+    identity = EntityName(kind, names).identity
+    name = names[0] if len(names) == 1 else identity.partition("/")[2]
+    return {"name": name, "identity": identity, "type": kind.type}

@@ -1,0 +1,181 @@
+"""A link to `$management`: requests in, and answers put on the queues of their reply-to.
+
+A request whose answer could not be sent is refused before anything of it is done: its delivery is
+rejected. All others are accepted when their answer is on its queue. What a connection asks on one
+link is done one request after the other, so a read sees what was created before it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+
+from broker_shim.amqp_1_0.composites import Accepted, Rejected, Source, Target
+from broker_shim.amqp_1_0.definitions import AmqpError
+from broker_shim.errors import StoreError
+from broker_shim.listener_1_0.attach.pending_attach import grant
+from broker_shim.listener_1_0.authorization import refusal_of_act
+from broker_shim.listener_1_0.conditions import INVALID_FIELD, NOT_FOUND, Refusal, error_of
+from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.management.management_node import ManagementNode
+from broker_shim.listener_1_0.management.messages import (
+    ManagementAnswer,
+    ManagementRequest,
+    encoded_answer,
+    request_of,
+)
+from broker_shim.listener_1_0.messages.message import PROTOCOL, parse
+from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
+from broker_shim.protocol_1_0.codec.errors import DecodeError
+from broker_shim.protocol_1_0.events import TransferPiece
+from broker_shim.protocol_1_0.links.link import Delivery
+from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+from broker_shim.security.rules.rights import Act
+from broker_shim.store.interface import MessageHeader
+from sparkstore.core.queue_names import MANAGEMENT, shown
+
+MOST_BYTES = 65_536
+"""Of a request."""
+_CREDIT = 16
+"""Requests that a client may have on their way."""
+
+_ANY_ANSWER = MessageHeader(PROTOCOL, durable=False)
+_OUTCOMES = tuple(each.DESCRIPTOR for each in (Accepted, Rejected))
+
+_log = logging.getLogger(__name__)
+
+
+def attach_management(connection: Connection, link: ReceiverLink) -> None:
+    """Serve a link to the node; it ends with its session, and is no terminus."""
+    remote = link.remote.source
+    grant(
+        connection,
+        link,
+        ManagementLink(connection, link),
+        source=Source(None if remote is None else remote.address, outcomes=_OUTCOMES),
+        target=Target(MANAGEMENT),
+        max_message_size=MOST_BYTES,
+    )
+
+
+class ManagementLink:
+    """Our end of a link on which requests come. On the loop's thread only."""
+
+    def __init__(self, connection: Connection, link: ReceiverLink) -> None:
+        self._connection, self._link = connection, link
+        self._node = ManagementNode(connection)
+        self._pieces: list[bytes] = []
+        self._waiting: deque[tuple[Delivery, ManagementRequest]] = deque()
+        self._is_busy = self._has_ended = False
+
+    @property
+    def is_gone(self) -> bool:
+        """True once nothing can be sent on it any more; `gone` follows."""
+        return self._has_ended or self._link.is_gone
+
+    def start(self) -> None:
+        """Give the first credit."""
+        self._link.flow(_CREDIT)
+
+    def gone(self) -> None:
+        """Forget the requests that are not begun: their client has not been told of any outcome."""
+        self._has_ended = True
+        self._waiting.clear()
+        self._pieces.clear()
+
+    def on_flow(self) -> None:
+        """The peer told how it stands: nothing to do here."""
+
+    def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
+        """Ignore dispositions, as a request is answered once."""
+
+    def on_aborted(self, delivery: Delivery) -> None:  # noqa: ARG002
+        """Drop a request that the peer gave up."""
+        self._pieces.clear()
+
+    def on_transfers(self, pieces: Sequence[TransferPiece]) -> int:
+        """Take bytes of requests: one at a time."""
+        piece = pieces[0]
+        self._pieces.append(piece.payload)
+        if piece.is_last:
+            encoded = b"".join(self._pieces)
+            self._pieces.clear()
+            self._take(piece.delivery, encoded)
+        return 1
+
+    def _take(self, delivery: Delivery, encoded: bytes) -> None:
+        if self.is_gone or self._connection.broker.is_stopping:
+            return
+        if delivery.remote_state is not None:
+            text = "a request is no part of a transaction: send it without one"
+            self._reject(delivery, Refusal(AmqpError.NOT_ALLOWED, text))
+            return
+        try:
+            request = request_of(encoded)
+        except DecodeError as reason:
+            self._reject(delivery, Refusal(reason.condition, reason.description))
+            return
+        self._waiting.append((delivery, request))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Begin with the next request, if none is under way."""
+        while self._waiting and not self._is_busy and not self.is_gone:
+            delivery, request = self._waiting.popleft()
+            refusal = self._refusal_of_reply(request)
+            if refusal is not None:
+                self._reject(delivery, refusal)
+                continue
+            self._is_busy = True
+            self._node.answer(request, partial(self._answer, delivery, request))
+
+    def _refusal_of_reply(self, request: ManagementRequest) -> Refusal | None:
+        """Why the answer cannot be sent where the client wants it; None if it can."""
+        said = request.reply_to
+        if said is None:
+            return Refusal(INVALID_FIELD, "a request needs a reply-to: a queue's address")
+        broker = self._connection.broker
+        node = broker.destinations.node_of(said)
+        refusal = refusal_of_act(self._connection, Act.SEND, node, said)
+        if refusal is None and not broker.queues_for(node, _ANY_ANSWER):
+            refusal = Refusal(NOT_FOUND, f"no queue for the answer: reply-to {shown(said)}")
+        return refusal
+
+    def _answer(
+        self, delivery: Delivery, request: ManagementRequest, answer: ManagementAnswer
+    ) -> None:
+        """Put an answer on the queue of the request's reply-to, then accept the request.
+
+        What was ordered is done by now, so the request is accepted even if its answer is lost: the
+        queue may have been deleted meanwhile, or be full.
+        """
+        broker, now_us = self._connection.broker, self._connection.now_us()
+        header, body = parse(encoded_answer(answer, request.correlation_id), now_us=now_us)
+
+        def sent(error: StoreError | None) -> None:
+            if error is not None:
+                _log.warning("an answer of %s is lost: %s", MANAGEMENT, error)
+            self._is_busy = False
+            if not self.is_gone:
+                delivery.answer(ACCEPTED)
+                self._take_more()
+                self._go_on()
+                self._connection.has_output()
+
+        node = broker.destinations.node_of(request.reply_to)
+        broker.publish(header, body, broker.queues_for(node, header), sent)
+
+    def _reject(self, delivery: Delivery, refusal: Refusal) -> None:
+        """Tell why a request is not looked at; who takes no such outcome by the link's end."""
+        if may_reject(self._link):
+            delivery.answer(Rejected(error_of(refusal)))
+            self._take_more()
+            self._connection.has_output()
+        else:
+            self._connection.detach(self._link, refusal)
+
+    def _take_more(self) -> None:
+        if self._link.credit <= _CREDIT // 2:
+            self._link.flow(_CREDIT - len(self._waiting))

@@ -1,0 +1,152 @@
+"""Carry out a client's order about queues, exchanges or bindings: rights, names, the audit log.
+
+One rule for all protocols. Each listener reads an order in its own words, has `needed_acts` looked
+at before anything else of it is told, and says in its own words what is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from broker_shim.broker.address import AmbiguousNode, ExchangeNode, Node, QueueNode
+from broker_shim.broker.administration import OnPurged, OnTold
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.security.rules.rights import Act
+from broker_shim.sockets.served_connection import ServedConnection
+from sparkstore.control.audit import AuditEvent, audit_order
+from sparkstore.core.queue_names import canonical, shown
+from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE
+from sparkstore.operations.administration import AdminAction, Order
+from sparkstore.operations.bulk import Answer
+
+_WRITTEN_DOWN = frozenset(
+    {
+        *(AdminAction.ALTER_QUEUE, AdminAction.DELETE_QUEUE),
+        *(AdminAction.DELETE_EXCHANGE, AdminAction.REMOVE_BINDING),
+    }
+)
+_AT_QUEUE: Mapping[AdminAction, Act] = {
+    AdminAction.CREATE_QUEUE: Act.MAKE_QUEUE,
+    AdminAction.ALTER_QUEUE: Act.ALTER_QUEUE,
+    AdminAction.DELETE_QUEUE: Act.DELETE_QUEUE,
+    AdminAction.ADD_BINDING: Act.BIND_QUEUE,
+    AdminAction.REMOVE_BINDING: Act.UNBIND,
+}
+_AT_EXCHANGE: Mapping[AdminAction, Act] = {
+    AdminAction.CREATE_EXCHANGE: Act.MAKE_EXCHANGE,
+    AdminAction.DELETE_EXCHANGE: Act.DELETE_EXCHANGE,
+    AdminAction.ADD_BINDING: Act.BIND_TO_EXCHANGE,
+    AdminAction.REMOVE_BINDING: Act.BIND_TO_EXCHANGE,
+}
+
+
+class NeededAct(NamedTuple):
+    """An act that an order needs the right to.
+
+    Attributes:
+        act: What is done.
+        node: Where it is done.
+        said: What the client called that.
+    """
+
+    act: Act
+    node: Node
+    said: str
+
+
+def needed_acts(order: Order, queue: Node | None = None) -> Iterator[NeededAct]:
+    """Tell all acts that an order needs the right to; all of them are looked at first.
+
+    Args:
+        order: With the names as the client said them.
+        queue: What it means by the queue (`queue_meant`); None: a queue of just that name.
+    """
+    if order.act in _AT_QUEUE:
+        yield NeededAct(_AT_QUEUE[order.act], queue or QueueNode(order.queue), order.queue)
+    if order.act in _AT_EXCHANGE:
+        yield NeededAct(_AT_EXCHANGE[order.act], ExchangeNode(order.exchange), order.exchange)
+    dead_letters = order.arguments.get("dead_letter_queue")
+    if isinstance(dead_letters, str) and dead_letters:
+        yield NeededAct(Act.DIVERT, QueueNode(canonical_or_empty(dead_letters)), dead_letters)
+    alternate = order.arguments.get(ALTERNATE_EXCHANGE)
+    if isinstance(alternate, str) and alternate:
+        yield NeededAct(Act.DIVERT, ExchangeNode(alternate), alternate)
+
+
+def queue_meant(broker: Broker, said: str) -> Node:
+    """Find the node that a client means by a queue's name: there, or to be of this name.
+
+    Raises:
+        InvalidRequest: It is no name.
+    """
+    name = canonical(said)
+    if name not in broker.queues:
+        node: Node = broker.destinations.source_of(said)
+        is_there = isinstance(node, QueueNode) and node.queue in broker.queues
+        if is_there or isinstance(node, AmbiguousNode):
+            return node
+    return QueueNode(name)
+
+
+def canonical_or_empty(said: str) -> str:
+    """Return the store's name of a queue; of what is no name "", which names nothing."""
+    try:
+        return canonical(said)
+    except InvalidRequest:
+        return ""
+
+
+def plain_arguments(arguments: Mapping[Any, Any] | None) -> dict[str, Any]:
+    """Turn arguments into values that the store keeps: text, numbers, true, false, null.
+
+    Raises:
+        InvalidRequest: One is something else.
+    """
+    return {str(name): _plain(name, value) for name, value in (arguments or {}).items()}
+
+
+def _plain(name: object, value: Any) -> str | int | float | bool | None:
+    if value is None or isinstance(value, bool):
+        return value
+    for kind in (str, int, float):
+        if isinstance(value, kind):
+            return kind(value)
+    message = f"argument {shown(str(name))} is of a type that the broker does not keep"
+    raise InvalidRequest(message)
+
+
+def carry_out(connection: ServedConnection, order: Order, on_told: OnTold) -> None:
+    """Have the broker do what a client orders; `on_told` when it is durable, or refused.
+
+    The audit log says who had what altered or destroyed, and what was refused, as of an
+    administrator. What is made is not written down: clients make queues with every connection.
+    """
+    user = connection.login.principal.name
+
+    def done(error: StoreError | None, told: dict[str, Any]) -> None:
+        if order.act in _WRITTEN_DOWN:
+            access = connection.access
+            audit_order(access.guard.audit, str(access.remote), order, told, error, user)
+        on_told(error, told)
+
+    connection.broker.administration.order(order, done, user=user)
+
+
+def purge(connection: ServedConnection, queue: str, on_purged: OnPurged) -> None:
+    """Have what waits on a queue taken off it, and written down."""
+
+    def purged(error: StoreError | None, total: Answer) -> None:
+        connection.access.guard.audit(
+            AuditEvent.ADMINISTRATION,
+            peer=connection.access.remote,
+            user=connection.login.principal.name,
+            act="purge-queue",
+            queue=queue,
+            done=total.done,
+            error=error,
+        )
+        on_purged(error, total)
+
+    connection.broker.administration.purge(queue, lambda _answer: True, purged)
