@@ -26,6 +26,7 @@ from broker_shim.broker.operations.observation import EntryObserver
 from broker_shim.broker.operations.queries import Queries
 from broker_shim.broker.operations.wiring_limit import Made, WiringLimit
 from broker_shim.broker.operations.xid_claims import XidClaims
+from broker_shim.broker.placements import Placements
 from broker_shim.broker.queue_deletion import QueueDeletions
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.queue_filter import adopt
@@ -96,6 +97,7 @@ class Broker(ServedQueues):
         self.dead_letter_log = DeadLetterLog(metrics, self.queues)
         create, destroy = self.create_queue, self.destroy_queue
         self.bulk = BulkOperations(self, self.dead_letter_log, create, self.publish)
+        self.placements = Placements(self)
         self.settlement = Settlement(self, self.bulk.end_if_due)
         self.observer = EntryObserver(self, self.settlement)
         calls.watch_dropped(self.observer.took)

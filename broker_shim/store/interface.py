@@ -239,6 +239,7 @@ class MessageStore(Protocol):
         transaction: TransactionContext | None = None,
         *,
         annotations: Annotations | None = None,
+        delivery_count: int = 0,
     ) -> None:
         """Put a message at the end of a queue, durably if both message and queue are durable.
 
@@ -248,6 +249,7 @@ class MessageStore(Protocol):
             on_complete: Called when the entry is durable, or with the reason why it is not there.
             transaction: If given, the message is on the queue from the commit on, and not before.
             annotations: What the entry adds to those of its message, on this queue only.
+            delivery_count: Failed deliveries that the entry begins with, in a transaction.
 
         Completes with:
             InvalidRequest: Unknown queue; the message is on it already, or left its last queue

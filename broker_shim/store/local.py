@@ -178,6 +178,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         transaction: TransactionContext | None = None,
         *,
         annotations: Annotations | None = None,
+        delivery_count: int = 0,
     ) -> None:
         """Put a message on a queue, on the short road where it is plain.
 
@@ -186,7 +187,10 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         is_plain = transaction is None and annotations is None
         if is_plain and self.enqueue_plain(message, queue, on_complete):
             return
-        decide = self._enqueue_now if transaction is None else self._enqueue_later
+        if transaction is None:
+            self._decide(on_complete, self._enqueue_now, message, queue, annotations)
+            return
+        decide = partial(self._enqueue_later, delivery_count=delivery_count)
         self._decide(on_complete, decide, message, queue, annotations, transaction=transaction)
 
     def dequeue(
@@ -362,9 +366,11 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         queue: str,
         annotations: Annotations | None,
         transaction: Transaction,
+        delivery_count: int,
     ) -> list[RecordStep]:
         self._check_enqueued(message, queue)
-        return transactions.enqueue(self._machine, message, queue, annotations, transaction)
+        told = annotations, transaction, delivery_count
+        return transactions.enqueue(self._machine, message, queue, *told)
 
     def _check_enqueued(self, message: StoredMessage, queue: str) -> None:
         check_message(message)

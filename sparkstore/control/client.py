@@ -29,6 +29,8 @@ from sparkstore.operations import wire
 from sparkstore.operations.administration import Order
 from sparkstore.operations.branch_orders import BranchOrder
 from sparkstore.operations.bulk import Answer, MessageDraft, Request
+from sparkstore.operations.placement import PlacementRequest
+from sparkstore.operations.placement_wire import placements_line
 from sparkstore.storage.objects import checked_uri, is_object_uri
 from sparkstore.tables.root import Root, open_root
 
@@ -59,6 +61,15 @@ class AdminClient(Protocol):
 
     def put(self, queue: str, messages: Sequence[MessageDraft]) -> Answer:
         """Put new messages on a queue, all or none; asking again puts them there twice.
+
+        When this returns, they are durable.
+
+        Raises:
+            StoreError: It was refused, or nobody knows what came of it: for the reasons of `run`.
+        """
+
+    def place(self, request: PlacementRequest) -> Answer:
+        """Carry out changes of place, all of those that are possible or none.
 
         When this returns, they are durable.
 
@@ -229,6 +240,10 @@ class SocketControl:
     def put(self, queue: str, messages: Sequence[MessageDraft]) -> Answer:
         """Have the broker put new messages on a queue (`AdminClient.put`)."""
         return self._ask(wire.put_line(queue, messages))
+
+    def place(self, request: PlacementRequest) -> Answer:
+        """Have the broker carry out changes of place (`AdminClient.place`)."""
+        return self._ask(placements_line(request))
 
     def holders(self, limit: int | None) -> wire.HeldMessages:
         """Return the messages that are held now, with their holders: `limit` at most; None: all.

@@ -38,6 +38,8 @@ from sparkstore.log.start import open_log
 from sparkstore.operations.administration import Order, decide, existing
 from sparkstore.operations.branch_orders import BranchAct, BranchOrder
 from sparkstore.operations.bulk import MAX_IDS, Action, Answer, MessageDraft, Request
+from sparkstore.operations.placement import PlacementRequest
+from sparkstore.operations.placements_at_rest import placement_steps
 from sparkstore.operations.root_at_rest import (
     StateFacts,
     bulk_steps,
@@ -104,6 +106,18 @@ class OfflineControl:
             for group in put_steps(self._machine, queue, messages, self._transaction):
                 self._append(group)
             told.append(answer := Answer(done=len(messages)))
+        return answer
+
+    def place(self, request: PlacementRequest) -> Answer:
+        """Carry out changes of place (`AdminClient.place`)."""
+        act = "resubmit" if request.undoes is None else "undo"
+        name = next((each.source or each.target for each in request.placements), None)
+        with self._told(act, name or "", len(request.placements)) as told:
+            self._transaction += 1
+            groups, answer = placement_steps(self._machine, request, self._transaction)
+            for group in groups:
+                self._append(group)
+            told.append(answer)
         return answer
 
     def order(self, order: Order) -> dict[str, Any]:

@@ -116,12 +116,14 @@ class Enqueue(NamedTuple):
         header: What an entry needs of it (`MessageHeader.known`), with the expiry it gets there.
         is_logged: The log has its content; else it is in the store's memory only.
         annotations: What its entry there adds to those of the message; None: nothing.
+        delivery_count: Failed deliveries that its entry there begins with.
     """
 
     queue: str
     header: MessageHeader
     is_logged: bool
     annotations: Annotations | None
+    delivery_count: int = 0
 
 
 class Dequeue(NamedTuple):

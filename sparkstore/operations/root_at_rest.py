@@ -217,8 +217,8 @@ def plan(state: State, request: Request, *, now_us: int) -> Plan:
     Raises:
         InvalidRequest: Queue, target or number of messages is wrong (`bulk.check`).
     """
-    target = check(request, lambda name: _terms(state, name))
-    arguments = (_terms(state, request.queue) or QueueTerms()).arguments
+    target = check(request, lambda name: terms_in(state, name))
+    arguments = (terms_in(state, request.queue) or QueueTerms()).arguments
     entries = state.queues[request.queue].entries
     on_target = state.queues[target].entries if target in state.queues else {}
     room = _room(state, target) if request.action is Action.REDRIVE else None
@@ -253,20 +253,21 @@ def bulk_steps(
     together = Transaction(transaction, machine)
     try:
         for message_id, step in planned:
-            _add(machine, together, message_id, step)
+            add_step(machine, together, message_id, step)
     except InvalidRequest:
         transactions.abort(machine, together)
         raise
     return transactions.commit(machine, together)
 
 
-def _add(
+def add_step(
     machine: StoreStateMachine, together: Transaction, message_id: int, step: BulkStep
 ) -> None:
+    """Add a step about a message that is on a queue to a transaction."""
     match step:
-        case Enqueue(queue, header, _, annotations):
+        case Enqueue(queue, header, _, annotations, failures):
             message = StoredMessage(message_id, header, b"")
-            transactions.enqueue(machine, message, queue, annotations, together)
+            transactions.enqueue(machine, message, queue, annotations, together, failures)
         case Dequeue(queue, outcome, _):
             machine.dequeue(message_id, queue, None, outcome, together)
         case Release(queue, holder):
@@ -284,13 +285,25 @@ def put_steps(
         InvalidRequest: No such queue, or one that keeps no messages.
         Full: The queue has no room for all of them.
     """
-    terms = _terms(machine.state, queue)
+    terms = terms_in(machine.state, queue)
     if terms is None or not terms.keeps_messages:
         message = f"unknown queue {queue!r}, or one that keeps no messages: create it first"
         raise InvalidRequest(message)
-    first_id, reserved = machine.reserve(len(messages))
-    groups, admission = [reserved], Admission(machine, transaction)
-    for message_id, (header, body) in enumerate(messages, first_id):
+    made, groups = new_messages(machine, messages)
+    admission = Admission(machine, transaction)
+    for new in made:
+        machine.enqueue(new, queue, admission)
+    return [*groups, admission.steps]
+
+
+def new_messages(
+    machine: StoreStateMachine, drafts: Sequence[MessageDraft]
+) -> tuple[list[StoredMessage], list[Steps]]:
+    """Make new messages, and the steps that bring the content of large ones in pieces."""
+    first_id, reserved = machine.reserve(len(drafts))
+    made: list[StoredMessage] = []
+    groups = [reserved]
+    for message_id, (header, body) in enumerate(drafts, first_id):
         header_bytes = len(header.header or b"")
         sized = header._replace(durable=True, header_bytes=header_bytes, body_bytes=len(body))
         pieces = range(0, len(body), PIECE_BYTES) if len(body) > PIECE_BYTES else ()
@@ -300,10 +313,11 @@ def put_steps(
             groups.append([RecordStep(staged, is_kept=True)])
         whole = StoredMessage(message_id, sized, b"" if pieces else body, is_staged=bool(pieces))
         machine.trust(message_id)
-        machine.enqueue(whole, queue, admission)
-    return [*groups, admission.steps]
+        made.append(whole)
+    return made, groups
 
 
-def _terms(state: State, name: str) -> QueueTerms | None:
+def terms_in(state: State, name: str) -> QueueTerms | None:
+    """Return the terms of a queue; None if there is none of this name."""
     queue = state.queues.get(name)
     return None if queue is None else terms_of(queue.detail)

@@ -6,6 +6,8 @@ r"""Encode the lines of the control socket: one JSON object a line, UTF-8, witho
     server → client   {"done": 2, "left": 0, "gone": 0}
     client → server   {"put": "a", "messages": [{"header": {…}, "body": base64}]}
     server → client   {"done": 1, "left": 0, "gone": 0}
+    client → server   {"placements": [{"message_id": 1, "source": "a", "target": "b"}], …}
+    server → client   {"done": 1, "left": 0, "gone": 0}                      see `placement_wire`
     client → server   {"holders": 1000}                                      messages at most
     server → client   {"held": [["a", 1, ["who"]]], "left_out": 3,           queue, id, holders
                      "since": {"who": 1790000000000000}}                   where it is known, UTC µs
@@ -164,8 +166,7 @@ def operation_of(content: dict[str, Any]) -> str | None:
 
 def put_line(queue: str, messages: Sequence[MessageDraft]) -> bytes:
     """New messages as a line."""
-    told = [{"header": _header_told(m.header), "body": _text(m.body)} for m in messages]
-    return line({"put": queue, "messages": told})
+    return line({"put": queue, "messages": [draft_told(each) for each in messages]})
 
 
 def put_of(content: dict[str, Any]) -> tuple[str, list[MessageDraft]]:
@@ -176,16 +177,29 @@ def put_of(content: dict[str, Any]) -> tuple[str, list[MessageDraft]]:
     """
     queue = content.get("put")
     try:
-        messages = [
-            MessageDraft(_header_of(dict(told["header"])), b64decode(told["body"], validate=True))
-            for told in content["messages"]
-        ]
+        messages = [draft_of(told) for told in content["messages"]]
     except (KeyError, TypeError, ValueError) as reason:
         message = f"messages to put cannot be read: {reason!r}"
         raise InvalidRequest(message) from reason
     if not isinstance(queue, str):
         raise InvalidRequest("messages to put need the name of a queue")
     return queue, messages
+
+
+def draft_told(draft: MessageDraft) -> dict[str, Any]:
+    """Encode a new message as an object."""
+    return {"header": _header_told(draft.header), "body": _text(draft.body)}
+
+
+def draft_of(told: dict[str, Any]) -> MessageDraft:
+    """Read a new message.
+
+    Raises:
+        KeyError: It is none.
+        TypeError: It is none.
+        ValueError: It is none.
+    """
+    return MessageDraft(_header_of(dict(told["header"])), b64decode(told["body"], validate=True))
 
 
 def holders_line(limit: int) -> bytes:

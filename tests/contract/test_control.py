@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkstore.core.annotations import Death, origin_of, with_death
+from sparkstore.core.annotations import Death, annotations_of, origin_of, with_death
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.bulk import MAX_IDS, Action, Answer, MessageDraft, Request
+from sparkstore.operations.placement import Placement, PlacementRequest
 from tests.support.stores.controls import HEADER, Place
 
 MOVE, PURGE, REQUEUE, RELEASE, DEAD_LETTER, REDRIVE = Action
@@ -243,3 +244,75 @@ def test_release_frees_what_a_dead_consumer_held_and_nothing_else(queues: Queues
     else:
         assert answer == Answer(done=1, left=1)
         assert (entry.acquired_by, entry.delivery_count) == (None, 1)
+
+
+def placements(*each: Placement, undoes: str | None = None) -> PlacementRequest:
+    return PlacementRequest(each, "0123abcd", undoes)
+
+
+def test_a_placement_puts_a_message_in_the_place_of_another(queues: Queues) -> None:
+    place, ids = queues.place, queues.ids
+    draft = MessageDraft(HEADER._replace(subject="mended"), b"new")
+    told = {"x-opt-resubmitted-from": ("ulong", str(ids[0]))}
+    answer = place.control.place(
+        placements(Placement(ids[0], "q", "other", draft, annotations=told))
+    )
+    assert answer == Answer(done=1)
+    after = place.after()
+    [new] = after.ids("other")
+    assert (after.ids("q"), after.body(new)) == (ids[1:], b"new")
+    assert annotations_of(after.state.queues["other"].entries[new].detail) == told
+
+
+def test_placements_keep_order_delivery_counts_and_annotations(queues: Queues) -> None:
+    """Of what is put again on its own queue, of what comes from another, and of what is new."""
+    place, ids = queues.place, queues.ids
+    [other] = place.put("other")
+    large = b"x" * (3 << 20)
+    put = [
+        Placement(target="q", draft=MessageDraft(HEADER, large), delivery_count=4),
+        Placement(other, "other", "q", delivery_count=2, annotations={"a": ("string", "b")}),
+        Placement(ids[2], "q", "q", annotations={}),
+        Placement(ids[1], "q", "q", expires_at=1 << 52),
+        Placement(ids[3], "q"),
+    ]
+    assert place.control.place(placements(*put, undoes="89ef4567")) == Answer(done=5)
+    after = place.after()
+    first, new, *rest = after.ids("q")
+    entries = after.state.queues["q"].entries
+    assert (first, rest) == (ids[0], [other, ids[2], ids[1]])
+    assert (after.body(new), entries[new].delivery_count) == (large, 4)
+    assert (entries[other].delivery_count, entries[other].detail) == (2, '{"a":["string","b"]}')
+    assert (entries[ids[2]].detail, entries[ids[1]].expires_at) == ("{}", 1 << 52)
+    assert after.ids("other") == []
+
+
+def test_a_placement_of_a_message_that_is_held_or_gone_is_left_out_whole(queues: Queues) -> None:
+    place, ids = queues.place, queues.ids
+    place.hold("q", ids[0])
+    draft = MessageDraft(HEADER, b"new")
+    answer = place.control.place(
+        placements(
+            Placement(ids[0], "q", "other", draft),
+            Placement(99_999, "q", "other", draft),
+            Placement(ids[1], "q", "other"),
+        )
+    )
+    assert answer == Answer(done=1, left=1, gone=1)
+    assert place.after().ids("other") == [ids[1]]
+
+
+@pytest.mark.parametrize(
+    ("placement", "reason"),
+    [
+        (Placement(1, "nope", "q"), "unknown queue 'nope'"),
+        (Placement(1, "q", "nope"), "unknown queue 'nope': create it first"),
+    ],
+)
+def test_placements_for_a_queue_that_is_not_there_are_refused_whole(
+    queues: Queues, placement: Placement, reason: str
+) -> None:
+    request = placements(Placement(queues.ids[0], "q", "other"), placement)
+    with pytest.raises(InvalidRequest, match=reason):
+        queues.place.control.place(request)
+    assert queues.place.after().ids("q") == queues.ids

@@ -257,6 +257,11 @@ class QueueDispatch:
         """True if a message is on the queue, and held by nobody."""
         return message_id not in self._held and self._index.find(message_id) is not None
 
+    def count_failures(self, message_id: int, delivery_count: int) -> None:
+        """Note that a message comes with failed deliveries, before it arrives."""
+        if delivery_count:
+            self._delivery_counts[message_id] = delivery_count
+
     def delivery_count(self, message_id: int) -> int:
         """The number of failed deliveries of a message so far."""
         return self._delivery_counts.get(message_id, 0)

@@ -227,7 +227,8 @@ class StoreCalls:
         def put(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
             assert isinstance(step, Enqueue)
             message, told = self._held(message_id, step), step.annotations
-            store.enqueue(message, step.queue, note, transaction, annotations=told)
+            more = {"delivery_count": step.delivery_count} if step.delivery_count else {}
+            store.enqueue(message, step.queue, note, transaction, annotations=told, **more)
 
         def take(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
             assert isinstance(step, Dequeue)

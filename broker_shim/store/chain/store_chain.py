@@ -190,14 +190,16 @@ class MessageStoreChain(ChainBranches, ReadCalls, UnbatchedCalls):
         transaction: TransactionContext | None = None,
         *,
         annotations: Annotations | None = None,
+        delivery_count: int = 0,
     ) -> None:
         """Put a message on a queue of the first store, then of each member.
 
         See `MessageStore.enqueue`.
         """
-        self._call(
-            on_complete, "enqueue", message, queue, within=transaction, annotations=annotations
-        )
+        options: dict[str, Any] = {"annotations": annotations}
+        if delivery_count:
+            options["delivery_count"] = delivery_count
+        self._call(on_complete, "enqueue", message, queue, within=transaction, **options)
 
     def dequeue(
         self,

@@ -163,10 +163,16 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         transaction: TransactionContext | None = None,
         *,
         annotations: Annotations | None = None,
+        delivery_count: int = 0,
     ) -> None:
-        """Ask the service to put a message at the end of a queue. See `MessageStore.enqueue`."""
+        """Ask the service to put a message at the end of a queue. See `MessageStore.enqueue`.
+
+        The service alone gives messages failed deliveries that they had elsewhere.
+        """
         check_completion(on_complete)
         try:
+            if delivery_count:
+                raise InvalidRequest("a member puts no message with failed deliveries on a queue")
             check_message(message)
             check_queue(queue)
             detail = None if annotations is None else as_detail(annotations)

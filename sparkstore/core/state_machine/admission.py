@@ -147,6 +147,16 @@ class Admission:
         if target is not None:
             self._dead_letter(message, target, is_logged=is_logged or is_kept)
 
+    def count_failures(self, queue: str, message_id: int, delivery_count: int) -> None:
+        """Begin an entry that was just admitted with failed deliveries, as it had them elsewhere.
+
+        A record of its own says so, as after a delivery: an entry that comes has none.
+        """
+        put = self.steps[-1]
+        if put.record.kind is Kind.ENQUEUED and put.record.queue == queue:
+            told = self._now_us, queue, message_id, delivery_count, self._number
+            self.steps.append(RecordStep(records.message_released(*told), put.is_kept))
+
     def _dead_letter(self, message: StoredMessage, target: str, *, is_logged: bool) -> None:
         """Move a message that was just put on a full queue to the dead letters.
 

@@ -388,7 +388,7 @@ def _staged_plans(
                 raise InvalidRequest(message)
             yield planned
             continue
-        new, queue, annotations = planned
+        new, queue, annotations, _failures = planned
         if not step.is_kept and new.message_id not in kept:
             yield planned
             continue

@@ -123,6 +123,7 @@ class PlannedEnqueue(NamedTuple):
     message: StoredMessage
     queue: str
     annotations: Annotations | None = None
+    delivery_count: int = 0
 
 
 @dataclass(slots=True, eq=False)

@@ -178,6 +178,7 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         admission: Admission | None = None,
         asked: tuple[str | None, int | None] = (None, None),
         annotations: Annotations | None = None,
+        delivery_count: int = 0,
     ) -> list[RecordStep]:
         """Put any message on a queue, if it may be; a call by itself is a batch of one.
 
@@ -187,6 +188,7 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
             admission: Of the batch or transaction that it is of: gets the steps.
             asked: Which member asked, and the number of its request.
             annotations: What the entry adds to those of its message.
+            delivery_count: Failed deliveries that the entry begins with.
 
         Raises:
             InvalidRequest: The message may not be put there, or is not as it was made.
@@ -208,6 +210,8 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
             check_new(message)
         detail = None if annotations is None else as_detail(annotations)
         admission.admit(message, queue, detail, *asked, is_logged=is_logged)
+        if delivery_count:
+            admission.count_failures(queue, message_id, delivery_count)
         return admission.steps
 
     def dequeue(

@@ -42,6 +42,7 @@ def enqueue(
     queue: str,
     annotations: Annotations | None,
     transaction: Transaction,
+    delivery_count: int = 0,
 ) -> list[RecordStep]:
     """Take an enqueue into a transaction: also of a message that it takes off the same queue.
 
@@ -53,7 +54,7 @@ def enqueue(
     admission = Admission(machine, taken=transaction.taken, claimed=transaction.claims)
     machine.enqueue(message, queue, admission, annotations=annotations)
     transaction.queues.setdefault(queue, machine.state.queues[queue])
-    transaction.steps.append(PlannedEnqueue(message, queue, annotations))
+    transaction.steps.append(PlannedEnqueue(message, queue, annotations, delivery_count))
     return []
 
 
@@ -116,8 +117,8 @@ def decided_steps(
         if isinstance(planned, Record):
             steps.append(RecordStep(planned, _is_kept_entry(machine, planned)))
             continue
-        message, queue, annotations = planned
-        machine.enqueue(message, queue, admission, annotations=annotations)
+        message, queue, annotations, failures = planned
+        machine.enqueue(message, queue, admission, annotations=annotations, delivery_count=failures)
         if (message.message_id, queue) in targets:
             refusal = f"message {message.message_id} is on queue {queue!r} already"
             raise InvalidRequest(refusal)

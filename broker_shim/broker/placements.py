@@ -1,0 +1,182 @@
+"""Changes of place in a running broker, as `sparkstore.operations.placement` decides them.
+
+The content of new messages is given to the store first, large ones in pieces; a cut leaves it on no
+queue. Then, in one turn of the loop, what is to be taken is taken out of dispatch and decided, and
+the store gets one transaction. Why nothing is lost: until that has completed, a message that was
+taken is held here, under nobody's name. If the store refuses, it is available again in its old
+place. If the broker is killed, the transaction is in the log whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.storage.store_puts import STAGED_BYTES, Operation
+from broker_shim.completion import OnComplete
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.store.interface import MessageStore, StoredMessage, TransactionContext
+from sparkstore.core.queue_arguments import QueueTerms
+from sparkstore.operations.bulk import Answer
+from sparkstore.operations.placement import (
+    Placement,
+    PlacementRequest,
+    check_placements,
+    decide_placement,
+    taken_from,
+)
+
+OnAnswer = Callable[[StoreError | None, Answer], None]
+_Held = set[tuple[str, int]]
+
+
+class Placements:
+    """Carries placements out. On the loop's thread only."""
+
+    def __init__(self, served: ServedQueues) -> None:
+        """Begin with no request under way."""
+        self._served = served
+
+    def run(self, request: PlacementRequest, on_answer: OnAnswer) -> None:
+        """Carry a request out; `on_answer` when that is durable, or why nothing was done."""
+        try:
+            check_placements(request, self._terms)
+        except InvalidRequest as refusal:
+            on_answer(refusal, Answer())
+            return
+        self._prepare(request, [], on_answer)
+
+    def _terms(self, name: str) -> QueueTerms | None:
+        queue = self._served.queues.get(name)
+        return None if queue is None else QueueTerms(queue.is_kept, queue.arguments)
+
+    def _prepare(
+        self, request: PlacementRequest, made: list[StoredMessage | None], on_answer: OnAnswer
+    ) -> None:
+        """Make the new messages, one after the other, and go on when the last is ready."""
+        for placement in request.placements[len(made) :]:
+            if placement.draft is None:
+                made.append(None)
+                continue
+            header, body = placement.draft
+
+            def ready(error: StoreError | None, message: StoredMessage | None) -> None:
+                if message is None:
+                    on_answer(error, Answer())
+                else:
+                    self._prepare(request, [*made, message], on_answer)
+
+            may_stage = len(body) > STAGED_BYTES
+            durable = header._replace(durable=True)
+            self._served.calls.puts.prepare(durable, body, ready, may_stage=may_stage)
+            return
+        self._place(request, made, on_answer)
+
+    def _place(
+        self, request: PlacementRequest, made: list[StoredMessage | None], on_answer: OnAnswer
+    ) -> None:
+        answer, held = self._take(request)
+        chosen: list[tuple[Placement, StoredMessage | None]] = []
+        operations: list[Operation] = []
+        for placement, message in zip(request.placements, made, strict=True):
+            key = placement.source or "", placement.message_id
+            if placement.source is not None and key not in held:
+                continue
+            chosen.append((placement, message))
+            operations += self._operations(request, placement, message)
+
+        def done(error: StoreError | None) -> None:
+            self._ended(chosen, error)
+            on_answer(error, Answer() if error else answer.plus(Answer(done=len(chosen))))
+
+        if operations:
+            self._served.calls.transact(operations, done)
+        else:
+            on_answer(None, answer)
+
+    def _take(self, request: PlacementRequest) -> tuple[Answer, _Held]:
+        """Take what waits out of dispatch: what is not there, or somebody has, is left out."""
+        answer, held, calls = Answer(), _Held(), self._served.calls
+        for name, message_ids in taken_from(request.placements).items():
+            queue = self._served.queues[name]
+            withdrawn = queue.withdraw(dict.fromkeys(message_ids))
+            answer = answer.plus(Answer(left=withdrawn.left, gone=withdrawn.gone))
+            for message_id in withdrawn.held:
+                if calls.entry(name, message_id) is None:
+                    queue.removed((message_id,))
+                    answer = answer.plus(Answer(gone=1))
+                else:
+                    held.add((name, message_id))
+        return answer, held
+
+    def _operations(
+        self, request: PlacementRequest, placement: Placement, message: StoredMessage | None
+    ) -> list[Operation]:
+        calls, operations = self._served.calls, list[Operation]()
+        new_id = 0 if message is None else message.message_id
+        if placement.source is not None:
+            entry = calls.entry(placement.source, placement.message_id)
+            steps = decide_placement(placement, request, entry, new_id)
+            operations += [calls.operation(placement.message_id, step) for step in steps]
+        if message is not None:
+            operations.append(partial(_put, message, placement))
+        return operations
+
+    def _ended(
+        self, chosen: list[tuple[Placement, StoredMessage | None]], error: StoreError | None
+    ) -> None:
+        """Finish a request: what moved leaves its place for the target, or goes back."""
+        served = self._served
+        durable: dict[int, tuple[bool, int]] = {}
+        for placement, _message in chosen:
+            queue = served.queues.get(placement.source or "")
+            if queue is None:
+                continue
+            message_id = placement.message_id
+            if error is not None:
+                queue.released(message_id, delivery_failed=False)
+                served.wanted(queue.name)
+            else:
+                durable[message_id] = queue.keeps(message_id), self._priority(placement)
+                queue.removed((message_id,))
+                served.wanted(queue.name)
+        if error is None:
+            served.metrics.moved += len(durable)
+            for placement, message in chosen:
+                self._arrived(placement, message, durable)
+
+    def _priority(self, placement: Placement) -> int:
+        entry = self._served.calls.entry(placement.target or "", placement.message_id)
+        return 4 if entry is None else entry.priority
+
+    def _arrived(
+        self,
+        placement: Placement,
+        message: StoredMessage | None,
+        durable: dict[int, tuple[bool, int]],
+    ) -> None:
+        target = self._served.queues.get(placement.target or "")
+        if target is None:
+            return
+        if message is not None:
+            message_id, is_durable, priority = message.message_id, True, message.header.priority
+            self._served.metrics.enqueued += 1
+        else:
+            message_id = placement.message_id
+            is_durable, priority = durable[message_id]
+        target.count_failures(message_id, placement.delivery_count)
+        self._served.arrived(target.name, message_id, priority, durable=is_durable)
+
+
+def _put(
+    message: StoredMessage,
+    placement: Placement,
+    store: MessageStore,
+    note: OnComplete,
+    transaction: TransactionContext,
+) -> None:
+    assert placement.target is not None
+    more = {"delivery_count": placement.delivery_count} if placement.delivery_count else {}
+    told = placement.annotations
+    store.enqueue(message, placement.target, note, transaction, annotations=told, **more)

@@ -1,0 +1,133 @@
+"""Decide changes of place, message by message: the road of `resubmit` and of `undo`. Pure.
+
+A placement takes a message off a queue, puts one on a queue, or does both. What is put there may be
+the same message, or a new one in its place. A request has many of them, for any queues, in one
+transaction of the store: all of it becomes true together, and its messages stand on their queues in
+the order of the placements.
+
+As of a bulk request, each is decided anew on the state as it is now: one whose message has left its
+queue, or is held, is left out whole, so nothing is put for a message that could not be taken.
+Limits of queues say nothing about a message that comes back (`core.state_machine.admission` has the
+same rule for what is moved); a new one in place of another has its room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from sparkstore.core.annotations import Annotations
+from sparkstore.core.fold import Entry
+from sparkstore.core.queue_arguments import QueueTerms
+from sparkstore.core.queue_names import shown
+from sparkstore.core.records import MessageHeader
+from sparkstore.errors import InvalidRequest
+from sparkstore.operations.bulk import MAX_IDS, Dequeue, Enqueue, MessageDraft
+
+
+class Placement(NamedTuple):
+    """One message's change of place.
+
+    Attributes:
+        message_id: The message that is taken; 0: none is.
+        source: Name of the queue that it is taken off; None: of none.
+        target: Name of the queue that it, or the new message, is put on; None: on none.
+        draft: The message that is put in its place; None: the same.
+        expires_at: When the entry there expires, UTC µs; None: never. Of a draft, its header says.
+        delivery_count: Failed deliveries that the entry there begins with.
+        annotations: What the entry there adds to those of its message; None: nothing.
+    """
+
+    message_id: int = 0
+    source: str | None = None
+    target: str | None = None
+    draft: MessageDraft | None = None
+    expires_at: int | None = None
+    delivery_count: int = 0
+    annotations: Annotations | None = None
+
+
+class PlacementRequest(NamedTuple):
+    """Placements that become true together.
+
+    Attributes:
+        placements: At most `MAX_IDS`, in the order in which messages stand on their queues.
+        operation: The command that this is a part of, for history.
+        undoes: The operation that it undoes; None: it is no undo.
+    """
+
+    placements: tuple[Placement, ...]
+    operation: str
+    undoes: str | None = None
+
+
+def check_placements(request: PlacementRequest, terms: Callable[[str], QueueTerms | None]) -> None:
+    """Refuse a request that names a wrong queue, or too many messages.
+
+    Raises:
+        InvalidRequest: It does; nothing of it may be done.
+    """
+    if len(request.placements) > MAX_IDS:
+        message = f"{len(request.placements)} messages in one request: at most {MAX_IDS}"
+        raise InvalidRequest(message)
+    for name in {each.source for each in request.placements if each.source is not None}:
+        if terms(name) is None:
+            raise InvalidRequest(f"unknown queue {shown(name)}: see sparkstore queues")
+    for name in {each.target for each in request.placements if each.target is not None}:
+        there = terms(name)
+        if there is None:
+            raise InvalidRequest(f"unknown queue {shown(name)}: create it first")
+        if not there.keeps_messages:
+            message = f"queue {shown(name)} is transient: what is put there would not survive a"
+            raise InvalidRequest(f"{message} restart")
+
+
+def decide_placement(
+    placement: Placement,
+    request: PlacementRequest,
+    entry: Entry | None,
+    new_id: int,
+) -> list[Enqueue | Dequeue]:
+    """Decide the steps of a placement but for putting a new message; none: it is left out.
+
+    Args:
+        placement: What is to be done.
+        request: The request that it is of.
+        entry: Of the message that is taken, if one is, on its queue now; None: it is not there.
+        new_id: Id of the new message that is put; 0: none is.
+    """
+    if placement.source is None or entry is None or entry.acquired_by is not None:
+        return []
+    take = Dequeue(placement.source, _outcome(placement, request, new_id))
+    if placement.draft is not None or placement.target is None:
+        return [take]
+    header = MessageHeader(
+        None,
+        priority=entry.priority,
+        expires_at=placement.expires_at,
+        header_bytes=entry.message_bytes,  # of both, as of `bulk`
+    )
+    told = placement.annotations, placement.delivery_count
+    return [take, Enqueue(placement.target, header, entry.position > 0, *told)]
+
+
+def _outcome(placement: Placement, request: PlacementRequest, new_id: int) -> dict[str, str]:
+    named = {"operation": request.operation}
+    if request.undoes is not None:
+        named |= {"undoes": request.undoes}
+    if new_id:
+        return {"outcome": "resubmitted", "as": str(new_id), "to": placement.target or "", **named}
+    if placement.target is None:
+        return {"outcome": "purged", **named}
+    if placement.target == placement.source:
+        return {"outcome": "requeued", **named}
+    return {"outcome": "moved", "to": placement.target, **named}
+
+
+def taken_from(placements: Sequence[Placement]) -> dict[str, list[int]]:
+    """Return the messages that are taken, by the names of their queues."""
+    found: dict[str, list[int]] = {}
+    for each in placements:
+        if each.source is not None:
+            found.setdefault(each.source, []).append(each.message_id)
+    return found

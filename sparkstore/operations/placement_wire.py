@@ -1,0 +1,81 @@
+"""Encode placements as lines of the control socket (`wire`), without state. Pure.
+
+    {"placements": [{"message_id": 1, "source": "a", "target": "b", "expires_at": 17…,
+                     "delivery_count": 2, "annotations": {"key": ["string", "text"]},
+                     "draft": {"header": {…}, "body": base64}}, …],
+     "operation": "0123abcd", "undoes": "89ef4567"}
+
+A field that is not said has its default.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparkstore.core.annotations import Annotations
+from sparkstore.errors import InvalidRequest
+from sparkstore.operations.bulk import is_operation
+from sparkstore.operations.placement import Placement, PlacementRequest
+from sparkstore.operations.wire import draft_of, draft_told, line
+
+_TYPES: dict[str, type] = {
+    "message_id": int,
+    "source": str,
+    "target": str,
+    "draft": dict,
+    "expires_at": int,
+    "delivery_count": int,
+    "annotations": dict,
+}
+
+
+def placements_line(request: PlacementRequest) -> bytes:
+    """A request as a line."""
+    content = {"placements": [_told(each) for each in request.placements]}
+    named = {"operation": request.operation, "undoes": request.undoes}
+    return line(content | {name: value for name, value in named.items() if value is not None})
+
+
+def placements_of(content: dict[str, Any]) -> PlacementRequest:
+    """A request that came.
+
+    Raises:
+        InvalidRequest: It is none.
+    """
+    operation, undoes = content.get("operation"), content.get("undoes")
+    if not isinstance(operation, str) or not is_operation(operation):
+        raise InvalidRequest("placements need an operation: 8 to 32 letters and digits")
+    if undoes is not None and not is_operation(undoes):
+        raise InvalidRequest("what placements undo is named by 8 to 32 letters and digits")
+    try:
+        placements = tuple(_placement(dict(told)) for told in content["placements"])
+    except (KeyError, TypeError, ValueError) as reason:
+        message = f"placements cannot be read: {reason!r}"
+        raise InvalidRequest(message) from reason
+    return PlacementRequest(placements, operation, undoes)
+
+
+def _told(placement: Placement) -> dict[str, Any]:
+    plain = Placement()
+    told = {
+        name: value for name, value in placement._asdict().items() if value != getattr(plain, name)
+    }
+    return told | ({} if placement.draft is None else {"draft": draft_told(placement.draft)})
+
+
+def _placement(told: dict[str, Any]) -> Placement:
+    for name, value in told.items():
+        if type(value) is not _TYPES.get(name):
+            message = f"a placement cannot have {name!r} as {value!r:.80}"
+            raise ValueError(message)
+    if told.get("delivery_count", 0) < 0 or told.get("message_id", 0) < 0:
+        raise ValueError("counts and ids are not negative")
+    if "draft" in told:
+        told["draft"] = draft_of(told["draft"])
+    if "annotations" in told:
+        told["annotations"] = _annotations(told["annotations"])
+    return Placement(**told)
+
+
+def _annotations(told: dict[str, Any]) -> Annotations:
+    return {str(key): (str(kind), str(text)) for key, (kind, text) in told.items()}
