@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from broker_shim.amqp_1_0.definitions import AMQP_VALUE_SECTION, APPLICATION_PROPERTIES_SECTION
 from broker_shim.amqp_1_0.primitives import CLASSES, Timestamp
+from broker_shim.edited_messages import edited
 from broker_shim.listener_1_0.messages.message import PROTOCOL
 from broker_shim.messages.neutral import neutral_of
 from broker_shim.protocol_1_0.codec.decoder import read
@@ -22,6 +23,7 @@ from broker_shim.protocol_1_0.codec.sections import sections_of, values_before_b
 from broker_shim.protocol_1_0.codec.values import Array, Described
 from broker_shim.serve.headers import all_headers
 from broker_shim.store.interface import MessageHeader
+from sparkstore.content.edits import MessageEdit
 
 Typed = tuple[str, Any]
 """The name of a type in AMQP 1.0's words, and a value of Python's own classes."""
@@ -116,11 +118,13 @@ class StoredValueDecoder(NamedTuple):
     Attributes:
         properties_of: Reads its application properties.
         body_of: Writes its body as JSON, if it is a value.
+        edited: Makes the message that an edit asks for.
     """
 
     properties_of: Callable[[str, bytes], dict[str, Typed]]
     body_of: Callable[[str, str | None, bytes], str | None]
+    edited: Callable[[MessageHeader, bytes, MessageEdit], tuple[MessageHeader, bytes]]
 
 
-DECODER = StoredValueDecoder(properties_of, body_of)
+DECODER = StoredValueDecoder(properties_of, body_of, edited)
 """The decoder of all protocols that a broker speaks."""

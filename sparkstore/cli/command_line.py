@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import sparkstore
 from sparkstore.cli import admin, commands, current, jobs, reconcile, replicas
-from sparkstore.cli.messages import browse, bulk, diff
+from sparkstore.cli.messages import browse, bulk, diff, resubmit
 from sparkstore.cli.output import of_the_system, one_line
 from sparkstore.cli.parsing import ROOT, at_least_0, command
 from sparkstore.errors import StoreError
@@ -97,6 +97,7 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
         diff.add,
         admin.add,
         bulk.add,
+        resubmit.add,
         jobs.add,
         current.add,
         replicas.add,

@@ -43,7 +43,7 @@ _LEAST_US, _MOST_US = -62_135_596_800_000_000, 253_402_300_799_000_000
 
 def typed_properties(protocols: pa.Array, headers: pa.Array) -> pa.Array:
     """Read the application properties of messages from their columns `protocol` and `header`."""
-    properties_of = _decoder().properties_of
+    properties_of = decoder().properties_of
     rows = [
         None if protocol is None or header is None else _told(properties_of(protocol, header))
         for protocol, header in zip(protocols.to_pylist(), headers.to_pylist(), strict=True)
@@ -56,7 +56,7 @@ def readable_bodies(protocols: pa.Array, message_types: pa.Array, bodies: pa.Arr
 
     The arguments are the columns `protocol`, `message_type` and `body`.
     """
-    body_of: Callable[[str, str | None, bytes], str | None] = _decoder().body_of
+    body_of: Callable[[str, str | None, bytes], str | None] = decoder().body_of
     columns = (each.to_pylist() for each in (protocols, message_types, bodies))
     rows = [
         None if protocol is None or body is None else body_of(protocol, kind, body)
@@ -66,7 +66,12 @@ def readable_bodies(protocols: pa.Array, message_types: pa.Array, bodies: pa.Arr
 
 
 @cache
-def _decoder() -> Any:
+def decoder() -> Any:
+    """Load the module that knows what the bytes of each protocol's messages mean.
+
+    Raises:
+        InvalidRequest: None is installed.
+    """
     for point in entry_points(group="sparkstore.decoders", name="messages"):
         return point.load()
     raise InvalidRequest("no decoder of messages is installed: pip install sparkstore again")

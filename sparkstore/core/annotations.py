@@ -30,6 +30,14 @@ NONE = "{}"
 DEATH = "x-opt-death-"
 """How the keys begin that only the store gives: nobody else may say how a message ended."""
 
+RESUBMITTED_FROM = "x-opt-resubmitted-from"
+"""The message that a repaired one was put in the place of."""
+
+RESTORED = "x-opt-restored-"
+"""How the keys begin that say what a message was restored from, and by which operation."""
+
+_OURS = (DEATH, RESUBMITTED_FROM, RESTORED)
+
 _MAX_TEXT = 1_000
 """Characters of a condition or a description that are kept."""
 
@@ -93,9 +101,9 @@ def annotations_of(detail: str | None) -> dict[str, tuple[str, str]]:
 def merged(detail: str | None, more: Annotations) -> Annotations | None:
     """An entry's annotations with more of them; None if together they are too large.
 
-    What begins with `DEATH` is not taken from others.
+    What only the store gives is not taken from others.
     """
-    given = {key: value for key, value in more.items() if not key.startswith(DEATH)}
+    given = {key: value for key, value in more.items() if not key.startswith(_OURS)}
     together = {**annotations_of(detail), **given}
     fits = _bytes_of(_packed(together)) <= MAX_ANNOTATIONS_BYTES
     return together if fits else None

@@ -172,6 +172,33 @@ def test_dead_letters_go_back_to_where_they_came_from(
     assert subjects("dead") == ["d1", "d3", "d4", "d2"]
 
 
+def test_a_dead_letter_is_repaired_and_goes_back(
+    dead: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = rows(capsys, "browse", dead, "dead")[0]["message_id"]
+    edit = ("resubmit", dead, str(old), "--body", "mended", "--property", "land=eu")
+    (dry,) = rows(capsys, *edit, "--dry-run")
+    assert (dry["to"], dry["body"], dry["properties"]) == ("orders", "mended", {"land": "eu"})
+    assert len(rows(capsys, "browse", dead, "orders")) == 0
+    (told,) = rows(capsys, *edit)
+    assert (told["from"], told["to"], told["done"]) == ("dead", "orders", 1)
+    (new,) = rows(capsys, "browse", dead, "orders", "--body")
+    assert (new["body"], new["properties"], new["subject"]) == ("mended", {"land": "eu"}, "d0")
+    assert new["annotations"] == {"x-opt-resubmitted-from": str(old)}
+    statement = f"SELECT detail FROM message_history WHERE message_id = {old} AND kind = 'dequeued'"
+    (left,) = rows(capsys, "sql", dead, "--engine", "duckdb", statement)
+    outcome = json.loads(left["detail"])
+    assert (outcome["outcome"], outcome["as"]) == ("resubmitted", str(new["message_id"]))
+    assert outcome["operation"] == told["operation"]
+    file = Path(dead) / "body"
+    file.write_bytes(b"from a file")
+    again = ("resubmit", dead, str(new["message_id"]), "--body-file", str(file), "--to", "dead")
+    assert rows(capsys, *again)[0]["to"] == "dead"
+    assert rows(capsys, "browse", dead, "dead", "--body")[-1]["body"] == "from a file"
+    assert main(["resubmit", dead, str(old)]) == 2
+    assert "is not on any queue" in capsys.readouterr().err
+
+
 def test_all_messages_are_exported(root: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(rows(capsys, "export", root, "orders")) == 5
     assert len(rows(capsys, "export", root, "orders", "--subject", "s2")) == 1
@@ -189,6 +216,11 @@ def test_all_messages_are_exported(root: str, capsys: pytest.CaptureFixture[str]
         (["redrive", "daed"], "no queue 'daed'"),
         (["redrive", "dead", "--to", "nope"], "unknown queue 'nope': create it first"),
         (["redrive", "dead", "--to", "dead"], "name another queue"),
+        (["resubmit", "1", "--unset", "nope"], "the message's properties are land"),
+        (["resubmit", "1", "--unset", "land", "--property", "land=x"], "say one of them"),
+        (["resubmit", "1", "--property", "land"], "NAME=VALUE"),
+        (["resubmit", "1", "--queue", "dead"], "not on 'dead'"),
+        (["resubmit", "1", "--to", "nope"], "unknown queue 'nope': create it first"),
         (["replay", "orders", "--older-than", "soon"], "such as 90s or 7d"),
         (["export", "ordres", "--where", "true"], "unknown queue 'ordres'"),
     ],
