@@ -249,7 +249,7 @@ class MessageStore(Protocol):
             on_complete: Called when the entry is durable, or with the reason why it is not there.
             transaction: If given, the message is on the queue from the commit on, and not before.
             annotations: What the entry adds to those of its message, on this queue only.
-            delivery_count: Failed deliveries that the entry begins with, in a transaction.
+            delivery_count: Failed deliveries that the entry begins with.
 
         Completes with:
             InvalidRequest: Unknown queue; the message is on it already, or left its last queue

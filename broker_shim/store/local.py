@@ -184,14 +184,11 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
 
         See `MessageStore.enqueue`.
         """
-        is_plain = transaction is None and annotations is None
+        is_plain = transaction is None and annotations is None and not delivery_count
         if is_plain and self.enqueue_plain(message, queue, on_complete):
             return
-        if transaction is None:
-            self._decide(on_complete, self._enqueue_now, message, queue, annotations)
-            return
-        decide = partial(self._enqueue_later, delivery_count=delivery_count)
-        self._decide(on_complete, decide, message, queue, annotations, transaction=transaction)
+        arguments = message, queue, annotations, delivery_count
+        self._decide(on_complete, self._enqueue, *arguments, transaction=transaction)
 
     def dequeue(
         self,
@@ -354,28 +351,21 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         # The sink first: if it refuses the records, none of the steps is true.
         self._machine.apply(steps, self._sink.append(kept, on_complete))
 
-    def _enqueue_now(
-        self, message: StoredMessage, queue: str, annotations: Annotations | None
-    ) -> list[RecordStep]:
-        self._check_enqueued(message, queue)
-        return self._machine.enqueue(message, queue, annotations=annotations)
-
-    def _enqueue_later(
+    def _enqueue(
         self,
         message: StoredMessage,
         queue: str,
         annotations: Annotations | None,
-        transaction: Transaction,
-        delivery_count: int,
+        failures: int,
+        transaction: Transaction | None = None,
     ) -> list[RecordStep]:
-        self._check_enqueued(message, queue)
-        told = annotations, transaction, delivery_count
-        return transactions.enqueue(self._machine, message, queue, *told)
-
-    def _check_enqueued(self, message: StoredMessage, queue: str) -> None:
         check_message(message)
         check_queue(queue)
         check_size(message.header.body_bytes, self._max_message_bytes)
+        machine, told = self._machine, (annotations, failures)
+        if transaction is not None:
+            return transactions.enqueue(machine, message, queue, transaction, *told)
+        return machine.enqueue(message, queue, None, (None, None), *told)
 
     def _stage_piece(
         self, message: StoredMessage, body_offset: int, piece: bytes, on_complete: OnComplete

@@ -77,5 +77,5 @@ def _add_placement(
             add_step(machine, together, placement.message_id, step)
     if message is not None:
         assert placement.target is not None
-        told = placement.annotations, together, placement.delivery_count
+        told = together, placement.annotations, placement.delivery_count
         transactions.enqueue(machine, message, placement.target, *told)

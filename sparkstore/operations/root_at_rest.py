@@ -267,7 +267,7 @@ def add_step(
     match step:
         case Enqueue(queue, header, _, annotations, failures):
             message = StoredMessage(message_id, header, b"")
-            transactions.enqueue(machine, message, queue, annotations, together, failures)
+            transactions.enqueue(machine, message, queue, together, annotations, failures)
         case Dequeue(queue, outcome, _):
             machine.dequeue(message_id, queue, None, outcome, together)
         case Release(queue, holder):

@@ -8,6 +8,7 @@
     prepared_branches               two-phase transactions: prepared, and decided, also after a
                                     restart
     xid_claims                      each branch is begun once, at whichever broker
+    placements                      an administrator's changes of place: resubmit, undo
     expiry_timer                    messages whose time is over leave their queues by a timer
     release, reject, accept         `Settlement`, `delivery.rejection`
 

@@ -34,8 +34,6 @@ from sparkstore.core.holders import since_by_holder, since_of
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.operations import wire
 from sparkstore.operations.bulk import Answer
-from sparkstore.operations.placement import PlacementRequest
-from sparkstore.operations.placement_wire import placements_of
 
 _log = logging.getLogger(__name__)
 
@@ -267,19 +265,9 @@ class ControlServer:
             return lambda asker: broker.bulk.put(
                 queue, messages, self._audited(asker, "put", queue, len(messages))
             )
-        if "placements" in content:
-            return self._place_call(placements_of(content), broker)
         request = wire.request_of(content)
         asked = (request.action, request.queue, len(request.message_ids), request.to)
         return lambda asker: broker.bulk.run(request, self._audited(asker, *asked))
-
-    def _place_call(self, request: PlacementRequest, broker: Broker) -> Callable[[Asker], None]:
-        count = len(request.placements)
-        name = next((each.source or each.target for each in request.placements), None)
-        act = "resubmit" if request.undoes is None else "undo"
-        return lambda asker: broker.placements.run(
-            request, self._audited(asker, act, name or "", count)
-        )
 
     def _next(self) -> None:
         while self._requests and self._under_way is None:

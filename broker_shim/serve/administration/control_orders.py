@@ -20,6 +20,8 @@ from sparkstore.operations import wire
 from sparkstore.operations.administration import Order
 from sparkstore.operations.branch_orders import BranchAct, BranchOrder, branch_order_of
 from sparkstore.operations.bulk import Answer
+from sparkstore.operations.placement import PlacementRequest
+from sparkstore.operations.placement_wire import placements_of
 from sparkstore.operations.wire import answer_line, error_line
 
 
@@ -58,6 +60,8 @@ class ControlOrders:
             return partial(self._order, wire.order_of(content), broker)
         if "purge" in content:
             return partial(self._purge, wire.text_of(content, "purge"), broker)
+        if "placements" in content:
+            return partial(self._place, placements_of(content), broker)
         if "branch" in content:
             return partial(self._branch, branch_order_of(content), broker)
         return None
@@ -83,6 +87,22 @@ class ControlOrders:
         else:
             commits = order.act is BranchAct.COMMIT
             broker.calls.decide_branch(xid_of(order.xid), order.by, took, done, commits=commits)
+
+    def _place(self, request: PlacementRequest, broker: Broker, asker: Asker) -> None:
+        def placed(error: StoreError | None, answer: Answer) -> None:
+            queue = next((each.source or each.target for each in request.placements), None)
+            self._audit(
+                AuditEvent.ADMINISTRATION,
+                peer=asker.name,
+                act="resubmit" if request.undoes is None else "undo",
+                queue=queue,
+                messages=len(request.placements),
+                done=None if error else answer.done,
+                error=error,
+            )
+            asker.answer(answer_line(answer) if error is None else error_line(error))
+
+        broker.placements.run(request, placed)
 
     def _purge(self, queue: str, broker: Broker, asker: Asker) -> None:
         def show(so_far: Answer) -> bool:

@@ -165,7 +165,7 @@ class Decisions:
                 message = self._message(fields, opened.messages)
                 opened.messages.setdefault(message.message_id, message)
                 told = annotations_of(fields[_DETAIL])
-                transactions.enqueue(self.machine, message, fields[2], told, opened.transaction)
+                transactions.enqueue(self.machine, message, fields[2], opened.transaction, told)
                 return
             record = record_of(fields)
             if record.kind not in _IN_TRANSACTIONS:

@@ -40,8 +40,8 @@ def enqueue(
     machine: StoreStateMachine,
     message: StoredMessage,
     queue: str,
-    annotations: Annotations | None,
     transaction: Transaction,
+    annotations: Annotations | None = None,
     delivery_count: int = 0,
 ) -> list[RecordStep]:
     """Take an enqueue into a transaction: also of a message that it takes off the same queue.
