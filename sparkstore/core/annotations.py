@@ -34,7 +34,8 @@ RESUBMITTED_FROM = "x-opt-resubmitted-from"
 """The message that a repaired one was put in the place of."""
 
 RESTORED = "x-opt-restored-"
-"""How the keys begin that say what a message was restored from, and by which operation."""
+RESTORED_FROM, RESTORED_BY = RESTORED + "from", RESTORED + "by"
+"""The message that one is a copy of, and `UNDO/OPERATION`: who restored it, undoing what."""
 
 _OURS = (DEATH, RESUBMITTED_FROM, RESTORED)
 

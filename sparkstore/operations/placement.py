@@ -24,6 +24,9 @@ from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.bulk import MAX_IDS, Dequeue, Enqueue, MessageDraft
 
+SHIFTED = "shifted"
+"""The outcome of a message that is put again behind what an undo brought back to its queue."""
+
 
 class Placement(NamedTuple):
     """One message's change of place.
@@ -36,6 +39,7 @@ class Placement(NamedTuple):
         expires_at: When the entry there expires, UTC µs; None: never. Of a draft, its header says.
         delivery_count: Failed deliveries that the entry there begins with.
         annotations: What the entry there adds to those of its message; None: nothing.
+        is_shift: It is put on its own queue again, behind what comes back there.
     """
 
     message_id: int = 0
@@ -45,6 +49,7 @@ class Placement(NamedTuple):
     expires_at: int | None = None
     delivery_count: int = 0
     annotations: Annotations | None = None
+    is_shift: bool = False
 
 
 class PlacementRequest(NamedTuple):
@@ -120,7 +125,7 @@ def _outcome(placement: Placement, request: PlacementRequest, new_id: int) -> di
     if placement.target is None:
         return {"outcome": "purged", **named}
     if placement.target == placement.source:
-        return {"outcome": "requeued", **named}
+        return {"outcome": SHIFTED if placement.is_shift else "requeued", **named}
     return {"outcome": "moved", "to": placement.target, **named}
 
 

@@ -26,6 +26,7 @@ _TYPES: dict[str, type] = {
     "expires_at": int,
     "delivery_count": int,
     "annotations": dict,
+    "is_shift": bool,
 }
 
 

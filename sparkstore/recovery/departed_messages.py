@@ -10,23 +10,19 @@ import json
 from collections.abc import Collection
 from typing import NamedTuple
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from deltalake.exceptions import DeltaError
 
 from sparkstore.core.records import Kind
-from sparkstore.errors import Unavailable
-from sparkstore.recovery.arrow_fold import rows_that_count
+from sparkstore.recovery.recorded_rows import recorded_rows
 from sparkstore.tables.root import Root
 from sparkstore.tables.schema import ROW
-from sparkstore.tables.snapshot import columns_of, read_files, snapshot
+from sparkstore.tables.snapshot import columns_of
 
 _EVENTS = columns_of(ROW, ("position", "epoch", "kind", "queue", "message_id", "at", "detail"))
 _COPIES = columns_of(ROW, ("position", "epoch", "kind", "queue", "properties"))
 _LIVES_ON = {"moved", "dead-lettered"}
 """Outcomes of a message that is on another queue since."""
-_TRIES = 4
 
 
 class DepartedMessage(NamedTuple):
@@ -63,20 +59,8 @@ def departed_messages(
     Raises:
         Unavailable: Storage did not answer, again and again.
     """
-    for _ in range(_TRIES):
-        try:
-            return _departed(root, queue, there, mark, to)
-        except (OSError, DeltaError, pa.ArrowException) as reason:
-            failure = reason
-    message = f"history cannot be read: {failure}; retry later"
-    raise Unavailable(message) from failure
-
-
-def _departed(
-    root: Root, queue: str, there: Collection[int], mark: str, to: str
-) -> list[DepartedMessage]:
     left = ds.field("kind") == Kind.DEQUEUED.column
-    rows = _rows(root, _EVENTS, left & (ds.field("queue") == queue)).sort_by("position")
+    rows = recorded_rows(root, _EVENTS, left & (ds.field("queue") == queue)).sort_by("position")
     last: dict[int, DepartedMessage] = {}
     for row in rows.select(["message_id", "position", "at", "detail"]).to_pylist():
         at_us = int(row["at"].timestamp() * 1_000_000)
@@ -96,20 +80,6 @@ def _departed(
 def _copied(root: Root, mark: str, to: str) -> set[int]:
     """Ids of the messages of which a copy was put on a queue."""
     came = ds.field("kind") == Kind.ENQUEUED.column
-    rows = _rows(root, _COPIES, came & (ds.field("queue") == to))
+    rows = recorded_rows(root, _COPIES, came & (ds.field("queue") == to))
     values = pc.map_lookup(rows["properties"], mark, "last")
     return {int(value) for value in pc.unique(values).to_pylist() if value and value.isdecimal()}
-
-
-def _rows(root: Root, columns: pa.Schema, where: ds.Expression) -> pa.Table:
-    """Read records of both layers that count, each position once; the journal's version first.
-
-    What leaves the journal is in history already (ARCHITECTURE: Rule 5), so nothing is missed.
-    """
-    journal, history = snapshot(root.journal), snapshot(root.history)
-    old = read_files(history, columns, where)
-    opened = ds.field("kind") == Kind.OPENED.column
-    new = rows_that_count(read_files(journal, columns, where | opened))
-    new = new.filter(pc.not_equal(new["kind"], Kind.OPENED.column))
-    only_there = pc.invert(pc.is_in(new["position"], value_set=old["position"].combine_chunks()))
-    return pa.concat_tables([old, new.filter(only_there)])
