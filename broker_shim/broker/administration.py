@@ -224,6 +224,7 @@ class Administration:
         show: Callable[[Answer], bool],
         on_purged: OnPurged,
         last_position: int | None = None,
+        operation: str | None = None,
     ) -> None:
         """Take what is on a queue now off it, but for what is acquired, some at a time.
 
@@ -232,6 +233,7 @@ class Administration:
             show: Told how far it is; False: nobody waits for it any more, so it ends.
             on_purged: Called when it is done, durably.
             last_position: What came after it stays, and what is not durable; None: all is taken.
+            operation: Its name in history; None: it has none.
         """
         try:
             queue = existing(said, self.facts)
@@ -253,7 +255,7 @@ class Administration:
                 on_purged(Unavailable(text), total)
             else:
                 done = partial(taken, first + len(part))
-                self._bulk.run(Request(Action.PURGE, queue, part), done)
+                self._bulk.run(Request(Action.PURGE, queue, part, operation=operation), done)
 
         def taken(following: int, error: StoreError | None, answer: Answer) -> None:
             nonlocal total

@@ -23,10 +23,10 @@ from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.operations.acquisition import Acquisition
 from broker_shim.broker.operations.claims import Claims
 from broker_shim.broker.operations.observation import EntryObserver
+from broker_shim.broker.operations.placements import Placements
 from broker_shim.broker.operations.queries import Queries
 from broker_shim.broker.operations.wiring_limit import Made, WiringLimit
 from broker_shim.broker.operations.xid_claims import XidClaims
-from broker_shim.broker.operations.placements import Placements
 from broker_shim.broker.queue_deletion import QueueDeletions
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.queue_filter import adopt

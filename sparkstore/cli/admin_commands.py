@@ -8,14 +8,15 @@ import pwd
 import sys
 from argparse import Namespace
 from collections.abc import Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from sparkstore.cli.commands import opened_root, print_lines, recovered, tell_unreplayed
 from sparkstore.cli.control import opened_control
 from sparkstore.cli.output import Row, fields, json_lines, table, time_of
 from sparkstore.core.xids import xid_of, xid_text
-from sparkstore.errors import InvalidRequest, Unavailable
+from sparkstore.errors import InvalidRequest, StoreError, Unavailable
 from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
 
 if TYPE_CHECKING:
@@ -67,7 +68,26 @@ def delete_queue(arguments: Namespace) -> int:
     """Delete the queue that the command names."""
     order = Order(AdminAction.DELETE_QUEUE, arguments.queue, force=arguments.force)
     limits = {"if_unused": arguments.if_unused, "if_empty": arguments.if_empty}
-    return _order(arguments, order._replace(**limits))
+    with opened_control(arguments.root, arguments.config) as control:
+        told = control.order(order._replace(**limits))
+        with suppress(StoreError):  # the queue is gone; its id can be asked for later
+            control.flush()
+    _show(arguments, {**told, "operation": _deletion(arguments, told["queue"])})
+    return 0
+
+
+def _deletion(arguments: Namespace, queue: str) -> str | None:
+    """Name a deletion that was just done; None: `sparkstore operations` will list it."""
+    from sparkstore.recovery.operation_log import deletion_of
+    from sparkstore.storage.objects import is_object_uri
+
+    if is_object_uri(arguments.root):
+        return None  # of a bucket, all of history would have to come here
+    try:
+        with opened_root(arguments.root) as root:
+            return deletion_of(root, queue)
+    except StoreError:
+        return None
 
 
 def create_exchange(arguments: Namespace) -> int:
@@ -104,9 +124,11 @@ def purge_queue(arguments: Namespace) -> int:
             done = f"purge: {so_far.done:,} done, {so_far.left:,} left alone, {so_far.gone:,} gone"
             print(done, file=sys.stderr)
 
+    operation = token_hex(4)
     with opened_control(arguments.root, arguments.config) as control:
-        answer = control.purge(arguments.queue, show)
-    _show(arguments, {"act": "purge-queue", "queue": arguments.queue, **answer.told()})
+        answer = control.purge(arguments.queue, show, operation)
+    told = {"act": "purge-queue", "queue": arguments.queue, "operation": operation}
+    _show(arguments, {**told, **answer.told()})
     return 0
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import sparkstore
 from sparkstore.cli import admin, commands, current, jobs, reconcile, replicas
-from sparkstore.cli.messages import browse, bulk, diff, resubmit
+from sparkstore.cli.messages import browse, bulk, diff, resubmit, undo
 from sparkstore.cli.output import of_the_system, one_line
 from sparkstore.cli.parsing import ROOT, at_least_0, command
 from sparkstore.errors import StoreError
@@ -98,6 +98,7 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
         admin.add,
         bulk.add,
         resubmit.add,
+        undo.add,
         jobs.add,
         current.add,
         replicas.add,

@@ -94,11 +94,20 @@ class AdminClient(Protocol):
             StoreError: It was refused, or nobody knows what came of it: for the reasons of `run`.
         """
 
-    def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:
+    def flush(self) -> None:
+        """Wait until the tables have all that was done before.
+
+        Raises:
+            StoreError: They cannot, for the reasons of `run`.
+        """
+
+    def purge(
+        self, queue: str, show: Callable[[Answer], None], operation: str | None = None
+    ) -> Answer:
         """Remove what was on a queue when this began; what is acquired stays.
 
-        It goes in several transactions. `show` is called after each, with the sum of what is
-        durably done by then.
+        It goes in several transactions; `operation` names them in history. `show` is called after
+        each, with the sum of what is durably done by then.
 
         Raises:
             StoreError: It stopped, for the reasons of `run`; what `show` was told last is done.
@@ -265,9 +274,16 @@ class SocketControl:
         told: dict[str, Any] = wire.object_of(said, "told")
         return told
 
-    def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:
+    def flush(self) -> None:
+        """Have the broker put all that was done into the tables (`AdminClient.flush`)."""
+        wire.object_of(self._exchange(wire.line({"flush": True})), "flushed")
+
+    def purge(
+        self, queue: str, show: Callable[[Answer], None], operation: str | None = None
+    ) -> Answer:
         """Have the broker purge a queue, showing each answer (`AdminClient.purge`)."""
-        said = self._exchange(wire.line({"purge": queue}))
+        named = {} if operation is None else {"operation": operation}
+        said = self._exchange(wire.line({"purge": queue, **named}))
         while "so_far" in said:
             show(wire.answer_of(said["so_far"]))
             said = self._exchange(b"")

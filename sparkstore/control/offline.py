@@ -155,7 +155,17 @@ class OfflineControl:
         )
         branches.forget(machine, xid)
 
-    def purge(self, queue: str, show: Callable[[Answer], None]) -> Answer:
+    def flush(self) -> None:
+        """Put all that was done into the tables (`AdminClient.flush`)."""
+        done: SimpleQueue[StoreError | None] = SimpleQueue()
+        self._log.flush(done.put)
+        error = done.get()
+        if error is not None:
+            raise error
+
+    def purge(
+        self, queue: str, show: Callable[[Answer], None], operation: str | None = None
+    ) -> Answer:
         """Purge a queue in parts of `MAX_IDS`, showing each answer (`AdminClient.purge`)."""
         total = Answer()
         with self._told("purge-queue", queue) as told:
@@ -163,7 +173,8 @@ class OfflineControl:
             message_ids = [*self._machine.state.queues[name].entries]
             for first in range(0, len(message_ids), MAX_IDS):
                 part = tuple(message_ids[first : first + MAX_IDS])
-                total = total.plus(self._run(Request(Action.PURGE, name, part)))
+                request = Request(Action.PURGE, name, part, operation=operation)
+                total = total.plus(self._run(request))
                 told.append(total)
                 show(total)
         return total

@@ -4,6 +4,10 @@ Pure.
 
     administration, queue_alteration     queues, exchanges and bindings: create, alter, delete
     bulk                                 move, copy, purge, expire many messages
+    redrive                              where dead letters go back to
+    placement, placement_wire            a message off a queue, another in its place; as lines
+    placements_at_rest                   the same for a root that nobody serves
+    operation_history, undo              what became of a bulk command; what takes it back
     root_at_rest                         the same for a root that nobody serves, as steps
     wire                                 orders, requests and answers ↔ lines of the control socket
 

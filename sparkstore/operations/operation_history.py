@@ -107,7 +107,7 @@ class OperationHistory:
     """The courses of an operation's messages, and all stays on its queues.
 
     Attributes:
-        operation: The operation's name.
+        operation: The name that its records have.
         family: The operations of its family, in the order of the log.
         courses: One for each message that the operation took or restored, in that order.
         stays: Each message that is on one of its queues now.
@@ -165,7 +165,7 @@ def follow(operation: str, rows: Sequence[LogRow]) -> OperationHistory:
     """Follow the messages of an operation.
 
     Args:
-        operation: Its name.
+        operation: The name that its records have.
         rows: Every record about the queues of its family, in the order of positions.
     """
     marks = (mark for row in rows if (mark := mark_of(row)) is not None)

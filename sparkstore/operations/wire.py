@@ -15,7 +15,9 @@ r"""Encode the lines of the control socket: one JSON object a line, UTF-8, witho
     server → client   {"not_durable": {"a": 3}}                              by queue
     client → server   {"order": "alter-queue", "queue": "a", "arguments": {"message_ttl_ms": 5000}}
     server → client   {"told": {"act": "alter-queue", "queue": "a", …, "changed": true}}
-    client → server   {"purge": "a"}
+    client → server   {"flush": true}
+    server → client   {"flushed": true}                          all before it is in the tables
+    client → server   {"purge": "a", "operation": "0123abcd"}
     server → client   {"so_far": {"done": 250, "left": 0, "gone": 0}}           any number of them
     server → client   {"done": 400, "left": 1, "gone": 0}
     client → server   {"branch": "commit-branch", "xid": "7:ab:cd", "by": "ann"}

@@ -26,7 +26,7 @@ def recorded_rows(root: Root, columns: pa.Schema, where: ds.Expression) -> pa.Ta
     Args:
         root: The root whose tables are read.
         columns: The columns that are wanted; `position`, `epoch` and `kind` among them.
-        where: Which records.
+        where: The condition that the wanted records meet.
 
     Raises:
         Unavailable: Storage did not answer, again and again.

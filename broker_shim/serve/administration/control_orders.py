@@ -59,7 +59,10 @@ class ControlOrders:
         if "order" in content:
             return partial(self._order, wire.order_of(content), broker)
         if "purge" in content:
-            return partial(self._purge, wire.text_of(content, "purge"), broker)
+            named = wire.text_of(content, "purge"), wire.operation_of(content)
+            return partial(self._purge, *named, broker)
+        if "flush" in content:
+            return partial(self._flush, broker)
         if "placements" in content:
             return partial(self._place, placements_of(content), broker)
         if "branch" in content:
@@ -104,7 +107,14 @@ class ControlOrders:
 
         broker.placements.run(request, placed)
 
-    def _purge(self, queue: str, broker: Broker, asker: Asker) -> None:
+    def _flush(self, broker: Broker, asker: Asker) -> None:
+        def flushed(error: StoreError | None) -> None:
+            line = wire.line({"flushed": True}) if error is None else error_line(error)
+            asker.answer(line)
+
+        broker.calls.flush(flushed)
+
+    def _purge(self, queue: str, operation: str | None, broker: Broker, asker: Asker) -> None:
         def show(so_far: Answer) -> bool:
             if sum(so_far):
                 asker.say(wire.so_far_line(so_far))
@@ -121,7 +131,7 @@ class ControlOrders:
             )
             asker.answer(answer_line(total) if error is None else error_line(error))
 
-        broker.administration.purge(queue, show, purged)
+        broker.administration.purge(queue, show, purged, operation=operation)
 
 
 class ControlClient:

@@ -1,4 +1,4 @@
-"""The commands about messages of a queue: `browse`, `move`, `requeue`, `purge`, `replay`, `export`.
+"""The commands about messages of a queue: `browse`, `move`, `redrive`, `purge`, `undo`, and others.
 
 Arguments of the command line come in; rows, files and requests to whoever has the queues go out.
 `bulk` makes the parsers and `bulk_commands` carries them out. Which messages are meant is said by a

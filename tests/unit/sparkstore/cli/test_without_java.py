@@ -199,6 +199,69 @@ def test_a_dead_letter_is_repaired_and_goes_back(
     assert "is not on any queue" in capsys.readouterr().err
 
 
+def test_a_bulk_command_is_undone_and_the_undo_too(
+    root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def subjects(queue: str) -> list[str]:
+        return [row["subject"] for row in rows(capsys, "browse", root, queue)]
+
+    every = subjects("orders")
+    (told,) = rows(capsys, "purge", root, "orders", "--property", "land=eu")
+    purge = told["operation"]
+    (dry,) = rows(capsys, "undo", root, purge, "--dry-run")
+    assert (dry["restored"], dry["lost"], dry["shifted"]) == ({"orders": 2}, [], {"orders": 2})
+    (undone,) = rows(capsys, "undo", root, purge)
+    assert (undone["undoes"], undone["done"]) == (purge, 4)
+    assert subjects("orders") == every
+    assert main(["undo", root, purge]) == 2
+    assert "is undone already" in capsys.readouterr().err
+    assert rows(capsys, "undo", root, undone["operation"])[0]["removed"] == {"orders": 2}
+    assert subjects("orders") == ["s0", "s2", "s4"]
+    listed = {row["operation"]: row for row in rows(capsys, "operations", root)}
+    assert (listed[purge]["action"], listed[purge]["messages"]) == ("purged", 2)
+    assert not listed[purge]["can_be_undone"]
+    assert listed[undone["operation"]]["undoes"] == purge
+    assert main(["operations", root, "--limit", "1"]) == 0
+    said = capsys.readouterr()
+    assert "undone" in said.out
+    assert "the newest 1 of 3 are shown" in said.err
+    assert main(["undo", root, "nope"]) == 2
+    assert "no operation 'nope'" in capsys.readouterr().err
+
+
+def test_a_deleted_queue_comes_back_with_its_bindings_and_arguments(
+    root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def shown() -> dict[str, Any]:
+        return rows(capsys, "queue", "show", root, "orders")[0] | {"oldest_age_s": None}
+
+    before, messages = shown(), rows(capsys, "browse", root, "orders", "--body")
+    (told,) = rows(capsys, "queue", "delete", root, "orders", "--force")
+    assert rows(capsys, "operations", root)[0]["operation"] == told["operation"]
+    rows(capsys, "queue", "create", root, "orders")
+    assert main(["undo", root, told["operation"]]) == 2
+    assert "queue 'orders' is there again as" in capsys.readouterr().err
+    rows(capsys, "queue", "delete", root, "orders")
+    (undone,) = rows(capsys, "undo", root, told["operation"])
+    assert (undone["restored"], undone["lost"]) == ({"orders": 5}, [])
+    assert shown() == before
+    after = rows(capsys, "browse", root, "orders", "--body")
+    assert [row["body"] for row in after] == [row["body"] for row in messages]
+    assert [row["subject"] for row in after] == [row["subject"] for row in messages]
+    assert after[0]["annotations"]["x-opt-restored-from"] == str(messages[0]["message_id"])
+
+
+def test_what_cannot_be_undone_is_told_with_the_reason(
+    root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (told,) = rows(capsys, "move", root, "orders", "--to", "dead", "--older-than", "0s")
+    rows(capsys, "purge", root, "dead", "--subject", "s1")
+    (undone,) = rows(capsys, "undo", root, told["operation"])
+    (lost,) = undone["lost"]
+    assert (lost["reason"], lost["messages"], undone["done"]) == ("purged since", 1, 4)
+    assert main(["undo", root, told["operation"]]) == 2
+
+
 def test_all_messages_are_exported(root: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(rows(capsys, "export", root, "orders")) == 5
     assert len(rows(capsys, "export", root, "orders", "--subject", "s2")) == 1

@@ -1,0 +1,173 @@
+"""Carries out an undo: reads the log, plans, and gives requests to whoever has the queues.
+
+The log is flushed first, so that all of the operation is in the tables. Then a deleted queue is
+made again, and the plan's steps go in requests of `TURN_IDS`, each one transaction. An undo that is
+cut off can be run again: what its requests did is in the log, and `operation_history` finds it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sparkstore.content.reader import ContentReader
+from sparkstore.control.client import AdminClient
+from sparkstore.core.fold import QueueState, State
+from sparkstore.core.queue_arguments import arguments_of
+from sparkstore.core.queue_names import shown
+from sparkstore.errors import InvalidRequest
+from sparkstore.operations.administration import AdminAction, Order
+from sparkstore.operations.bulk import TURN_IDS, Answer, MessageDraft
+from sparkstore.operations.operation_history import OperationHistory, follow
+from sparkstore.operations.placement import Placement, PlacementRequest
+from sparkstore.operations.undo import CONTENT_GONE, UndoPlan, UndoStep, plan_undo
+from sparkstore.recovery.operation_log import operation_rows
+from sparkstore.tables.root import Root
+
+_PUT_BYTES = 4 << 20
+
+
+@dataclass
+class Undo:
+    """An undo that was planned.
+
+    Attributes:
+        operation: The name of the operation that it undoes.
+        history: What became of the operation's messages.
+        plan: What goes back, and what cannot.
+        queue: The queue that was deleted; empty: none was.
+        unbound: Its exchanges that are gone, so that it is not bound to them again.
+    """
+
+    operation: str
+    history: OperationHistory
+    plan: UndoPlan
+    queue: str = ""
+    unbound: list[str] = field(default_factory=list)
+
+
+def planned_undo(root: Root, state: State, operation: str, undo: str) -> Undo:
+    """Plan to undo an operation.
+
+    Args:
+        root: The root whose log has it.
+        state: What the tables have; read after all of the operation was in them.
+        operation: The name of the operation.
+        undo: The name that the undo has in history.
+
+    Raises:
+        InvalidRequest: There is no such operation, or it is undone already; a queue that it
+            deleted is there again with other arguments.
+        Unavailable: History cannot be read now.
+    """
+    rows = operation_rows(root, operation)
+    if not rows:
+        message = f"no operation {shown(operation)}: sparkstore operations lists those that history"
+        raise InvalidRequest(f"{message} has")
+    history, queues = follow(operation, rows), dict(state.queues)
+    deleted = "" if history.definition is None else rows[0].queue or ""
+    is_missing = _is_missing(history.definition, deleted, state)
+    if is_missing:
+        queues[deleted] = QueueState(history.definition or "{}", 0)
+    plan = plan_undo(history, queues, undo, time.time_ns() // 1000)
+    _find_content(root, plan)
+    unbound = [name for name, _key, _detail in history.bindings if name not in state.exchanges]
+    found = Undo(operation, history, plan, deleted, sorted({*unbound}))
+    if not (is_missing or plan.steps) and (len(history.family) > 1 or not plan.lost):
+        raise InvalidRequest(_why_nothing(operation, history.family[-1]))
+    return found
+
+
+def _why_nothing(operation: str, newest: str) -> str:
+    if newest == operation:
+        return f"operation {operation} left nothing to undo: its messages are where they were"
+    return f"operation {operation} is undone already: sparkstore undo ROOT {newest} takes it back"
+
+
+def _is_missing(definition: str | None, queue: str, state: State) -> bool:
+    """Tell whether a queue that was deleted has to be made again.
+
+    Raises:
+        InvalidRequest: It is there with other arguments.
+    """
+    if definition is None or queue not in state.queues:
+        return definition is not None
+    there = state.queues[queue].detail
+    if json.loads(there) != json.loads(definition):
+        message = f"queue {shown(queue)} is there again as {there}, it was {definition}: alter or"
+        raise InvalidRequest(f"{message} delete it first")
+    return False
+
+
+def _find_content(root: Root, plan: UndoPlan) -> None:
+    """Leave out what history has no content of any more."""
+    wanted = [step.copies for step in plan.steps if step.copies]
+    there = ContentReader(root).headers(wanted)
+    gone = [message_id for message_id in wanted if message_id not in there]
+    if gone:
+        plan.lost.setdefault(CONTENT_GONE, []).extend(gone)
+        plan.steps = [step for step in plan.steps if step.copies not in {*gone}]
+        for queue in plan.restored:
+            placements = (step.placement for step in plan.steps)
+            back = (not each.is_shift and each.target == queue for each in placements)
+            plan.restored[queue] = sum(back)
+
+
+def run_undo(
+    control: AdminClient, root: Root, found: Undo, undo: str, show: Callable[[Answer], None]
+) -> Answer:
+    """Carry out a planned undo.
+
+    Args:
+        control: The client that changes queues.
+        root: The root whose content is read.
+        found: What is to be done.
+        undo: The name that the undo has in history.
+        show: Called with the sum so far, after each request.
+
+    Raises:
+        StoreError: The broker or the store refused; run it again.
+    """
+    if found.queue:
+        _make_queue(control, found)
+    reader, total = ContentReader(root), Answer()
+    for part in _portions(found.plan.steps, reader):
+        total = total.plus(control.place(PlacementRequest(part, undo, found.operation)))
+        show(total)
+    return total
+
+
+def _make_queue(control: AdminClient, found: Undo) -> None:
+    """Make a queue again as it was; what is there already stays, after an undo that was cut off."""
+    definition = found.history.definition or "{}"
+    content: dict[str, Any] = json.loads(definition)
+    make = Order(AdminAction.CREATE_QUEUE, found.queue, arguments=arguments_of(definition))
+    control.order(make._replace(durability=content.get("durability", 2)))
+    for exchange, key, detail in found.history.bindings:
+        if exchange not in found.unbound:
+            bind = Order(AdminAction.ADD_BINDING, found.queue, exchange, key)
+            control.order(bind._replace(arguments=arguments_of(detail)))
+
+
+def _portions(steps: list[UndoStep], reader: ContentReader) -> Iterator[tuple[Placement, ...]]:
+    part: list[Placement] = []
+    size = 0
+    for step in steps:
+        placement = step.placement
+        if step.copies:
+            header, body = reader.read(step.copies)
+            header = header._replace(expires_at=placement.expires_at)
+            placement = placement._replace(draft=MessageDraft(header, body))
+            length = len(body) + header.header_bytes
+        else:
+            length = 0
+        if part and (len(part) == TURN_IDS or size + length > _PUT_BYTES):
+            yield tuple(part)
+            part, size = [], 0
+        part.append(placement)
+        size += length
+    if part:
+        yield tuple(part)
