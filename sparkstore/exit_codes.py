@@ -22,6 +22,7 @@ class ExitCode(IntEnum):
     WRONG_CALL = 2
     TAKEN_OVER = 3
     DAMAGED = 4
+    WOULD_CHANGE = 10
     TRY_LATER = 75  # EX_TEMPFAIL of sysexits.h
     INTERRUPTED = 130  # as a shell has it of SIGINT
 

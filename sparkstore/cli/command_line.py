@@ -17,7 +17,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 import sparkstore
-from sparkstore.cli import admin, commands, current, jobs, reconcile, replicas
+from sparkstore.cli import admin, commands, current, jobs, replicas
+from sparkstore.cli.health import check, reconcile
 from sparkstore.cli.messages import browse, bulk, diff, resubmit, undo
 from sparkstore.cli.output import of_the_system, one_line
 from sparkstore.cli.parsing import ROOT, at_least_0, command
@@ -104,6 +105,7 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
         replicas.add,
         reconcile.add,
         _verify,
+        check.add,
         _version,
     ):
         add(subparsers)

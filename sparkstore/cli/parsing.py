@@ -6,6 +6,8 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from sparkstore.exit_codes import ExitCode
+
 if TYPE_CHECKING:  # it is generic only for the type checker, and has no public name
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
 
@@ -57,3 +59,17 @@ def at_least_0(text: str) -> int:
         message = f"{number} is negative"
         raise argparse.ArgumentTypeError(message)
     return number
+
+
+def add_check(parser: argparse.ArgumentParser) -> None:
+    """Add `--check`: a dry run whose exit code tells a script whether something would change."""
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="as --dry-run, with exit code 10 if something would change, 0 if not",
+    )
+
+
+def check_code(arguments: argparse.Namespace, changes: int) -> int:
+    """Return the exit code of a dry run that found so many changes."""
+    return ExitCode.WOULD_CHANGE if arguments.check and changes else ExitCode.DONE

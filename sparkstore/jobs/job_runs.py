@@ -21,7 +21,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +94,25 @@ def record(root: Root, run: JobRun) -> None:
         if table.version() % TIDY_EVERY == 0:
             table = _tidied(root, table, run)
         mark_durable(root, {NAME: table.version()})
+
+
+def last_success(root: Root, job: str) -> datetime | None:
+    """Return when the last run of a job that did not fail ended, UTC; None: none is known.
+
+    A table that cannot be read knows of none.
+    """
+    try:
+        table = DeltaTable(str(root.table(NAME)))
+        names = ["began_at", "seconds", "outcome"]
+        rows = table.to_pyarrow_table(partitions=[("job", "=", job)], columns=names).to_pylist()
+    except (OSError, DeltaError, pa.ArrowException):
+        return None
+    ends = (
+        each["began_at"] + timedelta(seconds=each["seconds"])
+        for each in rows
+        if each["outcome"] != "failed"
+    )
+    return max(ends, default=None)
 
 
 def first_line(reason: BaseException) -> str:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from sparkstore.cli.messages import bulk_commands as commands
 from sparkstore.cli.messages.redrive import redrive
-from sparkstore.cli.parsing import at_least_0, command
+from sparkstore.cli.parsing import add_check, at_least_0, command
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
@@ -147,6 +147,7 @@ def _bulk(
     parser = command(subparsers, run, summary, _HOW + more)
     _choice(parser)
     parser.add_argument("--dry-run", action="store_true", help="count and sample, change nothing")
+    add_check(parser)
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="settings of the store, if it has its own"
     )

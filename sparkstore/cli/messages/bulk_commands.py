@@ -14,6 +14,7 @@ from sparkstore.cli.control import opened_control
 from sparkstore.cli.messages.chosen_messages import Find, departed, waiting
 from sparkstore.cli.notes import note_unreplayed
 from sparkstore.cli.output import fields, json_lines, table
+from sparkstore.cli.parsing import check_code
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.bulk import Action, Answer, Request
 
@@ -109,12 +110,13 @@ def _run_on(
     state = recovered(root)  # a queue that is not there is told before seconds of starting a JVM
     _name_queues(arguments, state.queues)
     told, check = _told(arguments, action), _check(arguments, action)
-    if arguments.dry_run:
+    if arguments.dry_run or arguments.check:
         _check_at_rest(state, check)
         with find(root, state) as found:
-            _show_sample(arguments, told, found.total(), found.sample(_SAMPLE))
+            count = found.total()
+            _show_sample(arguments, told, count, found.sample(_SAMPLE))
         note_unreplayed(root)
-        return 0
+        return check_code(arguments, count)
     began = time.monotonic()
     with opened_control(arguments.root, arguments.config) as control:
         control.run(check)

@@ -15,6 +15,7 @@ from sparkstore.cli.messages.bulk_commands import shower
 from sparkstore.cli.messages.chosen_messages import waiting
 from sparkstore.cli.notes import note_unreplayed
 from sparkstore.cli.output import fields, json_lines
+from sparkstore.cli.parsing import check_code
 
 if TYPE_CHECKING:
     from sparkstore.control.client import AdminClient
@@ -48,14 +49,15 @@ def _redrive(arguments: Namespace, root: Root) -> int:
         ids = islice(found.ids(), arguments.limit)
         plan = plan_redrive(state.queues, arguments.queue, ids, to)
     row: dict[str, Any] = {"action": "redrive", "from": arguments.queue}
-    if arguments.dry_run:
+    is_dry, changes = arguments.dry_run or arguments.check, sum(map(len, plan.portions.values()))
+    if is_dry:
         full = {target: len(each) for target, each in plan.full.items()}
         row |= {"dry_run": True, "to": _counts(plan.portions), "full": full, **_left(plan)}
     else:
         row |= _act(arguments, plan)
     _print(arguments, row)
     note_unreplayed(root)
-    return 0
+    return check_code(arguments, changes) if is_dry else 0
 
 
 def _target(arguments: Namespace, state: State) -> str | None:

@@ -13,7 +13,7 @@ from sparkstore.cli.control import opened_control
 from sparkstore.cli.messages.bulk_commands import shower
 from sparkstore.cli.notes import note, note_unreplayed
 from sparkstore.cli.output import Row, fields, json_lines, table, time_of
-from sparkstore.cli.parsing import ROOT, at_least_0, command
+from sparkstore.cli.parsing import ROOT, add_check, at_least_0, check_code, command
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
@@ -43,6 +43,7 @@ def add(subparsers: Subparsers) -> None:
         positional=(ROOT, ("operation", "what is to be undone")),
     )
     parser.add_argument("--dry-run", action="store_true", help="say what would be, change nothing")
+    add_check(parser)
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="settings of the store, if it has its own"
     )
@@ -84,7 +85,7 @@ def _row(each: LoggedOperation) -> Row:
 
 def undo(arguments: Namespace) -> int:
     """Take back what a bulk command did."""
-    if arguments.dry_run:
+    if arguments.dry_run or arguments.check:
         _flush(arguments)
         with opened_root(arguments.root, whole=True) as root:
             from sparkstore.control.undo_run import planned_undo
@@ -92,7 +93,7 @@ def undo(arguments: Namespace) -> int:
             found = planned_undo(root, recovered(root), arguments.operation, "dryrun00")
             _print(arguments, {"dry_run": True, **_told(found)}, found)
             note_unreplayed(root)
-        return 0
+        return check_code(arguments, len(found.plan.steps) + bool(found.queue))
     return _undo(arguments)
 
 

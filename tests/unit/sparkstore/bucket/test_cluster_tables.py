@@ -19,8 +19,8 @@ from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.bucket.cluster_tables import LOGS, ClusterTables, s3a, s3a_settings
 from sparkstore.bucket.job_copy import JobCopy, job_copy
 from sparkstore.bucket.job_lease import NAME as LEASE
-from sparkstore.cli import reconcile
 from sparkstore.cli.command_line import main
+from sparkstore.cli.health import reconcile
 from sparkstore.compaction.state_fold import check_is_newest, read_meta
 from sparkstore.config import StoreConfig
 from sparkstore.errors import InvalidRequest, Unavailable

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, MessageHeader, Queue
@@ -210,6 +211,8 @@ def test_a_bulk_command_is_undone_and_the_undo_too(
     purge = told["operation"]
     (dry,) = rows(capsys, "undo", root, purge, "--dry-run")
     assert (dry["restored"], dry["lost"], dry["shifted"]) == ({"orders": 2}, [], {"orders": 2})
+    assert main(["undo", root, purge, "--check"]) == 10
+    capsys.readouterr()
     (undone,) = rows(capsys, "undo", root, purge)
     assert (undone["undoes"], undone["done"]) == (purge, 4)
     assert subjects("orders") == every
@@ -260,6 +263,65 @@ def test_what_cannot_be_undone_is_told_with_the_reason(
     (lost,) = undone["lost"]
     assert (lost["reason"], lost["messages"], undone["done"]) == ("purged since", 1, 4)
     assert main(["undo", root, told["operation"]]) == 2
+
+
+@pytest.mark.parametrize(
+    ("limits", "code", "said"),
+    [
+        ([], 0, "OK - 6 messages on 2 queues"),
+        (["--depth", "4:9"], 1, "WARNING - depth of orders is 5, over 4"),
+        (["--dead", "0:0"], 2, "CRITICAL - dead of dead is 1, over 0"),
+        (["--depth", "1:2", "--depth", "orders=9"], 0, "OK"),
+        (["--compaction", "1d:2d"], 2, "CRITICAL - compaction is not known"),
+        (["--depth", "many"], 3, "UNKNOWN - --depth 'many'"),
+        (["--age", "nope=1h"], 3, "UNKNOWN - --age nope=…: no queue has this name"),
+    ],
+)
+def test_a_monitoring_system_is_told_how_a_root_is(
+    root: str, capsys: pytest.CaptureFixture[str], limits: list[str], code: int, said: str
+) -> None:
+    assert main(["check", root, *limits]) == code
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"SPARKSTORE {said}")
+    assert main(["check", root, *limits, "--format", "prometheus"]) == code
+    text = capsys.readouterr().out
+    values = {
+        (each.name, *each.labels.values()): each.value
+        for family in text_string_to_metric_families(text)
+        for each in family.samples
+    }
+    assert values["sparkstore_check_status",] == code
+    if code < 3:
+        assert values["sparkstore_check_queue_messages", "orders"] == 5
+        assert values["sparkstore_check_dead_letters", "dead"] == 1
+
+
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (["purge", "orders", "--property", "land=eu"], 10),
+        (["purge", "orders", "--property", "land=no"], 0),
+        (["move", "orders", "--to", "dead", "--older-than", "1h"], 0),
+        (["requeue", "dead", "--older-than", "0s"], 10),
+        (["redrive", "dead"], 10),
+        (["redrive", "dead", "--subject", "none"], 0),
+        (["replay", "orders", "--older-than", "0s"], 0),
+    ],
+)
+def test_a_script_is_told_whether_something_would_change(
+    root: str, capsys: pytest.CaptureFixture[str], argv: list[str], code: int
+) -> None:
+    before = [rows(capsys, "browse", root, each) for each in ("orders", "dead")]
+    assert main([argv[0], root, *argv[1:], "--check"]) == code
+    capsys.readouterr()
+    assert [rows(capsys, "browse", root, each) for each in ("orders", "dead")] == before
+
+
+def test_a_root_that_cannot_be_read_is_unknown_to_a_monitoring_system(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", str(tmp_path / "nowhere")]) == 3
+    assert capsys.readouterr().out.startswith("SPARKSTORE UNKNOWN - ")
 
 
 def test_all_messages_are_exported(root: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,181 @@
+"""The command `check`: is a root well, in the words of a monitoring system."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from sparkstore.cli.commands import opened_root, print_lines, recovered
+from sparkstore.cli.notes import note
+from sparkstore.cli.output import json_lines, one_line
+from sparkstore.cli.parsing import command
+from sparkstore.errors import InvalidRequest, StoreError
+from sparkstore.operations.root_check import (
+    CheckStatus,
+    Figure,
+    JudgedFigure,
+    judge,
+    nagios_line,
+    threshold_of,
+    worst,
+)
+
+if TYPE_CHECKING:
+    from sparkstore.cli.parsing import Subparsers
+    from sparkstore.core.fold import State
+    from sparkstore.operations.root_check import Thresholds
+    from sparkstore.tables.root import Root
+
+_AGES = ("age", "compaction")
+_OPTIONS = {
+    "depth": "messages on a queue",
+    "age": "age of a queue's oldest message",
+    "dead": "messages on a queue of dead letters",
+    "lag": "records that a replica lacks",
+    "compaction": "time since the last compaction",
+}
+_METRICS = {
+    "depth": ("sparkstore_check_queue_messages", "queue", "Messages on a queue."),
+    "age": ("sparkstore_check_queue_oldest_age_seconds", "queue", "Age of the oldest message."),
+    "dead": ("sparkstore_check_dead_letters", "queue", "Messages on a queue of dead letters."),
+    "lag": ("sparkstore_check_replica_lag_records", "replica", "Records that a replica lacks."),
+    "compaction": (
+        "sparkstore_check_last_compaction_age_seconds", "", "Time since the last compaction.",
+    ),
+}  # fmt: skip
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the command `check` to the command line."""
+    parser = command(
+        subparsers,
+        check,
+        "say whether a root is well, for Nagios, Icinga or Prometheus",
+        "A LIMIT is WARN, WARN:CRIT or :CRIT, and QUEUE=LIMIT is for one queue; it may be given\n"
+        "again. More than WARN is a warning, more than CRIT critical. Ages are 90s, 15m, 2h, 7d.\n"
+        "nagios: one line with performance data; exit code 0 ok, 1 warning, 2 critical,\n"
+        "3 unknown, also where the root cannot be read. prometheus: metrics for the textfile\n"
+        "collector, with sparkstore_check_status; the same exit codes. It reads the tables, and\n"
+        "asks no broker: watch /readyz for that.\n\n"
+        "examples:\n"
+        "  sparkstore check ROOT --depth 1000:5000 --depth audit=100000 --age 10m:1h\n"
+        "  sparkstore check ROOT --dead 0:100 --compaction 2h:1d --lag 10000\n"
+        "  sparkstore check ROOT --format prometheus > /var/lib/node_exporter/queues.prom",
+    )
+    for name, what in _OPTIONS.items():
+        parser.add_argument(
+            f"--{name}", action="append", default=[], metavar="LIMIT", help=f"limits of: {what}"
+        )
+    parser.add_argument("--format", choices=("nagios", "prometheus"), default="nagios")
+
+
+def check(arguments: Namespace) -> int:
+    """Say whether a root is well; the exit code is that of a monitoring plugin."""
+    try:
+        thresholds = dict(
+            threshold_of(name, told, is_age=name in _AGES)
+            for name in _OPTIONS
+            for told in getattr(arguments, name)
+        )
+        with opened_root(arguments.root, whole=True) as root:
+            state = recovered(root)
+            _check_queues(thresholds, state)
+            figures = [*_figures(root, state)]
+    except (StoreError, OSError) as reason:
+        return _unknown(arguments, reason)
+    judged = judge(figures, thresholds)
+    status = worst(judged)
+    if arguments.json:
+        print_lines(json_lines([_row(each) for each in judged]))
+        print_lines(json_lines([{"status": status.name}]))
+    elif arguments.format == "prometheus":
+        sys.stdout.write(_metrics(judged, status))
+    else:
+        depth = sum(len(queue.entries) for queue in state.queues.values())
+        summary = f"{depth} messages on {len(state.queues)} queues"
+        print_lines([one_line(nagios_line(judged, summary))])
+    return int(status)
+
+
+def _check_queues(thresholds: Thresholds, state: State) -> None:
+    for name, queue in thresholds:
+        if queue and name in {"depth", "age", "dead"} and queue not in state.queues:
+            raise InvalidRequest(f"--{name} {queue}=…: no queue has this name")
+
+
+def _unknown(arguments: Namespace, reason: Exception) -> int:
+    """Say that nobody knows: a monitoring system reads standard output, and the exit code."""
+    if arguments.json:
+        print_lines(json_lines([{"status": CheckStatus.UNKNOWN.name, "reason": str(reason)}]))
+    elif arguments.format == "prometheus":
+        sys.stdout.write(_metrics([], CheckStatus.UNKNOWN))
+        note(one_line(str(reason)))
+    else:
+        print_lines([f"SPARKSTORE UNKNOWN - {one_line(str(reason)).replace('|', '/')}"])
+    return int(CheckStatus.UNKNOWN)
+
+
+def _figures(root: Root, state: State) -> Iterator[Figure]:
+    from sparkstore.core.queue_arguments import terms_of
+
+    now_us = time.time_ns() // 1_000
+    targets = {
+        terms_of(queue.detail).arguments.dead_letter_queue for queue in state.queues.values()
+    }
+    for name, queue in state.queues.items():
+        oldest = queue.entries.oldest()
+        age = 0.0 if oldest is None else max(0, now_us - oldest.at) / 1_000_000
+        yield Figure("depth", name, len(queue.entries))
+        yield Figure("age", name, age, "s")
+        if name in targets:
+            yield Figure("dead", name, len(queue.entries))
+    yield from _lags(root)
+    yield Figure("compaction", "", _since_compaction(root, now_us), "s")
+
+
+def _lags(root: Root) -> Iterator[Figure]:
+    """How many records each replica in a folder lacks; one that cannot be read is not known."""
+    from sparkstore.recovery.point_in_time import latest_position
+    from sparkstore.storage.objects import is_object_uri
+    from sparkstore.tables.root import open_root
+
+    folders = [each for each in root.identity.replicas if not is_object_uri(each)]
+    last = latest_position(root) if folders else 0
+    for folder in folders:
+        try:
+            lag: float | None = max(0, last - latest_position(open_root(folder)))
+        except (StoreError, OSError):
+            lag = None
+        yield Figure("lag", folder, lag)
+
+
+def _since_compaction(root: Root, now_us: int) -> float | None:
+    from sparkstore.jobs.job_runs import last_success
+
+    ended_at = last_success(root, "compact")
+    return None if ended_at is None else max(0.0, now_us / 1_000_000 - ended_at.timestamp())
+
+
+def _row(each: JudgedFigure) -> dict[str, Any]:
+    figure, threshold, status = each
+    told = {"figure": figure.name, "of": figure.of or None, "value": figure.value}
+    return {**told, **threshold._asdict(), "status": status.name}
+
+
+def _metrics(judged: list[JudgedFigure], status: CheckStatus) -> str:
+    from sparkstore.metrics.exposition import encoded, gauge
+
+    text = "0: ok, 1: warning, 2: critical, 3: unknown."
+    families = [gauge("sparkstore_check_status", text, [({}, int(status))])]
+    for name, (metric, label, help_text) in _METRICS.items():
+        values = [
+            ({label: each.figure.of} if label else {}, each.figure.value)
+            for each in judged
+            if each.figure.name == name and each.figure.value is not None
+        ]
+        if values:
+            families.append(gauge(metric, help_text, values))
+    return encoded(families).decode()
