@@ -1,4 +1,4 @@
-"""What became of the messages of a bulk operation, read from the log's records. Pure.
+"""Follow the messages of a bulk operation through the records of the log. Pure.
 
 Nothing is stored for an operation: the log has it already. Each of its requests is a transaction,
 and the outcome of each message that it took names the operation. A message that an undo restored

@@ -54,7 +54,7 @@ class UndoStep(NamedTuple):
 
 @dataclass
 class UndoPlan:
-    """What an undo does.
+    """The steps of an undo, and the messages that cannot go back.
 
     Attributes:
         steps: In the order in which they are done.

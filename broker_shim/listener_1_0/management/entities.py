@@ -105,7 +105,7 @@ def queue_entity(queue: QueueAnswer, usage: QueueUsage | None) -> Entity:
 
 
 def exchange_entity(exchange: ExchangeAnswer) -> Entity:
-    """Describe an exchange."""
+    """Describe an exchange by its attributes."""
     return {
         **_head(EntityKind.EXCHANGE, exchange.name),
         "durability": DURABILITIES[exchange.durability],
@@ -115,7 +115,7 @@ def exchange_entity(exchange: ExchangeAnswer) -> Entity:
 
 
 def binding_entity(key: ExchangeBindingKey, arguments: Mapping[str, Any]) -> Entity:
-    """Describe a binding."""
+    """Describe a binding by its attributes."""
     return {
         **_head(EntityKind.BINDING, key.exchange, key.queue, key.binding_key),
         "exchange": key.exchange,

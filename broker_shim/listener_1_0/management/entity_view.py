@@ -1,4 +1,4 @@
-"""What a client may know of: the queues, exchanges and bindings where it may do something.
+"""Show a client the queues, exchanges and bindings that it may know of: where it may do something.
 
 It is told no more than over AMQP 0-10. On the loop's thread only.
 """

@@ -25,7 +25,7 @@ from broker_shim.listener_1_0.management.entities import (
 from broker_shim.listener_1_0.management.entity_view import EntityView, nodes_to_know
 from broker_shim.listener_1_0.management.messages import ManagementAnswer, ManagementRequest
 from broker_shim.listener_1_0.management.requests import (
-    Refused,
+    RequestRefused,
     entity_said,
     kind_said,
     order_to_alter,
@@ -80,7 +80,7 @@ class ManagementNode:
             return
         try:
             operation(request, on_answer)
-        except Refused as refusal:
+        except RequestRefused as refusal:
             on_answer(refusal.answer)
         except InvalidRequest as refusal:
             on_answer(ManagementAnswer(400, str(refusal)))
@@ -125,7 +125,7 @@ class ManagementNode:
     def _purge(self, request: ManagementRequest, on_answer: OnAnswer) -> None:
         entity = entity_said(request)
         if entity.kind is not EntityKind.QUEUE:
-            raise Refused(501, f"a {entity.kind} cannot be purged: a queue can")
+            raise RequestRefused(501, f"a {entity.kind} cannot be purged: a queue can")
         node = queue_meant(self._broker, entity.queue)
         self._check(Act.PURGE, node, entity.queue)
         entity = _whole(entity, node)
@@ -152,11 +152,11 @@ class ManagementNode:
         known = list(dict.fromkeys(name for kind in kinds for name in ATTRIBUTES[kind]))
         said = request.body.get("attributeNames") or known
         if not isinstance(said, list):
-            raise Refused(400, "attributeNames is a list")
+            raise RequestRefused(400, "attributeNames is a list")
         names = [str(each) for each in said]
         unknown = next((each for each in names if each not in known), None)
         if unknown is not None:
-            raise Refused(400, f"attribute {shown(unknown)}: say of {', '.join(known)}")
+            raise RequestRefused(400, f"attribute {shown(unknown)}: say of {', '.join(known)}")
         first = request.number("offset", 0)
         count = min(request.number("count", MOST_RESULTS), MOST_RESULTS)
         entities = (entity for kind in kinds for entity in self._view.known(kind))
@@ -171,7 +171,7 @@ class ManagementNode:
         """Check the rights that an order needs; return it with the whole name of its queue.
 
         Raises:
-            Refused: The client has not all of them, or the name is that of several queues.
+            RequestRefused: The client has not all of them, or the name is that of several queues.
         """
         node = queue_meant(self._broker, order.queue) if order.queue else None
         for needed in needed_acts(order, node):
@@ -186,9 +186,11 @@ class ManagementNode:
     def _check(self, act: Act, node: Node, said: str) -> None:
         refusal = refusal_of_act(self._connection, act, node, said)
         if refusal is not None:
-            raise Refused(403, refusal.description)
+            raise RequestRefused(403, refusal.description)
         if isinstance(node, AmbiguousNode):
-            raise Refused(409, f"{shown(said)} is the name of several queues: say address::queue")
+            raise RequestRefused(
+                409, f"{shown(said)} is the name of several queues: say address::queue"
+            )
 
     def _check_known(self, entity: EntityName) -> None:
         """Check that the client may do something at all that an entity names."""
@@ -200,16 +202,18 @@ class ManagementNode:
                 assert denial is not None, "what names nothing is denied to nobody"
                 access.guard.refused(access.remote, principal, *denial)
                 said = shown(entity.identity.partition("/")[2])
-                raise Refused(403, f"{shown(principal.name)} has no permission to read {said}")
+                raise RequestRefused(
+                    403, f"{shown(principal.name)} has no permission to read {said}"
+                )
 
     def _check_there(self, entity: EntityName) -> None:
         if self._view.find(entity) is None:
-            raise Refused(404, _missing(entity))
+            raise RequestRefused(404, _missing(entity))
 
     def _check_unclaimed(self, entity: EntityName) -> None:
         """Check that no session of AMQP 0-10 has the queue to itself, as that protocol does."""
         if entity.queue and self._broker.claims.is_claimed(entity.queue):
-            raise Refused(409, f"queue {shown(entity.queue)} is exclusive to a session")
+            raise RequestRefused(409, f"queue {shown(entity.queue)} is exclusive to a session")
 
 
 def _whole(entity: EntityName, node: Node) -> EntityName:
@@ -239,7 +243,7 @@ def _failure(error: StoreError, refused: int) -> ManagementAnswer:
     """Make the answer for an order that the broker did not carry out.
 
     Args:
-        error: Why not.
+        error: The reason why the broker did not carry it out.
         refused: The status if the order itself is refused.
     """
     if isinstance(error, LimitReached):

@@ -56,7 +56,7 @@ class ManagementRequest(NamedTuple):
 
 
 class ManagementAnswer(NamedTuple):
-    """An answer.
+    """The answer to a request: its status and content.
 
     Attributes:
         status: As of HTTP.
@@ -72,7 +72,7 @@ class ManagementAnswer(NamedTuple):
 
 
 def request_of(encoded: bytes) -> ManagementRequest:
-    """Read a request.
+    """Read a request from a message of AMQP 1.0.
 
     Raises:
         DecodeError: It is no message, or its body is no map.

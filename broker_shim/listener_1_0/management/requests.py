@@ -22,7 +22,7 @@ _BINDING_ATTRIBUTES = ("exchange", "queue", "key", "arguments")
 _WHICH = "say which: name and type, or identity, as READ and QUERY tell them"
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """A request that is not carried out: its status is that of HTTP."""
 
     def __init__(self, status: int, text: str) -> None:
@@ -34,12 +34,12 @@ def kind_said(request: ManagementRequest, name: str) -> EntityKind:
     """Read the kind that an application property names.
 
     Raises:
-        Refused: It is none.
+        RequestRefused: It is none.
     """
     kind = kind_of(request.text(name))
     if kind is None:
         known = ", ".join(each.type for each in EntityKind)
-        raise Refused(400, f"{name} {shown(request.text(name))}: say one of {known}")
+        raise RequestRefused(400, f"{name} {shown(request.text(name))}: say one of {known}")
     return kind
 
 
@@ -47,7 +47,7 @@ def entity_said(request: ManagementRequest) -> EntityName:
     """Read which entity a request names: by its identity, or by its type and name.
 
     Raises:
-        Refused: It names none.
+        RequestRefused: It names none.
     """
     identity = request.text("identity")
     if identity:
@@ -57,7 +57,7 @@ def entity_said(request: ManagementRequest) -> EntityName:
         is_binding = kind is EntityKind.BINDING
         found = entity_named(f"{kind}/{name}") if is_binding else EntityName(kind, (name,))
     if found is None or not found.names[0]:
-        raise Refused(400, _WHICH)
+        raise RequestRefused(400, _WHICH)
     return found
 
 
@@ -66,17 +66,19 @@ def order_to_create(request: ManagementRequest) -> Order:
 
     Raises:
         InvalidRequest: An argument is of a type that the store does not keep.
-        Refused: It is no order.
+        RequestRefused: It is no order.
     """
     kind = kind_said(request, "type")
     if kind is EntityKind.BINDING:
         return _order_to_bind(request)
     name, said = request.text("name"), dict(request.body)
     if not name:
-        raise Refused(400, f"a {kind} needs a name")
+        raise RequestRefused(400, f"a {kind} needs a name")
     durability = said.pop("durability", DURABILITIES[-1])
     if durability not in DURABILITIES:
-        raise Refused(400, f"durability {durability!r:.80}: say one of {', '.join(DURABILITIES)}")
+        raise RequestRefused(
+            400, f"durability {durability!r:.80}: say one of {', '.join(DURABILITIES)}"
+        )
     number = DURABILITIES.index(durability)
     if kind is EntityKind.QUEUE:
         arguments = plain_arguments(said)
@@ -101,7 +103,9 @@ def _order_to_bind(request: ManagementRequest) -> Order:
     arguments = said.get("arguments") or {}
     texts = isinstance(exchange, str) and isinstance(queue, str) and isinstance(key, str)
     if not (texts and isinstance(arguments, Mapping)):
-        raise Refused(400, "exchange, queue and key of a binding are strings, arguments are a map")
+        raise RequestRefused(
+            400, "exchange, queue and key of a binding are strings, arguments are a map"
+        )
     kept = plain_arguments(arguments)
     return Order(AdminAction.ADD_BINDING, queue, exchange, key, arguments=kept)
 
@@ -113,17 +117,17 @@ def order_to_alter(request: ManagementRequest) -> Order:
 
     Raises:
         InvalidRequest: As of `order_to_create`.
-        Refused: It is no order about a queue.
+        RequestRefused: It is no order about a queue.
     """
     entity = entity_said(request)
     if entity.kind is not EntityKind.QUEUE:
-        raise Refused(501, f"a {entity.kind} is not altered: delete it, and create it anew")
+        raise RequestRefused(501, f"a {entity.kind} is not altered: delete it, and create it anew")
     said = {str(each): value for each, value in request.body.items()}
     own = {"name": entity.names[0], "identity": entity.identity, "type": entity.kind.type}
     said = {each: value for each, value in said.items() if value != own.get(each, NotImplemented)}
     fixed = sorted({*own, *COUNTS, "durability"} & said.keys())
     if fixed:
-        raise Refused(400, f"{fixed[0]} of a queue cannot be altered: leave it out")
+        raise RequestRefused(400, f"{fixed[0]} of a queue cannot be altered: leave it out")
     return Order(AdminAction.ALTER_QUEUE, entity.names[0], arguments=plain_arguments(said))
 
 
@@ -131,7 +135,7 @@ def order_to_delete(request: ManagementRequest) -> Order:
     """Make the order that a request to delete is.
 
     Raises:
-        Refused: It names nothing.
+        RequestRefused: It names nothing.
     """
     entity = entity_said(request)
     if entity.kind is EntityKind.BINDING:
