@@ -14,10 +14,12 @@ import pytest
 from proton import Delivery, Message
 
 from sparkstore.cli.command_line import main
+from sparkstore.content.reader import ContentReader
 from sparkstore.control import client as control_module
 from sparkstore.control.bulk_run import Job, run
 from sparkstore.control.client import SocketControl, connect, open_control
 from sparkstore.control.offline import OfflineControl
+from sparkstore.control.undo_run import planned_undo, run_undo
 from sparkstore.core.fold import State
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest, Locked, Unavailable
@@ -150,6 +152,31 @@ def test_a_killed_broker_has_done_each_request_whole_or_not_and_a_rerun_ends_it(
     again.close()
     assert rest == Answer(done=COUNT - there, gone=there)
     assert ids_of(root, "other") == [*range(1, COUNT + 1)]
+    assert [f.name for f in check(open_root(root), deep=True) if not f.holds] == []
+
+
+def test_an_undo_that_a_killed_broker_cut_off_goes_on_where_it_stopped(
+    start_broker: StartBroker, root: Path
+) -> None:
+    broker = start_broker(str(root), "--queue", "q")
+    Pipelined(broker.url, "q", messages(1_000)).run()
+    control = open_control(root)
+    run(control, Job(Action.PURGE, "q", None, "purged01"), range(1, 1_000, 2), lambda _answer: None)
+    control.flush()
+    found = planned_undo(open_root(root), state_of(root), "purged01", "undo0001")
+    with pytest.raises(Unavailable):
+        run_undo(control, open_root(root), found, "undo0001", lambda _answer: broker.kill())
+    again = open_control(root)
+    assert isinstance(again, OfflineControl)
+    assert len(ids_of_open(again, "q")) < 1_000
+    again.flush()
+    found = planned_undo(open_root(root), state_of(root), "purged01", "undo0002")
+    assert found.plan.undone > 0
+    run_undo(again, open_root(root), found, "undo0002", lambda _answer: None)
+    again.close()
+    reader = ContentReader(open_root(root))
+    bodies = [reader.read(message_id)[1].decode() for message_id in ids_of(root, "q")]
+    assert bodies == [f"m{number}" for number in range(1_000)]
     assert [f.name for f in check(open_root(root), deep=True) if not f.holds] == []
 
 
