@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from sparkstore.cli import admin_commands as commands
 from sparkstore.cli import wiring_lists
-from sparkstore.cli.parsing import ROOT, command
+from sparkstore.cli.parsing import ROOT, add_check, command
 from sparkstore.operations.administration import DURABILITIES, EXCHANGE_TYPES
 
 if TYPE_CHECKING:
@@ -235,6 +235,10 @@ def _admin(  # what a command is made of
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="settings of the store, if it has its own"
     )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what it would do by the tables, change nothing"
+    )
+    add_check(parser)
     return parser
 
 

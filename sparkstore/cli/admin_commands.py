@@ -12,9 +12,17 @@ from contextlib import contextmanager, suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
-from sparkstore.cli.commands import opened_root, print_lines, recovered, tell_unreplayed
+from sparkstore.cli.commands import (
+    opened_root,
+    print_lines,
+    queue_named,
+    recovered,
+    tell_unreplayed,
+)
 from sparkstore.cli.control import opened_control
+from sparkstore.cli.notes import note_unreplayed
 from sparkstore.cli.output import Row, fields, json_lines, table, time_of
+from sparkstore.cli.parsing import check_code
 from sparkstore.core.xids import xid_of, xid_text
 from sparkstore.errors import InvalidRequest, StoreError, Unavailable
 from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
@@ -68,6 +76,8 @@ def delete_queue(arguments: Namespace) -> int:
     """Delete the queue that the command names."""
     order = Order(AdminAction.DELETE_QUEUE, arguments.queue, force=arguments.force)
     limits = {"if_unused": arguments.if_unused, "if_empty": arguments.if_empty}
+    if arguments.dry_run or arguments.check:
+        return _order(arguments, order._replace(**limits))
     with opened_control(arguments.root, arguments.config) as control:
         told = control.order(order._replace(**limits))
         with suppress(StoreError):  # the queue is gone; its id can be asked for later
@@ -117,6 +127,8 @@ def remove_binding(arguments: Namespace) -> int:
 
 def purge_queue(arguments: Namespace) -> int:
     """Take everything off a queue."""
+    if arguments.dry_run or arguments.check:
+        return _purge_dry(arguments)
     is_shown = sys.stderr.isatty() if arguments.progress is None else arguments.progress
 
     def show(so_far: Answer) -> None:
@@ -199,10 +211,36 @@ def operator() -> str:
 
 
 def _order(arguments: Namespace, order: Order) -> int:
+    if arguments.dry_run or arguments.check:
+        return _order_dry(arguments, order)
     with opened_control(arguments.root, arguments.config) as control:
         told = control.order(order)
     _show(arguments, told)
     return 0
+
+
+def _order_dry(arguments: Namespace, order: Order) -> int:
+    """Decide an order by what the tables have, as a root at rest would; consumers are unknown."""
+    from sparkstore.operations.administration import decide
+    from sparkstore.operations.root_at_rest import StateFacts
+
+    with opened_root(arguments.root, whole=True) as root:
+        decided = decide(order, StateFacts(recovered(root)))
+        _show(arguments, {"dry_run": True, **decided.told})
+        note_unreplayed(root)
+    return check_code(arguments, decided.is_change)
+
+
+def _purge_dry(arguments: Namespace) -> int:
+    with opened_root(arguments.root, whole=True) as root:
+        state = recovered(root)
+        queue = queue_named(arguments, state)
+        entries = state.queues[queue].entries.values()
+        held = sum(entry.acquired_by is not None for entry in entries)
+        told = {"act": "purge-queue", "queue": queue, "dry_run": True}
+        _show(arguments, {**told, "count": len(entries) - held, "left": held})
+        note_unreplayed(root)
+    return check_code(arguments, len(entries) - held)
 
 
 def _binding(act: AdminAction, arguments: Namespace) -> Order:

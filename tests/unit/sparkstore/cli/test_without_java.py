@@ -317,6 +317,35 @@ def test_a_script_is_told_whether_something_would_change(
     assert [rows(capsys, "browse", root, each) for each in ("orders", "dead")] == before
 
 
+@pytest.mark.parametrize(
+    ("argv", "code"),
+    [
+        (["queue", "create", "new"], 10),
+        (["queue", "create", "orders", "--set", "dead_letter_queue=dead"], 0),
+        (["queue", "create", "orders"], 2),
+        (["queue", "alter", "orders", "--set", "max_depth=9"], 10),
+        (["queue", "alter", "orders", "--set", "dead_letter_queue=dead"], 0),
+        (["queue", "delete", "orders"], 2),
+        (["queue", "delete", "orders", "--force"], 10),
+        (["queue", "purge", "orders"], 10),
+        (["exchange", "create", "news", "--type", "topic"], 0),
+        (["binding", "add", "news", "orders", "--key", "sea.#"], 10),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_a_script_is_told_whether_an_order_would_change_something(
+    root: str, capsys: pytest.CaptureFixture[str], argv: list[str], code: int
+) -> None:
+    before = rows(capsys, "queue", "list", root), rows(capsys, "binding", "list", root)
+    assert main([*argv[:2], root, *argv[2:], "--check", "--json"]) == code
+    if code != 2:
+        assert json.loads(capsys.readouterr().out)["dry_run"]
+    capsys.readouterr()
+    assert main([*argv[:2], root, *argv[2:], "--dry-run"]) == (code if code == 2 else 0)
+    capsys.readouterr()
+    assert (rows(capsys, "queue", "list", root), rows(capsys, "binding", "list", root)) == before
+
+
 def test_a_root_that_cannot_be_read_is_unknown_to_a_monitoring_system(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
