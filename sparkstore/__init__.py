@@ -33,13 +33,12 @@ def query(root: str | Path, sql: str, *, as_of: AsOf | None = None) -> pa.Table:
             A time without a time zone is UTC.
 
     Raises:
-        InvalidRequest: The query is wrong, or asks for more than the views; there is no root; the
-            extra `sparkstore[duckdb]` is not installed; `as_of` is in the future or before history.
+        InvalidRequest: The query is wrong, or asks for more than the views; there is no root;
+            `as_of` is in the future or before history.
         CorruptData: A table of the root is gone.
         Unavailable: The tables cannot be read.
     """
-    from sparkstore.embedded import needed  # noqa: PLC0415  # who imports a part needs no engine
+    # Not before: who imports a part needs no engine.
+    from sparkstore.embedded.query import query as answer  # noqa: PLC0415
 
-    with needed():
-        from sparkstore.embedded.query import query as answer  # noqa: PLC0415
     return answer(root, sql, as_of)

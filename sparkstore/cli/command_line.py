@@ -24,6 +24,7 @@ from sparkstore.cli.output import of_the_system, one_line
 from sparkstore.cli.parsing import ROOT, at_least_0, command
 from sparkstore.errors import StoreError
 from sparkstore.exit_codes import ExitCode, exit_code_of
+from sparkstore.extras import missing_extra
 from sparkstore.jobs.durations import process_began
 from sparkstore.storage.access import use_storage_settings
 
@@ -60,8 +61,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         use_storage_settings(getattr(arguments, "config", None))
         code: int = arguments.run(arguments)
         sys.stdout.flush()
-    except StoreError as reason:
-        return _failed(str(reason), exit_code_of(reason))
+    except (StoreError, ModuleNotFoundError) as failure:
+        told = missing_extra(failure) if isinstance(failure, ModuleNotFoundError) else failure
+        if told is None:
+            raise
+        return _failed(str(told), exit_code_of(told))
     except BrokenPipeError:  # `sparkstore browse … | head`: nobody reads on, and that is no error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

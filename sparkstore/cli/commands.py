@@ -26,6 +26,7 @@ from sparkstore.cli.output import (
     time_of,
 )
 from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailable
+from sparkstore.extras import check_spark
 
 if TYPE_CHECKING:
     from sparkstore.cli.query_result import PrintedAnswer
@@ -192,6 +193,7 @@ def sql_server(arguments: Namespace) -> int:
 
         note(f"SQL servers ended: {stop_servers()}")
         return 0
+    check_spark("sql-server")
     from sparkstore.cli.sql_server.server import serve
     from sparkstore.session_effort import effort_for
 
@@ -237,6 +239,7 @@ def check_time(root: Root, as_of: str) -> PointInTime:
 
 def _by_spark(arguments: Namespace, root: Root, limit: int) -> PrintedAnswer:
     """Ask the server that an earlier command left behind, else a Spark in this process."""
+    check_spark("sql", "--engine duckdb")
     from sparkstore.cli.sql_server import client
     from sparkstore.cli.sql_server.exchange import Question
     from sparkstore.session_effort import effort_for
@@ -259,11 +262,9 @@ def _by_spark(arguments: Namespace, root: Root, limit: int) -> PrintedAnswer:
 
 
 def _by_duckdb(arguments: Namespace, root: Root, limit: int) -> PrintedAnswer:
+    from sparkstore.cli.duckdb_sql import answer
     from sparkstore.cli.query_result import printed
-    from sparkstore.embedded import needed
 
-    with needed():
-        from sparkstore.cli.duckdb_sql import answer
     found = answer(root, arguments.statement, limit, arguments.as_of)
     return printed(found, as_json=arguments.json)
 

@@ -19,6 +19,7 @@ from sparkstore.cli.output import fields
 from sparkstore.cli.parsing import at_least_0, command
 from sparkstore.compaction.plans.compact_plan import Limits, Upkeep
 from sparkstore.errors import InvalidRequest
+from sparkstore.extras import check_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,6 +114,7 @@ def job_options(parser: argparse.ArgumentParser) -> None:
 
 def compact(arguments: Namespace) -> int:
     """Run the compaction job once; then end messages as their queues say of expired ones."""
+    check_spark("compact")
     from sparkstore.compaction.compaction_job import CompactionOptions, compaction_job
     from sparkstore.config import read_config
     from sparkstore.settings_file import audit_file

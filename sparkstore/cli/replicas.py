@@ -11,6 +11,7 @@ from sparkstore.cli.notes import note_unreplayed
 from sparkstore.cli.output import fields, json_lines
 from sparkstore.cli.parsing import at_least_0, command
 from sparkstore.errors import InvalidRequest
+from sparkstore.extras import check_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,6 +104,7 @@ def replicate(arguments: Namespace) -> int:
 
     if is_object_uri(arguments.replica):
         return _replicate_to_bucket(arguments)
+    check_spark("replicate to a folder")
     # Before the frame: a root that may not be this replica gets no row in its `job_runs` either.
     replicas.check(arguments.primary, arguments.replica)
 

@@ -8,28 +8,3 @@ which is Spark's (`sparkstore.sql`), into DuckDB's. `typed_select` says what a t
 Nothing here changes a root, and no file is read by DuckDB itself: Arrow reads those that
 deltalake's log names.
 """
-
-from __future__ import annotations
-
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from sparkstore.errors import InvalidRequest
-
-__all__ = ["needed"]
-
-
-@contextmanager
-def needed() -> Iterator[None]:
-    """Say what to install where the modules of this package are imported and DuckDB is not there.
-
-    Raises:
-        InvalidRequest: DuckDB is not installed.
-    """
-    try:
-        yield
-    except ModuleNotFoundError as reason:
-        if reason.name != "duckdb":
-            raise
-        message = "DuckDB is not installed: pip install 'sparkstore[duckdb]', or --engine spark"
-        raise InvalidRequest(message) from reason

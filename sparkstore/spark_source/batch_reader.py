@@ -24,7 +24,6 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from sparkstore.embedded import needed
 from sparkstore.spark_source.columns import ROOT, as_asked, check_columns, columns_there, opened
 from sparkstore.spark_source.options import ReadSettings
 
@@ -74,8 +73,8 @@ class BatchReader(DataSourceReader):
         """Read one root, in a task."""
         schema = to_arrow_schema(self._schema, timezone="UTC")
         names = [name for name in schema.names if not self._is_root(name)]
-        with needed():
-            from sparkstore.embedded.answers import Condition, view_batches  # noqa: PLC0415
+        from sparkstore.embedded.answers import Condition, view_batches  # noqa: PLC0415
+
         asked: list[Condition] = [Condition(*each) for each in self._conditions]
         with opened(partition.value) as root:
             view, as_of = self._settings.view, self._settings.as_of

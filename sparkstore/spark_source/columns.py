@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
-from sparkstore.embedded import needed
 from sparkstore.errors import InvalidRequest
 from sparkstore.replication.bucket_download import local_copy
 from sparkstore.spark_source.options import ReadSettings, read_options
@@ -86,6 +85,6 @@ def opened(where: str) -> Iterator[Root]:
 
 
 def _schema(root: Root, view: str) -> pa.Schema:
-    with needed():
-        from sparkstore.embedded.answers import view_schema  # noqa: PLC0415
+    from sparkstore.embedded.answers import view_schema  # noqa: PLC0415
+
     return view_schema(root, view)

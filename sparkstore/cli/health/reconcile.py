@@ -12,6 +12,7 @@ from sparkstore.cli.jobs import job_options, run_job, where_executors_read
 from sparkstore.cli.notes import note, note_unreplayed
 from sparkstore.cli.output import fields, table
 from sparkstore.cli.parsing import command
+from sparkstore.extras import check_spark
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
@@ -55,6 +56,7 @@ def add(subparsers: Subparsers) -> None:
 
 def reconcile(arguments: Namespace) -> int:
     """Run the reconciliation job once."""
+    check_spark("reconcile")
     from sparkstore.config import StoreConfig, read_config
     from sparkstore.reconcile.reconcile_job import ReconcileOptions, reconcile_job
     from sparkstore.settings_file import audit_file

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sparkstore.errors import InvalidRequest
+from sparkstore.extras import check_spark
 from sparkstore.operations.choice import Choice, choice_of
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ def _by_either(
             text = "say which messages: --where PREDICATE, --id, --older-than, --property or"
             raise InvalidRequest(f"{text} --subject; --where true means all of them")
         return partial(by_conditions, arguments, plain)
+    check_spark("--where", "use --id, --older-than, --property or --subject")
     if plain != Choice():
         text = "--where says all that is wanted: add to it what the other conditions say"
         raise InvalidRequest(text)

@@ -29,7 +29,7 @@ def add(subparsers: Subparsers) -> None:
         "show what came to the queues, left them and moved between two times",
         "A row is a message: it came to a queue, left one (with outcome and by whom), moved to\n"
         "another (to_queue), or passed: it came and left in between. What is the same at both\n"
-        "times is no row. Needs no Java, but the extra sparkstore[duckdb]; changes nothing.\n"
+        "times is no row. Needs no Java; changes nothing.\n"
         "Counts are on standard error.\n\n"
         "examples:\n  sparkstore diff ROOT --from '2026-11-22 10:00' --to '2026-11-22 11:00'\n"
         "  sparkstore diff ROOT --from 2026-11-22T10:00+01:00 --json | jq .message_id\n"
@@ -48,12 +48,10 @@ def add(subparsers: Subparsers) -> None:
 
 def diff(arguments: Namespace) -> int:
     """Print the changes, and their counts."""
-    from sparkstore.embedded import needed
+    from sparkstore.embedded.message_changes import COLUMNS, changes
     from sparkstore.log.tuning import without
     from sparkstore.recovery.point_in_time import latest_position
 
-    with needed():
-        from sparkstore.embedded.message_changes import COLUMNS, changes
     limit = row_limit(arguments, _ROWS)
     with opened_root(arguments.root, whole=True) as root:
         _check_order(arguments.start, arguments.end)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -411,11 +410,3 @@ def test_a_root_in_a_bucket_is_asked_too(tmp_path: Path, monkeypatch: pytest.Mon
         copy(tmp_path / "primary", ObjectStorage("s3://lake/queues"))
         found = sparkstore.query("s3://lake/queues", "SELECT body FROM queue_messages ORDER BY 1")
     assert found["body"].to_pylist() == [b"one", b"two"]
-
-
-def test_without_duckdb_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith("sparkstore.embedded.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "duckdb", None)
-    with pytest.raises(InvalidRequest, match=r"pip install 'sparkstore\[duckdb\]'"):
-        sparkstore.query("nowhere", "SELECT 1")
