@@ -76,7 +76,11 @@ def test_one_failed_fsync_a_restart_and_a_power_cut_lose_nothing(
     flush(log)
     disk.fails = lambda name: "/journal/" in name and name.endswith(suffix)
     log._committer._marked_at_ms = 0
-    write(log, 6, 6)
+    may_be_missing = set()
+    try:
+        write(log, 6, 6)
+    except Ended:  # the commit came before the log's own fsync, so nobody was told of it
+        may_be_missing = {6}
     until(lambda: isinstance(log.failure, Ended))
     log.close()
     assert disk.lost
@@ -86,7 +90,8 @@ def test_one_failed_fsync_a_restart_and_a_power_cut_lose_nothing(
     log.close()
     disk.power_cut(where)
     open_log(where, CONFIG).log.close()
-    assert facts_in(where) == [*range(1, 41)]
+    facts = facts_in(where)
+    assert facts == [each for each in range(1, 41) if each in facts or each not in may_be_missing]
 
 
 def test_the_commit_of_opened_whose_fsync_failed_is_not_believed_by_the_next_start(
