@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from sparkstore.spark_source.options import NAME, read_options
+from sparkstore.spark_source.options import NAME, is_taking, read_options
 from sparkstore.spark_source.stream_options import is_of_events, stream_options
 
 
@@ -33,8 +33,14 @@ class DefaultSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns of a read or a stream without `.schema(…)`.
 
-        Spark does not say which of them asks. A stream of events has the option `kind`.
+        Spark does not say which of them asks. A stream of events has the option `kind`, and one
+        that takes messages `settle`.
         """
+        if is_taking(self.options):
+            from broker_shim.spark_tickets.message_rows import ticket_schema
+            from broker_shim.spark_tickets.ticket_settings import ticket_settings
+
+            return ticket_schema(ticket_settings(self.options))
         if is_of_events(self.options):
             from sparkstore.spark_source.event_columns import event_schema
 
@@ -50,7 +56,11 @@ class DefaultSource(DataSource):
         return batch_reader(read_options(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """Return what follows the events of a root."""
+        """Return what follows the events of a root, or takes the messages of a queue."""
+        if is_taking(self.options):
+            from broker_shim.spark_tickets import TicketStreamReader, ticket_settings
+
+            return TicketStreamReader(ticket_settings(self.options), schema)
         from sparkstore.spark_source.event_reader import EventStreamReader
 
         return EventStreamReader(stream_options(self.options), schema)

@@ -7,6 +7,8 @@ so: its requests about what it lost are refused.
 
 Transactions that a member has open have their time likewise, on timers of their own.
 
+A member may have a lease: a time of its own, which its record keeps (`members`).
+
 After a restart of the service the time of every member starts anew: how long the service was away
 is nobody's fault.
 """
@@ -16,7 +18,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from broker_shim.errors import Closed, NotNow, StoreError
@@ -47,6 +49,7 @@ class GraceTimers:
         """
         self._grace_s, self._lose, self._clock = grace_s, lose, clock
         self._over_at: dict[str, float] = {}
+        self._leases: dict[str, float] = {}
         self._guard = threading.Condition()
         self._is_closed = False
         self._thread = threading.Thread(target=self._run, name="member grace", daemon=True)
@@ -55,9 +58,9 @@ class GraceTimers:
     def gone(self, members: Iterable[str]) -> None:
         """Start the time of members that are not connected, if it does not run yet."""
         with self._guard:
-            over_at = self._clock() + self._grace_s
+            now_s = self._clock()
             for name in members:
-                self._over_at.setdefault(name, over_at)
+                self._over_at.setdefault(name, now_s + self._leases.get(name, self._grace_s))
             self._guard.notify_all()
 
     def again(self, member: str, after_s: float) -> None:
@@ -65,6 +68,20 @@ class GraceTimers:
         with self._guard:
             self._over_at[member] = self._clock() + after_s
             self._guard.notify_all()
+
+    def gone_with_leases(self, members: Mapping[str, int | None]) -> None:
+        """Start the time of members, each with its lease in seconds; None: it has none."""
+        for member, lease_s in members.items():
+            self.lease(member, lease_s)
+        self.gone(members)
+
+    def lease(self, member: str, lease_s: float | None) -> None:
+        """Give a member a time of its own, in seconds, from its next going; None: as all others."""
+        with self._guard:
+            if lease_s is None:
+                self._leases.pop(member, None)
+            else:
+                self._leases[member] = lease_s
 
     def came(self, member: str) -> None:
         """Stop the time of a member that is connected."""

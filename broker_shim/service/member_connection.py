@@ -177,6 +177,7 @@ class MemberConnection:
             self._member = self._members.greet(batch, hello, self)
             self._reads.member = hello.member
             if self._timers is not None:
+                self._timers.grace.lease(hello.member, hello.lease_s)
                 self._timers.grace.came(hello.member)
             state = batch.machine.state
             there = state.members.get(hello.member, fold.MemberState())

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 from broker_shim.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from broker_shim.service.decisions.decisions import Decisions
@@ -46,6 +46,7 @@ from sparkstore.core.state_machine.sole_host import (
 
 _log = logging.getLogger(__name__)
 
+_LEASE = "lease_s"
 _REMEMBERED = 64
 """Incarnations of a member that are told from a new one."""
 
@@ -252,19 +253,23 @@ class Members:
         """Note a new incarnation, and release what those before it held; True if it is new."""
         machine = batch.machine
         kept = machine.state.configured.get((MEMBER_CATEGORY, hello.member))
-        known: list[str] = [] if kept is None else json.loads(kept)["incarnations"]
+        before: dict[str, Any] = {} if kept is None else json.loads(kept)
+        known: list[str] = before.get("incarnations", [])
         if known and known[-1] == hello.incarnation:
+            if before.get(_LEASE) != hello.lease_s:
+                told = _with_lease(before, hello.lease_s)
+                batch.take([_remembered(machine.now_us(), hello.member, told)])
             return False
         if hello.incarnation in known:
             message = f"another process took the place of member {hello.member!r}: stop this one"
             raise Fenced(message)
         now_us = machine.now_us()
         told = {"incarnations": [*known, hello.incarnation][-_REMEMBERED:], "since_us": now_us}
-        made = records.configured(now_us, MEMBER_CATEGORY, hello.member, json.dumps(told))
+        made = _remembered(now_us, hello.member, _with_lease(told, hello.lease_s))
         released = held_by(batch, hello.member, failed=True) if known else []
         links = attached_at(machine.state, [hello.member])
         detached = [step for text in links for step in _detached(batch, text)]
-        batch.take([*released, *detached, RecordStep(made, is_kept=True)])
+        batch.take([*released, *detached, made])
         self._end_own_queues(batch, hello.member)
         if known:
             _log.info(
@@ -273,6 +278,17 @@ class Members:
                 len(released),
             )
         return True
+
+
+def _with_lease(told: Mapping[str, Any], lease_s: int | None) -> dict[str, Any]:
+    rest = {name: value for name, value in told.items() if name != _LEASE}
+    return rest if lease_s is None else {**rest, _LEASE: lease_s}
+
+
+def _remembered(now_us: int, member: str, told: Mapping[str, Any]) -> RecordStep:
+    """Make the step that keeps what must outlive the service about a member."""
+    made = records.configured(now_us, MEMBER_CATEGORY, member, json.dumps(told))
+    return RecordStep(made, is_kept=True)
 
 
 def _taken(hello: Hello, *, is_new: bool) -> StoreError:
@@ -394,6 +410,10 @@ def given_back_step(
     return RecordStep(record, is_kept=entry.position > 0)
 
 
-def known_members(state: State) -> list[str]:
-    """Names of the members that ever asked."""
-    return [key for category, key in state.configured if category == MEMBER_CATEGORY]
+def known_members(state: State) -> dict[str, int | None]:
+    """The members that ever asked, each with its lease in seconds; None: it has none."""
+    return {
+        key: json.loads(detail).get(_LEASE)
+        for (category, key), detail in state.configured.items()
+        if category == MEMBER_CATEGORY
+    }

@@ -84,7 +84,7 @@ class Service:
             GraceTimers(transaction_timeout_s, self._roll_back_late),
         )
         with store.look() as machine:
-            self._timers.grace.gone(known_members(machine.state))
+            self._timers.grace.gone_with_leases(known_members(machine.state))
         self.urls = [_url_of(address.listening) for address in addresses]
         self._guard = threading.Lock()
         self._connections: dict[MemberConnection, threading.Thread] = {}

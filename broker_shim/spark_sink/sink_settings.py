@@ -95,24 +95,28 @@ def read_settings(options: Mapping[str, str]) -> SinkSettings:
         given.get("path"),
         given.get("socket"),
         given.get("tokenfile"),
-        _seconds(given.get("waitseconds")),
+        read_seconds("waitSeconds", given.get("waitseconds") or str(WAIT_S)),
         stream,
         version,
     )
 
 
-def find_service(settings: SinkSettings) -> str:
-    """Find the address of the store service that a write is for.
+def service_address(root_path: str | None, socket: str | None) -> str:
+    """Find the address of the store service that a write, or a stream that takes, is for.
+
+    Args:
+        root_path: The root, if the service is not named by `socket`.
+        socket: Address of the service.
 
     Raises:
         InvalidRequest: None serves that root, or this user may not ask it.
     """
-    if settings.socket is not None:
-        address = settings.socket
+    if socket is not None:
+        address = socket
         path = Path(address.removeprefix("unix:"))
         is_path = not address.startswith("tcp:")
     else:
-        root = Path(settings.path or "")
+        root = Path(root_path or "")
         if not root.is_dir():
             message = (
                 f"{shown(str(root))} is no folder of a root on this machine: give the option"
@@ -123,7 +127,7 @@ def find_service(settings: SinkSettings) -> str:
         address = f"unix:{path}"
         if not path.exists():
             message = (
-                f"no store service of {root} is running: a write goes through the running store;"
+                f"no store service of {root} is running, and this goes through the running store:"
                 f" start `sparkstore serve {root} --store-socket {path}`, or give the option"
                 " socket if it listens elsewhere"
             )
@@ -141,13 +145,18 @@ _OTHERS = frozenset({"checkpointlocation", "queryname", "view", "queue", "kind",
 """Options of Spark or of a reader that are beside those of a write in a table's definition."""
 
 
-def _seconds(text: str | None) -> float:
+def read_seconds(name: str, text: str) -> float:
+    """Read the value of an option that is a time in seconds.
+
+    Raises:
+        InvalidRequest: It is none.
+    """
     try:
-        seconds = WAIT_S if text is None else float(text)
+        seconds = float(text)
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        message = f"option waitSeconds cannot be {text!r}: give seconds, from 0"
+        message = f"option {name} cannot be {text!r}: give seconds, from 0"
         raise InvalidRequest(message)
     return seconds
 

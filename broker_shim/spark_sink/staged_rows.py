@@ -30,7 +30,7 @@ from broker_shim.service.socket import read_token
 from broker_shim.spark_sink.member_names import member_name
 from broker_shim.spark_sink.message_columns import MessageColumns, RowRefused
 from broker_shim.spark_sink.routes import TargetRoute
-from broker_shim.spark_sink.sink_settings import SinkSettings, find_service
+from broker_shim.spark_sink.sink_settings import SinkSettings, service_address
 from broker_shim.store.interface import NewEntry, TransactionContext
 from broker_shim.store.remote.batches import RoutedMessage
 from broker_shim.store.remote.greeting import MemberIdentity
@@ -68,7 +68,7 @@ def open_store(settings: SinkSettings) -> Iterator[RemoteMessageStore]:
     Raises:
         StoreError: No service answers, or it sends this member away.
     """
-    address = find_service(settings)
+    address = service_address(settings.path, settings.socket)
     token = None if settings.token_file is None else read_token(Path(settings.token_file))
     with member_name() as name:
         identity = MemberIdentity(name, str(uuid4()), token=token)

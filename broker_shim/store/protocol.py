@@ -12,6 +12,9 @@
                  [version, …, token, former host or nil, [root_id, generation, instance, position]]
                  to connect again: what WELCOME said last time, and the last position of DONE; who
                  has seen what this root does not have is `Fenced`, see `service.seen_root`
+                 [version, …, former host or nil, seen or nil, lease]
+                 lease: for how many seconds the member keeps what it holds when it is gone, kept
+                 with it; without one, for as long as the service is set to
       2 DO       [request, [record, …]]               all or none; several are a transaction
       3 OPEN     [request, transaction]               number drawn by the client, rising
       4 ADD      [request, transaction, [record, …]]  entries and deliveries: true at commit
@@ -162,6 +165,8 @@ MAX_BATCH = 1_000
 MAX_ARRAY_LENGTH = 65_536
 MAX_IDS = 1_000_000
 HELLO_TIMEOUT_S = 10.0
+MOST_LEASE_S = 7 * 86_400
+"""How long a member may keep what it holds when it is gone."""
 
 HELLO, DO, OPEN, ADD, END, FLUSH, IDS, LOAD, RECOVER, SIZE, PIECE, ENTRIES, HEADERS, PART = range(
     1, 15
@@ -314,6 +319,7 @@ class Hello(NamedTuple):
         token: What the token file holds; only TCP asks for it.
         former_host: Identity that the root may have been left with, which `host` takes over.
         seen: What an earlier connection of this incarnation has seen of its root.
+        lease_s: How long it keeps what it holds when it is gone; None: as the service is set.
     """
 
     member: str
@@ -323,6 +329,7 @@ class Hello(NamedTuple):
     token: str | None
     former_host: str | None = None
     seen: SeenRoot | None = None
+    lease_s: int | None = None
 
 
 def check_member_name(name: str) -> None:
@@ -331,6 +338,12 @@ def check_member_name(name: str) -> None:
         raise InvalidRequest("a member's name is 1 to 200 characters without a slash")
     if is_branch_holder(name):
         raise InvalidRequest("a member's name cannot begin as the holder of a branch does: xid:")
+
+
+def check_lease(lease_s: int) -> None:
+    """Check a member's lease. Raises InvalidRequest if none may be as long, or as short."""
+    if not 1 <= lease_s <= MOST_LEASE_S:
+        raise InvalidRequest(f"a lease is 1 to {MOST_LEASE_S} seconds, not {lease_s}")
 
 
 def hello_of(frame: Frame) -> Hello:
@@ -351,12 +364,15 @@ def hello_of(frame: Frame) -> Hello:
         )
         raise InvalidRequest(message)
     said_types = _HELLO_TYPES[: len(body) - 1]
-    if len(body) not in {6, 7, 8} or not _fits(body[1:], said_types):
-        message = (
-            "HELLO is [version, member, incarnation, host, exclusive, token, (former host, (seen))]"
-        )
-        raise InvalidRequest(message)
-    said = Hello(*body[1:7], seen=_seen_of(body[7])) if len(body) == 8 else Hello(*body[1:])
+    is_short = len(body) in {8, 9} and body[-1] is None
+    if is_short or len(body) not in {6, 7, 8, 9} or not _fits(body[1:], said_types):
+        message = "HELLO is [version, member, incarnation, host, exclusive, token,"
+        raise InvalidRequest(f"{message} (former host, (seen, (lease)))]")
+    said = Hello(*body[1:])
+    if said.seen is not None:
+        said = said._replace(seen=_seen_of(said.seen))
+    if said.lease_s is not None:
+        check_lease(said.lease_s)
     check_member_name(said.member)
     if not 1 <= len(said.incarnation) <= 200:
         raise InvalidRequest("an incarnation is 1 to 200 characters")
@@ -364,7 +380,11 @@ def hello_of(frame: Frame) -> Hello:
 
 
 _TEXT_OR_NONE = (str, type(None))
-_HELLO_TYPES = (str, str, _TEXT_OR_NONE, bool, _TEXT_OR_NONE, _TEXT_OR_NONE, tuple)
+_SEEN_OR_NONE = (tuple, type(None))
+_HELLO_TYPES = (
+    *(str, str, _TEXT_OR_NONE, bool, _TEXT_OR_NONE, _TEXT_OR_NONE),
+    *(_SEEN_OR_NONE, int),
+)
 
 
 def _seen_of(said: Body) -> SeenRoot:

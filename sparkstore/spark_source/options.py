@@ -59,8 +59,23 @@ STREAM_OPTIONS = (
     SourceOption("failOnDataLoss", "boolean", "true", "Records that are gone end the stream."),
 )
 """Every option of a stream of events."""
+TICKET_OPTIONS = (
+    _PATH,
+    SourceOption("queue", "text", "", "The queue that messages are taken from."),
+    SourceOption("settle", "boolean", "false", "The stream takes messages, each once."),
+    SourceOption("selector", "text", "", "Only messages that it selects are taken, as in JMS."),
+    SourceOption("leaseSeconds", "count", "600", "How long a query that is gone keeps messages."),
+    SourceOption("maxRecordsPerTrigger", "count", "10000", "Most messages in a batch."),
+    SourceOption("maxBytesPerTrigger", "count", "", "A batch of so many bytes takes no more."),
+    _COLUMNS,
+    SourceOption("failOnDataLoss", "boolean", "true", "A batch that lost messages is an error."),
+    SourceOption("socket", "text", "", "The address of the store service, instead of `path`."),
+    SourceOption("tokenFile", "text", "", "The file with the service's token, for `tcp:`."),
+    SourceOption("waitSeconds", "text", "60", "How long a service that is away is waited for."),
+)
+"""Every option of a stream that takes messages."""
 TAKING_OPTIONS = ("settle", "selector", "leaseSeconds")
-"""Options of a stream that takes messages."""
+"""Those that no other road has."""
 
 STREAM_ONLY = {
     name.lower(): name
@@ -198,6 +213,16 @@ def count(name: str, text: str) -> int | None:
     if not is_number or not 1 <= int(text) < _MOST:
         raise InvalidRequest(f"option {name} cannot be {text!r}: give a number from 1")
     return int(text)
+
+
+def is_taking(given: Mapping[str, str]) -> bool:
+    """Return whether the options are those of a stream that takes messages.
+
+    Raises:
+        InvalidRequest: The option settle is neither true nor false.
+    """
+    said = {name.lower(): value for name, value in given.items()}
+    return boolean("settle", said.get("settle", "false"))
 
 
 def _time(text: str) -> str | None:

@@ -56,6 +56,7 @@ class MemberIdentity:
     host: str | None = None
     is_exclusive: bool = False
     token: str | None = None
+    lease_s: int | None = None
 
     def __post_init__(self) -> None:
         check_name(self.member, "member")
@@ -64,6 +65,8 @@ class MemberIdentity:
         if self.host is not None:
             check_name(self.host, "host")
         check_switch("is_exclusive", self.is_exclusive)
+        if self.lease_s is not None:
+            wire.check_lease(self.lease_s)
 
 
 def parse_address(text: str | Path) -> Address:
@@ -144,7 +147,9 @@ def greet(address: Address, greeting: MemberIdentity, seen: SeenRoot | None = No
     decoder = wire.Decoder(1 << 24)
     try:
         hello = (greeting.member, greeting.incarnation, greeting.host, greeting.is_exclusive)
-        known = () if seen is None else (None, seen)
+        known: tuple[object, ...] = () if seen is None else (None, seen)
+        if greeting.lease_s is not None:
+            known = (None, seen, greeting.lease_s)
         body = (wire.VERSION, *hello, greeting.token, *known)
         peer.sendall(wire.frame_packer()(wire.HELLO, body))
         frames = _first_frames(peer, decoder)

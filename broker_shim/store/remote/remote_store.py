@@ -100,6 +100,11 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         """The reason why nothing is decided now: the service is away, or has sent us away."""
         return self._connection.trouble
 
+    @property
+    def root_id(self) -> str:
+        """The identity of the root that the service serves."""
+        return self._connection.root_id
+
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         """Ask the service to create a queue or an exchange. See `WiringCalls.create`."""
         self._make(on_complete, lambda: made.created(Kind.CREATED, wiring))

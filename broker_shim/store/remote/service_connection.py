@@ -76,6 +76,7 @@ class RemoteConnection:
     Attributes:
         requests: Those without an answer; only under `guard`.
         service_run: Which run of the service it is, or was, connected to.
+        root_id: Identity of the root that it serves.
     """
 
     def __init__(self, address: Address, greeting: MemberIdentity, retry_s: float) -> None:
@@ -94,6 +95,7 @@ class RemoteConnection:
         self._lost_s = self._backoff_s = 0.0
         self.service_run = self._told_run = greeted[2].instance
         self._seen = _seen_by(greeted[2])
+        self.root_id = greeted[2].root_id
         self._has_ended = threading.Event()
         self._is_idle = threading.Condition(self.guard)
         self._completions = RemoteCompletions()

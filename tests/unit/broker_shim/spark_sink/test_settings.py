@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.spark_sink.sink_settings import find_service, read_settings
+from broker_shim.spark_sink.sink_settings import read_settings, service_address
 
 GIVEN = {"target": "orders", "path": "/root"}
 
@@ -59,11 +59,11 @@ def test_an_option_that_means_nothing_is_refused(given: dict[str, str], told: st
 def test_the_service_of_a_root_is_found_at_its_socket(tmp_path: Path) -> None:
     settings = read_settings({**GIVEN, "path": str(tmp_path)})
     with pytest.raises(InvalidRequest, match="start `sparkstore serve"):
-        find_service(settings)
+        service_address(settings.path, settings.socket)
     (tmp_path / "service.sock").touch()
-    assert find_service(settings) == f"unix:{tmp_path}/service.sock"
+    assert service_address(settings.path, settings.socket) == f"unix:{tmp_path}/service.sock"
     elsewhere = read_settings({"target": "q", "socket": "tcp:127.0.0.1:1"})
-    assert find_service(elsewhere) == "tcp:127.0.0.1:1"
+    assert service_address(elsewhere.path, elsewhere.socket) == "tcp:127.0.0.1:1"
     for path in (str(tmp_path / "none"), "s3://bucket/root"):
         with pytest.raises(InvalidRequest, match="is no folder of a root on this machine"):
-            find_service(read_settings({**GIVEN, "path": path}))
+            service_address(path, None)

@@ -115,10 +115,13 @@ HELLO: tuple[Any, ...] = (wire.VERSION, "m", "i", None, False, None)
 
 
 def test_hello_is_taken_as_it_was_said() -> None:
-    assert hello_of((wire.HELLO, HELLO)) == ("m", "i", None, False, None, None, None)
+    assert hello_of((wire.HELLO, HELLO)) == ("m", "i", None, False, None, None, None, None)
     assert hello_of((wire.HELLO, (*HELLO, "former"))).former_host == "former"
     seen = ("root", 1, "run", 7)
     assert hello_of((wire.HELLO, (*HELLO, None, seen))).seen == seen
+    said = hello_of((wire.HELLO, (*HELLO, None, None, 600)))
+    assert (said.seen, said.lease_s) == (None, 600)
+    assert hello_of((wire.HELLO, (*HELLO, None, seen, 600))).seen == seen
 
 
 @pytest.mark.parametrize(
@@ -136,6 +139,10 @@ def test_hello_is_taken_as_it_was_said() -> None:
         ((*HELLO, None, ("root", 1, "run")), "what HELLO has seen"),
         ((*HELLO, None, ("root", 1, "run", "7")), "what HELLO has seen"),
         ((*HELLO, None, None), "HELLO is"),
+        ((*HELLO, None, None, None), "HELLO is"),
+        ((*HELLO, None, None, "600"), "HELLO is"),
+        ((*HELLO, None, None, 0), "a lease is 1 to 604800 seconds, not 0"),
+        ((*HELLO, None, None, 604_801), "a lease is"),
     ],
     ids=repr,
 )

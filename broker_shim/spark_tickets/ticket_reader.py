@@ -1,0 +1,300 @@
+"""The reader that Spark drives: it takes a ticket for each batch, and settles the one before.
+
+An offset is `{"root", "queue", "query", "ticket", "kept"}`: the ticket that the query has taken
+last, and how many of its messages outlive a restart of the store. The query's own name is drawn
+when it has no checkpoint yet, and kept in it. `commit` does nothing: Spark calls it a batch late,
+and not at all for the last one (`broker_shim.spark_tickets` says when what is settled).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+from pyspark.sql.types import StructType
+
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.service.socket import read_token
+from broker_shim.spark_sink.member_names import member_name
+from broker_shim.spark_sink.sink_settings import service_address
+from broker_shim.spark_tickets.message_rows import check_ticket_columns, message_batch
+from broker_shim.spark_tickets.ticket_settings import TicketSettings
+from broker_shim.spark_tickets.ticket_store import TicketMessage, TicketStore
+from broker_shim.store.interface import StoredMessage
+from broker_shim.store.reads import Loaded
+from broker_shim.store.remote.greeting import MemberIdentity
+from broker_shim.store.remote.remote_store import RemoteMessageStore
+from sparkstore.core.queue_names import shown
+
+_TASK_MESSAGES = 2_500
+"""Messages of a task, so that a batch of the usual size is read by four."""
+_BATCH_ROWS = 1_000
+
+
+class TicketOffset(NamedTuple):
+    """An offset of a query. See the module.
+
+    Attributes:
+        root: Identity of the root.
+        queue: Name of the queue.
+        query: Stands for the query, the same after its restarts.
+        ticket: Number of the ticket; 0: none was taken.
+        kept: How many of its messages outlive a restart of the store.
+    """
+
+    root: str
+    queue: str
+    query: str
+    ticket: int
+    kept: int
+
+
+class TicketTask(NamedTuple):
+    """A part of a ticket, for one task: messages, and how often a delivery of each has failed.
+
+    A message is its id alone, unless its content is there already.
+    """
+
+    ticket: int
+    messages: tuple[StoredMessage | int, ...]
+    counts: tuple[int, ...]
+
+
+class TaskPartition(InputPartition):
+    """The partition of one task, as Spark hands it over."""
+
+    def __init__(self, value: tuple[Any, ...]) -> None:
+        super().__init__(value)
+
+
+class TicketStreamReader(DataSourceStreamReader):
+    """Takes the messages of one queue, each once. See `broker_shim.spark_tickets`."""
+
+    def __init__(self, settings: TicketSettings, schema: StructType) -> None:
+        """Check the columns; nothing is asked of the store yet, as each task makes a reader.
+
+        Raises:
+            InvalidRequest: A column is not there.
+        """
+        check_ticket_columns(schema.names)
+        self._settings, self._schema = settings, schema
+        self._store: TicketStore | None = None
+        self._query = ""
+        self._is_limited = False
+        self._left: int | None = None
+        self._lost = 0
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Return the offset before the first ticket of a query without a checkpoint.
+
+        Raises:
+            StoreError: There is no such queue, or no service answers.
+        """
+        query = uuid4().hex
+        store = self._store_of(query)
+        return TicketOffset(store.root_id, self._settings.queue, query, 0, 0)._asdict()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return the limit of the options; that of bytes holds as well."""
+        return ReadMaxRows(self._settings.max_records)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Take no more in this run than what waits when it begins."""
+        self._is_limited, self._left = True, None
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Settle the ticket of `start`, and take the next; `start` if nothing waits.
+
+        Spark calls this after it has written down that the batch of `start` is done.
+
+        Raises:
+            InvalidRequest: The offset is of another root or queue, or the queue is gone.
+            StoreError: The service was away for too long.
+        """
+        done = self._offset(start)
+        store = self._store_of(done.query)
+        self._check(done, store)
+        self._settle(store, done.ticket)
+        ticket = done.ticket + 1
+        if not store.held.get(ticket):
+            most = self._settings.max_records
+            if isinstance(limit, ReadMaxRows):
+                most = min(most, limit.max_rows)
+            most = min(most, self._available(store, most))
+            taken = store.take(ticket, most) if most else []
+            if self._left is not None:
+                self._left -= len(taken)
+            if not taken:
+                return start
+        kept = sum(each.is_kept for each in store.held[ticket].values())
+        return done._replace(ticket=ticket, kept=kept)._asdict()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Cut the tickets of a batch into tasks; a batch that runs again has the same messages.
+
+        Raises:
+            InvalidRequest: The offset is of another root or queue; messages were given back, as
+                the lease of the query had ended.
+        """
+        last = self._offset(end)
+        store = self._store_of(last.query)
+        self._check(last, store)
+        first = self._offset(start).ticket + 1
+        tasks: list[InputPartition] = []
+        for ticket in range(first, last.ticket + 1):
+            held = store.held.get(ticket, {})
+            there = sum(each.is_kept for each in held.values())
+            if ticket == last.ticket and there < last.kept:
+                self._check_loss(last, there)
+            tasks += _tasks(ticket, [held[each] for each in sorted(held)])
+        return tasks
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Load the content of messages, in a task.
+
+        Raises:
+            StoreError: It cannot be read, or the service was away for too long.
+        """
+        task = TicketTask(*partition.value)
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        for first in range(0, len(task.messages), _BATCH_ROWS):
+            part = task.messages[first : first + _BATCH_ROWS]
+            counts = task.counts[first : first + _BATCH_ROWS]
+            messages = self._loaded(part)
+            yield message_batch(messages, counts, self._settings.queue, task.ticket, schema)
+
+    def _loaded(self, messages: Sequence[StoredMessage | int]) -> list[StoredMessage]:
+        """Load the messages of which only the id is there.
+
+        Raises:
+            StoreError: One cannot be read.
+        """
+        ids = [each for each in messages if isinstance(each, int)]
+        loaded = {each.message_id: each for each in _load(self._settings, ids)} if ids else {}
+        return [loaded[each] if isinstance(each, int) else each for each in messages]
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: what is settled, `latestOffset` settles."""
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """Say for the progress of the query what waits on the queue, is held, and was lost."""
+        store = self._store
+        if store is None:
+            return None
+        usage = store.usage()
+        held = sum(map(len, store.held.values()))
+        waiting = 0 if usage is None else usage.depth - usage.held_count
+        return {
+            "queue": self._settings.queue,
+            "messagesWaiting": waiting,
+            "messagesHeld": held,
+            "messagesLost": self._lost,
+        }
+
+    def stop(self) -> None:
+        """Hang up; Spark does not always call this, so it ends nothing else."""
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+    def _store_of(self, query: str) -> TicketStore:
+        """Connect as a query; a first offset is drawn anew if the one before never was kept."""
+        if self._store is not None and self._query != query:
+            self.stop()
+        if self._store is None:
+            self._store, self._query = TicketStore(self._settings, query), query
+        return self._store
+
+    def _settle(self, store: TicketStore, ticket: int) -> None:
+        for each in sorted(held for held in store.held if held <= ticket):
+            self._lost += store.settle(each)
+
+    def _available(self, store: TicketStore, most: int) -> int:
+        """How many messages may be taken: in a run that takes what is there, what is left of it."""
+        if not self._is_limited:
+            return most
+        if self._left is None:
+            usage = store.usage()
+            self._left = 0 if usage is None else usage.depth - usage.held_count
+        return max(0, self._left)
+
+    def _check(self, offset: TicketOffset, store: TicketStore) -> None:
+        """Refuse a checkpoint of another root or queue.
+
+        Raises:
+            InvalidRequest: It is another's.
+        """
+        advice = "give this query a checkpointLocation of its own"
+        if offset.root != store.root_id:
+            message = f"the checkpoint is of root {offset.root}, and the store serves root"
+            why = "another one, or a replica that was promoted"
+            raise InvalidRequest(f"{message} {store.root_id} ({why}): {advice}")
+        if offset.queue != self._settings.queue:
+            message = f"the checkpoint is of queue {shown(offset.queue)}, and the option queue is"
+            raise InvalidRequest(f"{message} {shown(self._settings.queue)}: {advice}")
+
+    def _check_loss(self, offset: TicketOffset, there: int) -> None:
+        lost = offset.kept - there
+        if not self._settings.fails_on_loss:
+            self._lost += lost
+            return
+        message = (
+            f"{lost} of {offset.kept} messages of ticket {offset.ticket} are not held any more:"
+            f" the query was gone for longer than its lease ({self._settings.lease_s} s), and they"
+            " wait again or were taken by others. If the sink has this batch, go on with"
+            " failOnDataLoss = false; else give the query a new checkpointLocation"
+        )
+        raise InvalidRequest(message)
+
+    @staticmethod
+    def _offset(told: Mapping[str, Any]) -> TicketOffset:
+        try:
+            root, queue, query = (str(told[name]) for name in ("root", "queue", "query"))
+            return TicketOffset(root, queue, query, int(told["ticket"]), int(told["kept"]))
+        except (KeyError, TypeError, ValueError) as reason:
+            message = f"the checkpoint has {dict(told)}, which no stream with settle = true wrote"
+            advice = "give this query a checkpointLocation of its own"
+            raise InvalidRequest(f"{message}: {advice}") from reason
+
+
+def _tasks(ticket: int, messages: Sequence[TicketMessage]) -> list[InputPartition]:
+    found: list[InputPartition] = []
+    for first in range(0, len(messages), _TASK_MESSAGES):
+        part = messages[first : first + _TASK_MESSAGES]
+        told = tuple(each.message or each.message_id for each in part)
+        counts = tuple(each.delivery_count for each in part)
+        found.append(TaskPartition(tuple(TicketTask(ticket, told, counts))))
+    return found
+
+
+def _load(settings: TicketSettings, ids: Sequence[int]) -> list[StoredMessage]:
+    """Ask the store service for messages, a few at a time.
+
+    Raises:
+        StoreError: One cannot be read, or the service was away for too long.
+    """
+    path = settings.token_file
+    token = None if path is None else read_token(Path(path))
+    address = service_address(settings.path, settings.socket)
+    with member_name() as name:
+        identity = MemberIdentity(name, uuid4().hex, token=token)
+        patience_s = settings.wait_s
+        store = RemoteMessageStore(address, identity, retry_s=patience_s, recovers_entries=False)
+        with closing(store):
+            came: SimpleQueue[Loaded] = SimpleQueue()
+            store.prefetch(ids, lambda _message_id, found: came.put(found))
+            return [_there(came.get()) for _ in ids]
+
+
+def _there(found: Loaded) -> StoredMessage:
+    if isinstance(found, StoreError):
+        raise found
+    return found

@@ -1,0 +1,314 @@
+"""Takes tickets of messages for one query at a store service, and settles them.
+
+It is a member of the service whose name and incarnation are the query's, so what an earlier process
+of the query has taken is still its own. On each connection it says which messages it holds; what
+the service has acquired for it and could not tell it waits again (`members.grants`). A query takes
+one ticket at a time, so what is under way is never more than that.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from broker_shim.completion import Completion
+from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
+from broker_shim.service.dispatcher import USAGE
+from broker_shim.service.socket import read_token
+from broker_shim.spark_sink.sink_settings import service_address
+from broker_shim.spark_tickets.ticket_settings import TicketSettings
+from broker_shim.store import protocol as wire
+from broker_shim.store.interface import MessageHeader, StoredMessage
+from broker_shim.store.remote.greeting import MemberIdentity
+from broker_shim.store.remote.pending_requests import Answer
+from broker_shim.store.remote.remote_store import RemoteMessageStore
+from sparkstore.core.queue_names import shown
+from sparkstore.operations.queue_alteration import QueueUsage
+
+_HOLDER = "ticket-"
+"""With this begins the name of who holds a ticket; its number follows."""
+_OUTCOME = {"outcome": "accepted"}
+_STEP_RECORDS = 1_000
+"""Messages that are asked for at a time where bytes are limited."""
+_MOST_ALONG_BYTES = 32 << 20
+"""Content that goes to the tasks of a ticket with their partitions."""
+_LOOK_S = 1.0
+_SILENT = json.dumps({"error": "InvalidRequest", "message": "a query of Spark has no connections"})
+
+
+@dataclass(frozen=True, slots=True)
+class TicketMessage:
+    """A message of a ticket.
+
+    Attributes:
+        message_id: The id by which it is dequeued.
+        delivery_count: How often a delivery of it has failed.
+        message_bytes: Of its header and body.
+        is_kept: A restart of the store keeps it.
+        message: Its header and content, if they came along when it was taken; tasks load others.
+    """
+
+    message_id: int
+    delivery_count: int
+    message_bytes: int
+    is_kept: bool
+    message: StoredMessage | None = None
+
+
+@dataclass(slots=True)
+class _Taking:
+    """A ticket that is being taken."""
+
+    number: int
+    ticket: int
+    limit: int
+    caught_up_at: int = -1
+    ended: StoreError | None = None
+    is_over: bool = False
+    along_bytes: int = 0
+    came: list[TicketMessage] = field(default_factory=list)
+
+    def along(self, message_id: int, size: int, content: list[Any]) -> StoredMessage | None:
+        """Keep header and content that came along, up to `_MOST_ALONG_BYTES` of a ticket."""
+        header, body = content
+        if header is None or body is None or self.along_bytes + size > _MOST_ALONG_BYTES:
+            return None
+        self.along_bytes += size
+        return StoredMessage(message_id, MessageHeader(*header), body)
+
+
+class TicketStore:
+    """The tickets of one query. One thread calls it; the connection's thread tells it.
+
+    Attributes:
+        root_id: Identity of the root that the service serves.
+        held: By ticket and message id, what this query has taken and not settled.
+    """
+
+    def __init__(self, settings: TicketSettings, query: str) -> None:
+        """Connect, and find out what the query holds.
+
+        Args:
+            settings: The options of the query.
+            query: Stands for the query: hexadecimal digits, the same after its restarts.
+
+        Raises:
+            StoreError: No service answers, or it sends this member away; there is no such queue.
+        """
+        self._settings, self._name = settings, f"spark-{query}"
+        path = settings.token_file
+        token = None if path is None else read_token(Path(path))
+        identity = MemberIdentity(self._name, query, token=token, lease_s=settings.lease_s)
+        address = service_address(settings.path, settings.socket)
+        self._store = RemoteMessageStore(address, identity, retry_s=settings.wait_s)
+        self._changed = threading.Condition()
+        self._taking: _Taking | None = None
+        self._numbers = 0
+        self.root_id = self._store.root_id
+        self.held: dict[int, dict[int, TicketMessage]] = {}
+        try:
+            self._recover()
+        except BaseException:
+            self._store.close()
+            raise
+        self._store.listen(self)
+
+    def close(self) -> None:
+        """Hang up: the lease of what is held begins."""
+        self._store.close()
+
+    def take(self, ticket: int, most: int) -> list[TicketMessage]:
+        """Acquire what waits on the queue now, as far as the limits go; empty if nothing waits.
+
+        Args:
+            ticket: Number of the ticket, of which nothing is held.
+            most: How many messages it may have.
+
+        Raises:
+            InvalidRequest: The queue is gone, or the selector cannot be used.
+            Unavailable: The service was away for too long.
+        """
+        settings = self._settings
+        step = most if settings.max_bytes is None else min(most, _STEP_RECORDS)
+        self._numbers += 1
+        taking = _Taking(self._numbers, ticket, step)
+        with self._changed:
+            self._taking = taking
+        who = (taking.number, settings.queue, f"{_HOLDER}{ticket}", settings.selector)
+        self._store.say(wire.SUBSCRIBE, *who, taking.limit, [])
+        try:
+            while self._is_step_whole(taking) and self._has_room(taking, most):
+                taking.limit = min(most, taking.limit + step)
+                self._store.say(wire.CREDIT, taking.number, taking.limit)
+            if not taking.is_over:
+                self._store.say(wire.CANCEL, taking.number)
+                self._wait(lambda: taking.is_over)
+        finally:
+            with self._changed:
+                self._taking = None
+        if taking.ended is not None and not taking.came:
+            raise taking.ended
+        return taking.came
+
+    def _is_step_whole(self, taking: _Taking) -> bool:
+        """Wait until a step is whole; False if nothing more comes."""
+        self._wait(
+            lambda: (
+                taking.is_over
+                or len(taking.came) >= taking.limit
+                or taking.caught_up_at == taking.limit
+            )
+        )
+        return not taking.is_over and len(taking.came) >= taking.limit
+
+    def _has_room(self, taking: _Taking, most: int) -> bool:
+        limit = self._settings.max_bytes
+        size = sum(each.message_bytes for each in taking.came)
+        return len(taking.came) < most and limit is not None and size < limit
+
+    def settle(self, ticket: int) -> int:
+        """Dequeue the messages of a ticket, durably; return how many were not its own any more.
+
+        Such a message is another consumer's: the lease of this query had ended.
+
+        Raises:
+            StoreError: What became of the rest is not known; ask again.
+        """
+        lost = 0
+        there = self.held.get(ticket, {})
+        ids = [*there]
+        for first in range(0, len(ids), wire.MAX_BATCH):
+            part = ids[first : first + wire.MAX_BATCH]
+            for message_id, error in zip(part, self._dequeued(part, ticket), strict=True):
+                if isinstance(error, InvalidRequest | NotAcquired):
+                    lost += 1
+                elif error is not None:
+                    raise error
+                del there[message_id]
+        self.held.pop(ticket, None)
+        return lost
+
+    def _dequeued(self, ids: Sequence[int], ticket: int) -> Sequence[StoreError | None]:
+        told: list[StoreError | None] = []
+        done = Completion()
+
+        def on_complete(outcomes: Sequence[StoreError | None]) -> None:
+            told.extend(outcomes)
+            done.finish(None)
+
+        queue, holder = self._settings.queue, f"{_HOLDER}{ticket}"
+        self._store.dequeue_each(ids, queue, holder, on_complete, _OUTCOME)
+        done.complete()
+        return told
+
+    def usage(self) -> QueueUsage | None:
+        """Ask what the queue has; None: there is no such queue.
+
+        Raises:
+            Unavailable: The service was away for too long.
+        """
+        answers: list[Answer] = []
+        done = threading.Event()
+
+        def answered(answer: Answer) -> None:
+            answers.append(answer)
+            if answer[0]:
+                done.set()
+
+        self._store.ask_for_order(
+            USAGE,
+            self._settings.queue,
+            (False, False, False),
+            f"{self._name}:{time.time_ns()}",
+            answered,
+        )
+        done.wait()
+        _is_last, body, error = answers[-1]
+        if error is not None:
+            raise error
+        told = json.loads(body[0]) if body and body[0] else None
+        return QueueUsage(**told) if told else None
+
+    def _recover(self) -> None:
+        recovered, queue = self._store.recover(), self._settings.queue
+        entries = recovered.entries.get(queue)
+        if entries is None:
+            message = f"there is no queue {shown(queue)}: create it, or name another one"
+            raise InvalidRequest(message)
+        for message_id, entry in entries.items():
+            holder = entry.acquired_by or ""  # its own are told without the member's name
+            if holder.startswith(_HOLDER):
+                of_ticket = self.held.setdefault(int(holder.removeprefix(_HOLDER)), {})
+                of_ticket[message_id] = TicketMessage(
+                    message_id, entry.delivery_count, entry.message_bytes, entry.position > 0
+                )
+
+    def _wait(self, is_there: Callable[[], bool]) -> None:
+        """Wait for what the connection's thread tells.
+
+        Nothing is said under its lock, as that thread tells of a new connection under the lock by
+        which others say something.
+
+        Raises:
+            StoreError: The service has sent this member away, or was gone for too long.
+        """
+        until = time.monotonic() + self._settings.wait_s
+        while True:
+            with self._changed:
+                if self._changed.wait_for(is_there, _LOOK_S):
+                    return
+            refusal = self._store.refusal
+            if refusal is None:
+                until = time.monotonic() + self._settings.wait_s
+            elif not isinstance(refusal, Unavailable) or time.monotonic() > until:
+                raise refusal
+
+    # What the connection tells, on its thread.
+
+    def connected(self, *, is_new_run: bool) -> None:  # noqa: ARG002
+        """Say what is held; a ticket that was being taken has what has come of it.
+
+        See `ServiceListener.connected`.
+        """
+        with self._changed:
+            taking = self._taking
+            if taking is not None:
+                taking.is_over = True
+                self._changed.notify_all()
+            ids = [message_id for there in self.held.values() for message_id in there]
+            held = [(self._settings.queue, ids)] if ids else []
+            self._store.say(wire.WATCH, "", 0, held)
+
+    def told(self, kind: int, body: wire.Body) -> None:
+        """Take in a frame of the service. See `ServiceListener.told`."""
+        if kind == wire.CHANGES:
+            self._store.say(wire.SEEN)
+        elif kind == wire.ASKED:
+            self._store.say(wire.TOLD, body[0], _SILENT)
+        else:
+            with self._changed:
+                if self._taking is not None:
+                    self._took(self._taking, kind, body)
+                self._changed.notify_all()
+
+    def _took(self, taking: _Taking, kind: int, body: wire.Body) -> None:
+        if kind == wire.GRANTS:
+            there = self.held.setdefault(taking.ticket, {})
+            for number, message_id, entry, *content in body:
+                if number == taking.number:
+                    position, _at, _priority, _expires_at, size, delivery_count, _detail = entry
+                    along = taking.along(message_id, size, content)
+                    message = TicketMessage(message_id, delivery_count, size, position > 0, along)
+                    there[message_id] = message
+                    taking.came.append(message)
+        elif kind == wire.CAUGHT_UP and body[0] == taking.number:
+            taking.caught_up_at = body[1]
+        elif kind == wire.ENDED and body[0] == taking.number:
+            _number, error, text = body
+            taking.ended = wire.error_of(error, text) if error else None
+            taking.is_over = True
