@@ -112,8 +112,8 @@ soak: setup  ## kill -9 at random points, hundreds of times (COUNT=100000 messag
 	@$(BIN)/python -m tests.benchmarks.soak $(or $(KILLS),300)
 	@SPARKSTORE_SERVICE_KILLS=$(or $(KILLS),300) \
 	    $(BIN)/python -m pytest tests/system/test_service_kill_loop.py
-	@SPARKSTORE_SINK_KILLS=$(or $(KILLS),300) \
-	    $(BIN)/python -m pytest --timeout 7200 tests/system/test_sink_killed.py
+	@SPARKSTORE_SINK_KILLS=$(or $(KILLS),300) SPARKSTORE_TICKET_KILLS=$(or $(KILLS),1000) \
+	    $(BIN)/python -m pytest --timeout 7200 tests/system/test_sink_killed.py tests/system/test_tickets_killed.py
 	@SPARKSTORE_LINK_KILLS=$(or $(KILLS),100) \
 	    $(BIN)/python -m pytest tests/system/test_links_killed.py
 	@SPARKSTORE_BUCKET_KILLS=$(or $(KILLS),100) SPARKSTORE_BUCKET_MESSAGES=$(or $(COUNT),0) \

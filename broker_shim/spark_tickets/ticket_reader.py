@@ -18,7 +18,11 @@ from uuid import uuid4
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from broker_shim.errors import InvalidRequest, StoreError
@@ -75,7 +79,7 @@ class TaskPartition(InputPartition):
         super().__init__(value)
 
 
-class TicketStreamReader(DataSourceStreamReader):
+class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Takes the messages of one queue, each once. See `broker_shim.spark_tickets`."""
 
     def __init__(self, settings: TicketSettings, schema: StructType) -> None:
@@ -95,12 +99,14 @@ class TicketStreamReader(DataSourceStreamReader):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return the offset before the first ticket of a query without a checkpoint.
 
+        Spark asks more than once, also in a run that has an offset of the query already.
+
         Raises:
             StoreError: There is no such queue, or no service answers.
         """
-        query = uuid4().hex
-        store = self._store_of(query)
-        return TicketOffset(store.root_id, self._settings.queue, query, 0, 0)._asdict()
+        self._query = self._query or uuid4().hex
+        store = self._store_of(self._query)
+        return TicketOffset(store.root_id, self._settings.queue, self._query, 0, 0)._asdict()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit of the options; that of bytes holds as well."""

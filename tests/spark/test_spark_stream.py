@@ -7,32 +7,44 @@ What a reader does beside compaction, trim and loss is tested without a session
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, MessageHeader, Queue
 from sparkstore.tables.snapshot import snapshot
 from tests.support.documents import blocks, text_of
-from tests.support.stores.services import Served
+from tests.support.stores.controls import ServicedRoot
 from tests.support.stores.stores import done
 
 pytestmark = pytest.mark.spark
 
 
+class Served(NamedTuple):
+    """A root with its store, and a service that hands its messages out."""
+
+    root: Path
+    store: DeltaMessageStore
+
+
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A served root, its socket where a write looks for it."""
-    folder = tmp_path_factory.mktemp("srv")
-    there = Served(folder / "queues", folder / "queues" / "service.sock")
+    root = tmp_path_factory.mktemp("srv") / "queues"
+    serviced = ServicedRoot(root)
+    (root / "service.sock").symlink_to(serviced.path)
+    there = Served(root, serviced.store)
     done(there.store.create, Queue("orders"))
     done(there.store.create, Queue("feed"))
     done(there.store.create, Exchange("news", "topic"))
     done(there.store.bind, ExchangeBindingKey("news", "feed", "eu.#"), {})
     yield there
-    there.close()
+    serviced.stop()
 
 
 def send(service: Served, *bodies: str) -> None:
@@ -58,7 +70,11 @@ def test_the_examples_of_the_page_run_one_after_the_other(
         done(service.store.flush)
     flight = '{"land":"%s","seats":%d}'
     flights = [flight % ("HAM", 5), flight % ("MUC", 9)]
-    assert sorted(bodies(service, "orders")) == sorted(["first", "second", *flights])
+    taken = spark.read.format("delta").load(str(service.root.parent / "lake" / "orders"))
+    assert Counter(bytes(row.body).decode() for row in taken.collect()) == Counter(
+        ["first", "second", *flights]
+    )
+    assert bodies(service, "orders") == []  # settled, when the last batch was done
     assert bodies(service, "feed")[:2] == ["first", "second"]
     assert sorted(bodies(service, "feed")) == sorted(["first", "second", *flights])
     arrived = spark.read.format("delta").load(str(service.root.parent / "lake" / "arrivals"))

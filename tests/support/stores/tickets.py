@@ -95,7 +95,7 @@ class Query:
         done: How many batches are done, as the checkpoint says.
         sink: What an idempotent sink has, by batch.
         reader: Of the run that is under way; None: the query is not running.
-        is_available_now: Its trigger is `AvailableNow`.
+        is_available_now: Its trigger takes what is there, and ends.
     """
 
     def __init__(self, place: TicketPlace, **options: Any) -> None:
