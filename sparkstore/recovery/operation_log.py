@@ -71,8 +71,13 @@ def operations(root: Root) -> list[LoggedOperation]:
         Unavailable: Storage did not answer, again and again.
     """
     found: dict[str, LoggedOperation] = {}
+    copies: set[int | None] = set()
     for row in _marked(root):
         mark = mark_of(row)
+        if row.kind == Kind.ENQUEUED.column and row.message_id in copies:
+            continue  # it has the annotations of its copy, and was put elsewhere
+        if row.kind == Kind.ENQUEUED.column:
+            copies.add(row.message_id)
         if mark is None and row.kind == Kind.DESTROYED.column and not is_reserved(row.queue or ""):
             name = deletion_name(row.position)
             found[name] = LoggedOperation(
@@ -103,12 +108,22 @@ def operation_rows(root: Root, operation: str) -> list[LogRow]:
             return []
     marked = [(row, mark) for row in _marked(root) if (mark := mark_of(row)) is not None]
     family = {*family_of(operation, (mark for _row, mark in marked))}
-    for row, mark in marked:
+    touched = [(mark, _queues(row, mark)) for row, mark in marked]
+    for mark, names in touched:
         if mark.operation in family:
-            queues |= {row.queue or "", mark.outcome.get("to") or row.queue or ""}
+            queues |= names
     if not queues:
         return []
+    # What another undo brought to one of these queues has its order from where it was taken off.
+    undos = [names for mark, names in touched if mark.undoes is not None and len(names) > 1]
+    while any(names & queues and not names <= queues for names in undos):
+        queues |= {name for names in undos if names & queues for name in names}
     return _rows(root, ds.field("kind").isin(_KINDS) & ds.field("queue").isin(sorted(queues)))
+
+
+def _queues(row: LogRow, mark: Mark) -> set[str]:
+    """The queue that a record is about, and the one that its message went to."""
+    return {name for name in (row.queue, mark.outcome.get("to")) if name}
 
 
 def deletion_of(root: Root, queue: str) -> str | None:

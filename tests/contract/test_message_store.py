@@ -19,6 +19,7 @@ from broker_shim.store.interface import (
     TransactionContext,
 )
 from broker_shim.store.memory import MemoryMessageStore
+from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.annotations import MAX_ANNOTATIONS_BYTES, annotations_of
 from tests.support.stores.calls import HEADER, contents, ids, put
 from tests.support.stores.stores import MAX_MESSAGE_BYTES, TIMEOUT_S, Home, done
@@ -509,6 +510,27 @@ def test_only_failed_deliveries_are_counted(q: BrokerStore) -> None:
         done(q.acquire, message_id, "q", "c1")
         done(q.release, message_id, "q", "c1", delivery_failed=delivery_failed)
     assert q.recover().entries["q"][message_id].delivery_count == 2
+
+
+def test_an_entry_may_begin_with_failed_deliveries(home: Home) -> None:
+    """Alone and in a transaction, with annotations; a member leaves that to its service."""
+    store, told = home.store, {"x-opt-a": ("string", "b")}
+    done(store.create, Queue("q"))
+    new = [store.message(HEADER, b"body") for _ in range(2)]
+    if isinstance(store, RemoteMessageStore):
+        with pytest.raises(InvalidRequest, match="a member puts no message with failed"):
+            done(store.enqueue, new[0], "q", delivery_count=3)
+        return
+    done(store.enqueue, new[0], "q", delivery_count=3, annotations=told)
+    transaction = store.begin()
+    done(store.enqueue, new[1], "q", transaction=transaction, delivery_count=2)
+    done(store.commit, transaction)
+    counts = [entry.delivery_count for entry in store.recover().entries["q"].values()]
+    assert (counts, annotated(store, new[0].message_id)) == ([3, 2], told)
+    again = home.reopen()
+    if home.tier >= UNSETTLED_STATE:
+        assert [e.delivery_count for e in again.recover().entries["q"].values()] == [3, 2]
+        assert annotated(again, new[0].message_id) == told
 
 
 def test_annotations_are_kept_by_the_entry_until_others_are_given(home: Home) -> None:

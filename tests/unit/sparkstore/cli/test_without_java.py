@@ -238,9 +238,12 @@ def test_a_deleted_queue_comes_back_with_its_bindings_and_arguments(
     def shown() -> dict[str, Any]:
         return rows(capsys, "queue", "show", root, "orders")[0] | {"oldest_age_s": None}
 
-    before, messages = shown(), rows(capsys, "browse", root, "orders", "--body")
+    messages = rows(capsys, "browse", root, "orders", "--body")
+    away = ("move", root, "orders", "--to", "dead", "--subject", "s0")
+    rows(capsys, "undo", root, rows(capsys, *away)[0]["operation"])
+    before = shown()
     (told,) = rows(capsys, "queue", "delete", root, "orders", "--force")
-    assert rows(capsys, "operations", root)[0]["operation"] == told["operation"]
+    assert rows(capsys, "operations", root)[-1]["operation"] == told["operation"]
     rows(capsys, "queue", "create", root, "orders")
     assert main(["undo", root, told["operation"]]) == 2
     assert "queue 'orders' is there again as" in capsys.readouterr().err
@@ -251,6 +254,7 @@ def test_a_deleted_queue_comes_back_with_its_bindings_and_arguments(
     after = rows(capsys, "browse", root, "orders", "--body")
     assert [row["body"] for row in after] == [row["body"] for row in messages]
     assert [row["subject"] for row in after] == [row["subject"] for row in messages]
+    assert [row["subject"] for row in after] == [f"s{number}" for number in range(5)]
     assert after[0]["annotations"]["x-opt-restored-from"] == str(messages[0]["message_id"])
 
 
