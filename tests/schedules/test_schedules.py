@@ -105,6 +105,9 @@ def verified(folder: Path, change: tuple[str, str] = ("", "")) -> str:
 )
 def test_systemd_takes_the_units_and_says_what_is_wrong_with_others(tmp_path: Path) -> None:
     assert verified(tmp_path / "right") == ""
+    exposure = ["systemd-analyze", "security", "--offline=true", "--threshold=20"]
+    broker = tmp_path / "right" / BROKER.name.replace("@", "@orders")
+    subprocess.run([*exposure, broker], capture_output=True, check=True)
     assert "CPUWait" in verified(tmp_path / "wrong", ("CPUWeight", "CPUWait"))
     assert "03:77" in verified(tmp_path / "late", ("03:17", "03:77"))
 
