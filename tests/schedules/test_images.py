@@ -26,9 +26,8 @@ def instructions() -> list[tuple[str, str]]:
     """Each instruction of the Containerfile with the rest of its line."""
     text = (TOP / "conf/container/Containerfile").read_text()
     lines = re.sub(r"\\\n", " ", re.sub(r"^#.*\n", "", text, flags=re.MULTILINE)).splitlines()
-    return [
-        (name, rest.strip()) for name, _, rest in (line.partition(" ") for line in lines if line)
-    ]
+    split = (line.partition(" ") for line in lines if line)
+    return [(name, rest.strip()) for name, _, rest in split]
 
 
 def last(name: str) -> str:
@@ -79,7 +78,8 @@ def test_the_image_runs_a_broker_as_a_user_that_is_not_root() -> None:
     user = last("USER")
     assert user.split(":")[0] not in {"0", "root"}
     made = " ".join(rest for name, rest in instructions() if name == "RUN")
-    assert "--uid {0} --gid {1} ".format(*user.split(":")) in made
+    uid, gid = user.split(":")
+    assert f"--uid {uid} --gid {gid} " in made
     assert json.loads(last("ENTRYPOINT")) == ["sparkstore"]
     serve, *words = json.loads(last("CMD"))
     options = serve_parser().parse_args(words)
