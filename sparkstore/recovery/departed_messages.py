@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from sparkstore.core.annotations import RESTORED_FROM, annotations_of
 from sparkstore.core.records import Kind
 from sparkstore.recovery.recorded_rows import recorded_rows
 from sparkstore.tables.root import Root
@@ -20,9 +21,10 @@ from sparkstore.tables.schema import ROW
 from sparkstore.tables.snapshot import columns_of
 
 _EVENTS = columns_of(ROW, ("position", "epoch", "kind", "queue", "message_id", "at", "detail"))
+_DETAILS = columns_of(ROW, ("position", "epoch", "kind", "detail"))
 _COPIES = columns_of(ROW, ("position", "epoch", "kind", "queue", "properties"))
-_LIVES_ON = {"moved", "dead-lettered"}
-"""Outcomes of a message that is on another queue since."""
+_LIVES_ON = {"moved", "dead-lettered", "resubmitted"}
+"""Outcomes of a message that is on another queue since, or that a repaired one replaced."""
 
 
 class DepartedMessage(NamedTuple):
@@ -44,7 +46,7 @@ class DepartedMessage(NamedTuple):
 def departed_messages(
     root: Root, queue: str, there: Collection[int], mark: str, to: str
 ) -> list[DepartedMessage]:
-    """Find what left a queue, is not on it now, and has no copy on another queue.
+    """Find what left a queue, is not on it now, and has no copy: on another queue, or by an undo.
 
     Args:
         root: The root whose tables are read.
@@ -66,7 +68,7 @@ def departed_messages(
         at_us = int(row["at"].timestamp() * 1_000_000)
         each = DepartedMessage(row["message_id"], row["position"], at_us, row["detail"])
         last[each.message_id] = each
-    copied = _copied(root, mark, to)
+    copied = _copied(root, mark, to) | _restored(root)
     found = (
         each
         for each in last.values()
@@ -83,3 +85,11 @@ def _copied(root: Root, mark: str, to: str) -> set[int]:
     rows = recorded_rows(root, _COPIES, came & (ds.field("queue") == to))
     values = pc.map_lookup(rows["properties"], mark, "last")
     return {int(value) for value in pc.unique(values).to_pylist() if value and value.isdecimal()}
+
+
+def _restored(root: Root) -> set[int]:
+    """Ids of the messages that an undo restored as copies, on whichever queue."""
+    came = ds.field("kind") == Kind.ENQUEUED.column
+    marked = pc.match_substring(ds.field("detail"), RESTORED_FROM)
+    details = recorded_rows(root, _DETAILS, came & marked)["detail"].to_pylist()
+    return {int(annotations_of(detail)[RESTORED_FROM][1]) for detail in details}

@@ -189,6 +189,11 @@ def test_what_was_purged_is_replayed_once_as_copies_with_their_content(
     assert [row["body"] for row in rows] == ["body 0"] * 3
     assert [row["properties"]["sparkstore.replayed"] for row in rows] == ["1", "4", "2"]
     assert {row["message_id"] for row in rows}.isdisjoint(range(1, 11))
+    purged = run("purge", QUEUE, "--id", "5", "--id", "6")[0]["operation"]
+    run("resubmit", "7", "--body", "mended")
+    run("undo", purged)
+    assert_both_find_what_left(spark, place.path, (QUEUE, "other"), (QUEUE, QUEUE))
+    assert run("replay", QUEUE, "--older-than", "0s", "--to", "other")[0]["done"] == 0
 
 
 @pytest.mark.slow

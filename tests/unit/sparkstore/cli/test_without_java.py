@@ -216,6 +216,9 @@ def test_a_bulk_command_is_undone_and_the_undo_too(
     (undone,) = rows(capsys, "undo", root, purge)
     assert (undone["undoes"], undone["done"]) == (purge, 4)
     assert subjects("orders") == every
+    assert (
+        rows(capsys, "replay", root, "orders", "--older-than", "0s", "--dry-run")[0]["count"] == 0
+    )
     assert main(["undo", root, purge]) == 2
     assert "is undone already" in capsys.readouterr().err
     assert rows(capsys, "undo", root, undone["operation"])[0]["removed"] == {"orders": 2}
