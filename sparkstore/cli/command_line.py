@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import sparkstore
 from sparkstore.cli import admin, commands, current, jobs, replicas
-from sparkstore.cli.health import check, reconcile
+from sparkstore.cli.health import check, doctor, reconcile
 from sparkstore.cli.messages import browse, bulk, diff, resubmit, undo
 from sparkstore.cli.output import of_the_system, one_line
 from sparkstore.cli.parsing import ROOT, at_least_0, command
@@ -108,6 +108,7 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
         current.add,
         replicas.add,
         reconcile.add,
+        doctor.add,
         _verify,
         check.add,
         _version,

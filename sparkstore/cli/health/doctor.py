@@ -1,0 +1,61 @@
+"""The command `doctor`: look at a machine and a root, and say what to do, a line each."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkstore.cli.commands import print_lines
+from sparkstore.cli.output import json_lines, printable
+from sparkstore.cli.parsing import ROOT, command
+from sparkstore.exit_codes import ExitCode
+
+if TYPE_CHECKING:
+    from sparkstore.cli.health.diagnosis import Diagnosis
+    from sparkstore.cli.parsing import Subparsers
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the command `doctor` to the command line."""
+    parser = command(
+        subparsers,
+        doctor,
+        "look at this machine and a root: disk, clock, limits, owner, versions, heals",
+        "Each line is ok, warn or fail, and says what to do. It changes nothing, but writes a\n"
+        "small file to time the disk's fsync, and removes it. Run it as the broker's user. In a\n"
+        "bucket it tries conditional puts. Exit code 1: something has failed; 0 else, also with\n"
+        "warnings. It may run beside a store.\n\n"
+        "examples:\n  sparkstore doctor                         the machine alone\n"
+        "  sparkstore doctor /var/lib/queues         and a root, or where one is to be\n"
+        "  sparkstore doctor --json ROOT | jq 'select(.status != \"ok\")'",
+        positional=(),
+    )
+    parser.add_argument("root", nargs="?", help=ROOT[1])
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="settings of the store, if it has its own"
+    )
+
+
+def doctor(arguments: Namespace) -> int:
+    """Look at the machine, and at the root if one is named."""
+    from sparkstore.cli.health.diagnosis import worst
+    from sparkstore.cli.health.machine_health import of_machine
+    from sparkstore.cli.health.root_health import of_root
+    from sparkstore.config import StoreConfig, read_config
+
+    found = list(of_machine())
+    if arguments.root is not None:
+        config = read_config(arguments.config) if arguments.config else StoreConfig()
+        found += of_root(arguments.root, config)
+    if arguments.json:
+        print_lines(json_lines(each._asdict() for each in found))
+    else:
+        width = max(len(each.name) for each in found)
+        print_lines(_line(each, width) for each in found)
+    return ExitCode.ERROR if worst(found) == "fail" else ExitCode.DONE
+
+
+def _line(found: Diagnosis, width: int) -> str:
+    advice = f": {found.advice}" if found.advice else ""
+    return f"{found.status:4}  {found.name:{width}}  {printable(found.found + advice)}"

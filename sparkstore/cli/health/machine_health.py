@@ -1,0 +1,82 @@
+"""Look at a machine for `sparkstore doctor`: versions, Java, Delta's jar, the clock, limits."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import resource
+import sys
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
+
+from sparkstore.cli.health.diagnosis import Diagnosis, of_open_files, of_version
+from sparkstore.errors import StoreError
+
+_REQUIREMENT = re.compile(r"([A-Za-z0-9_-]+)\s*([<>=!~][^;]*)?(?:;.*)?")
+_UNSYNCHRONISED = 5  # TIME_ERROR of <sys/timex.h>
+_TIMEX_BYTES = 512  # more than struct timex of any architecture
+
+
+def of_machine() -> Iterator[Diagnosis]:
+    """Look at all that is the same for every root on this machine."""
+    yield Diagnosis("python", "ok", sys.version.split()[0])
+    yield from _packages()
+    yield from _spark()
+    yield _clock()
+    yield of_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def _packages() -> Iterator[Diagnosis]:
+    """Versions of what sparkstore needs; of an extra only if it is installed."""
+    for line in metadata.requires("sparkstore") or ():
+        found = _REQUIREMENT.match(line)
+        if found is None:
+            continue
+        package, wanted = found[1], (found[2] or "").strip()
+        is_extra = "extra ==" in line
+        if is_extra and not re.search("extra == .(spark|s3).", line):
+            continue  # those of the demo are not the product's
+        try:
+            version: str | None = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            version = None
+        if version is not None or not is_extra:
+            yield of_version(package, version, wanted)
+
+
+def _spark() -> Iterator[Diagnosis]:
+    """Java and Delta's jar, which the jobs and Spark SQL need."""
+    if find_spec("pyspark") is None:
+        text = "compact, reconcile and sql need it: pip install 'sparkstore[spark]'"
+        yield Diagnosis("spark", "warn", "not installed", text)
+        return
+    from sparkstore.session import DELTA_PACKAGE, check_java
+    from sparkstore.session_cache import known_jars
+
+    try:
+        found = check_java().splitlines()[0]
+    except StoreError as reason:
+        yield Diagnosis("java", "warn", "the jobs and Spark SQL will not start", str(reason))
+        return
+    yield Diagnosis("java", "ok", found)
+    if known_jars(DELTA_PACKAGE):
+        yield Diagnosis("delta jar", "ok", DELTA_PACKAGE)
+    else:
+        text = "the first start of Spark fetches it: let the network reach Maven's repository"
+        yield Diagnosis("delta jar", "warn", f"{DELTA_PACKAGE} is not here yet", text)
+
+
+def _clock() -> Diagnosis:
+    """Ask the kernel whether something keeps the clock right.
+
+    The call changes nothing: no mode is set in the structure that it gets.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    state = libc.adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+    if state < 0:
+        return Diagnosis("clock", "warn", "the kernel does not tell", "look whether chrony runs")
+    if state == _UNSYNCHRONISED:
+        text = "times to live and history go by it: run chrony, ntpd or systemd-timesyncd"
+        return Diagnosis("clock", "warn", "nothing keeps it right", text)
+    return Diagnosis("clock", "ok", "kept right")
