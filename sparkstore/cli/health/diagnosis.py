@@ -15,7 +15,7 @@ _FEW_FILES = 4096
 
 
 class Diagnosis(NamedTuple):
-    """What was found about one thing.
+    """A line of the doctor: one thing, and how it was found.
 
     Attributes:
         name: The thing that was looked at.
@@ -98,7 +98,7 @@ def of_version(package: str, found: str | None, wanted: str) -> Diagnosis:
     """Judge the version of a package by what sparkstore asks for.
 
     Args:
-        package: Its name.
+        package: The name of the package.
         found: The version that is installed; None: none is.
         wanted: Conditions with commas between, such as `<1.7,>=1.6.6`; empty: any will do.
     """

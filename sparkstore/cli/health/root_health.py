@@ -58,8 +58,10 @@ def of_root(where: str, config: StoreConfig) -> Iterator[Diagnosis]:
     if root.identity.wal_dir:
         log = Path(root.identity.wal_dir)
         yield of_file_system(file_system_of(log), str(log))._replace(name="file system of wal_dir")
-    yield from _tables(root)
-    yield _log(root)
+    tables, *more = _tables(root)
+    yield from (tables, *more)
+    if tables.status == "ok":  # deltalake cannot open a table that is to be healed
+        yield _log(root)
 
 
 def _no_root(path: Path) -> Diagnosis:
