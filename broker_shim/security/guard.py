@@ -121,11 +121,23 @@ class Guard:
     def let_in(self, remote: Remote, mechanism: str, name: str) -> Principal:
         """Let in a peer that logged in, or may be anonymous without SASL (`mechanism` is empty)."""
         self.counts.logins += 1
-        user = self.users.get(name)
         self.audit(
             AuditEvent.LOGIN, peer=remote, user=name, mechanism=mechanism or None, tls=remote.tls
         )
+        return self.principal_of(name)
+
+    def principal_of(self, name: str) -> Principal:
+        """Return a user with the roles that the users file has now."""
+        user = self.users.get(name)
         return Principal(name, frozenset() if user is None else user.roles)
+
+    def is_password_of(self, name: str, password: str) -> bool:
+        """True if the user exists and this is the password, for logins without SASL."""
+        return self._passwords.is_password_of(name, password)
+
+    def remembers_password(self, name: str, password: str) -> bool:
+        """True if this is the user's password and was right before: that costs microseconds."""
+        return self._passwords.remembers(name, password)
 
     def knows(self, principal: Principal, mechanism: str) -> bool:
         """False if a user who came by a password is not in the users file any more."""

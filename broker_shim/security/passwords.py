@@ -82,22 +82,36 @@ class Passwords:
 
     def is_password_of(self, name: str, password: str) -> bool:
         """True if the user exists and this is the password."""
-        user = self._users().get(name)
-        secret = self._decoy if user is None else user.secrets.get(_KIND, self._decoy)
-        try:
-            prepared = saslprep(password).encode()
-        except ScramException:
-            prepared = password.encode()  # nobody's: it goes the whole way all the same
-        seen = hmac.digest(self._key, prepared, hashlib.sha256)
-        digest, stored_key = self._known.get(name, (b"", b""))
-        if stored_key == secret.stored_key and hmac.compare_digest(digest, seen):
+        secret, prepared = self._secret(name), _prepared(password)
+        if self.remembers(name, password):
             return True
         if not _fits(secret, prepared):
             return False
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
-        self._known[name] = (seen, secret.stored_key)
+        self._known[name] = (self._seen(prepared), secret.stored_key)
         return True
+
+    def remembers(self, name: str, password: str) -> bool:
+        """True if the user exists, and this is the password and was right before."""
+        digest, stored_key = self._known.get(name, (b"", b""))
+        is_same = hmac.compare_digest(digest, self._seen(_prepared(password)))
+        return is_same and stored_key == self._secret(name).stored_key
+
+    def _secret(self, name: str) -> ScramSecret:
+        user = self._users().get(name)
+        return self._decoy if user is None else user.secrets.get(_KIND, self._decoy)
+
+    def _seen(self, prepared: bytes) -> bytes:
+        return hmac.digest(self._key, prepared, hashlib.sha256)
+
+
+def _prepared(password: str) -> bytes:
+    try:
+        prepared: bytes = saslprep(password).encode()
+    except ScramException:
+        prepared = password.encode()  # nobody's: it goes the whole way all the same
+    return prepared
 
 
 def _fits(secret: ScramSecret, prepared: bytes) -> bool:

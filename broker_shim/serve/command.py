@@ -8,9 +8,10 @@ import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.settings import BrokerSettings
@@ -21,11 +22,14 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.listener_1_0.host import Host
 from broker_shim.serve.administration.connection_orders import ConnectionOrders
-from broker_shim.serve.administration.control import ControlServer, OneBroker
+from broker_shim.serve.administration.control import ControlServer
+from broker_shim.serve.administration.order_turns import OrderTurns
+from broker_shim.serve.administration.posts import control_of, turns_of
 from broker_shim.serve.bind_address import parse_loopback
 from broker_shim.serve.broker_recovery import expire, recover
 from broker_shim.serve.entrance import Entrance, entrance_of
 from broker_shim.serve.headers import all_headers
+from broker_shim.serve.http_option import http_of
 from broker_shim.serve.options import parser, settings_of
 from broker_shim.serve.protocols import listen
 from broker_shim.serve.reporting import Reporter, reporter_of, show_broker
@@ -42,10 +46,34 @@ from sparkstore.log.tuning import tune_process
 
 if TYPE_CHECKING:
     from broker_shim.members.membership import Membership
+    from broker_shim.serve.http.http_server import HttpServer
     from broker_shim.serve.members import ServedBeside
     from broker_shim.service.service import Service
 
 _log = logging.getLogger("sparkstore.serve")
+
+
+class Doors(NamedTuple):
+    """The ways in: that of clients, and that of administrators over HTTP if there is one."""
+
+    entrance: Entrance
+    http: HttpServer | None
+
+    @contextmanager
+    def open_to(
+        self, loop: Loop, broker: Broker, store: BrokerStore, turns: OrderTurns
+    ) -> Iterator[dict[str, str]]:
+        """Let administrators in while the loop runs; yields what is in force, to be told."""
+        in_force = dict(self.entrance.in_force)
+        if self.http is not None:
+            self.http.serving(loop, broker, store, turns)
+            in_force["http"] = self.http.url
+        try:
+            yield in_force
+        finally:
+            if self.http is not None:
+                self.http.stopping()
+
 
 ServeBeside = Callable[[Loop, Inbox, Host], "ServedBeside"]
 
@@ -69,17 +97,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         reporter = reporter_of(options)
     except InvalidRequest as reason:
         return _complain(str(reason), exit_code_of(reason))
+    http = None
     try:
         if not options.no_amqp:
             port = entrance.take_port().getsockname()[1]
             if options.store is not None and options.member is None:
                 options.member = f"{socket.gethostname()}:{port}"
-        return _open(options, settings, config, entrance, addresses, reporter)
+        http = http_of(options, entrance.guard, reporter.subject)
+        return _open(options, settings, config, Doors(entrance, http), addresses, reporter)
     except InvalidRequest as reason:  # another process has the port
         return _complain(str(reason), exit_code_of(reason))
     except KeyboardInterrupt:  # while it started: later SIGINT is a clean stop
         return _complain("interrupted before it served", ExitCode.INTERRUPTED)
     finally:
+        if http is not None:
+            http.close()
         reporter.close()
         entrance.close()
 
@@ -88,7 +120,7 @@ def _open(
     options: argparse.Namespace,
     settings: BrokerSettings,
     config: StoreConfig,
-    entrance: Entrance,
+    doors: Doors,
     addresses: ServiceAddresses | None,
     reporter: Reporter,
 ) -> int:
@@ -103,22 +135,23 @@ def _open(
     if options.accept_durable:
         _log.warning("--accept-durable: durable messages are taken, and lost with this process")
     if addresses is None:
-        return serve(stores, settings, entrance, options, reporter)
+        return serve(stores, settings, doors, options, reporter)
     from broker_shim.serve.members import serve_beside  # noqa: PLC0415
 
     beside = partial(serve_beside, stores.messages, addresses, config)
-    return serve(stores, settings, entrance, options, reporter, beside)
+    return serve(stores, settings, doors, options, reporter, beside)
 
 
 def serve(
     stores: Stores,
     settings: BrokerSettings,
-    entrance: Entrance,
+    doors: Doors,
     options: argparse.Namespace,
     reporter: Reporter,
     beside: ServeBeside | None = None,
 ) -> int:
     """Serve stores, which are closed at the end, and `beside` it their members; the exit code."""
+    entrance = doors.entrance
     loop = Loop(inbox := Inbox())
     listener = Listener(loop)
     failures: list[StoreError] = []
@@ -143,10 +176,14 @@ def serve(
     _handle_signals(loop, listener, metrics, partial(_reload, entrance, listener, options))
     show_broker(reporter, loop, listener, host.broker, stores.messages, options)
     connections = ConnectionOrders(listener.connections, write_audit, served and served.inquiries)
-    control = _control(stores, loop, host.broker, connections, membership)
+    turns = turns_of(stores, loop, host.broker, connections)
+    if membership is not None:  # it has no root: the service of its members asks it
+        membership.answer_administrator = connections.answer
+    control = control_of(stores, loop, turns)
     urls = [url] if served is None else [url, *served.service.urls]
-    announce(urls, entrance.in_force | stores.in_force, options, reporter.url)
-    listener.run()
+    with doors.open_to(loop, host.broker, stores.messages, turns) as in_force:
+        announce(urls, in_force | stores.in_force, options, reporter.url)
+        listener.run()
     reporter.stopping()
     _close(control, served and served.service, listener)
     return end(stores, failures, metrics, is_member=options.store is not None)
@@ -217,31 +254,6 @@ def end(
         return _complain(f"stopped: {type(reason).__name__}: {reason}", code)
     _log.info("stopped cleanly; %s", metrics.line())
     return ExitCode.DONE
-
-
-def _control(
-    stores: Stores,
-    loop: Loop,
-    broker: Broker,
-    connections: ConnectionOrders,
-    membership: Membership | None,
-) -> ControlServer | None:
-    """Listen for administrators; AMQP is served even if that is not possible."""
-    root = stores.root
-    if membership is not None:  # it has no root: the service of its members asks it
-        membership.answer_administrator = connections.answer
-    if root is None:
-        return None
-    try:
-        root_id = root.identity.root_id
-        one = OneBroker(broker, getattr(stores.messages, "look", None))
-        trouble = partial(trouble_of, stores.messages)
-        return ControlServer(
-            loop, one, root.path, root_id, connections=connections, trouble=trouble
-        )
-    except (OSError, StoreError) as reason:
-        _log.warning("no control socket, so no administration while this runs: %s", reason)
-        return None
 
 
 def _handle_signals(

@@ -29,6 +29,7 @@ from broker_shim.members.member_dispatcher import MemberDispatcher
 from broker_shim.members.wiring_rows import apply, rows_of
 from broker_shim.serve.administration.connection_orders import ConnectionOrders
 from broker_shim.serve.administration.control import ControlServer
+from broker_shim.serve.administration.order_turns import OrderTurns
 from broker_shim.serve.broker_recovery import create_wiring
 from broker_shim.serve.headers import all_headers
 from broker_shim.serve.stores import trouble_of
@@ -54,7 +55,7 @@ _WIRING_S = 600.0
 class DecidingThread:
     """The loop of the broker that decides for members, in a process that serves no AMQP.
 
-    It is a `administration.control.Decider`, too.
+    It is a `administration.order_turns.Decider`, too.
 
     Attributes:
         dispatcher: For the service.
@@ -139,9 +140,8 @@ class DecidingThread:
             root_id = root.identity.root_id
             trouble = partial(trouble_of, self._store)
             connections = ConnectionOrders(tuple, audit, self.dispatcher.inquiries)
-            return ControlServer(
-                self._loop, self, root.path, root_id, audit, connections, trouble=trouble
-            )
+            turns = OrderTurns(self._loop, self, audit, connections, trouble)
+            return ControlServer(self._loop, turns, root.path, root_id)
         except (OSError, StoreError) as reason:
             _log.warning("no control socket, so no administration while this runs: %s", reason)
             return None

@@ -199,7 +199,7 @@ def _queue_families(figures: Mapping[str, QueueFigures]) -> Iterator[Metric]:
 def _figures(broker: Broker) -> dict[str, QueueFigures]:
     now_us = time.time_ns() // 1_000
     return _named(
-        (name, queue, _figures_of(broker, queue, now_us)) for name, queue in broker.queues.items()
+        (name, queue, figures_of(broker, queue, now_us)) for name, queue in broker.queues.items()
     )
 
 
@@ -249,7 +249,8 @@ def _stored_figures_of(entries: Entries, queue: QueueDispatch | None, now_us: in
     )
 
 
-def _figures_of(broker: Broker, queue: QueueDispatch, now_us: int) -> QueueFigures:
+def figures_of(broker: Broker, queue: QueueDispatch, now_us: int) -> QueueFigures:
+    """Count what is on a queue of a broker, on the loop's thread."""
     size, came_at_us = broker.calls.bytes_and_oldest(queue.name)
     return QueueFigures(
         depth=len(queue),

@@ -32,6 +32,8 @@ examples:
   sparkstore serve --memory --listen 127.0.0.1:0     for what is not durable, or --accept-durable
   sparkstore serve /var/lib/orders --metrics-listen 127.0.0.1:9672
                                                  curl http://127.0.0.1:9672/metrics, /readyz
+  sparkstore serve /var/lib/orders --http 127.0.0.1:8161
+                                                 curl http://127.0.0.1:8161/api/v1/queues
   sparkstore serve --configuration /var/lib/wiring   messages in memory; queues and links survive
   sparkstore serve /var/lib/orders --amqp-0-10 127.0.0.1:5673      for clients of AMQP 0-10, too
   sparkstore serve /var/lib/orders --no-amqp     the store service alone, for Broker-J
@@ -69,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     _add_membership(found.add_argument)
     _add_0_10(found.add_argument)
     _add_metrics(found.add_argument)
+    _add_http(found.add_argument)
     _add_wiring(found.add_argument)
     security_options.add_options(found.add_argument)
     service_options.add_options(found.add_argument)
@@ -157,6 +160,16 @@ def _add_metrics(add: Callable[..., object]) -> None:
         "--metrics-listen",
         metavar="HOST:PORT",
         help="answer http://HOST:PORT/metrics, /healthz and /readyz, for example 127.0.0.1:9672",
+    )
+
+
+def _add_http(add: Callable[..., object]) -> None:
+    add(
+        "--http",
+        metavar="HOST:PORT",
+        help="serve REST (/api/v1), /metrics, /healthz and /readyz over HTTP, for example"
+        " 127.0.0.1:8161; TLS, users and permissions are those of --listen, roles are monitor,"
+        " operator and admin (docs/http.md); needs sparkstore[console]",
     )
 
 

@@ -17,7 +17,7 @@ from broker_shim.serve.stores import trouble_of
 if TYPE_CHECKING:
     from broker_shim.broker.storage.loop import Loop
     from broker_shim.broker.virtual_host import Broker
-    from broker_shim.serve.monitor import Families, Monitor, Post, Trouble
+    from broker_shim.serve.monitor import Families, Monitor, Post, Subject, Trouble
     from broker_shim.sockets.listener import Listener
     from broker_shim.store.interface import MessageStore
 
@@ -31,29 +31,30 @@ class Reporter:
 
     Attributes:
         url: Of the port; empty without one.
+        subject: The process as monitors see it; None: nobody asks over HTTP.
     """
 
-    def __init__(self, file: Path | None, monitor: Monitor | None) -> None:
-        self._file, self._monitor = file, monitor
+    def __init__(self, file: Path | None, monitor: Monitor | None, subject: Subject | None) -> None:
+        self._file, self._monitor, self.subject = file, monitor, subject
         self._families: Families = lambda: ()
         self.url = "" if monitor is None else monitor.url
 
     @property
     def is_asked_for(self) -> bool:
         """True if anybody may want the metrics."""
-        return self._file is not None or self._monitor is not None
+        return self._file is not None or self.subject is not None
 
     def serving(self, families: Families, trouble: Trouble, post: Post | None = None) -> None:
         """Report these figures from now on; `post` if both may be asked on one thread only."""
         self._families = families
-        if self._monitor is not None:
-            self._monitor.subject.now(families, trouble, post)
+        if self.subject is not None:
+            self.subject.now(families, trouble, post)
 
     def stopping(self) -> None:
         """Write a last time; the owner is asked for nothing any more: it does not come round."""
         self.write()
-        if self._monitor is not None:
-            self._monitor.subject.now(lambda: (), lambda: "stopping", None)
+        if self.subject is not None:
+            self.subject.now(lambda: (), lambda: "stopping", None)
 
     def write(self) -> None:
         """Replace the file. Counting is not worth an outage: a failure is a warning."""
@@ -78,20 +79,22 @@ def reporter_of(options: argparse.Namespace) -> Reporter:
     Raises:
         InvalidRequest: The address is none, or its port is taken.
     """
-    monitor = None
-    if options.metrics_listen is not None:
+    monitor = subject = None
+    if options.metrics_listen is not None or options.http is not None:
         from broker_shim.serve.monitor import Monitor, Subject  # noqa: PLC0415
 
+        subject = Subject()
+    if subject is not None and options.metrics_listen is not None:
         address = parse_listen(options.metrics_listen, "--metrics-listen")
         try:
-            monitor = Monitor(address, Subject())
+            monitor = Monitor(address, subject)
         except OSError as reason:
             message = f"--metrics-listen {reason.strerror}"
             raise InvalidRequest(message) from reason
         if not address.is_loopback:
             text = "INSECURE: whoever reaches %s may read the names and figures of all queues"
             _log.warning(text, monitor.url)
-    return Reporter(options.metrics_file, monitor)
+    return Reporter(options.metrics_file, monitor, subject)
 
 
 def show_broker(

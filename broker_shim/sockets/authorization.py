@@ -21,7 +21,7 @@ from broker_shim.links.termini.owner import owner_of
 from broker_shim.security.rules.permissions import AccessTarget, Permission
 from broker_shim.security.rules.rights import RIGHTS, Act
 from broker_shim.sockets.owners import owned
-from broker_shim.sockets.served_connection import ServedConnection
+from broker_shim.sockets.rights_seeker import RightsSeeker
 from broker_shim.store.interface import MessageHeader
 from sparkstore.core.queue_names import TEMPORARY, TEMPORARY_PREFIX, shown
 
@@ -54,7 +54,7 @@ def place_of(node: Node) -> AccessTarget | None:
             return None
 
 
-def denied(client: ServedConnection, right: Permission, node: Node) -> Denial | None:
+def denied(client: RightsSeeker, right: Permission, node: Node) -> Denial | None:
     """Return the permission that a client lacks to do this on a node; None if it lacks none.
 
     It is the same whether the node exists or not. That a name is ambiguous is told to who may use
@@ -76,12 +76,12 @@ def denied(client: ServedConnection, right: Permission, node: Node) -> Denial | 
     return None if guard.allows(principal, right, place) else Denial(right, place)
 
 
-def may_do_something(client: ServedConnection, node: Node) -> bool:
+def may_do_something(client: RightsSeeker, node: Node) -> bool:
     """True if the client may do anything on a node: then it may know that the node exists."""
     return any(denied(client, right, node) is None for right in Permission)
 
 
-def is_reserved_for_another(client: ServedConnection, node: Node) -> bool:
+def is_reserved_for_another(client: RightsSeeker, node: Node) -> bool:
     """True if a client may not consume from a queue, though it has the permission.
 
     A queue that the broker made for a connection, for answers, is consumed by that connection alone
@@ -101,7 +101,7 @@ def is_reserved_for_another(client: ServedConnection, node: Node) -> bool:
     return not is_admin and client.broker.settings.temporary_queues != "user"
 
 
-def is_impersonation(client: ServedConnection, header: MessageHeader) -> bool:
+def is_impersonation(client: RightsSeeker, header: MessageHeader) -> bool:
     """True if a message says that it is from a user whom its sender may not speak for.
 
     Receivers, selectors and SQL take a user-id for true, so it is checked before a message is
@@ -111,7 +111,7 @@ def is_impersonation(client: ServedConnection, header: MessageHeader) -> bool:
     return bool(said) and not guard.allows_user_id(client.login.principal, said or "")
 
 
-def impersonation_text(client: ServedConnection, user_id: str) -> str:
+def impersonation_text(client: RightsSeeker, user_id: str) -> str:
     """Tell why a message under another user's id is refused, and what to do."""
     name = shown(client.login.principal.name)
     return (
@@ -120,7 +120,7 @@ def impersonation_text(client: ServedConnection, user_id: str) -> str:
     )
 
 
-def _is_anothers(client: ServedConnection, right: Permission, node: Node) -> bool:
+def _is_anothers(client: RightsSeeker, right: Permission, node: Node) -> bool:
     """True if a client gets at this queue by its name only as an administrator.
 
     A subscriber gets at its queue by its subscription. And who may have the broker name a queue for
@@ -138,7 +138,7 @@ def _is_anothers(client: ServedConnection, right: Permission, node: Node) -> boo
     return there is not None and there.owner != _owner(client)
 
 
-def _owner(client: ServedConnection) -> str:
+def _owner(client: RightsSeeker) -> str:
     """Return the prefix of the user's container ids; "" for a client without a name."""
     return owner_of(owned("", client.login.principal.name))
 

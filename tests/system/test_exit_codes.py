@@ -57,7 +57,7 @@ def test_what_the_command_line_asks_for_and_is_not_there(words: list[str]) -> No
 
 
 @pytest.mark.parametrize(
-    "option", ["--listen", "--amqp-0-10", "--metrics-listen", "--store-listen"]
+    "option", ["--listen", "--amqp-0-10", "--metrics-listen", "--store-listen", "--http"]
 )
 def test_a_port_that_another_process_has(option: str, tmp_path: Path) -> None:
     token = tmp_path / "token"

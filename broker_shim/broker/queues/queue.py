@@ -57,6 +57,8 @@ class QueueDispatch:
         groups: Who has which message group, if the queue asks for that.
         browsers: Who looks at it.
         last_values: Which message is the newest of its key, on a last-value queue.
+        arrivals: Messages that came to it, since the start.
+        departures: Messages that left it, since the start.
         redelivered: Failed deliveries of its messages, since the start.
         dead_lettered: Messages that went from it to its dead letters, since the start.
         owner: Whose client had the broker make and name it (`owners.shared`); None: nobody's.
@@ -95,6 +97,7 @@ class QueueDispatch:
         self.owner: str | None = None
         self.maker: int | None = None
         self.redelivered = self.dead_lettered = 0
+        self.arrivals = self.departures = 0
 
     def __len__(self) -> int:
         """The number of messages on the queue, held ones too."""
@@ -157,6 +160,7 @@ class QueueDispatch:
 
     def arrived(self, message_ids: Sequence[int], priority: int, *, durable: bool = True) -> None:
         """Add messages that were enqueued, in this order."""
+        self.arrivals += len(message_ids)
         self._index.extend(message_ids, priority)
         if not durable:
             self._not_durable.update(message_ids)
@@ -195,6 +199,7 @@ class QueueDispatch:
 
     def removed(self, message_ids: Sequence[int]) -> None:
         """Forget held messages that left the queue."""
+        self.departures += len(message_ids)
         self._index.drop([self._held.pop(message_id) for message_id in message_ids])
         for noted in (self._not_durable, self._elsewhere):
             noted.difference_update(message_ids)

@@ -106,6 +106,7 @@ class ConnectionOrders:
             member=told.get(_MEMBER),
             user=told.get("user"),
             remote=told.get("peer"),
+            by=asker.user,
             error=error,
         )
         closed = {"act": "close-connection", **told, "changed": True}

@@ -1,12 +1,7 @@
 """The control socket of a broker or a store service: what `sparkstore.control.client` asks.
 
-Any number of clients may be connected, and one order is carried out at a time, in the order in
-which they came. Bulk operations and AMQP take turns on the loop, of `bulk.MAX_IDS` messages at
-most. A client that asks for what cannot be is told so; one that does not greet is let go of, too.
-
-Who only asks is answered at once, whatever orders wait: an order ends when it is durable, and with
-a full disk that may be never. So an order is refused while the store pushes back, and one that was
-begun before is answered then, too: its outcome is unknown (`_look`).
+A client is told if it asks for what cannot be; one that does not greet is let go of, too. What is
+asked is carried out by `order_turns`.
 """
 
 from __future__ import annotations
@@ -14,26 +9,17 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
 
 from broker_shim.broker.storage.loop import Loop
-from broker_shim.broker.virtual_host import Broker
-from broker_shim.errors import Full, InvalidRequest, StoreError, Unavailable
-from broker_shim.serve.administration.connection_orders import ConnectionOrders
-from broker_shim.serve.administration.control_orders import Asker, ControlClient, ControlOrders
+from broker_shim.errors import StoreError
+from broker_shim.serve.administration.control_orders import ControlClient
+from broker_shim.serve.administration.order_turns import OrderTurns
 from broker_shim.service.socket import is_our_user
-from sparkstore.control.audit import Audit, AuditEvent, write_audit
 from sparkstore.control.client import SocketAddress
-from sparkstore.core.holders import since_by_holder, since_of
-from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.operations import wire
-from sparkstore.operations.bulk import Answer
 
 _log = logging.getLogger(__name__)
 
@@ -42,100 +28,22 @@ _BATCH_BYTES = 4 << 20
 """Content in one request of a replay, however small a message must be here."""
 _LINE_SLACK_BYTES = 1 << 20
 _MAX_CLIENTS, _BACKLOG, _ACCEPTS_IN_TURN = 32, 1024, 64
-_LOOK_S = 1.0
-"""So often is looked whether the store pushes back while an order is under way."""
-
-
-class Decider(Protocol):
-    """The place of the broker that carries out orders. On the loop's thread only."""
-
-    @property
-    def max_message_bytes(self) -> int:
-        """How long the content of one message may be, in bytes, inclusive."""
-
-    @property
-    def there(self) -> Broker | None:
-        """The broker; None if none decides now."""
-
-    def decide(self) -> Broker:
-        """The broker, which decides from now on.
-
-        Raises:
-            InvalidRequest: None can, since another process has the queues in its memory.
-        """
-
-    def held(self) -> Iterator[wire.HeldMessage]:
-        """List what members and branches in doubt hold, as the store has it."""
-
-
-class OneBroker(NamedTuple):
-    """A `Decider` of a process that has one broker for its life."""
-
-    there: Broker
-    look: Callable[[], AbstractContextManager[StoreStateMachine]] | None = None
-    """Into the store, which knows since when members are there: only that of a root does."""
-
-    @property
-    def max_message_bytes(self) -> int:
-        """Tell the limit from the broker's settings. See `Decider.max_message_bytes`."""
-        return self.there.settings.max_message_bytes
-
-    def decide(self) -> Broker:
-        """Return the broker of this process. See `Decider.decide`."""
-        return self.there
-
-    def held(self) -> Iterator[wire.HeldMessage]:
-        """List the messages that are held elsewhere than at this broker. See `Decider.held`."""
-        since: dict[str, int] = {}
-        if self.look is not None:
-            with self.look() as machine:
-                since = since_by_holder(machine.state)
-        for name, queue in self.there.queues.items():
-            for message_id in queue.elsewhere:
-                entry = self.there.calls.entry(name, message_id)
-                if entry is not None and (holder := entry.acquired_by) is not None:
-                    yield wire.HeldMessage(name, message_id, [holder], since_of(holder, since))
-
-
-class _Asked(NamedTuple):
-    """The call that a line asks for.
-
-    If `is_order`, its answer waits until the store has made it durable.
-    """
-
-    call: Callable[[Asker], None]
-    is_order: bool = True
 
 
 class ControlServer:
     """Listens in the folder of the root, until `close`; on the loop's thread."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        decider: Decider,
-        folder: Path,
-        root_id: str,
-        audit: Audit = write_audit,
-        connections: ConnectionOrders | None = None,
-        trouble: Callable[[], str | None] = lambda: None,
-    ) -> None:
+    def __init__(self, loop: Loop, turns: OrderTurns, folder: Path, root_id: str) -> None:
         """Bind `<root>/control.sock`; what a killed broker left there is replaced.
 
-        The caller has the writer's lock, so no live broker can be listening on it. `trouble` tells
-        why the store takes nothing now, None while it does.
+        The caller has the writer's lock, so no live broker can be listening on it.
 
         Raises:
             OSError: The folder cannot be written.
         """
-        self._loop, self._decider = loop, decider
+        self._loop, self._turns = loop, turns
         self._path, self._root_id = folder / wire.SOCKET_NAME, root_id
         self._clients: dict[ControlClient, None] = {}
-        self._requests: deque[tuple[ControlClient, _Asked]] = deque()
-        self._under_way: Asker | None = None
-        self._audit, self._trouble = audit, trouble
-        self._orders = ControlOrders(audit)
-        self._connections = connections or ConnectionOrders(tuple, audit)
         self._path.unlink(missing_ok=True)
         self._listening = socket.socket(socket.AF_UNIX)
         try:
@@ -165,7 +73,7 @@ class ControlServer:
         """End all that clients asked for and that has not begun; they may connect again."""
         for client in list(self._clients):
             self._drop(client)
-        self._under_way = None
+        self._turns.give_up()
 
     def _accept(self) -> None:
         for _ in range(_ACCEPTS_IN_TURN):
@@ -175,7 +83,7 @@ class ControlServer:
                 return
             accepted.setblocking(False)  # noqa: FBT003
             if is_our_user(accepted) and self._has_place():
-                client = ControlClient(accepted)
+                client = ControlClient(accepted, self._say)
                 self._clients[client] = None
                 self._loop.on_readable(accepted, partial(self._contain, self._read, client))
             else:
@@ -209,7 +117,7 @@ class ControlServer:
             self._drop(client)
             return
         client.received += received
-        limit = 2 * max(self._decider.max_message_bytes, _BATCH_BYTES) + _LINE_SLACK_BYTES
+        limit = 2 * max(self._turns.max_message_bytes, _BATCH_BYTES) + _LINE_SLACK_BYTES
         for line in client.lines():
             self._take(client, line)
         if len(client.received) > limit:
@@ -225,137 +133,12 @@ class ControlServer:
                 client.has_greeted = True
                 self._say(client, wire.line(wire.hello(self._root_id)))
                 return
-            asked = self._asked(content)
+            self._turns.take(client, content)
         except StoreError as refusal:
             self._say(client, wire.error_line(refusal))
             if not client.has_greeted:
                 self._drop(client)
             return
-        if asked.is_order or client.waiting:  # its answers come in the order of its requests
-            client.waiting += 1
-            self._requests.append((client, asked))
-            self._next()
-        else:
-            say = partial(self._say, client)
-            asked.call(Asker(client.name, say, say, lambda: client in self._clients))
-
-    def _asked(self, content: dict[str, Any]) -> _Asked:
-        """Choose the call that a line asks for, to be started in its turn."""
-        if wire.NOT_DURABLE in content:
-            return _Asked(self._tell_not_durable, is_order=False)
-        if "holders" in content:
-            call = partial(self._tell_holders, wire.holders_limit(content))
-            return _Asked(call, is_order=False)
-        about_connections = self._connections.call(content)
-        if about_connections is not None:
-            return _Asked(about_connections, is_order=False)
-        broker = self._decider.decide()
-        if broker.is_stopping:
-            raise Unavailable("the broker is stopping: run it again")
-        order = self._orders.call(content, broker)
-        return _Asked(self._bulk_call(content, broker) if order is None else order)
-
-    def _bulk_call(self, content: dict[str, Any], broker: Broker) -> Callable[[Asker], None]:
-        if "put" in content:
-            queue, messages = wire.put_of(content)
-            limit = self._decider.max_message_bytes
-            if any(len(message.body) > limit for message in messages):
-                refusal = f"a message is longer than {limit} bytes"
-                raise InvalidRequest(refusal)
-            return lambda asker: broker.bulk.put(
-                queue, messages, self._audited(asker, "put", queue, len(messages))
-            )
-        request = wire.request_of(content)
-        asked = (request.action, request.queue, len(request.message_ids), request.to)
-        return lambda asker: broker.bulk.run(request, self._audited(asker, *asked))
-
-    def _next(self) -> None:
-        while self._requests and self._under_way is None:
-            self._begin(*self._requests.popleft())
-
-    def _begin(self, client: ControlClient, asked: _Asked) -> None:
-        """Start what was asked for; nothing else begins until it was answered, once."""
-
-        def answer(line: bytes) -> None:
-            if self._under_way is asker:  # else it was given up, and its client was told so
-                self._under_way = None
-                client.waiting -= 1
-                self._say(client, line)
-                self._loop.wake()  # what was ended is told so, and what changed is dispatched
-                self._next()
-
-        def is_there() -> bool:
-            return client in self._clients and self._under_way is asker
-
-        def say(line: bytes) -> None:
-            if is_there():
-                self._say(client, line)
-
-        self._under_way = asker = Asker(client.name, say, answer, is_there)
-        why = self._trouble() if asked.is_order else None
-        if why is None:
-            self._start(asked, asker)
-        else:
-            answer(wire.error_line(Full(f"{why}; nothing was done")))
-
-    def _start(self, asked: _Asked, asker: Asker) -> None:
-        try:
-            asked.call(asker)
-        except Exception:  # noqa: BLE001  # else nobody's request would have its turn again
-            _log.exception("a request on the control socket failed")
-            refusal = Unavailable("the broker failed on this request: see its log")
-            asker.answer(wire.error_line(refusal))
-        if self._under_way is asker:
-            self._loop.later(_LOOK_S, partial(self._look, asker))
-
-    def _look(self, asker: Asker, *, was_in_trouble: bool = False) -> None:
-        """Give an order up that the store has taken and cannot make durable now.
-
-        Only if it could not a while ago, either: what lasts for a moment needs no answer of its
-        own. The order is carried out all the same, when there is room; its audit line comes then.
-        """
-        if self._under_way is not asker:
-            return
-        why = self._trouble()
-        if why is None or not was_in_trouble:
-            look = partial(self._look, asker, was_in_trouble=why is not None)
-            self._loop.later(_LOOK_S, look)
-            return
-        text = f"{why}; the order may be done later, whole or not at all: look before you repeat it"
-        asker.answer(wire.error_line(Unavailable(text)))
-
-    def _tell_not_durable(self, asker: Asker) -> None:
-        broker = self._decider.there
-        queues = [] if broker is None else broker.queues.values()
-        counts = {queue.name: queue.not_durable for queue in queues if queue.not_durable}
-        asker.answer(wire.line({wire.NOT_DURABLE: counts}))
-
-    def _tell_holders(self, limit: int, asker: Asker) -> None:
-        asker.answer(wire.held_line(_held(self._decider, limit)))
-
-    def _audited(
-        self, asker: Asker, act: str, queue: str, count: int, to: str | None = None
-    ) -> Callable[[StoreError | None, Answer], None]:
-        """Wrap the answer to a client, so that an order is written down when it succeeded.
-
-        Whoever may connect may do everything.
-        """
-
-        def answer(error: StoreError | None, answer: Answer) -> None:
-            self._audit(
-                AuditEvent.ADMINISTRATION,
-                peer=asker.name,
-                act=act,
-                queue=queue,
-                to=to,
-                messages=count,
-                done=None if error else answer.done,
-                error=error,
-            )
-            line = wire.answer_line(answer) if error is None else wire.error_line(error)
-            asker.answer(line)
-
-        return answer
 
     def _say(self, client: ControlClient, line: bytes) -> None:
         if client in self._clients:
@@ -380,22 +163,7 @@ class ControlServer:
         """Forget a client; what it asked for and the store has, is done all the same."""
         if client in self._clients:
             del self._clients[client]
-            self._requests = deque(each for each in self._requests if each[0] is not client)
+            client.is_there = False
+            self._turns.forget(client)
             self._loop.forget(client.peer)
             client.peer.close()
-
-
-def _held(decider: Decider, limit: int) -> wire.HeldMessages:
-    """List the messages that somebody holds, with their queues and holders, for debugging."""
-    broker = decider.there
-    held = {} if broker is None else broker.calls.messages.holders()
-    queues = {} if broker is None else broker.queues
-    shown = [
-        wire.HeldMessage(name, message_id, holders)
-        for message_id, holders in islice(held.items(), limit)
-        for name, queue in queues.items()
-        if message_id in queue
-    ]
-    elsewhere = [*decider.held()]
-    shown += elsewhere[: max(0, limit - len(held))]
-    return wire.HeldMessages(shown, max(0, len(held) + len(elsewhere) - limit))

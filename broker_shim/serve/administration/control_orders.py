@@ -1,6 +1,7 @@
-"""An administrator's orders over the control socket: queues, purges, branches.
+"""An administrator's orders: queues, purges, branches.
 
-Who may connect to the socket may do everything; what changes something is written down.
+Whoever gives them may do everything: the control socket is for the owner of the root, and users of
+the HTTP port were asked for their rights before. What changes something is written down.
 """
 
 from __future__ import annotations
@@ -26,19 +27,21 @@ from sparkstore.operations.wire import answer_line, error_line
 
 
 class Asker(NamedTuple):
-    """The client of the control socket that asked.
+    """The client that asked, over the control socket or the HTTP port.
 
     Attributes:
         name: Its process and user.
         say: Send it a line; more follow.
         answer: Send it the last line.
         is_there: False once it went away.
+        user: The user who logged in to ask; None: the process itself asks.
     """
 
     name: str
     say: Callable[[bytes], None]
     answer: Callable[[bytes], None]
     is_there: Callable[[], bool]
+    user: str | None = None
 
 
 Call = Callable[[Asker], None]
@@ -71,7 +74,7 @@ class ControlOrders:
 
     def _order(self, order: Order, broker: Broker, asker: Asker) -> None:
         def told(error: StoreError | None, told: dict[str, Any]) -> None:
-            audit_order(self._audit, asker.name, order, told, error)
+            audit_order(self._audit, asker.name, order, told, error, asker.user)
             asker.answer(wire.told_line(told) if error is None else error_line(error))
 
         broker.administration.order(order, told)
@@ -128,6 +131,7 @@ class ControlOrders:
                 queue=queue,
                 done=total.done,
                 error=error,
+                user=asker.user,
             )
             asker.answer(answer_line(total) if error is None else error_line(error))
 
@@ -137,8 +141,11 @@ class ControlOrders:
 class ControlClient:
     """A connection: what came of its next line, what is to be written; `waiting`: its orders."""
 
-    def __init__(self, peer: socket.socket) -> None:
-        self.peer = peer
+    user = None
+
+    def __init__(self, peer: socket.socket, send: Callable[[ControlClient, bytes], None]) -> None:
+        self.peer, self._send = peer, send
+        self.is_there = True
         self.name = process_of(peer)
         self.received = bytearray()
         self.to_send = bytearray()
@@ -146,6 +153,10 @@ class ControlClient:
         self.has_greeted = False
         self.waiting = 0
         self._searched_bytes = 0
+
+    def say(self, line: bytes) -> None:
+        """Send it a line, as `order_turns.OrderClient` says."""
+        self._send(self, line)
 
     def lines(self) -> list[bytes]:
         """The lines that have come whole, once."""

@@ -20,7 +20,8 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.serve.administration.connection_orders import ConnectionOrders
-from broker_shim.serve.administration.control import ControlServer, OneBroker
+from broker_shim.serve.administration.control import ControlServer
+from broker_shim.serve.administration.order_turns import OneBroker, OrderTurns
 from broker_shim.serve.broker_recovery import expire, recover
 from broker_shim.serve.deciding_thread import DecidingThread, release_lost
 from broker_shim.serve.stores import trouble_of
@@ -82,15 +83,14 @@ class ServedRoot:
         def audit(event: str, **details: Any) -> None:
             self.audited.append((event, details))
 
-        self.control = ControlServer(
+        turns = OrderTurns(
             loop,
             OneBroker(self.broker, self.store.look),
-            path,
-            root_id,
-            audit=audit,
-            connections=ConnectionOrders(self._listener.connections, audit),
-            trouble=partial(trouble_of, self.store),
+            audit,
+            ConnectionOrders(self._listener.connections, audit),
+            partial(trouble_of, self.store),
         )
+        self.control = ControlServer(loop, turns, path, root_id)
         self._thread = threading.Thread(target=self._listener.run)
         self._thread.start()
 

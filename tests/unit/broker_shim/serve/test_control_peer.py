@@ -16,7 +16,8 @@ from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
-from broker_shim.serve.administration.control import ControlServer, OneBroker
+from broker_shim.serve.administration.control import ControlServer
+from broker_shim.serve.administration.order_turns import OneBroker, OrderTurns
 from broker_shim.service import socket as listening
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.operations import wire
@@ -32,7 +33,7 @@ def answer_of_a_client() -> Iterator[bytes]:
     calls = StoreCalls(MemoryMessageStore(), inbox, lambda _error: None)
     broker = Broker(calls, BrokerSettings(), Metrics(), loop.later, AmqpCommonHeader)
     with short_folder() as folder, socket.socket(socket.AF_UNIX) as client:
-        server = ControlServer(loop, OneBroker(broker), Path(folder), ROOT_ID)
+        server = ControlServer(loop, OrderTurns(loop, OneBroker(broker)), Path(folder), ROOT_ID)
         client.settimeout(TIMEOUT_S)
         client.connect(str(folder / wire.SOCKET_NAME))
         client.sendall(wire.line(wire.hello(ROOT_ID)))
@@ -69,7 +70,7 @@ def test_clients_that_say_nothing_keep_no_other_out() -> None:
     calls = StoreCalls(MemoryMessageStore(), inbox, lambda _error: None)
     broker = Broker(calls, BrokerSettings(), Metrics(), loop.later, AmqpCommonHeader)
     with short_folder() as folder, ExitStack() as sockets:
-        server = ControlServer(loop, OneBroker(broker), Path(folder), ROOT_ID)
+        server = ControlServer(loop, OrderTurns(loop, OneBroker(broker)), Path(folder), ROOT_ID)
 
         def connected() -> socket.socket:
             client = sockets.enter_context(socket.socket(socket.AF_UNIX))

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from broker_shim.serve.administration.control import ControlServer, OneBroker
+from broker_shim.serve.administration.control import ControlServer
+from broker_shim.serve.administration.order_turns import OneBroker, OrderTurns
 from broker_shim.serve.bind_address import parse_listen
 from broker_shim.serve.monitor import Monitor, Subject
 from sparkstore.operations import wire
@@ -76,7 +77,8 @@ def test_an_administrator_that_is_gone_leaves_nothing_for_the_collector(*, greet
     served = Served()
     found: list[float] = []
     with short_folder() as folder:
-        server = ControlServer(served.loop, OneBroker(served.broker), Path(folder), ROOT_ID)
+        turns = OrderTurns(served.loop, OneBroker(served.broker))
+        server = ControlServer(served.loop, turns, Path(folder), ROOT_ID)
 
         def come(*, greets: bool = greets) -> None:
             with socket.socket(socket.AF_UNIX) as client:

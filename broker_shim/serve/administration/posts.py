@@ -1,0 +1,37 @@
+"""Begin to take orders of administrators for a broker: their turns, and the control socket."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+from broker_shim.broker.storage.loop import Loop
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import StoreError
+from broker_shim.serve.administration.connection_orders import ConnectionOrders
+from broker_shim.serve.administration.control import ControlServer
+from broker_shim.serve.administration.order_turns import OneBroker, OrderTurns
+from broker_shim.serve.stores import Stores, trouble_of
+
+_log = logging.getLogger(__name__)
+
+
+def turns_of(
+    stores: Stores, loop: Loop, broker: Broker, connections: ConnectionOrders
+) -> OrderTurns:
+    """Make the turns in which orders for the broker of these stores are carried out."""
+    one = OneBroker(broker, getattr(stores.messages, "look", None))
+    trouble = partial(trouble_of, stores.messages)
+    return OrderTurns(loop, one, connections=connections, trouble=trouble)
+
+
+def control_of(stores: Stores, loop: Loop, turns: OrderTurns) -> ControlServer | None:
+    """Listen for administrators in the root; AMQP is served even if that is not possible."""
+    root = stores.root
+    if root is None:
+        return None
+    try:
+        return ControlServer(loop, turns, root.path, root.identity.root_id)
+    except (OSError, StoreError) as reason:
+        _log.warning("no control socket, so no administration while this runs: %s", reason)
+        return None

@@ -1,0 +1,168 @@
+"""The gate of the HTTP port: each request is let through step by step, or answered with why not.
+
+    endpoint? ─► host and login ─► role ─► origin (writes) ─► query, body ─► the endpoint
+
+Decision: there are no cookies, and a browser sends Basic to this port for any site that asks it to.
+So a request that changes something is refused if its browser says that another site made it
+(Origin, Sec-Fetch-Site), and its body is JSON, which no form of a site can send without being
+asked. Programs that are no browsers say neither.
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import TimeoutError as NoAnswer
+from functools import partial
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from broker_shim.errors import StoreError
+from broker_shim.security.guard import Guard, Remote
+from broker_shim.serve.http.bodies import ProblemAnswer
+from broker_shim.serve.http.calls import Call, House, Probes
+from broker_shim.serve.http.door import Door, Visitor
+from broker_shim.serve.http.endpoints import Endpoint
+from broker_shim.serve.http.refusals import Refused, refused_by
+from broker_shim.serve.http.request_models import body_of_request, query_of
+from broker_shim.serve.http.roles import Role
+
+_log = logging.getLogger(__name__)
+
+_SAFE = {"GET", "HEAD"}
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
+    " connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Gate:
+    """Lets requests through to endpoints, for one broker."""
+
+    def __init__(self, guard: Guard, probes: Probes, *, is_loopback: bool) -> None:
+        self._guard, self._probes = guard, probes
+        self._door = Door(guard, is_loopback=is_loopback)
+        self.house: House | None = None
+
+    async def answer(self, endpoint: Endpoint, request: Request) -> Response:
+        """Answer a request, whatever becomes of it."""
+        try:
+            found = await self._answer(endpoint, request)
+        except Refused as refusal:
+            return problem(refusal)
+        except StoreError as error:
+            return problem(refused_by(error, endpoint.conflict))
+        except NoAnswer:
+            return problem(Refused(503, "the process has not come round: look into its log"))
+        except Exception:  # noqa: BLE001  # whoever asked is told, and the next one is served
+            _log.exception("a request over HTTP failed")
+            return problem(Refused(500, "the broker failed on this request: see its log"))
+        if isinstance(found, Response):
+            found.headers.update(_HEADERS)
+            return found
+        return _json(found)
+
+    async def _answer(self, endpoint: Endpoint, request: Request) -> Any:
+        if endpoint.role is None:
+            return await endpoint.run(Call(self._probes))
+        house = self.house
+        if house is None:
+            raise Refused(503, "the broker does not serve yet, or no more: GET /readyz says why")
+        enter = partial(self._door.enter, house.broker, _remote(request), request.headers)
+        visitor = await house.calls.read(enter)
+        _check_role(endpoint.role, visitor)
+        if request.method not in _SAFE:
+            _check_origin(request)
+        query = query_of(endpoint.query, request.query_params)
+        body = await body_of_request(endpoint.body, request)
+        names = _names(request.path_params)
+        return await endpoint.run(Call(self._probes, house, visitor, names, query, body))
+
+
+def application_of(gate: Gate, endpoints: tuple[Endpoint, ...]) -> ASGIApp:
+    """Make the application of these endpoints, which refuses all others."""
+
+    def route(endpoint: Endpoint) -> Route:
+        async def run(request: Request) -> Response:
+            return await gate.answer(endpoint, request)
+
+        return Route(endpoint.path, run, methods=[endpoint.method])
+
+    def refused(_request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        text = {
+            404: "there is nothing here: GET /api/v1/openapi.json lists what there is",
+            405: "this cannot be done here: GET /api/v1/openapi.json lists what can",
+        }
+        status = error.status_code
+        return problem(Refused(status, text.get(status, error.detail), error.headers))
+
+    routes = [*map(route, endpoints)]
+    application = Starlette(routes=routes, exception_handlers={HTTPException: refused})
+    application.router.redirect_slashes = False
+    return _as_sent(application)
+
+
+def problem(refusal: Refused) -> Response:
+    """Answer with why not, in one line."""
+    line = " ".join(str(refusal).split())
+    found = _json(ProblemAnswer(status=refusal.status, error=line), refusal.status)
+    found.headers.update(refusal.headers)
+    return found
+
+
+def _as_sent(inner: ASGIApp) -> ASGIApp:
+    """Find endpoints by the path as it was sent, in which a name is one segment."""
+
+    async def application(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            raw = scope.get("raw_path") or scope["path"].encode()
+            scope = {**scope, "path": raw.decode("ascii", "replace"), "root_path": ""}
+        await inner(scope, receive, send)
+
+    return application
+
+
+def _names(said: dict[str, Any]) -> dict[str, str]:
+    try:
+        return {name: unquote(value, errors="strict") for name, value in said.items()}
+    except UnicodeDecodeError as reason:
+        raise Refused(400, "a name in the path is not UTF-8, percent-encoded") from reason
+
+
+def _remote(request: Request) -> Remote:
+    host, port = request.client or ("", 0)
+    return Remote(host, port, "TLS" if request.url.scheme == "https" else None)
+
+
+def _check_role(needed: Role, visitor: Visitor) -> None:
+    if not visitor.role.includes(needed):
+        text = f"this needs the role {needed}, and {visitor.principal.name} is {visitor.role}"
+        raise Refused(403, f"{text}: sparkstore passwd FILE NAME --roles {needed}")
+
+
+def _check_origin(request: Request) -> None:
+    site = request.headers.get("sec-fetch-site", "none")
+    origin = request.headers.get("origin")
+    here = request.headers.get("host", "")
+    if site not in {"same-origin", "none"} or (origin and urlsplit(origin).netloc != here):
+        raise Refused(
+            403, "another site may not change anything here: use the console of this port"
+        )
+
+
+def _json(found: Any, status: int = 200) -> Response:
+    content = msgspec.json.encode(found)
+    return Response(content, status, {**_HEADERS, "Content-Type": "application/json"})

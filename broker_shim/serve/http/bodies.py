@@ -1,0 +1,283 @@
+"""The bodies of requests and answers of the HTTP port, as models of msgspec. Data only.
+
+`openapi` describes the endpoints by them, so a field here is a promise to whoever has a script. No
+row has content or history of messages: a list of queues costs the same whatever is on them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+Plain = str | int | float | bool | None
+Count = Annotated[int, Meta(ge=0)]
+_Limit = Annotated[int, Meta(ge=1, le=1000)]
+_Name = Annotated[str, Meta(min_length=1)]
+Durability = Literal["none", "configuration", "unsettled-state"]
+ExchangeKind = Literal["direct", "fanout", "topic", "headers"]
+
+
+class Model(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A body or a query that somebody sends: a name that is not known is refused."""
+
+
+class PageQuery(Model):
+    """The part of a list that is asked for."""
+
+    offset: Count = 0
+    limit: _Limit = 100
+
+
+class QueueQuery(PageQuery):
+    """The part of the list of queues that is asked for; `match`: a part of their names."""
+
+    match: str = ""
+
+
+class QueueRow(Struct, kw_only=True):
+    """A queue and its figures now; `arrived` and `removed` count since the broker's start."""
+
+    name: str
+    depth: int
+    held: int
+    bytes: int
+    oldest_age_s: float
+    consumers: int
+    arrived: int
+    removed: int
+    redelivered: int
+    dead_lettered: int
+    durability: Durability
+
+
+class QueueList(Struct, kw_only=True):
+    """A page of queues in the order of their names; `total` are there."""
+
+    total: int
+    offset: int
+    items: list[QueueRow]
+
+
+class BindingRow(Struct, kw_only=True):
+    """A binding of a queue to an exchange."""
+
+    exchange: str
+    key: str
+    queue: str
+    arguments: dict[str, Any]
+
+
+class QueueDetails(QueueRow, kw_only=True):
+    """A queue with its arguments and bindings."""
+
+    arguments: dict[str, Any]
+    bindings: list[BindingRow]
+
+
+class QueueCreation(Model):
+    """A queue that is to be there."""
+
+    arguments: dict[str, Plain] = field(default_factory=dict)
+    durability: Durability = "unsettled-state"
+
+
+class QueueAlterationOrder(Model):
+    """Arguments of a queue that change: `set` gives them values, `unset` takes them away."""
+
+    set: dict[str, Plain] = field(default_factory=dict)
+    unset: list[str] = field(default_factory=list)
+
+
+class QueueDeletionLimits(Model):
+    """Limits of a deletion; `force`: with what is on it."""
+
+    force: bool = False
+    if_unused: bool = False
+    if_empty: bool = False
+
+
+class ExchangeDeletionLimits(Model):
+    """Limits of the deletion of an exchange; `force`: with its bindings."""
+
+    force: bool = False
+    if_unused: bool = False
+
+
+class PurgeOrder(Model):
+    """Messages to take off a queue; without `ids` all that are there and nobody holds."""
+
+    ids: list[int] | None = None
+    dry_run: bool = False
+
+
+class MoveOrder(Model):
+    """Messages to move to another queue; without `ids` all that are there and nobody holds."""
+
+    to: _Name
+    ids: list[int] | None = None
+    dry_run: bool = False
+
+
+class MessageCounts(Struct, kw_only=True):
+    """The fate of messages: done, left alone (somebody holds them), gone before.
+
+    A dry run tells in `would` how many would be taken, and in `held` how many would stay.
+    """
+
+    queue: str
+    done: int = 0
+    left: int = 0
+    gone: int = 0
+    full: int = 0
+    would: int | None = None
+    held: int | None = None
+
+
+class MessageRow(Struct, kw_only=True):
+    """A message on a queue, without its body; times are ISO 8601, UTC."""
+
+    id: int
+    enqueued_at: str
+    held_by: str | None
+    delivery_count: int
+    priority: int
+    expires_at: str | None
+    bytes: int
+    durable: bool | None
+    subject: str | None
+    content_type: str | None
+    user_id: str | None
+    amqp_message_id: str | None
+    correlation_id: str | None
+    properties: dict[str, str]
+    death: dict[str, str]
+
+
+class MessageList(Struct, kw_only=True):
+    """A page of a queue's messages in its order; `total` are on it."""
+
+    queue: str
+    total: int
+    offset: int
+    items: list[MessageRow]
+
+
+class MessageDetails(MessageRow, kw_only=True):
+    """A message with its body.
+
+    `body_form` is `json` (a value, as JSON), `text`, `base64`, or `omitted`: it is too large.
+    """
+
+    annotations: dict[str, str]
+    body: str
+    body_form: Literal["json", "text", "base64", "omitted"]
+    body_bytes: int
+
+
+class ExchangeRow(Struct, kw_only=True):
+    """An exchange, the broker's own ones too."""
+
+    name: str
+    type: str
+    durability: Durability
+    alternate_exchange: str | None
+
+
+class ExchangeList(Struct, kw_only=True):
+    """A page of exchanges in the order of their names."""
+
+    total: int
+    offset: int
+    items: list[ExchangeRow]
+
+
+class ExchangeCreation(Model):
+    """An exchange that is to be there."""
+
+    type: ExchangeKind
+    arguments: dict[str, Plain] = field(default_factory=dict)
+
+
+class BindingQuery(PageQuery):
+    """The part of the list of bindings that is asked for, of one queue or exchange."""
+
+    queue: str | None = None
+    exchange: str | None = None
+
+
+class BindingList(Struct, kw_only=True):
+    """A page of bindings in the order of exchange, queue and key."""
+
+    total: int
+    offset: int
+    items: list[BindingRow]
+
+
+class BindingCreation(Model):
+    """A binding that is to be there."""
+
+    exchange: _Name
+    queue: _Name
+    key: str = ""
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+
+class BindingToRemove(Model):
+    """The binding that is to be taken away."""
+
+    exchange: _Name
+    queue: _Name
+    key: str = ""
+
+
+class ConnectionRow(Struct, kw_only=True):
+    """A client that is connected; `member`: at this broker of the store service."""
+
+    connection: int
+    peer: str
+    user: str
+    tls: str | None
+    container: str | None
+    links: int
+    connected_at: str
+    open: bool
+    member: str | None = None
+
+
+class ConnectionList(Struct, kw_only=True):
+    """A page of connections; `silent` are members that did not answer."""
+
+    total: int
+    offset: int
+    items: list[ConnectionRow]
+    silent: list[str]
+
+
+class ConnectionPlace(Model):
+    """The member at which a connection is to be closed; none: at this broker."""
+
+    member: str | None = None
+
+
+class UserAnswer(Struct, kw_only=True):
+    """The user who asks, the highest of its roles, and the release of the broker."""
+
+    user: str
+    role: str
+    version: str
+
+
+class OrderOutcome(Struct, kw_only=True):
+    """The result of an order; `changed` is false if it was so before."""
+
+    act: str
+    changed: bool
+    details: dict[str, Any]
+
+
+class ProblemAnswer(Struct, kw_only=True):
+    """An answer instead: why, and what to do."""
+
+    status: int
+    error: str

@@ -1,0 +1,166 @@
+"""One request with what it needs: the visitor, its words, and the broker that it is about."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from broker_shim.broker.address import AmbiguousNode, Node, QueueNode
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import InvalidRequest
+from broker_shim.security.rules.rights import RIGHTS, Act
+from broker_shim.serve.http.door import Visitor
+from broker_shim.serve.http.loop_calls import LoopCalls
+from broker_shim.serve.http.refusals import Refused
+from broker_shim.sockets.authorization import denied
+from broker_shim.sockets.client_orders import needed_acts, queue_meant
+from broker_shim.store.interface import BrokerStore
+from sparkstore.core.queue_names import canonical, shown
+from sparkstore.operations import wire
+from sparkstore.operations.administration import Order
+
+T = TypeVar("T")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class House(NamedTuple):
+    """The broker that the port serves, while there is one.
+
+    Attributes:
+        broker: Read on the loop's thread only.
+        store: Read on any thread.
+        calls: Asks the loop.
+    """
+
+    broker: Broker
+    store: BrokerStore
+    calls: LoopCalls
+
+
+class Probes(Protocol):
+    """The process as a monitor sees it; each waits for the loop, on a thread of its own."""
+
+    def metrics(self) -> bytes:
+        """Encode all metrics as text."""
+
+    def health(self) -> None:
+        """Return if the process comes round; raises TimeoutError else."""
+
+    def readiness(self) -> str | None:
+        """Tell why nothing is served now; None while all is well."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request of an endpoint.
+
+    Attributes:
+        probes: Metrics and health of the process.
+        house: The broker that it is about; none for endpoints without a login, nor a visitor.
+        visitor: The user who asks.
+        names: The names in the path.
+        query: What stands after the question mark, as the endpoint's model.
+        body: The body, as the endpoint's model.
+    """
+
+    probes: Probes
+    house: House = None  # type: ignore[assignment]
+    visitor: Visitor = None  # type: ignore[assignment]
+    names: Mapping[str, str] = field(default_factory=dict)
+    query: Any = None
+    body: Any = None
+
+    @property
+    def user(self) -> str | None:
+        """The name of the user, for the audit log; None: nobody logs in."""
+        principal = self.visitor.principal
+        return principal.name if self.visitor.access.guard.requires_login else None
+
+    async def read(self, call: Callable[[], T]) -> T:
+        """Return what a call of the broker returns, which is made on the loop's thread."""
+        return await self.house.calls.read(call)
+
+    async def send(self, content: dict[str, Any]) -> dict[str, Any]:
+        """Have an order of the control socket carried out, and return its answer.
+
+        Raises:
+            StoreError: The broker did not do it.
+        """
+        name = f"http {self.visitor.access.remote}"
+        return await self.house.calls.order(name, self.user, content)
+
+    async def order(self, order: Order) -> dict[str, Any]:
+        """Have an order carried out to which the user has all rights; what it came to.
+
+        Raises:
+            Refused: The user has not all rights.
+            StoreError: The broker did not do it.
+        """
+        allowed = await self.read(lambda: self._allowed(order))
+        said = await self.send(wire.content_of(wire.order_line(allowed)))
+        told: dict[str, Any] = said["told"]
+        return told
+
+    async def queue(self, said: str, *acts: Act) -> str:
+        """Return the whole name of an existing queue, on which the user may do these acts.
+
+        Raises:
+            Refused: There is none, the name is that of several, or the user may not.
+        """
+
+        def find() -> str:
+            node = self.meant(said)
+            for act in acts:
+                self.check(act, node, said)
+            if isinstance(node, QueueNode) and node.queue in self.house.broker.queues:
+                return node.queue
+            text = f"there is no queue {shown(said)}: GET /api/v1/queues lists those there are"
+            raise Refused(404, text)
+
+        return await self.read(find)
+
+    def meant(self, said: str) -> Node:
+        """Find the node that the user means by a queue's name. On the loop's thread."""
+        try:
+            canonical(said)
+            return queue_meant(self.house.broker, said)
+        except InvalidRequest as reason:
+            raise Refused(400, str(reason)) from reason
+
+    def check(self, act: Act, node: Node, said: str) -> None:
+        """Check that the user may do this there, and write it down if not. On the loop's thread.
+
+        Raises:
+            Refused: The user may not, or the name is that of several queues.
+        """
+        denial = denied(self.visitor, RIGHTS[act], node)
+        access, principal = self.visitor.access, self.visitor.principal
+        if denial is not None:
+            access.guard.refused(access.remote, principal, *denial)
+            text = f"{shown(principal.name)} has no permission to {denial.right} {shown(said)}:"
+            raise Refused(403, f"{text} give it one in [security] permissions")
+        if isinstance(node, AmbiguousNode):
+            text = f"{shown(said)} is the name of several queues: say address::queue"
+            raise Refused(409, text)
+
+    def _allowed(self, order: Order) -> Order:
+        node = self.meant(order.queue) if order.queue else None
+        for needed in needed_acts(order, node):
+            self.check(*needed)
+        return order._replace(queue=node.queue) if isinstance(node, QueueNode) else order
+
+
+def now_us() -> int:
+    """Return the time now, UTC µs."""
+    return time.time_ns() // 1_000
+
+
+def iso_time(at_us: int) -> str:
+    """Write UTC µs as text; a year that no calendar here has as the number itself."""
+    try:
+        return (_EPOCH + timedelta(microseconds=at_us)).isoformat(timespec="milliseconds")
+    except OverflowError:
+        return str(at_us)

@@ -1,0 +1,36 @@
+"""Requests about connections of clients, and about the user who asks."""
+
+from __future__ import annotations
+
+from broker_shim.serve.http.bodies import ConnectionList, ConnectionRow, OrderOutcome, UserAnswer
+from broker_shim.serve.http.calls import Call, iso_time
+from broker_shim.serve.http.queue_requests import done
+from broker_shim.serve.http.refusals import Refused
+from sparkstore import __version__
+
+
+async def list_connections(call: Call) -> ConnectionList:
+    """List a page of the connections, those of members too."""
+    said, page = await call.send({"connections": True}), call.query
+    rows = said["connections"]
+    items = [
+        ConnectionRow(**{**row, "connected_at": iso_time(row["connected_at"])})
+        for row in rows[page.offset : page.offset + page.limit]
+    ]
+    silent = said.get("silent", [])
+    return ConnectionList(total=len(rows), offset=page.offset, items=items, silent=silent)
+
+
+async def close_connection(call: Call) -> OrderOutcome:
+    """Close a connection; its client may connect again."""
+    said = call.names["connection"]
+    if not said.isascii() or not said.isdecimal():
+        raise Refused(400, "a connection is a number: GET /api/v1/connections lists them")
+    content = {"close": int(said[:18]), "member": call.query.member}
+    return done((await call.send(content))["told"])
+
+
+async def show_self(call: Call) -> UserAnswer:
+    """Tell who asks, and what it may do here."""
+    visitor = call.visitor
+    return UserAnswer(user=visitor.principal.name, role=visitor.role, version=__version__)

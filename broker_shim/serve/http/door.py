@@ -1,0 +1,145 @@
+"""Let users in at the HTTP port: a login by Basic ↔ a user with a role.
+
+Decision: who is not logged in may do what everybody on this machine may by AMQP, if and only if
+nobody logs in there: the listener asks for no name, there are no permissions, and the port is on
+loopback. Else each request needs a login. There is no cookie, so no other site can use one; a
+browser sends Basic by itself, so writes that another site asks it for are refused by their origin
+(`application`), and the names of another site's host, too (DNS rebinding).
+
+A wrong password costs 4 ms of the loop. So an address that gave one waits as long as a failed login
+by AMQP waits (`rules.attempts`), and is answered 429 meanwhile without a look at the password;
+unless it was right before, since whoever knows it is not to be kept out by a neighbour.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import ipaddress
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.security.guard import Guard, Remote
+from broker_shim.security.rules.attempts import network_of
+from broker_shim.security.rules.permissions import Principal
+from broker_shim.serve.http.refusals import Refused
+from broker_shim.serve.http.roles import Role, role_of
+from broker_shim.sockets.access import Access
+
+MECHANISM = "HTTP-BASIC"
+_ASK = {"WWW-Authenticate": 'Basic realm="sparkstore", charset="UTF-8"'}
+K = TypeVar("K")
+_MOST_REMEMBERED = 10_000
+_TOLD_AGAIN_S = 900.0
+"""A user who goes on asking has a line in the audit log so often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """A user who asks, as `sockets.rights_seeker.RightsSeeker`: rights are looked up as for AMQP.
+
+    Attributes:
+        broker: The virtual host that it asks about.
+        access: The guard, and where the user is.
+        principal: Its name and roles.
+        role: The highest of its roles that the HTTP port knows.
+        number: That of no connection.
+    """
+
+    broker: Broker
+    access: Access
+    principal: Principal
+    role: Role
+    number: int = field(default=0, init=False)
+
+    @property
+    def login(self) -> Visitor:
+        """Return the login, which is the visitor itself."""
+        return self
+
+
+class Door:
+    """Lets users in. On the loop's thread only, but for `is_open`."""
+
+    def __init__(self, guard: Guard, *, is_loopback: bool) -> None:
+        self._guard, self._is_loopback = guard, is_loopback
+        self._wait_until: OrderedDict[str, float] = OrderedDict()
+        self._told: OrderedDict[tuple[str, str], float] = OrderedDict()
+
+    @property
+    def is_open(self) -> bool:
+        """True if nobody logs in."""
+        guard = self._guard
+        return self._is_loopback and not (guard.requires_login or guard.has_permissions)
+
+    def enter(self, broker: Broker, remote: Remote, headers: Mapping[str, str]) -> Visitor:
+        """Return the visitor that the headers of a request name.
+
+        Raises:
+            Refused: There is no login, or a wrong one; or it has no role here.
+        """
+        said = headers.get("authorization")
+        if said is None and self.is_open:
+            _check_host(headers.get("host", ""))
+            return Visitor(broker, Access(self._guard, remote), Principal(), Role.ADMIN)
+        if said is None:
+            raise Refused(401, "log in: user and password by HTTP Basic", _ASK)
+        principal = self._principal(remote, *_name_and_password(said))
+        role = role_of(principal.roles)
+        if role is None:
+            text = f"this user has none of the roles {', '.join(Role)}: give it one by sparkstore"
+            raise Refused(403, f"{text} passwd FILE NAME --roles ROLE")
+        return Visitor(broker, Access(self._guard, remote), principal, role)
+
+    def _principal(self, remote: Remote, name: str, password: str) -> Principal:
+        now_s, network = time.monotonic(), network_of(remote.host)
+        left_s = self._wait_until.get(network, 0.0) - now_s
+        if left_s > 0 and not self._guard.remembers_password(name, password):
+            after = {"Retry-After": str(math.ceil(left_s))}
+            raise Refused(429, f"a login from here failed: wait {left_s:.1f} s, then try", after)
+        if not self._guard.is_password_of(name, password):
+            delay_s = self._guard.login_failed(remote, MECHANISM, "wrong user or password", now_s)
+            _remember(self._wait_until, network, now_s + delay_s)
+            raise Refused(401, "wrong user or password", _ASK)
+        known = (remote.host, name)
+        if now_s >= self._told.get(known, -math.inf):
+            _remember(self._told, known, now_s + _TOLD_AGAIN_S)
+            return self._guard.let_in(remote, MECHANISM, name)
+        return self._guard.principal_of(name)
+
+
+def _remember(times: OrderedDict[K, float], key: K, until_s: float) -> None:
+    times[key] = until_s
+    times.move_to_end(key)
+    if len(times) > _MOST_REMEMBERED:
+        times.popitem(last=False)
+
+
+def _name_and_password(said: str) -> tuple[str, str]:
+    scheme, _, encoded = said.partition(" ")
+    try:
+        if scheme.lower() == "basic":
+            text = base64.b64decode(encoded.strip(), validate=True).decode()
+            name, colon, password = text.partition(":")
+            if colon:
+                return name, password
+    except (binascii.Error, ValueError):
+        pass
+    raise Refused(401, "log in by HTTP Basic: base64 of user:password, in UTF-8", _ASK)
+
+
+def _check_host(said: str) -> None:
+    """Check that a browser was asked for this machine, and not for a name that leads here."""
+    host = said.rpartition(":")[0] if not said.endswith("]") and ":" in said else said
+    try:
+        if ipaddress.ip_address(host.strip("[]")).is_loopback:
+            return
+    except ValueError:
+        if host.lower() == "localhost":
+            return
+    raise Refused(421, "ask for 127.0.0.1 or localhost: nobody logs in here")

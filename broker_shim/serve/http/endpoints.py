@@ -1,0 +1,193 @@
+"""The endpoints of the HTTP port: all that may be asked, and by whom. What is not here is refused.
+
+A path is that of a request as it is sent: a name in it is percent-encoded as a whole, `/` too, so
+no queue's name leads to another endpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from broker_shim.serve.http import (
+    bodies,
+    connection_requests,
+    message_requests,
+    probe_requests,
+    queue_requests,
+    wiring_requests,
+)
+from broker_shim.serve.http.bodies import Model
+from broker_shim.serve.http.calls import Call
+from broker_shim.serve.http.roles import Role
+
+API = "/api/v1"
+QUEUE = API + "/queues/{queue}"
+
+
+class Endpoint(NamedTuple):
+    """An endpoint: what may be asked, by whom, and what does it.
+
+    Attributes:
+        method: The HTTP method.
+        path: With a name in braces for each segment that names something.
+        role: The role that is needed; None: no login is.
+        run: Answers a call, by a value of `answer` or by a response of its own.
+        answer: The model of its answer; None: a text.
+        query: The model of what stands after the question mark; None: nothing may.
+        body: The model of its body; None: it has none.
+        conflict: The status of an order that cannot be carried out as things are.
+    """
+
+    method: str
+    path: str
+    role: Role | None
+    run: Callable[[Call], Awaitable[Any]]
+    answer: type | None = None
+    query: type[Model] | None = None
+    body: type[Model] | None = None
+    conflict: int = 400
+
+
+_CONNECTION = API + "/connections/{connection}"
+_EXCHANGE = API + "/exchanges/{exchange}"
+_MONITOR, _OPERATOR, _ADMIN = Role.MONITOR, Role.OPERATOR, Role.ADMIN
+
+ENDPOINTS = (
+    Endpoint("GET", "/healthz", None, probe_requests.show_health),
+    Endpoint("GET", "/readyz", None, probe_requests.show_readiness),
+    Endpoint("GET", "/metrics", _MONITOR, probe_requests.show_metrics),
+    Endpoint("GET", API + "/self", _MONITOR, connection_requests.show_self, bodies.UserAnswer),
+    Endpoint(
+        "GET",
+        API + "/queues",
+        _MONITOR,
+        queue_requests.list_queues,
+        bodies.QueueList,
+        bodies.QueueQuery,
+    ),
+    Endpoint("GET", QUEUE, _MONITOR, queue_requests.show_queue, bodies.QueueDetails),
+    Endpoint(
+        "PUT",
+        QUEUE,
+        _ADMIN,
+        queue_requests.create_queue,
+        bodies.OrderOutcome,
+        body=bodies.QueueCreation,
+    ),
+    Endpoint(
+        "PATCH",
+        QUEUE,
+        _ADMIN,
+        queue_requests.alter_queue,
+        bodies.OrderOutcome,
+        body=bodies.QueueAlterationOrder,
+    ),
+    Endpoint(
+        "DELETE",
+        QUEUE,
+        _ADMIN,
+        queue_requests.delete_queue,
+        bodies.OrderOutcome,
+        bodies.QueueDeletionLimits,
+        conflict=409,
+    ),
+    Endpoint(
+        "POST",
+        QUEUE + "/purge",
+        _OPERATOR,
+        queue_requests.purge_queue,
+        bodies.MessageCounts,
+        body=bodies.PurgeOrder,
+    ),
+    Endpoint(
+        "POST",
+        QUEUE + "/move",
+        _OPERATOR,
+        queue_requests.move_messages,
+        bodies.MessageCounts,
+        body=bodies.MoveOrder,
+    ),
+    Endpoint(
+        "GET",
+        QUEUE + "/messages",
+        _MONITOR,
+        message_requests.browse,
+        bodies.MessageList,
+        bodies.PageQuery,
+    ),
+    Endpoint(
+        "GET",
+        QUEUE + "/messages/{message}",
+        _MONITOR,
+        message_requests.show_message,
+        bodies.MessageDetails,
+    ),
+    Endpoint(
+        "GET",
+        API + "/exchanges",
+        _MONITOR,
+        wiring_requests.list_exchanges,
+        bodies.ExchangeList,
+        bodies.PageQuery,
+    ),
+    Endpoint(
+        "PUT",
+        _EXCHANGE,
+        _ADMIN,
+        wiring_requests.create_exchange,
+        bodies.OrderOutcome,
+        body=bodies.ExchangeCreation,
+    ),
+    Endpoint(
+        "DELETE",
+        _EXCHANGE,
+        _ADMIN,
+        wiring_requests.delete_exchange,
+        bodies.OrderOutcome,
+        bodies.ExchangeDeletionLimits,
+        conflict=409,
+    ),
+    Endpoint(
+        "GET",
+        API + "/bindings",
+        _MONITOR,
+        wiring_requests.list_bindings,
+        bodies.BindingList,
+        bodies.BindingQuery,
+    ),
+    Endpoint(
+        "POST",
+        API + "/bindings",
+        _ADMIN,
+        wiring_requests.add_binding,
+        bodies.OrderOutcome,
+        body=bodies.BindingCreation,
+    ),
+    Endpoint(
+        "DELETE",
+        API + "/bindings",
+        _ADMIN,
+        wiring_requests.remove_binding,
+        bodies.OrderOutcome,
+        bodies.BindingToRemove,
+        conflict=409,
+    ),
+    Endpoint(
+        "GET",
+        API + "/connections",
+        _MONITOR,
+        connection_requests.list_connections,
+        bodies.ConnectionList,
+        bodies.PageQuery,
+    ),
+    Endpoint(
+        "DELETE",
+        _CONNECTION,
+        _OPERATOR,
+        connection_requests.close_connection,
+        bodies.OrderOutcome,
+        bodies.ConnectionPlace,
+        conflict=404,
+    ),
+)

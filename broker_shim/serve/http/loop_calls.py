@@ -1,0 +1,104 @@
+"""Ask the broker's loop from the thread of the HTTP port, and wait without blocking either.
+
+What is read of the broker is read on its own thread, in one call. What changes something is one of
+the control socket's orders, and takes its turn among them (`administration.order_turns`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any, TypeVar
+
+from broker_shim.broker.storage.loop import Loop
+from broker_shim.serve.administration.order_turns import OrderTurns
+from broker_shim.serve.http.refusals import Refused
+from sparkstore.operations import wire
+
+READ_S, ORDER_S = 5.0, 120.0
+T = TypeVar("T")
+Tell = Callable[[Any], None]
+"""Gives the answer, or an exception instead; on any thread, and only the first one counts."""
+
+
+class HttpOrder:
+    """An order of one request, as `order_turns.OrderClient`: its last line is the answer."""
+
+    is_there = True
+
+    def __init__(self, name: str, user: str | None, tell: Tell) -> None:
+        self.name, self.user = name, user
+        self.waiting = 0
+        self._tell = tell
+
+    def say(self, line: bytes) -> None:
+        """Take a line of the answer: how far it is does not interest, only what came of it."""
+        content = wire.content_of(line)
+        if "so_far" not in content:
+            self._tell(wire.error_of(content) if "error" in content else content)
+
+
+class LoopCalls:
+    """Asks one broker's loop; called on the thread of the HTTP port."""
+
+    def __init__(self, loop: Loop, turns: OrderTurns) -> None:
+        self._loop, self._turns = loop, turns
+
+    async def read(self, call: Callable[[], T]) -> T:
+        """Return what a call returns, or raise what it raises; it is made on the loop's thread."""
+        found: T = await self.wait(lambda tell: tell(call()), READ_S)
+        return found
+
+    async def order(self, name: str, user: str | None, content: dict[str, Any]) -> dict[str, Any]:
+        """Have an order of the control socket carried out; its answer, when it is durable.
+
+        Args:
+            name: The client, for the audit log.
+            user: The user who gives it; None: nobody logs in here.
+            content: The order as `sparkstore.operations.wire` has it.
+
+        Raises:
+            StoreError: It was refused, or nobody knows what came of it.
+            Refused: No answer came in time.
+        """
+
+        def begin(tell: Tell) -> None:
+            self._turns.take(HttpOrder(name, user, tell), content)
+
+        said: dict[str, Any] = await self.wait(begin, ORDER_S)
+        return said
+
+    async def wait(self, begin: Callable[[Tell], None], patience_s: float) -> Any:
+        """Have something begun on the loop's thread; return what it tells."""
+        ours = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = ours.create_future()
+
+        def tell(outcome: Any) -> None:
+            with suppress(RuntimeError):  # the port was closed meanwhile
+                ours.call_soon_threadsafe(partial(_settle, answer, outcome))
+
+        self._loop.post(partial(_begun, begin, tell))
+        try:
+            return await asyncio.wait_for(answer, patience_s)
+        except TimeoutError as reason:
+            text = f"the broker has not answered for {patience_s:g} s: look into its log; what was"
+            text += " asked is done whole or not at all, perhaps later"
+            raise Refused(503, text) from reason
+
+
+def _begun(begin: Callable[[Tell], None], tell: Tell) -> None:
+    try:
+        begin(tell)
+    except Exception as reason:  # noqa: BLE001  # told to whoever asked
+        tell(reason)
+
+
+def _settle(answer: asyncio.Future[Any], outcome: Any) -> None:
+    if answer.done():
+        return
+    if isinstance(outcome, Exception):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)

@@ -1,0 +1,105 @@
+"""Requests that look at messages of a queue, and take none.
+
+Content is read from the store on a thread of this port, so no consumer waits for it. A message that
+leaves its queue meanwhile is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from itertools import islice
+from typing import Any
+
+from broker_shim.errors import InvalidRequest
+from broker_shim.security.rules.rights import Act
+from broker_shim.serve.http.bodies import MessageDetails, MessageList, MessageRow
+from broker_shim.serve.http.calls import Call, iso_time
+from broker_shim.serve.http.refusals import Refused
+from broker_shim.store.interface import MessageHeader
+from broker_shim.stored_values import body_of
+from sparkstore.core.annotations import DEATH, annotations_of
+from sparkstore.core.fold import Entry
+
+MOST_BODY_BYTES = 256 << 10
+"""A larger body is not shown: `sparkstore export` has it."""
+
+
+async def browse(call: Call) -> MessageList:
+    """List a page of a queue's messages, without their bodies."""
+    name, page = await call.queue(call.names["queue"], Act.RECEIVE), call.query
+
+    def read() -> tuple[int, list[tuple[int, Entry]]]:
+        entries = call.house.broker.calls.entries(name)
+        part = islice(entries.items(), page.offset, page.offset + page.limit)
+        return len(entries), [*part]
+
+    total, part = await call.read(read)
+    headers = await asyncio.to_thread(call.house.store.headers, [each for each, _ in part])
+    rows = [
+        MessageRow(**_row(message_id, entry, header))
+        for (message_id, entry), header in zip(part, headers, strict=True)
+        if header is not None
+    ]
+    return MessageList(queue=name, total=total, offset=page.offset, items=rows)
+
+
+async def show_message(call: Call) -> MessageDetails:
+    """Show a message with its body, decoded as far as its type tells."""
+    name, said = await call.queue(call.names["queue"], Act.RECEIVE), call.names["message"]
+    gone = Refused(404, "there is no such message on this queue now: browse it again")
+    if not said.isascii() or not said.isdecimal() or len(said) > 18:
+        raise Refused(400, "a message is named by its id, a number: browse the queue")
+    message_id = int(said)
+    entry = await call.read(lambda: call.house.broker.calls.entry(name, message_id))
+    if entry is None:
+        raise gone
+    header = (await asyncio.to_thread(call.house.store.headers, [message_id]))[0]
+    if header is None:
+        raise gone
+    told: dict[str, Any] = {"body": "", "body_form": "omitted"}
+    if header.body_bytes <= MOST_BODY_BYTES:
+        try:
+            stored = await asyncio.to_thread(call.house.store.load, message_id)
+        except InvalidRequest as reason:
+            raise gone from reason
+        told = _decoded(header, stored.body)
+    annotations = {key: text for key, (_, text) in annotations_of(entry.detail).items()}
+    row = _row(message_id, entry, header)
+    return MessageDetails(**row, **told, body_bytes=header.body_bytes, annotations=annotations)
+
+
+def _row(message_id: int, entry: Entry, header: MessageHeader) -> dict[str, Any]:
+    annotations = annotations_of(entry.detail)
+    expires = entry.expires_at
+    return {
+        "id": message_id,
+        "enqueued_at": iso_time(entry.at),
+        "held_by": entry.acquired_by,
+        "delivery_count": entry.delivery_count,
+        "priority": entry.priority,
+        "expires_at": None if expires is None else iso_time(expires),
+        "bytes": entry.message_bytes,
+        "durable": header.durable,
+        "subject": header.subject,
+        "content_type": header.content_type,
+        "user_id": header.user_id,
+        "amqp_message_id": header.amqp_message_id,
+        "correlation_id": header.correlation_id,
+        "properties": dict(header.properties),
+        "death": {
+            key.removeprefix(DEATH): text
+            for key, (_kind, text) in annotations.items()
+            if key.startswith(DEATH)
+        },
+    }
+
+
+def _decoded(header: MessageHeader, body: bytes) -> dict[str, Any]:
+    value = body_of(header.protocol or "", header.message_type, body)
+    if value is not None:
+        return {"body": value, "body_form": "json"}
+    try:
+        return {"body": body.decode(), "body_form": "text"}
+    except UnicodeDecodeError:
+        return {"body": base64.b64encode(body).decode("ascii"), "body_form": "base64"}

@@ -1,0 +1,94 @@
+"""Describe the endpoints as OpenAPI 3.1, from the table of them and the models of msgspec. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from broker_shim.serve.http.bodies import ProblemAnswer
+from broker_shim.serve.http.calls import Call
+from broker_shim.serve.http.endpoints import API, Endpoint
+from broker_shim.serve.http.roles import Role
+from sparkstore import __version__
+
+PATH = API + "/openapi.json"
+_REFERENCE = "#/components/schemas/{name}"
+_TEXT = {"text/plain": {"schema": {"type": "string"}}}
+
+
+def description_of(endpoints: tuple[Endpoint, ...]) -> Endpoint:
+    """Make the endpoint that describes these endpoints, and itself."""
+
+    async def describe(call: Call) -> dict[str, Any]:  # noqa: ARG001  # as all endpoints
+        """Describe all endpoints as OpenAPI."""
+        return openapi_of([*endpoints, itself], __version__)
+
+    itself = Endpoint("GET", PATH, Role.MONITOR, describe)
+    return itself
+
+
+def openapi_of(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
+    """Describe endpoints as an OpenAPI document.
+
+    Args:
+        endpoints: All that there are.
+        version: The release of the broker.
+    """
+    every = [*endpoints]
+    models = {each for one in every for each in (one.answer, one.body) if each is not None}
+    _, components = msgspec.json.schema_components(
+        [*sorted(models, key=lambda each: each.__name__), ProblemAnswer], ref_template=_REFERENCE
+    )
+    paths: dict[str, dict[str, Any]] = {}
+    for each in every:
+        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each)
+    login = {"basic": {"type": "http", "scheme": "basic"}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "sparkstore", "version": version},
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": login},
+    }
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    summary = (endpoint.run.__doc__ or "").partition("\n")[0]
+    problem = {"description": "Why not, and what to do.", "content": _json(ProblemAnswer)}
+    answer = _TEXT if endpoint.answer is None else _json(endpoint.answer)
+    found: dict[str, Any] = {
+        "operationId": getattr(endpoint.run, "__name__", endpoint.path),
+        "summary": summary,
+        "parameters": [*_names(endpoint.path), *_parameters(endpoint)],
+        "responses": {"200": {"description": summary, "content": answer}, "default": problem},
+        "security": [] if endpoint.role is None else [{"basic": [endpoint.role]}],
+    }
+    if endpoint.body is not None:
+        found["requestBody"] = {"required": True, "content": _json(endpoint.body)}
+    return found
+
+
+def _json(model: type) -> dict[str, Any]:
+    reference = {"$ref": _REFERENCE.format(name=model.__name__)}
+    return {"application/json": {"schema": reference}}
+
+
+def _names(path: str) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"{(\w+)}", path)
+    ]
+
+
+def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
+    if endpoint.query is None:
+        return []
+    _, components = msgspec.json.schema_components([endpoint.query], ref_template=_REFERENCE)
+    schema = components[endpoint.query.__name__]
+    required = schema.get("required", ())
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": each}
+        for name, each in schema["properties"].items()
+    ]

@@ -1,0 +1,29 @@
+"""Requests of monitors: metrics, health and readiness."""
+
+from __future__ import annotations
+
+import asyncio
+
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.responses import PlainTextResponse, Response
+
+from broker_shim.serve.http.calls import Call
+
+
+async def show_metrics(call: Call) -> Response:
+    """Show all metrics in the text format of Prometheus."""
+    body = await asyncio.to_thread(call.probes.metrics)
+    return Response(body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+
+async def show_health(call: Call) -> Response:
+    """Answer 200 while the process comes round."""
+    await asyncio.to_thread(call.probes.health)
+    return PlainTextResponse("ok\n")
+
+
+async def show_readiness(call: Call) -> Response:
+    """Answer 200 while the broker serves, else 503 and one line why not."""
+    why = await asyncio.to_thread(call.probes.readiness)
+    text = f"{why or 'ok'}\n".encode(errors="backslashreplace")
+    return PlainTextResponse(text, 200 if why is None else 503)

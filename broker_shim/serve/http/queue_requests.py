@@ -1,0 +1,163 @@
+"""Requests about queues: what there is, and orders to make, alter, empty and delete them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.security.rules.rights import Act
+from broker_shim.serve.http.bodies import (
+    BindingRow,
+    MessageCounts,
+    OrderOutcome,
+    QueueDetails,
+    QueueList,
+    QueueRow,
+)
+from broker_shim.serve.http.calls import Call, now_us
+from broker_shim.serve.metric_families import figures_of
+from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
+from sparkstore.operations.bulk import TURN_IDS, Action, Answer
+
+
+async def list_queues(call: Call) -> QueueList:
+    """List a page of the queues with their figures."""
+    broker, page = call.house.broker, call.query
+
+    def read() -> QueueList:
+        names = sorted(name for name in broker.queues if page.match in name)
+        shown = names[page.offset : page.offset + page.limit]
+        at_us = now_us()
+        items = [QueueRow(**_row(broker, name, at_us)) for name in shown]
+        return QueueList(total=len(names), offset=page.offset, items=items)
+
+    return await call.read(read)
+
+
+async def show_queue(call: Call) -> QueueDetails:
+    """Show one queue with its arguments and bindings."""
+    broker, name = call.house.broker, await call.queue(call.names["queue"])
+
+    def read() -> QueueDetails:
+        keys = sorted(key for key in broker.router.bindings() if key.queue == name)
+        return QueueDetails(
+            **_row(broker, name, now_us()),
+            arguments=dict(broker.definitions[name].arguments),
+            bindings=[
+                BindingRow(
+                    exchange=key.exchange,
+                    key=key.binding_key,
+                    queue=key.queue,
+                    arguments=dict(broker.router.arguments_of(key)),
+                )
+                for key in keys
+            ],
+        )
+
+    return await call.read(read)
+
+
+async def create_queue(call: Call) -> OrderOutcome:
+    """Create a queue; one that is there as asked for is no change."""
+    body = call.body
+    durability = DURABILITIES.index(body.durability)
+    return done(
+        await call.order(
+            Order(
+                AdminAction.CREATE_QUEUE,
+                call.names["queue"],
+                arguments=body.arguments,
+                durability=durability,
+            )
+        )
+    )
+
+
+async def alter_queue(call: Call) -> OrderOutcome:
+    """Alter some arguments of a queue."""
+    await call.queue(call.names["queue"])
+    changes = {**call.body.set, **dict.fromkeys(call.body.unset)}
+    order = Order(AdminAction.ALTER_QUEUE, call.names["queue"], arguments=changes)
+    return done(await call.order(order))
+
+
+async def delete_queue(call: Call) -> OrderOutcome:
+    """Delete a queue; by force with its messages."""
+    name, limits = await call.queue(call.names["queue"]), call.query
+    order = Order(AdminAction.DELETE_QUEUE, name, force=limits.force)
+    order = order._replace(if_unused=limits.if_unused, if_empty=limits.if_empty)
+    return done(await call.order(order))
+
+
+async def purge_queue(call: Call) -> MessageCounts:
+    """Take messages off a queue: all that nobody holds, or those named."""
+    name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
+    if body.dry_run:
+        return await _would(call, name, body.ids)
+    if body.ids is None:
+        answer = await call.send({"purge": name})
+        return MessageCounts(queue=name, **_known(answer))
+    return await _bulk(call, {"action": Action.PURGE, "queue": name}, body.ids)
+
+
+async def move_messages(call: Call) -> MessageCounts:
+    """Move messages to another queue: all that nobody holds, or those named."""
+    name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
+    target = await call.queue(body.to, Act.SEND)
+    if body.dry_run:
+        return await _would(call, name, body.ids)
+    ids = body.ids
+    if ids is None:
+        ids = await call.read(lambda: [*call.house.broker.calls.message_ids(name)])
+    return await _bulk(call, {"action": Action.MOVE, "queue": name, "to": target}, ids)
+
+
+async def _would(call: Call, name: str, ids: list[int] | None) -> MessageCounts:
+    """Count what an order would find now, and change nothing."""
+
+    def count() -> MessageCounts:
+        queue = call.house.broker.queues[name]
+        if ids is None:
+            return MessageCounts(
+                queue=name, would=len(queue) - queue.held_count, held=queue.held_count
+            )
+        there = [each for each in ids if each in queue]
+        entry = call.house.broker.calls.entry
+        held = sum(1 for each in there if (e := entry(name, each)) and e.acquired_by is not None)
+        return MessageCounts(
+            queue=name, would=len(there) - held, held=held, gone=len(ids) - len(there)
+        )
+
+    return await call.read(count)
+
+
+async def _bulk(call: Call, request: dict[str, Any], message_ids: Iterable[int]) -> MessageCounts:
+    """Have something done with messages, some at a time; each part is done whole, or not at all."""
+    total, left = Answer(), iter(message_ids)
+    while part := [*islice(left, TURN_IDS)]:
+        answer = await call.send({**request, "ids": part})
+        total = total.plus(Answer(**_known(answer)))
+    return MessageCounts(queue=request["queue"], **total._asdict())
+
+
+def _known(answer: dict[str, Any]) -> dict[str, int]:
+    return {name: answer[name] for name in Answer._fields if name in answer}
+
+
+def done(told: dict[str, Any]) -> OrderOutcome:
+    """Tell what came of an order."""
+    details = {name: value for name, value in told.items() if name not in {"act", "changed"}}
+    return OrderOutcome(act=told["act"], changed=told["changed"], details=details)
+
+
+def _row(broker: Broker, name: str, at_us: int) -> dict[str, Any]:
+    queue = broker.queues[name]
+    return {
+        "name": name,
+        "durability": DURABILITIES[broker.definitions[name].durability],
+        "arrived": queue.arrivals,
+        "removed": queue.departures,
+        **figures_of(broker, queue, at_us)._asdict(),
+    }

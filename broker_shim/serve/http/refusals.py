@@ -1,0 +1,34 @@
+"""Refuse a request: a status, and one line that says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from broker_shim.errors import InvalidRequest, LimitReached, NotNow, StoreError
+
+
+class Refused(Exception):
+    """A request that is answered with this status instead.
+
+    Attributes:
+        status: The HTTP status code.
+        headers: Headers that the answer has, too.
+    """
+
+    def __init__(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(text)
+        self.status, self.headers = status, dict(headers or {})
+
+
+def refused_by(error: StoreError, status: int = 400) -> Refused:
+    """Tell an error of the broker as a status.
+
+    Args:
+        error: Why the broker did not do it.
+        status: That of an order which is wrong, now or always.
+    """
+    if isinstance(error, LimitReached):
+        return Refused(429, str(error))
+    if isinstance(error, InvalidRequest):
+        return Refused(status, str(error))
+    return Refused(503 if isinstance(error, NotNow) else 500, str(error))

@@ -1,0 +1,89 @@
+"""Requests about exchanges and bindings."""
+
+from __future__ import annotations
+
+from broker_shim.serve.http.bodies import (
+    BindingList,
+    BindingRow,
+    ExchangeList,
+    ExchangeRow,
+    OrderOutcome,
+)
+from broker_shim.serve.http.calls import Call
+from broker_shim.serve.http.queue_requests import done
+from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
+
+
+async def list_exchanges(call: Call) -> ExchangeList:
+    """List a page of the exchanges."""
+    broker, page = call.house.broker, call.query
+
+    def read() -> ExchangeList:
+        names = sorted(broker.router.definitions)
+        items = []
+        for name in names[page.offset : page.offset + page.limit]:
+            there = broker.queries.exchange(name)
+            assert there is not None, "it is defined"
+            durability = DURABILITIES[there.durability]
+            items.append(
+                ExchangeRow(
+                    name=name,
+                    type=there.type,
+                    durability=durability,  # type: ignore[arg-type]  # one of the three words
+                    alternate_exchange=there.alternate,
+                )
+            )
+        return ExchangeList(total=len(names), offset=page.offset, items=items)
+
+    return await call.read(read)
+
+
+async def create_exchange(call: Call) -> OrderOutcome:
+    """Create an exchange; one that is there as asked for is no change."""
+    given, name, kind = call.body.arguments, call.names["exchange"], call.body.type
+    act = AdminAction.CREATE_EXCHANGE
+    return done(await call.order(Order(act, exchange=name, type=kind, arguments=given)))
+
+
+async def delete_exchange(call: Call) -> OrderOutcome:
+    """Delete an exchange; by force with its bindings."""
+    act, limits = AdminAction.DELETE_EXCHANGE, call.query
+    order = Order(act, exchange=call.names["exchange"], force=limits.force)
+    return done(await call.order(order._replace(if_unused=limits.if_unused)))
+
+
+async def list_bindings(call: Call) -> BindingList:
+    """List a page of the bindings, of one queue or exchange if that is asked for."""
+    router, page = call.house.broker.router, call.query
+
+    def read() -> BindingList:
+        keys = sorted(
+            key
+            for key in router.bindings()
+            if page.queue in {None, key.queue} and page.exchange in {None, key.exchange}
+        )
+        items = [
+            BindingRow(
+                exchange=key.exchange,
+                key=key.binding_key,
+                queue=key.queue,
+                arguments=dict(router.arguments_of(key)),
+            )
+            for key in keys[page.offset : page.offset + page.limit]
+        ]
+        return BindingList(total=len(keys), offset=page.offset, items=items)
+
+    return await call.read(read)
+
+
+async def add_binding(call: Call) -> OrderOutcome:
+    """Bind a queue to an exchange."""
+    body, act = call.body, AdminAction.ADD_BINDING
+    order = Order(act, body.queue, body.exchange, body.key, arguments=body.arguments)
+    return done(await call.order(order))
+
+
+async def remove_binding(call: Call) -> OrderOutcome:
+    """Take a binding of a queue away."""
+    said, act = call.query, AdminAction.REMOVE_BINDING
+    return done(await call.order(Order(act, said.queue, said.exchange, said.key)))

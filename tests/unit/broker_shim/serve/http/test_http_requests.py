@@ -1,0 +1,228 @@
+"""What the endpoints of the HTTP port answer and do, over a broker in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+
+from broker_shim.serve.http.http_server import EVERY
+from broker_shim.serve.http.message_requests import MOST_BODY_BYTES
+from broker_shim.serve.http.request_models import MOST_BODY_BYTES as MOST_REQUEST_BYTES
+from broker_shim.store.interface import MessageHeader
+from tests.support.stores.http_houses import HttpHouse, path_of
+
+ODD = "a/b?c#d%2F..::<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpHouse]:
+    it = HttpHouse(tmp_path_factory.mktemp("house"))
+    yield it
+    it.stop()
+
+
+@pytest.fixture
+def orders(house: HttpHouse) -> Iterator[str]:
+    """A queue with four messages."""
+    assert house.ask("PUT", path_of("orders"), None, {}).body["changed"]
+    house.put("orders", b"one", b"two", b"\xff", b"x" * (MOST_BODY_BYTES + 1))
+    yield "orders"
+    house.ask("DELETE", path_of("orders") + "?force=true")
+
+
+def test_a_queue_lives_from_its_making_to_its_end(house: HttpHouse) -> None:
+    said = {"arguments": {"max_depth": 5}}
+    assert house.ask("PUT", path_of(ODD), None, said).body["changed"] is True
+    assert house.ask("PUT", path_of(ODD), None, said).body["changed"] is False
+    change = {"set": {"message_ttl_ms": 7}, "unset": ["max_depth"]}
+    assert house.ask("PATCH", path_of(ODD), None, change).status == 200
+    told = house.ask("GET", path_of(ODD)).body
+    assert (told["name"], told["arguments"], told["depth"]) == (ODD, {"message_ttl_ms": 7}, 0)
+    assert house.ask("DELETE", path_of(ODD)).status == 200
+    assert house.ask("DELETE", path_of(ODD)).status == 404
+
+
+def test_lists_come_in_pages(house: HttpHouse) -> None:
+    names = [f"page.{number:02}" for number in range(5)]
+    for name in names:
+        house.ask("PUT", path_of(name), None, {})
+    found: list[str] = []
+    while len(found) < 5:
+        page = house.ask("GET", f"/api/v1/queues?match=page.&limit=2&offset={len(found)}").body
+        assert (page["total"], page["offset"]) == (5, len(found))
+        found += [row["name"] for row in page["items"]]
+    assert found == names
+
+
+def test_exchanges_and_bindings(house: HttpHouse, orders: str) -> None:
+    assert house.ask("PUT", "/api/v1/exchanges/x", None, {"type": "topic"}).body["changed"]
+    said = {"exchange": "x", "queue": orders, "key": "o.#"}
+    assert house.ask("POST", "/api/v1/bindings", None, said).body["changed"]
+    row = {**said, "arguments": {}}
+    assert house.ask("GET", "/api/v1/bindings?exchange=x").body["items"] == [row]
+    assert house.ask("GET", path_of(orders)).body["bindings"] == [row]
+    row = house.ask("GET", "/api/v1/exchanges").body["items"][0]
+    assert (row["name"], row["type"]) == ("x", "topic")
+    assert house.ask("DELETE", "/api/v1/exchanges/x").status == 409
+    gone = "/api/v1/bindings?exchange=x&queue=orders&key=o.%23"
+    assert house.ask("DELETE", gone).status == 200
+    assert house.ask("DELETE", "/api/v1/exchanges/x").status == 200
+    assert house.ask("GET", "/api/v1/exchanges").body["total"] == 0
+
+
+def test_messages_are_looked_at_in_pages_and_not_taken(house: HttpHouse, orders: str) -> None:
+    page = house.ask("GET", path_of(orders, "/messages?limit=3&offset=1")).body
+    assert (page["total"], len(page["items"])) == (4, 3)
+    ids = [row["id"] for row in house.ask("GET", path_of(orders, "/messages")).body["items"]]
+    shown = [house.ask("GET", path_of(orders, f"/messages/{each}")).body for each in ids]
+    forms = [(each["body"][:3], each["body_form"]) for each in shown]
+    assert forms == [("one", "text"), ("two", "text"), ("/w=", "base64"), ("", "omitted")]
+    assert house.depth(orders) == 4
+    assert house.ask("GET", path_of(orders, "/messages/99999999")).status == 404
+    assert house.ask("GET", path_of(orders, "/messages/x")).status == 400
+
+
+def test_a_message_tells_its_header_and_why_it_is_dead(house: HttpHouse) -> None:
+    house.ask("PUT", path_of("dead"), None, {})
+    house.ask("PUT", path_of("live"), None, {"arguments": {"dead_letter_queue": "dead"}})
+    header = MessageHeader("raw", b"h", subject="eggs", properties=(("color", "brown"),))
+    house.put("live", b"it", header=header)
+    row = house.ask("GET", path_of("live", "/messages")).body["items"][0]
+    assert (row["subject"], row["properties"], row["death"]) == ("eggs", {"color": "brown"}, {})
+
+
+def test_a_dry_run_tells_how_many_and_changes_nothing(house: HttpHouse, orders: str) -> None:
+    for what in ({"dry_run": True}, {"dry_run": True, "to": orders}):
+        order = "/move" if "to" in what else "/purge"
+        told = house.ask("POST", path_of(orders, order), None, what).body
+        assert (told["would"], told["held"], told["done"]) == (4, 0, 0)
+    assert house.depth(orders) == 4
+
+
+def test_messages_are_moved_and_purged_by_id_or_all(house: HttpHouse, orders: str) -> None:
+    house.ask("PUT", path_of("aside"), None, {})
+    ids = [row["id"] for row in house.ask("GET", path_of(orders, "/messages")).body["items"]]
+    some = {"to": "aside", "ids": ids[:1]}
+    assert house.ask("POST", path_of(orders, "/move"), None, some).body["done"] == 1
+    assert house.ask("POST", path_of(orders, "/move"), None, some).body["gone"] == 1
+    said = {"ids": ids[1:2]}
+    assert house.ask("POST", path_of(orders, "/purge"), None, said).body["done"] == 1
+    assert house.ask("POST", path_of(orders, "/move"), None, {"to": "aside"}).body["done"] == 2
+    assert (house.depth(orders), house.depth("aside")) == (0, 3)
+    assert house.ask("POST", path_of("aside", "/purge"), None, {}).body["done"] == 3
+    row = house.ask("GET", path_of("aside")).body
+    assert (row["arrived"], row["removed"]) == (3, 3)
+
+
+def test_each_change_has_a_line_in_the_audit_log(house: HttpHouse, orders: str) -> None:
+    house.audited.clear()
+    house.ask("PUT", path_of("noted"), None, {})
+    house.ask("POST", path_of("noted", "/purge"), None, {})
+    house.ask("POST", path_of(orders, "/move"), None, {"to": "noted"})
+    house.ask("DELETE", path_of("noted") + "?force=true")
+    house.ask("DELETE", "/api/v1/connections/7")
+    acts = [details["act"] for event, details in house.audited if event == "administration"]
+    assert acts == ["create-queue", "purge-queue", "move", "delete-queue", "close-connection"]
+    assert all(details["peer"].startswith("http 127.0.0.1:") for _, details in house.audited)
+
+
+BAD: list[tuple[str, str, Any, int, str]] = [
+    ("GET", "/api/v1/queues?limi=3", None, 400, "did you mean 'limit'?"),
+    ("GET", "/api/v1/queues?limit=0", None, 400, "limit"),
+    ("GET", "/api/v1/queues?limit=1001", None, 400, "limit"),
+    ("GET", "/api/v1/queues?offset=-1", None, 400, "offset"),
+    ("GET", "/api/v1/queues?offset=x", None, 400, "offset"),
+    ("GET", "/api/v1/self?x=1", None, 400, "leave 'x' out"),
+    ("GET", "/api/v1/queues/%ff", None, 400, "UTF-8"),
+    ("GET", "/api/v1/queues/none", None, 404, "GET /api/v1/queues"),
+    ("PUT", "/api/v1/queues/q", {"argments": {}}, 400, "did you mean 'arguments'?"),
+    ("PUT", "/api/v1/queues/q", {"arguments": {"max_deph": 1}}, 400, "did you mean 'max_depth'?"),
+    ("PUT", "/api/v1/queues/q", {"arguments": {"max_depth": "x"}}, 400, "max_depth"),
+    ("PUT", "/api/v1/queues/q", {"arguments": {"max_depth": [1]}}, 400, "array"),
+    ("PUT", "/api/v1/queues/q", {"durability": 2}, 400, "durability"),
+    ("PUT", "/api/v1/queues/q", [], 400, "Expected `object`"),
+    ("PUT", "/api/v1/queues/q", b'{"arguments":', 400, "not JSON"),
+    ("PUT", "/api/v1/queues/q", b'{"x": "\xff"}', 400, "not JSON"),
+    ("PUT", "/api/v1/queues/q", b"[" * 100_000, 400, "not JSON"),
+    ("PUT", "/api/v1/queues/q", None, 415, "Content-Type: application/json"),
+    ("PUT", "/api/v1/queues/amq.topic", {}, 400, "exchange's name"),
+    ("PUT", "/api/v1/queues/q", b" " * (MOST_REQUEST_BYTES + 1), 413, "send less"),
+    ("PATCH", "/api/v1/queues/none", {"set": {"max_depth": 1}}, 404, "there is no queue"),
+    ("GET", "/api/v1/queues", {}, 400, "no body"),
+    ("POST", "/api/v1/queues/here/purge", {"ids": ["1"]}, 400, "ids"),
+    ("POST", "/api/v1/queues/here/purge", {"ids": [-1]}, 400, "ids"),
+    ("POST", "/api/v1/queues/here/move", {}, 400, "`to`"),
+    ("POST", "/api/v1/queues/here/move", {"to": "none"}, 404, "there is no queue"),
+    ("POST", "/api/v1/bindings", {"exchange": "none", "queue": "here"}, 400, "none"),
+    ("DELETE", "/api/v1/bindings?exchange=amq.topic", None, 400, "queue"),
+    ("PUT", "/api/v1/exchanges/x", {"type": "tropic"}, 400, "tropic"),
+    ("DELETE", "/api/v1/connections/4711", None, 404, "there is no connection 4711"),
+    ("DELETE", "/api/v1/connections/x", None, 400, "is a number"),
+]
+
+
+def depths(house: HttpHouse) -> dict[str, int]:
+    rows = house.ask("GET", "/api/v1/queues?limit=1000").body["items"]
+    return {row["name"]: row["depth"] for row in rows}
+
+
+@pytest.mark.parametrize(
+    ("method", "where", "said", "status", "why"), BAD, ids=[f"{m} {p[:40]}" for m, p, *_ in BAD]
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    house: HttpHouse, method: str, where: str, said: Any, status: int, why: str
+) -> None:
+    house.ask("PUT", path_of("here"), None, {})
+    before = depths(house)
+    reply = house.ask(method, where, None, said)
+    assert (reply.status, reply.body["status"]) == (status, status)
+    assert why in reply.body["error"]
+    assert "\n" not in reply.body["error"]
+    assert depths(house) == before
+
+
+@pytest.fixture(scope="module")
+def document(house: HttpHouse) -> dict[str, Any]:
+    found: dict[str, Any] = house.ask("GET", "/api/v1/openapi.json").body
+    return found
+
+
+def references(node: Any) -> Iterator[str]:
+    if isinstance(node, dict):
+        for name, each in node.items():
+            if name == "$ref":
+                yield each
+            else:
+                yield from references(each)
+    elif isinstance(node, list):
+        for each in node:
+            yield from references(each)
+
+
+def test_openapi_describes_every_endpoint_by_models_that_are_there(
+    document: dict[str, Any],
+) -> None:
+    described = {(m.upper(), path) for path, ops in document["paths"].items() for m in ops}
+    assert described == {(each.method, each.path) for each in EVERY}
+    schemas = document["components"]["schemas"]
+    assert {each.rpartition("/")[2] for each in references(document)} <= {*schemas}
+    names = [op["operationId"] for ops in document["paths"].values() for op in ops.values()]
+    assert len({*names}) == len(names)
+    for schema in schemas.values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_answers_are_as_openapi_says(
+    house: HttpHouse, orders: str, document: dict[str, Any]
+) -> None:
+    ids = [row["id"] for row in house.ask("GET", path_of(orders, "/messages")).body["items"]]
+    for endpoint in EVERY:
+        if endpoint.method != "GET" or endpoint.answer is None:
+            continue
+        path = endpoint.path.replace("{queue}", orders).replace("{message}", str(ids[0]))
+        told = document["paths"][endpoint.path]["get"]["responses"]["200"]["content"]
+        schema = {**told["application/json"]["schema"], "components": document["components"]}
+        jsonschema.validate(house.ask("GET", path).body, schema, jsonschema.Draft202012Validator)
