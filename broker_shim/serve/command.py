@@ -151,10 +151,8 @@ def serve(
     beside: ServeBeside | None = None,
 ) -> int:
     """Serve stores, which are closed at the end, and `beside` it their members; the exit code."""
-    entrance = doors.entrance
-    loop = Loop(inbox := Inbox())
-    listener = Listener(loop)
-    failures: list[StoreError] = []
+    entrance, loop = doors.entrance, Loop(inbox := Inbox())
+    listener, failures = Listener(loop), list[StoreError]()
 
     def fatal(error: StoreError) -> None:
         failures.append(error)
@@ -177,10 +175,8 @@ def serve(
     show_broker(reporter, loop, listener, host.broker, stores.messages, options)
     connections = ConnectionOrders(listener.connections, write_audit, served and served.inquiries)
     turns = turns_of(stores, loop, host.broker, connections)
-    if membership is not None:  # it has no root: the service of its members asks it
-        membership.answer_administrator = connections.answer
-    control = control_of(stores, loop, turns)
-    urls = [url] if served is None else [url, *served.service.urls]
+    control = control_of(stores, loop, turns, membership)
+    urls = [url, *(served.service.urls if served else ())]
     with doors.open_to(loop, host.broker, stores.messages, turns) as in_force:
         announce(urls, in_force | stores.in_force, options, reporter.url)
         listener.run()

@@ -34,7 +34,9 @@ class Reporter:
         subject: The process as monitors see it; None: nobody asks over HTTP.
     """
 
-    def __init__(self, file: Path | None, monitor: Monitor | None, subject: Subject | None) -> None:
+    def __init__(
+        self, file: Path | None, monitor: Monitor | None, subject: Subject | None = None
+    ) -> None:
         self._file, self._monitor, self.subject = file, monitor, subject
         self._families: Families = lambda: ()
         self.url = "" if monitor is None else monitor.url

@@ -122,7 +122,11 @@ class _Asked(NamedTuple):
 
 
 class OrderTurns:
-    """Carries out what clients ask. On the loop's thread only."""
+    """Carries out what clients ask. On the loop's thread only.
+
+    Attributes:
+        connections: Answers about connections, and ends them.
+    """
 
     def __init__(
         self,
@@ -146,7 +150,7 @@ class OrderTurns:
         self._requests: deque[tuple[OrderClient, _Asked]] = deque()
         self._under_way: Asker | None = None
         self._orders = ControlOrders(audit)
-        self._connections = connections or ConnectionOrders(tuple, audit)
+        self.connections = connections or ConnectionOrders(tuple, audit)
 
     @property
     def max_message_bytes(self) -> int:
@@ -183,7 +187,7 @@ class OrderTurns:
         if "holders" in content:
             call = partial(self._tell_holders, wire.holders_limit(content))
             return _Asked(call, is_order=False)
-        about_connections = self._connections.call(content)
+        about_connections = self.connections.call(content)
         if about_connections is not None:
             return _Asked(about_connections, is_order=False)
         broker = self._decider.decide()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
+from typing import TYPE_CHECKING
 
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.virtual_host import Broker
@@ -12,6 +13,9 @@ from broker_shim.serve.administration.connection_orders import ConnectionOrders
 from broker_shim.serve.administration.control import ControlServer
 from broker_shim.serve.administration.order_turns import OneBroker, OrderTurns
 from broker_shim.serve.stores import Stores, trouble_of
+
+if TYPE_CHECKING:
+    from broker_shim.members.membership import Membership
 
 _log = logging.getLogger(__name__)
 
@@ -25,9 +29,16 @@ def turns_of(
     return OrderTurns(loop, one, connections=connections, trouble=trouble)
 
 
-def control_of(stores: Stores, loop: Loop, turns: OrderTurns) -> ControlServer | None:
-    """Listen for administrators in the root; AMQP is served even if that is not possible."""
+def control_of(
+    stores: Stores, loop: Loop, turns: OrderTurns, membership: Membership | None
+) -> ControlServer | None:
+    """Listen for administrators in the root; AMQP is served even if that is not possible.
+
+    A member has no root: the service of its members asks it (`membership`).
+    """
     root = stores.root
+    if membership is not None:
+        membership.answer_administrator = turns.connections.answer
     if root is None:
         return None
     try:

@@ -30,9 +30,9 @@ from broker_shim.serve.http.bodies import ProblemAnswer
 from broker_shim.serve.http.calls import Call, House, Probes
 from broker_shim.serve.http.door import Door, Visitor
 from broker_shim.serve.http.endpoints import Endpoint
-from broker_shim.serve.http.refusals import Refused, refused_by
+from broker_shim.serve.http.refusals import HttpRefusal, refused_by
 from broker_shim.serve.http.request_models import body_of_request, query_of
-from broker_shim.serve.http.roles import Role
+from broker_shim.serve.http.roles import HttpRole
 
 _log = logging.getLogger(__name__)
 
@@ -60,15 +60,15 @@ class Gate:
         """Answer a request, whatever becomes of it."""
         try:
             found = await self._answer(endpoint, request)
-        except Refused as refusal:
+        except HttpRefusal as refusal:
             return problem(refusal)
         except StoreError as error:
             return problem(refused_by(error, endpoint.conflict))
         except NoAnswer:
-            return problem(Refused(503, "the process has not come round: look into its log"))
+            return problem(HttpRefusal(503, "the process has not come round: look into its log"))
         except Exception:  # noqa: BLE001  # whoever asked is told, and the next one is served
             _log.exception("a request over HTTP failed")
-            return problem(Refused(500, "the broker failed on this request: see its log"))
+            return problem(HttpRefusal(500, "the broker failed on this request: see its log"))
         if isinstance(found, Response):
             found.headers.update(_HEADERS)
             return found
@@ -79,7 +79,9 @@ class Gate:
             return await endpoint.run(Call(self._probes))
         house = self.house
         if house is None:
-            raise Refused(503, "the broker does not serve yet, or no more: GET /readyz says why")
+            raise HttpRefusal(
+                503, "the broker does not serve yet, or no more: GET /readyz says why"
+            )
         enter = partial(self._door.enter, house.broker, _remote(request), request.headers)
         visitor = await house.calls.read(enter)
         _check_role(endpoint.role, visitor)
@@ -107,7 +109,7 @@ def application_of(gate: Gate, endpoints: tuple[Endpoint, ...]) -> ASGIApp:
             405: "this cannot be done here: GET /api/v1/openapi.json lists what can",
         }
         status = error.status_code
-        return problem(Refused(status, text.get(status, error.detail), error.headers))
+        return problem(HttpRefusal(status, text.get(status, error.detail), error.headers))
 
     routes = [*map(route, endpoints)]
     application = Starlette(routes=routes, exception_handlers={HTTPException: refused})
@@ -115,7 +117,7 @@ def application_of(gate: Gate, endpoints: tuple[Endpoint, ...]) -> ASGIApp:
     return _as_sent(application)
 
 
-def problem(refusal: Refused) -> Response:
+def problem(refusal: HttpRefusal) -> Response:
     """Answer with why not, in one line."""
     line = " ".join(str(refusal).split())
     found = _json(ProblemAnswer(status=refusal.status, error=line), refusal.status)
@@ -139,7 +141,7 @@ def _names(said: dict[str, Any]) -> dict[str, str]:
     try:
         return {name: unquote(value, errors="strict") for name, value in said.items()}
     except UnicodeDecodeError as reason:
-        raise Refused(400, "a name in the path is not UTF-8, percent-encoded") from reason
+        raise HttpRefusal(400, "a name in the path is not UTF-8, percent-encoded") from reason
 
 
 def _remote(request: Request) -> Remote:
@@ -147,10 +149,10 @@ def _remote(request: Request) -> Remote:
     return Remote(host, port, "TLS" if request.url.scheme == "https" else None)
 
 
-def _check_role(needed: Role, visitor: Visitor) -> None:
+def _check_role(needed: HttpRole, visitor: Visitor) -> None:
     if not visitor.role.includes(needed):
         text = f"this needs the role {needed}, and {visitor.principal.name} is {visitor.role}"
-        raise Refused(403, f"{text}: sparkstore passwd FILE NAME --roles {needed}")
+        raise HttpRefusal(403, f"{text}: sparkstore passwd FILE NAME --roles {needed}")
 
 
 def _check_origin(request: Request) -> None:
@@ -158,7 +160,7 @@ def _check_origin(request: Request) -> None:
     origin = request.headers.get("origin")
     here = request.headers.get("host", "")
     if site not in {"same-origin", "none"} or (origin and urlsplit(origin).netloc != here):
-        raise Refused(
+        raise HttpRefusal(
             403, "another site may not change anything here: use the console of this port"
         )
 

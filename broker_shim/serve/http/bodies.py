@@ -119,10 +119,11 @@ class MoveOrder(Model):
     dry_run: bool = False
 
 
-class MessageCounts(Struct, kw_only=True):
+class MessageFates(Struct, kw_only=True):
     """The fate of messages: done, left alone (somebody holds them), gone before.
 
-    A dry run tells in `would` how many would be taken, and in `held` how many would stay.
+    A dry run tells in `would` how many would be taken, and in `held` how many would stay. What was
+    done has a name: `sparkstore undo ROOT OPERATION` takes it back.
     """
 
     queue: str
@@ -130,6 +131,7 @@ class MessageCounts(Struct, kw_only=True):
     left: int = 0
     gone: int = 0
     full: int = 0
+    operation: str | None = None
     would: int | None = None
     held: int | None = None
 

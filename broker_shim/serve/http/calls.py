@@ -14,7 +14,7 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.rights import RIGHTS, Act
 from broker_shim.serve.http.door import Visitor
 from broker_shim.serve.http.loop_calls import LoopCalls
-from broker_shim.serve.http.refusals import Refused
+from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.sockets.authorization import denied
 from broker_shim.sockets.client_orders import needed_acts, queue_meant
 from broker_shim.store.interface import BrokerStore
@@ -96,7 +96,7 @@ class Call:
         """Have an order carried out to which the user has all rights; what it came to.
 
         Raises:
-            Refused: The user has not all rights.
+            HttpRefusal: The user has not all rights.
             StoreError: The broker did not do it.
         """
         allowed = await self.read(lambda: self._allowed(order))
@@ -108,7 +108,7 @@ class Call:
         """Return the whole name of an existing queue, on which the user may do these acts.
 
         Raises:
-            Refused: There is none, the name is that of several, or the user may not.
+            HttpRefusal: There is none, the name is that of several, or the user may not.
         """
 
         def find() -> str:
@@ -118,7 +118,7 @@ class Call:
             if isinstance(node, QueueNode) and node.queue in self.house.broker.queues:
                 return node.queue
             text = f"there is no queue {shown(said)}: GET /api/v1/queues lists those there are"
-            raise Refused(404, text)
+            raise HttpRefusal(404, text)
 
         return await self.read(find)
 
@@ -128,23 +128,23 @@ class Call:
             canonical(said)
             return queue_meant(self.house.broker, said)
         except InvalidRequest as reason:
-            raise Refused(400, str(reason)) from reason
+            raise HttpRefusal(400, str(reason)) from reason
 
     def check(self, act: Act, node: Node, said: str) -> None:
         """Check that the user may do this there, and write it down if not. On the loop's thread.
 
         Raises:
-            Refused: The user may not, or the name is that of several queues.
+            HttpRefusal: The user may not, or the name is that of several queues.
         """
         denial = denied(self.visitor, RIGHTS[act], node)
         access, principal = self.visitor.access, self.visitor.principal
         if denial is not None:
             access.guard.refused(access.remote, principal, *denial)
             text = f"{shown(principal.name)} has no permission to {denial.right} {shown(said)}:"
-            raise Refused(403, f"{text} give it one in [security] permissions")
+            raise HttpRefusal(403, f"{text} give it one in [security] permissions")
         if isinstance(node, AmbiguousNode):
             text = f"{shown(said)} is the name of several queues: say address::queue"
-            raise Refused(409, text)
+            raise HttpRefusal(409, text)
 
     def _allowed(self, order: Order) -> Order:
         node = self.meant(order.queue) if order.queue else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker_shim.serve.http.bodies import ConnectionList, ConnectionRow, OrderOutcome, UserAnswer
 from broker_shim.serve.http.calls import Call, iso_time
 from broker_shim.serve.http.queue_requests import done
-from broker_shim.serve.http.refusals import Refused
+from broker_shim.serve.http.refusals import HttpRefusal
 from sparkstore import __version__
 
 
@@ -25,7 +25,7 @@ async def close_connection(call: Call) -> OrderOutcome:
     """Close a connection; its client may connect again."""
     said = call.names["connection"]
     if not said.isascii() or not said.isdecimal():
-        raise Refused(400, "a connection is a number: GET /api/v1/connections lists them")
+        raise HttpRefusal(400, "a connection is a number: GET /api/v1/connections lists them")
     content = {"close": int(said[:18]), "member": call.query.member}
     return done((await call.send(content))["told"])
 

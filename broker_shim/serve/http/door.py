@@ -27,8 +27,8 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.rules.attempts import network_of
 from broker_shim.security.rules.permissions import Principal
-from broker_shim.serve.http.refusals import Refused
-from broker_shim.serve.http.roles import Role, role_of
+from broker_shim.serve.http.refusals import HttpRefusal
+from broker_shim.serve.http.roles import HttpRole, role_of
 from broker_shim.sockets.access import Access
 
 MECHANISM = "HTTP-BASIC"
@@ -54,7 +54,7 @@ class Visitor:
     broker: Broker
     access: Access
     principal: Principal
-    role: Role
+    role: HttpRole
     number: int = field(default=0, init=False)
 
     @property
@@ -81,19 +81,21 @@ class Door:
         """Return the visitor that the headers of a request name.
 
         Raises:
-            Refused: There is no login, or a wrong one; or it has no role here.
+            HttpRefusal: There is no login, or a wrong one; or it has no role here.
         """
         said = headers.get("authorization")
         if said is None and self.is_open:
             _check_host(headers.get("host", ""))
-            return Visitor(broker, Access(self._guard, remote), Principal(), Role.ADMIN)
+            return Visitor(broker, Access(self._guard, remote), Principal(), HttpRole.ADMIN)
         if said is None:
-            raise Refused(401, "log in: user and password by HTTP Basic", _ASK)
+            raise HttpRefusal(401, "log in: user and password by HTTP Basic", _ASK)
         principal = self._principal(remote, *_name_and_password(said))
         role = role_of(principal.roles)
         if role is None:
-            text = f"this user has none of the roles {', '.join(Role)}: give it one by sparkstore"
-            raise Refused(403, f"{text} passwd FILE NAME --roles ROLE")
+            text = (
+                f"this user has none of the roles {', '.join(HttpRole)}: give it one by sparkstore"
+            )
+            raise HttpRefusal(403, f"{text} passwd FILE NAME --roles ROLE")
         return Visitor(broker, Access(self._guard, remote), principal, role)
 
     def _principal(self, remote: Remote, name: str, password: str) -> Principal:
@@ -101,11 +103,13 @@ class Door:
         left_s = self._wait_until.get(network, 0.0) - now_s
         if left_s > 0 and not self._guard.remembers_password(name, password):
             after = {"Retry-After": str(math.ceil(left_s))}
-            raise Refused(429, f"a login from here failed: wait {left_s:.1f} s, then try", after)
+            raise HttpRefusal(
+                429, f"a login from here failed: wait {left_s:.1f} s, then try", after
+            )
         if not self._guard.is_password_of(name, password):
             delay_s = self._guard.login_failed(remote, MECHANISM, "wrong user or password", now_s)
             _remember(self._wait_until, network, now_s + delay_s)
-            raise Refused(401, "wrong user or password", _ASK)
+            raise HttpRefusal(401, "wrong user or password", _ASK)
         known = (remote.host, name)
         if now_s >= self._told.get(known, -math.inf):
             _remember(self._told, known, now_s + _TOLD_AGAIN_S)
@@ -130,7 +134,7 @@ def _name_and_password(said: str) -> tuple[str, str]:
                 return name, password
     except (binascii.Error, ValueError):
         pass
-    raise Refused(401, "log in by HTTP Basic: base64 of user:password, in UTF-8", _ASK)
+    raise HttpRefusal(401, "log in by HTTP Basic: base64 of user:password, in UTF-8", _ASK)
 
 
 def _check_host(said: str) -> None:
@@ -142,4 +146,4 @@ def _check_host(said: str) -> None:
     except ValueError:
         if host.lower() == "localhost":
             return
-    raise Refused(421, "ask for 127.0.0.1 or localhost: nobody logs in here")
+    raise HttpRefusal(421, "ask for 127.0.0.1 or localhost: nobody logs in here")

@@ -19,7 +19,7 @@ from broker_shim.serve.http import (
 )
 from broker_shim.serve.http.bodies import Model
 from broker_shim.serve.http.calls import Call
-from broker_shim.serve.http.roles import Role
+from broker_shim.serve.http.roles import HttpRole
 
 API = "/api/v1"
 QUEUE = API + "/queues/{queue}"
@@ -41,7 +41,7 @@ class Endpoint(NamedTuple):
 
     method: str
     path: str
-    role: Role | None
+    role: HttpRole | None
     run: Callable[[Call], Awaitable[Any]]
     answer: type | None = None
     query: type[Model] | None = None
@@ -51,7 +51,7 @@ class Endpoint(NamedTuple):
 
 _CONNECTION = API + "/connections/{connection}"
 _EXCHANGE = API + "/exchanges/{exchange}"
-_MONITOR, _OPERATOR, _ADMIN = Role.MONITOR, Role.OPERATOR, Role.ADMIN
+_MONITOR, _OPERATOR, _ADMIN = HttpRole.MONITOR, HttpRole.OPERATOR, HttpRole.ADMIN
 
 ENDPOINTS = (
     Endpoint("GET", "/healthz", None, probe_requests.show_health),
@@ -97,7 +97,7 @@ ENDPOINTS = (
         QUEUE + "/purge",
         _OPERATOR,
         queue_requests.purge_queue,
-        bodies.MessageCounts,
+        bodies.MessageFates,
         body=bodies.PurgeOrder,
     ),
     Endpoint(
@@ -105,7 +105,7 @@ ENDPOINTS = (
         QUEUE + "/move",
         _OPERATOR,
         queue_requests.move_messages,
-        bodies.MessageCounts,
+        bodies.MessageFates,
         body=bodies.MoveOrder,
     ),
     Endpoint(

@@ -59,7 +59,7 @@ class HttpServer:
         """Answer at once: probes, and all else once the broker is `serving`."""
         self.url = url
         self._gate, self._listening = gate, listening
-        # ConnectionList inherit it: asyncio sets it only where the socket names TCP as its protocol.
+        # Connections inherit it: asyncio sets it only where the socket names TCP as its protocol.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._server = Server(
             Config(

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.serve.administration.order_turns import OrderTurns
-from broker_shim.serve.http.refusals import Refused
+from broker_shim.serve.http.refusals import HttpRefusal
 from sparkstore.operations import wire
 
 READ_S, ORDER_S = 5.0, 120.0
@@ -61,7 +61,7 @@ class LoopCalls:
 
         Raises:
             StoreError: It was refused, or nobody knows what came of it.
-            Refused: No answer came in time.
+            HttpRefusal: No answer came in time.
         """
 
         def begin(tell: Tell) -> None:
@@ -85,7 +85,7 @@ class LoopCalls:
         except TimeoutError as reason:
             text = f"the broker has not answered for {patience_s:g} s: look into its log; what was"
             text += " asked is done whole or not at all, perhaps later"
-            raise Refused(503, text) from reason
+            raise HttpRefusal(503, text) from reason
 
 
 def _begun(begin: Callable[[Tell], None], tell: Tell) -> None:

@@ -15,7 +15,7 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.bodies import MessageDetails, MessageList, MessageRow
 from broker_shim.serve.http.calls import Call, iso_time
-from broker_shim.serve.http.refusals import Refused
+from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.store.interface import MessageHeader
 from broker_shim.stored_values import body_of
 from sparkstore.core.annotations import DEATH, annotations_of
@@ -47,9 +47,9 @@ async def browse(call: Call) -> MessageList:
 async def show_message(call: Call) -> MessageDetails:
     """Show a message with its body, decoded as far as its type tells."""
     name, said = await call.queue(call.names["queue"], Act.RECEIVE), call.names["message"]
-    gone = Refused(404, "there is no such message on this queue now: browse it again")
+    gone = HttpRefusal(404, "there is no such message on this queue now: browse it again")
     if not said.isascii() or not said.isdecimal() or len(said) > 18:
-        raise Refused(400, "a message is named by its id, a number: browse the queue")
+        raise HttpRefusal(400, "a message is named by its id, a number: browse the queue")
     message_id = int(said)
     entry = await call.read(lambda: call.house.broker.calls.entry(name, message_id))
     if entry is None:

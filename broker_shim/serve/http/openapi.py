@@ -11,7 +11,7 @@ import msgspec
 from broker_shim.serve.http.bodies import ProblemAnswer
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.endpoints import API, Endpoint
-from broker_shim.serve.http.roles import Role
+from broker_shim.serve.http.roles import HttpRole
 from sparkstore import __version__
 
 PATH = API + "/openapi.json"
@@ -26,7 +26,7 @@ def description_of(endpoints: tuple[Endpoint, ...]) -> Endpoint:
         """Describe all endpoints as OpenAPI."""
         return openapi_of([*endpoints, itself], __version__)
 
-    itself = Endpoint("GET", PATH, Role.MONITOR, describe)
+    itself = Endpoint("GET", PATH, HttpRole.MONITOR, describe)
     return itself
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
+from secrets import token_hex
 from typing import Any
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.bodies import (
     BindingRow,
-    MessageCounts,
+    MessageFates,
     OrderOutcome,
     QueueDetails,
     QueueList,
@@ -91,18 +92,19 @@ async def delete_queue(call: Call) -> OrderOutcome:
     return done(await call.order(order))
 
 
-async def purge_queue(call: Call) -> MessageCounts:
+async def purge_queue(call: Call) -> MessageFates:
     """Take messages off a queue: all that nobody holds, or those named."""
     name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
     if body.dry_run:
         return await _would(call, name, body.ids)
     if body.ids is None:
-        answer = await call.send({"purge": name})
-        return MessageCounts(queue=name, **_known(answer))
+        operation = token_hex(4)
+        answer = await call.send({"purge": name, "operation": operation})
+        return MessageFates(queue=name, operation=operation, **_known(answer))
     return await _bulk(call, {"action": Action.PURGE, "queue": name}, body.ids)
 
 
-async def move_messages(call: Call) -> MessageCounts:
+async def move_messages(call: Call) -> MessageFates:
     """Move messages to another queue: all that nobody holds, or those named."""
     name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
     target = await call.queue(body.to, Act.SEND)
@@ -114,32 +116,32 @@ async def move_messages(call: Call) -> MessageCounts:
     return await _bulk(call, {"action": Action.MOVE, "queue": name, "to": target}, ids)
 
 
-async def _would(call: Call, name: str, ids: list[int] | None) -> MessageCounts:
+async def _would(call: Call, name: str, ids: list[int] | None) -> MessageFates:
     """Count what an order would find now, and change nothing."""
 
-    def count() -> MessageCounts:
+    def count() -> MessageFates:
         queue = call.house.broker.queues[name]
         if ids is None:
-            return MessageCounts(
+            return MessageFates(
                 queue=name, would=len(queue) - queue.held_count, held=queue.held_count
             )
         there = [each for each in ids if each in queue]
         entry = call.house.broker.calls.entry
         held = sum(1 for each in there if (e := entry(name, each)) and e.acquired_by is not None)
-        return MessageCounts(
+        return MessageFates(
             queue=name, would=len(there) - held, held=held, gone=len(ids) - len(there)
         )
 
     return await call.read(count)
 
 
-async def _bulk(call: Call, request: dict[str, Any], message_ids: Iterable[int]) -> MessageCounts:
+async def _bulk(call: Call, request: dict[str, Any], message_ids: Iterable[int]) -> MessageFates:
     """Have something done with messages, some at a time; each part is done whole, or not at all."""
-    total, left = Answer(), iter(message_ids)
+    total, left, operation = Answer(), iter(message_ids), token_hex(4)
     while part := [*islice(left, TURN_IDS)]:
-        answer = await call.send({**request, "ids": part})
+        answer = await call.send({**request, "ids": part, "operation": operation})
         total = total.plus(Answer(**_known(answer)))
-    return MessageCounts(queue=request["queue"], **total._asdict())
+    return MessageFates(queue=request["queue"], operation=operation, **total._asdict())
 
 
 def _known(answer: dict[str, Any]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from broker_shim.errors import InvalidRequest, LimitReached, NotNow, StoreError
 
 
-class Refused(Exception):
+class HttpRefusal(Exception):
     """A request that is answered with this status instead.
 
     Attributes:
@@ -20,7 +20,7 @@ class Refused(Exception):
         self.status, self.headers = status, dict(headers or {})
 
 
-def refused_by(error: StoreError, status: int = 400) -> Refused:
+def refused_by(error: StoreError, status: int = 400) -> HttpRefusal:
     """Tell an error of the broker as a status.
 
     Args:
@@ -28,7 +28,7 @@ def refused_by(error: StoreError, status: int = 400) -> Refused:
         status: That of an order which is wrong, now or always.
     """
     if isinstance(error, LimitReached):
-        return Refused(429, str(error))
+        return HttpRefusal(429, str(error))
     if isinstance(error, InvalidRequest):
-        return Refused(status, str(error))
-    return Refused(503 if isinstance(error, NotNow) else 500, str(error))
+        return HttpRefusal(status, str(error))
+    return HttpRefusal(503 if isinstance(error, NotNow) else 500, str(error))

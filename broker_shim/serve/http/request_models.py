@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.serve.http.bodies import Model
-from broker_shim.serve.http.refusals import Refused
+from broker_shim.serve.http.refusals import HttpRefusal
 from sparkstore.settings_file import check_names
 
 MOST_BODY_BYTES = 1 << 20
@@ -21,7 +21,7 @@ def query_of(model: type[M] | None, said: Mapping[str, str]) -> M | None:
     """Read what stands after the question mark.
 
     Raises:
-        Refused: A name is unknown, or a value is of a wrong type or out of bounds.
+        HttpRefusal: A name is unknown, or a value is of a wrong type or out of bounds.
     """
     if model is None:
         _check_names(said, (), "query parameter")
@@ -30,46 +30,48 @@ def query_of(model: type[M] | None, said: Mapping[str, str]) -> M | None:
     try:
         return msgspec.convert(dict(said), model, strict=False)
     except msgspec.ValidationError as reason:
-        raise Refused(400, f"query: {reason}") from reason
+        raise HttpRefusal(400, f"query: {reason}") from reason
 
 
 async def body_of_request(model: type[M] | None, request: Request) -> M | None:
     """Read the body; of a request that has none by its model, nothing may come.
 
     Raises:
-        Refused: It is too large, no JSON, has an unknown name or a value of a wrong type.
+        HttpRefusal: It is too large, no JSON, has an unknown name or a value of a wrong type.
     """
     content = await _content(request)
     if model is None:
         if content:
-            raise Refused(400, "this request has no body: leave it out")
+            raise HttpRefusal(400, "this request has no body: leave it out")
         return None
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise Refused(415, "send the body as JSON, with Content-Type: application/json")
+        raise HttpRefusal(415, "send the body as JSON, with Content-Type: application/json")
     try:
         said = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as reason:
-        raise Refused(400, f"the body is not JSON: {reason}") from reason
+        raise HttpRefusal(400, f"the body is not JSON: {reason}") from reason
     if isinstance(said, dict):
         _check_names(said, model.__struct_fields__, "field")
     try:
         return msgspec.convert(said, model)
     except msgspec.ValidationError as reason:
-        raise Refused(400, f"body: {reason}") from reason
+        raise HttpRefusal(400, f"body: {reason}") from reason
 
 
 def _check_names(said: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
     if not known and said:
-        raise Refused(400, f"this request has no {what}s: leave {next(iter(said))!r:.80} out")
+        raise HttpRefusal(400, f"this request has no {what}s: leave {next(iter(said))!r:.80} out")
     try:
         check_names((name[:80] for name in said), known, what)
     except InvalidRequest as reason:
-        raise Refused(400, str(reason)) from reason
+        raise HttpRefusal(400, str(reason)) from reason
 
 
 async def _content(request: Request) -> bytes:
-    too_large = Refused(413, f"the body is larger than {MOST_BODY_BYTES} bytes: send less at once")
+    too_large = HttpRefusal(
+        413, f"the body is larger than {MOST_BODY_BYTES} bytes: send less at once"
+    )
     said = request.headers.get("content-length", "0")
     if not said.isdecimal() or int(said[:18]) > MOST_BODY_BYTES:
         raise too_large
@@ -80,5 +82,5 @@ async def _content(request: Request) -> bytes:
             if len(content) > MOST_BODY_BYTES:
                 raise too_large
     except ClientDisconnect as reason:
-        raise Refused(400, "the body did not come whole: send it again") from reason
+        raise HttpRefusal(400, "the body did not come whole: send it again") from reason
     return bytes(content)

@@ -11,19 +11,19 @@ from collections.abc import Collection
 from enum import StrEnum
 
 
-class Role(StrEnum):
+class HttpRole(StrEnum):
     """The roles of users, each with all that those before it may do."""
 
     MONITOR = "monitor"
     OPERATOR = "operator"
     ADMIN = "admin"
 
-    def includes(self, needed: Role) -> bool:
+    def includes(self, needed: HttpRole) -> bool:
         """True if who has this role may do what another one is needed for."""
-        ranks = [*Role]
+        ranks = [*HttpRole]
         return ranks.index(self) >= ranks.index(needed)
 
 
-def role_of(roles: Collection[str]) -> Role | None:
+def role_of(roles: Collection[str]) -> HttpRole | None:
     """Return the highest of a user's roles that is one of the HTTP port's; None: none is."""
-    return next((role for role in reversed([*Role]) if role in roles), None)
+    return next((role for role in reversed([*HttpRole]) if role in roles), None)

@@ -10,7 +10,7 @@ import pytest
 from broker_shim.security.rules.permissions import Permission, Rule
 from broker_shim.serve.http.endpoints import Endpoint
 from broker_shim.serve.http.http_server import EVERY
-from broker_shim.serve.http.roles import Role
+from broker_shim.serve.http.roles import HttpRole
 from tests.support.stores.http_houses import HttpHouse, path_of
 
 USERS = {
@@ -20,9 +20,9 @@ USERS = {
     "nora": ("shop",),
 }
 ALLOWED = {
-    "mia": {Role.MONITOR},
-    "olaf": {Role.MONITOR, Role.OPERATOR},
-    "ada": {Role.MONITOR, Role.OPERATOR, Role.ADMIN},
+    "mia": {HttpRole.MONITOR},
+    "olaf": {HttpRole.MONITOR, HttpRole.OPERATOR},
+    "ada": {HttpRole.MONITOR, HttpRole.OPERATOR, HttpRole.ADMIN},
 }
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
