@@ -1,4 +1,4 @@
-"""Tell which extra of the package a command needs: Spark and the client of buckets are extras.
+"""Tell which extra of the package a command needs: all but the broker itself is an extra.
 
 `pip install sparkstore` brings the broker, its command line and DuckDB. A command that needs more
 asks here before it does anything; `missing_extra` is for whoever imports without having asked.
@@ -10,7 +10,11 @@ from importlib.util import find_spec
 
 from sparkstore.errors import InvalidRequest
 
-_EXTRA_OF = {"pyspark": "spark", "py4j": "spark", "delta": "spark", "obstore": "s3"}
+_EXTRA_OF = {
+    **dict.fromkeys(("pyspark", "py4j", "delta"), "spark"),
+    **dict.fromkeys(("msgspec", "starlette", "uvicorn"), "console"),
+    "obstore": "s3",
+}
 
 
 def check_spark(what: str, instead: str = "") -> None:

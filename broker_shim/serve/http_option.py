@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.guard import Guard
+from sparkstore.extras import missing_extra
 
 if TYPE_CHECKING:
     from broker_shim.serve.http.calls import Probes
@@ -27,6 +28,5 @@ def http_of(options: argparse.Namespace, guard: Guard, probes: Probes | None) ->
     try:
         from broker_shim.serve.http.http_server import http_server_of  # noqa: PLC0415
     except ModuleNotFoundError as reason:
-        message = f"--http needs {reason.name}: pip install 'sparkstore[console]'"
-        raise InvalidRequest(message) from reason
+        raise missing_extra(reason) or reason from reason
     return http_server_of(options, guard, probes)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from broker_shim.errors import InvalidRequest
+from broker_shim.security.guard import Guard
 from broker_shim.security.rules.permissions import Permission, Rule
+from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.serve.http.endpoints import Endpoint
 from broker_shim.serve.http.http_server import EVERY
 from broker_shim.serve.http.roles import HttpRole
+from broker_shim.serve.http_option import http_of
+from broker_shim.serve.monitor import Subject
+from broker_shim.serve.options import parser
+from sparkstore.extras import missing_extra
 from tests.support.stores.http_houses import HttpHouse, path_of
 
 USERS = {
@@ -184,3 +193,27 @@ def test_nothing_is_asked_of_a_broker_that_stops(tmp_path: Path) -> None:
     assert house.ask("GET", "/api/v1/queues").status == 503
     assert house.ask("GET", "/healthz").status == 200
     house.stop()
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--store", "unix:/nowhere", "--member", "b"], "leave it out with --no-amqp and --store"),
+        (["--memory", "--insecure", "--http", "0.0.0.0:0"], "give --users FILE"),
+        (["--memory", "--http", "0.0.0.0:0"], "--http 0.0.0.0:0 is not a loopback address"),
+        (["--memory", "--http", "8161"], "write it as HOST:PORT"),
+    ],
+)
+def test_a_port_that_cannot_be_is_refused_with_what_to_do(words: list[str], why: str) -> None:
+    options = parser().parse_args(["--http", "127.0.0.1:0", *words])
+    with pytest.raises(InvalidRequest, match=re.escape(why)):
+        http_of(options, Guard(SecuritySettings()), Subject())
+
+
+def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "broker_shim.serve.http.http_server", None)
+    options = parser().parse_args(["--memory", "--http", "127.0.0.1:0"])
+    with pytest.raises(ModuleNotFoundError, match="http_server"):  # one of ours: a fault, no extra
+        http_of(options, Guard(SecuritySettings()), Subject())
+    reason = missing_extra(ModuleNotFoundError(name="uvicorn.config"))
+    assert "pip install 'sparkstore[console]'" in str(reason)
