@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_shim.serve.administration import control as control_module
+from broker_shim.serve.administration import order_turns
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Queue
 from sparkstore.control import client
@@ -34,7 +34,7 @@ CREATE = Order(AdminAction.CREATE_QUEUE, "late")
 @pytest.fixture
 def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
     monkeypatch.setattr(committer, "_LONGEST_RETRY_S", 0.05)
-    monkeypatch.setattr(control_module, "_LOOK_S", 0.05)
+    monkeypatch.setattr(order_turns, "_LOOK_S", 0.05)
     monkeypatch.setattr(client, "ANSWER_S", 20.0)
     return Storage(monkeypatch)
 
