@@ -76,6 +76,7 @@ bench-answers: setup  ## seconds until SQL answers: DuckDB, Spark cold and warm,
 bench-source: $(SETUP)  ## what Spark's sink publishes, and its source reads, a second (COUNT=..., ROWS=...)
 	@$(BIN)/python -m tests.benchmarks.bench_source $(or $(COUNT),100000)
 	@$(BIN)/python -m tests.benchmarks.bench_source_reads $(or $(ROWS),1000000)
+	@$(BIN)/python -m tests.benchmarks.bench_source_takes $(or $(COUNT),200000)
 
 bench-jobs: setup  ## what the Spark jobs cost at 10,000,000 records (RECORDS=...), with a picture
 	@$(BIN)/python -m tests.benchmarks.bench_jobs --records $(or $(RECORDS),10000000)

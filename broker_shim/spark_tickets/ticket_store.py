@@ -182,9 +182,12 @@ class TicketStore:
         lost = 0
         there = self.held.get(ticket, {})
         ids = [*there]
-        for first in range(0, len(ids), wire.MAX_BATCH):
-            part = ids[first : first + wire.MAX_BATCH]
-            for message_id, error in zip(part, self._dequeued(part, ticket), strict=True):
+        starts = range(0, len(ids), wire.MAX_BATCH)
+        parts = [ids[first : first + wire.MAX_BATCH] for first in starts]
+        asked = [self._dequeue(part, ticket) for part in parts]
+        for part, (done, told) in zip(parts, asked, strict=True):
+            done.complete()
+            for message_id, error in zip(part, told, strict=True):
                 if isinstance(error, InvalidRequest | NotAcquired):
                     lost += 1
                 elif error is not None:
@@ -193,7 +196,10 @@ class TicketStore:
         self.held.pop(ticket, None)
         return lost
 
-    def _dequeued(self, ids: Sequence[int], ticket: int) -> Sequence[StoreError | None]:
+    def _dequeue(
+        self, ids: Sequence[int], ticket: int
+    ) -> tuple[Completion, list[StoreError | None]]:
+        """Ask for messages to be dequeued; what came of each is there when that is complete."""
         told: list[StoreError | None] = []
         done = Completion()
 
@@ -203,8 +209,7 @@ class TicketStore:
 
         queue, holder = self._settings.queue, f"{_HOLDER}{ticket}"
         self._store.dequeue_each(ids, queue, holder, on_complete, _OUTCOME)
-        done.complete()
-        return told
+        return done, told
 
     def usage(self) -> QueueUsage | None:
         """Ask what the queue has; None: there is no such queue.

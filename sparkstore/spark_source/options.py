@@ -65,7 +65,7 @@ TICKET_OPTIONS = (
     SourceOption("settle", "boolean", "false", "The stream takes messages, each once."),
     SourceOption("selector", "text", "", "Only messages that it selects are taken, as in JMS."),
     SourceOption("leaseSeconds", "count", "600", "How long a query that is gone keeps messages."),
-    SourceOption("maxRecordsPerTrigger", "count", "10000", "Most messages in a batch."),
+    SourceOption("maxRecordsPerTrigger", "count", "50000", "Most messages in a batch."),
     SourceOption("maxBytesPerTrigger", "count", "", "A batch of so many bytes takes no more."),
     _COLUMNS,
     SourceOption("failOnDataLoss", "boolean", "true", "A batch that lost messages is an error."),

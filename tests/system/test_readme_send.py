@@ -1,4 +1,4 @@
-"""The README's first steps, followed: its broker, its program, and the answer on its first screen."""
+"""The README's first steps, followed: a broker, a program, and the answer on its first screen."""
 
 from __future__ import annotations
 
