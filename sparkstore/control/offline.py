@@ -93,9 +93,8 @@ class OfflineControl:
 
     def run(self, request: Request) -> Answer:
         """Carry out a request and write its audit line (`AdminClient.run`)."""
-        with self._told(
-            request.action, request.queue, len(request.message_ids), request.to
-        ) as told:
+        action, queue, message_ids, to, operation = request
+        with self._told(action, queue, len(message_ids), to, operation) as told:
             told.append(answer := self._run(request))
         return answer
 
@@ -112,7 +111,8 @@ class OfflineControl:
         """Carry out changes of place (`AdminClient.place`)."""
         act = "resubmit" if request.undoes is None else "undo"
         name = next((each.source or each.target for each in request.placements), None)
-        with self._told(act, name or "", len(request.placements)) as told:
+        count = len(request.placements)
+        with self._told(act, name or "", count, None, request.operation) as told:
             self._transaction += 1
             groups, answer = placement_steps(self._machine, request, self._transaction)
             for group in groups:
@@ -168,7 +168,7 @@ class OfflineControl:
     ) -> Answer:
         """Purge a queue in parts of `MAX_IDS`, showing each answer (`AdminClient.purge`)."""
         total = Answer()
-        with self._told("purge-queue", queue) as told:
+        with self._told("purge-queue", queue, operation=operation) as told:
             name = existing(queue, StateFacts(self._machine.state))
             message_ids = [*self._machine.state.queues[name].entries]
             for first in range(0, len(message_ids), MAX_IDS):
@@ -195,7 +195,12 @@ class OfflineControl:
 
     @contextmanager
     def _told(
-        self, act: str, queue: str, count: int | None = None, to: str | None = None
+        self,
+        act: str,
+        queue: str,
+        count: int | None = None,
+        to: str | None = None,
+        operation: str | None = None,
     ) -> Iterator[list[Answer]]:
         """Write down what was asked and, if the block ends, the last answer that it tells."""
         answers = [Answer()]
@@ -212,6 +217,7 @@ class OfflineControl:
                 act=act,
                 queue=queue,
                 to=to,
+                operation=operation,
                 messages=count,
                 done=answers[-1].done if error is None or len(answers) > 1 else None,
                 error=error,

@@ -72,8 +72,14 @@ def planned_undo(root: Root, state: State, operation: str, undo: str) -> Undo:
     is_missing = _is_missing(history.definition, deleted, state)
     if is_missing:
         queues[deleted] = QueueState(history.definition or "{}", 0)
-    plan = plan_undo(history, queues, undo, time.time_ns() // 1000)
-    _find_content(root, plan)
+    reader = ContentReader(root)
+
+    def size_of(message_id: int) -> int:
+        header = reader.headers([message_id]).get(message_id)
+        return 0 if header is None else header.header_bytes + header.body_bytes
+
+    plan = plan_undo(history, queues, undo, time.time_ns() // 1000, size_of)
+    _find_content(reader, plan)
     unbound = [name for name, _key, _detail in history.bindings if name not in state.exchanges]
     found = Undo(operation, history, plan, deleted, sorted({*unbound}))
     if not (is_missing or plan.steps) and (len(history.family) > 1 or not plan.lost):
@@ -102,10 +108,10 @@ def _is_missing(definition: str | None, queue: str, state: State) -> bool:
     return False
 
 
-def _find_content(root: Root, plan: UndoPlan) -> None:
+def _find_content(reader: ContentReader, plan: UndoPlan) -> None:
     """Leave out what history has no content of any more."""
     wanted = [step.copies for step in plan.steps if step.copies]
-    there = ContentReader(root).headers(wanted)
+    there = reader.headers(wanted)
     gone = [message_id for message_id in wanted if message_id not in there]
     if gone:
         plan.lost.setdefault(CONTENT_GONE, []).extend(gone)

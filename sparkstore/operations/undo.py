@@ -14,7 +14,7 @@ keys, and begins after them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -78,6 +78,7 @@ def plan_undo(
     queues: Mapping[str, QueueState],
     operation: str,
     now_us: int,
+    size_of: Callable[[int], int] = lambda _message_id: 0,
 ) -> UndoPlan:
     """Decide what an undo does.
 
@@ -86,6 +87,8 @@ def plan_undo(
         queues: All queues as they are now, not before the end of the history.
         operation: The name of the undo.
         now_us: The time that expiry is decided by, UTC µs.
+        size_of: Returns the bytes of a message's header and body, by its id; asked of copies that
+            come to a queue with a limit of bytes.
     """
     plan = UndoPlan()
     coming: dict[str, list[tuple[int, UndoStep]]] = {}
@@ -95,6 +98,7 @@ def plan_undo(
     for queue in homes:
         if queue in queues:
             steps = sorted(coming.get(queue, ()), key=lambda each: each[0])
+            _leave_out(plan, queues[queue], queue, steps, size_of)
             _order(plan, history, queues[queue], queue, steps)
     return plan
 
@@ -183,6 +187,28 @@ def _restored(case: _Case, course: Course, home: Stay) -> Annotations:
     }
 
 
+def _leave_out(
+    plan: UndoPlan,
+    state: QueueState,
+    queue: str,
+    coming: list[tuple[int, UndoStep]],
+    size_of: Callable[[int], int],
+) -> None:
+    """Leave out what a queue has no room for, and all that would stand behind that."""
+    arguments, entries = terms_of(state.detail).arguments, state.entries
+    room = Room(arguments, len(entries), entries.message_bytes)
+    fitting = []
+    for key, step in coming:
+        size = step.message_bytes
+        if step.copies and arguments.max_bytes is not None:
+            size = size_of(step.copies)
+        if step.placement.source == queue or room.takes(size):
+            fitting.append((key, step))
+        else:
+            plan.lost.setdefault(FULL, []).append(step.copies or step.placement.message_id)
+    coming[:] = fitting
+
+
 def _order(
     plan: UndoPlan,
     history: OperationHistory,
@@ -196,28 +222,19 @@ def _order(
     stay; from the first that does not, all are put again. What is held is no part of it.
     """
     entries = state.entries
-    room = Room(terms_of(state.detail).arguments, len(entries), entries.message_bytes)
-    fitting = []
-    for key, step in coming:
-        is_here = step.placement.source == queue
-        size = 0 if is_here else step.message_bytes
-        if is_here or room.takes(size):
-            fitting.append((key, step))
-        else:
-            plan.lost.setdefault(FULL, []).append(step.copies or step.placement.message_id)
-    leaving = {each.placement.message_id for _, each in fitting if each.placement.source == queue}
+    leaving = {each.placement.message_id for _, each in coming if each.placement.source == queue}
     waiting = [
         (_key(history, queue, message_id, entry), UndoStep(_again(queue, message_id, entry)))
         for message_id, entry in entries.items()
         if message_id not in leaving and entry.acquired_by is None
     ]
-    together = sorted([*fitting, *waiting], key=lambda each: each[0])
+    together = sorted([*coming, *waiting], key=lambda each: each[0])
     same = 0
     while same < len(waiting) and together[same] is waiting[same]:
         same += 1
     plan.steps += [step for _key, step in together[same:]]
-    _count(plan.restored, queue, len(fitting))
-    _count(plan.shifted, queue, len(together) - same - len(fitting))
+    _count(plan.restored, queue, len(coming))
+    _count(plan.shifted, queue, len(together) - same - len(coming))
 
 
 def _count(counts: dict[str, int], queue: str, count: int) -> None:

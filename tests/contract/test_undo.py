@@ -10,11 +10,12 @@ import pytest
 from sparkstore.control.bulk_run import Job, run
 from sparkstore.control.undo_run import Undo, planned_undo, run_undo
 from sparkstore.operations.administration import AdminAction, Order
-from sparkstore.operations.bulk import Action, Answer
+from sparkstore.operations.bulk import Action, Answer, MessageDraft
+from sparkstore.operations.undo import FULL
 from sparkstore.recovery.operation_log import deletion_of, operations
 from sparkstore.recovery.recovery import recover
 from sparkstore.tables.root import open_root
-from tests.support.stores.controls import Place
+from tests.support.stores.controls import HEADER, Place
 
 OPERATION = "0123abcd"
 
@@ -61,6 +62,22 @@ def test_moves_requeues_and_purges_are_undone_in_order_with_counts(place: Place)
     assert (there[:3], there[4]) == (ids[:3], ids[4])
     assert [entries[each].delivery_count for each in there] == [0, 0, 2, 0, 0]
     assert after.ids("other") == []
+
+
+def test_what_a_queue_has_no_room_for_is_told_and_comes_back_later(place: Place) -> None:
+    place.create("small", max_bytes=3 * len(b"hbody 0"))
+    ids = place.put("small", count=3)
+    control = place.control
+    run(control, Job(Action.PURGE, "small", None, OPERATION), ids, show)
+    control.put("small", [MessageDraft(HEADER, b"body 9")])
+    found = undo(place, OPERATION, "undo0001")
+    assert (found.plan.restored, found.plan.lost) == ({"small": 2}, {FULL: ids[2:]})
+    control.flush()
+    newest = [*recover(open_root(place.path)).state.queues["small"].entries][-1]
+    run(control, Job(Action.MOVE, "small", "other"), [newest], show)
+    assert undo(place, OPERATION, "undo0002").plan.restored == {"small": 1}
+    after = place.after()
+    assert [after.body(each) for each in after.ids("small")] == [b"body %d" % n for n in range(3)]
 
 
 def test_a_purge_order_and_a_deletion_are_undone(place: Place) -> None:

@@ -102,9 +102,12 @@ class ControlOrders:
                 peer=asker.name,
                 act="resubmit" if request.undoes is None else "undo",
                 queue=queue,
+                operation=request.operation,
+                undoes=request.undoes,
                 messages=len(request.placements),
                 done=None if error else answer.done,
                 error=error,
+                user=asker.user,
             )
             asker.answer(answer_line(answer) if error is None else error_line(error))
 
@@ -129,6 +132,7 @@ class ControlOrders:
                 peer=asker.name,
                 act="purge-queue",
                 queue=queue,
+                operation=operation,
                 done=total.done,
                 error=error,
                 user=asker.user,

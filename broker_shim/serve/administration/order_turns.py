@@ -207,8 +207,13 @@ class OrderTurns:
                 queue, messages, self._audited(asker, "put", queue, len(messages))
             )
         request = wire.request_of(content)
-        asked = (request.action, request.queue, len(request.message_ids), request.to)
-        return lambda asker: broker.bulk.run(request, self._audited(asker, *asked))
+        asked = request.action, request.queue, len(request.message_ids)
+        to, operation = request.to, request.operation
+
+        def run(asker: Asker) -> None:
+            broker.bulk.run(request, self._audited(asker, *asked, to=to, operation=operation))
+
+        return run
 
     def _next(self) -> None:
         while self._requests and self._under_way is None:
@@ -275,7 +280,7 @@ class OrderTurns:
         asker.answer(wire.held_line(_held(self._decider, limit)))
 
     def _audited(
-        self, asker: Asker, act: str, queue: str, count: int, to: str | None = None
+        self, asker: Asker, act: str, queue: str, count: int, **more: str | None
     ) -> Callable[[StoreError | None, Answer], None]:
         """Wrap the answer to a client, so that an order is written down when it succeeded.
 
@@ -288,11 +293,11 @@ class OrderTurns:
                 peer=asker.name,
                 act=act,
                 queue=queue,
-                to=to,
                 messages=count,
                 done=None if error else answer.done,
                 error=error,
                 user=asker.user,
+                **more,
             )
             line = wire.answer_line(answer) if error is None else wire.error_line(error)
             asker.answer(line)

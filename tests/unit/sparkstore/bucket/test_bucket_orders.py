@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -105,3 +106,31 @@ def test_orders_take_the_uri(server: S3Server, capsys: pytest.CaptureFixture[str
     assert main(["queues", "--json", URI]) == 0
     told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {row["queue"] for row in told} == {"q", "orders"}
+
+
+@pytest.mark.slow
+def test_bulk_commands_are_undone_in_a_bucket(
+    server: S3Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*words: str) -> dict[str, Any]:
+        assert main([*words, "--json"]) == 0
+        told: dict[str, Any] = json.loads(capsys.readouterr().out.splitlines()[0])
+        return told
+
+    first, second, third = fill(3)
+    purged = run("purge", URI, "q", "--id", str(first))["operation"]
+    assert run("undo", URI, purged, "--dry-run")["restored"] == {"q": 1}
+    run("undo", URI, purged)
+    restored, *rest = ids()
+    assert (restored > third, rest) == (True, [second, third])
+    assert run("resubmit", URI, str(second), "--body", "new")["done"] == 1
+    assert run("redrive", URI, "q")["no_origin"] == 3
+    assert run("check", URI)["figure"] == "depth"
+    run("queue", "delete", URI, "q", "--force")
+    [*_, deletion] = (json.loads(line) for line in lines(capsys, "operations", URI, "--json"))
+    assert run("undo", URI, deletion["operation"])["restored"] == {"q": 3}
+
+
+def lines(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    assert main([*words]) == 0
+    return capsys.readouterr().out.splitlines()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -351,6 +352,25 @@ def test_a_script_is_told_whether_an_order_would_change_something(
     assert main([*argv[:2], root, *argv[2:], "--dry-run"]) == (code if code == 2 else 0)
     capsys.readouterr()
     assert (rows(capsys, "queue", "list", root), rows(capsys, "binding", "list", root)) == before
+
+
+def test_a_monitoring_system_is_told_how_far_a_replica_is_behind(
+    root: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replica = tmp_path / "replica"
+    shutil.copytree(root, replica)
+    identity = Path(root) / "root.json"
+    identity.write_text(
+        json.dumps({**json.loads(identity.read_text()), "replicas": [str(replica)]})
+    )
+    assert main(["check", root, "--lag", "0"]) == 0
+    capsys.readouterr()
+    rows(capsys, "purge", root, "orders", "--subject", "s0")
+    assert main(["check", root, "--lag", "0"]) == 1
+    assert f"lag of {replica} is " in capsys.readouterr().out
+    shutil.rmtree(replica)
+    assert main(["check", root, "--lag", "0:9"]) == 2
+    assert f"CRITICAL - lag of {replica} is not known" in capsys.readouterr().out
 
 
 def test_a_root_that_cannot_be_read_is_unknown_to_a_monitoring_system(
