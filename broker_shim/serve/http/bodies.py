@@ -59,6 +59,24 @@ class QueueList(Struct, kw_only=True):
     items: list[QueueRow]
 
 
+class DeadLetterRow(Struct, kw_only=True):
+    """A queue that gets dead letters, and of which queues: the first ten by name."""
+
+    name: str
+    depth: int
+    oldest_age_s: float
+    sources: list[str]
+    source_count: int
+
+
+class DeadLetterList(Struct, kw_only=True):
+    """A page of the queues that get dead letters, in the order of their names."""
+
+    total: int
+    offset: int
+    items: list[DeadLetterRow]
+
+
 class BindingRow(Struct, kw_only=True):
     """A binding of a queue to an exchange."""
 

@@ -66,6 +66,14 @@ ENDPOINTS = (
         bodies.QueueList,
         bodies.QueueQuery,
     ),
+    Endpoint(
+        "GET",
+        API + "/dead-letters",
+        _MONITOR,
+        queue_requests.list_dead_letters,
+        bodies.DeadLetterList,
+        bodies.PageQuery,
+    ),
     Endpoint("GET", QUEUE, _MONITOR, queue_requests.show_queue, bodies.QueueDetails),
     Endpoint(
         "PUT",

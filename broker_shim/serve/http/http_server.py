@@ -28,6 +28,7 @@ from broker_shim.serve.administration.order_turns import OrderTurns
 from broker_shim.serve.bind_address import listening_socket, parse_listen
 from broker_shim.serve.http.application import Gate, application_of
 from broker_shim.serve.http.calls import House, Probes
+from broker_shim.serve.http.console.console_files import console_endpoints
 from broker_shim.serve.http.endpoints import ENDPOINTS
 from broker_shim.serve.http.loop_calls import LoopCalls
 from broker_shim.serve.http.openapi import description_of
@@ -37,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 OPTION = "--http"
 PATIENCE_S = 10.0
-EVERY = (*ENDPOINTS, description_of(ENDPOINTS))
+EVERY = (*console_endpoints(), *ENDPOINTS, description_of(ENDPOINTS))
 """All that the port answers."""
 _MOST_AT_ONCE, _STOP_S = 256, 5.0
 

@@ -11,6 +11,8 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.bodies import (
     BindingRow,
+    DeadLetterList,
+    DeadLetterRow,
     MessageFates,
     OrderOutcome,
     QueueDetails,
@@ -21,6 +23,8 @@ from broker_shim.serve.http.calls import Call, now_us
 from broker_shim.serve.metric_families import figures_of
 from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
 from sparkstore.operations.bulk import TURN_IDS, Action, Answer
+
+_SHOWN_SOURCES = 10
 
 
 async def list_queues(call: Call) -> QueueList:
@@ -33,6 +37,34 @@ async def list_queues(call: Call) -> QueueList:
         at_us = now_us()
         items = [QueueRow(**_row(broker, name, at_us)) for name in shown]
         return QueueList(total=len(names), offset=page.offset, items=items)
+
+    return await call.read(read)
+
+
+async def list_dead_letters(call: Call) -> DeadLetterList:
+    """List a page of the queues that get the dead letters of others."""
+    broker, page = call.house.broker, call.query
+
+    def read() -> DeadLetterList:
+        sources: dict[str, list[str]] = {}
+        for name, queue in broker.queues.items():
+            target = queue.arguments.dead_letter_queue
+            if target is not None and target in broker.queues:
+                sources.setdefault(target, []).append(name)
+        shown, at_us = sorted(sources)[page.offset : page.offset + page.limit], now_us()
+        items = []
+        for name in shown:
+            figures = figures_of(broker, broker.queues[name], at_us)
+            items.append(
+                DeadLetterRow(
+                    name=name,
+                    depth=figures.depth,
+                    oldest_age_s=figures.oldest_age_s,
+                    sources=sorted(sources[name])[:_SHOWN_SOURCES],
+                    source_count=len(sources[name]),
+                )
+            )
+        return DeadLetterList(total=len(sources), offset=page.offset, items=items)
 
     return await call.read(read)
 

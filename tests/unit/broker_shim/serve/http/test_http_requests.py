@@ -8,6 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+from broker_shim.serve.http.console.console_files import console_endpoints
 from broker_shim.serve.http.http_server import EVERY
 from broker_shim.serve.http.message_requests import MOST_BODY_BYTES
 from broker_shim.serve.http.request_models import MOST_BODY_BYTES as MOST_REQUEST_BYTES
@@ -92,6 +93,20 @@ def test_a_message_tells_its_header_and_why_it_is_dead(house: HttpHouse) -> None
     house.put("live", b"it", header=header)
     row = house.ask("GET", path_of("live", "/messages")).body["items"][0]
     assert (row["subject"], row["properties"], row["death"]) == ("eggs", {"color": "brown"}, {})
+
+
+def test_queues_that_get_dead_letters_are_listed_with_those_that_send_them(
+    house: HttpHouse,
+) -> None:
+    house.ask("PUT", path_of("grave"), None, {})
+    sources = [f"sender.{number:02}" for number in range(12)]
+    for name in sources:
+        said = {"arguments": {"dead_letter_queue": "grave"}}
+        assert house.ask("PUT", path_of(name), None, said).status == 200
+    house.put("grave", b"it")
+    rows = house.ask("GET", "/api/v1/dead-letters").body["items"]
+    row = next(each for each in rows if each["name"] == "grave")
+    assert (row["depth"], row["sources"], row["source_count"]) == (1, sources[:10], 12)
 
 
 def test_a_dry_run_tells_how_many_and_changes_nothing(house: HttpHouse, orders: str) -> None:
@@ -207,7 +222,9 @@ def test_openapi_describes_every_endpoint_by_models_that_are_there(
     document: dict[str, Any],
 ) -> None:
     described = {(m.upper(), path) for path, ops in document["paths"].items() for m in ops}
-    assert described == {(each.method, each.path) for each in EVERY}
+    served = {(each.method, each.path) for each in EVERY}
+    assert served - described == {(each.method, each.path) for each in console_endpoints()}
+    assert described <= served
     schemas = document["components"]["schemas"]
     assert {each.rpartition("/")[2] for each in references(document)} <= {*schemas}
     names = [op["operationId"] for ops in document["paths"].values() for op in ops.values()]

@@ -1,0 +1,57 @@
+// Clients that are connected; an operator may close one.
+
+import { complain, confirmed, element, pager, say, show, table, terms } from "./elements.js";
+import { get, remove } from "./requests.js";
+
+const LIMIT = 100;
+
+export function connections(_parts, user) {
+  let offset = 0;
+  const columns = [
+    { title: "Number", isNumber: true, text: (row) => String(row.connection) },
+    { title: "Peer", text: (row) => row.peer },
+    { title: "User", text: (row) => row.user },
+    { title: "Container", text: (row) => row.container ?? "" },
+    { title: "TLS", text: (row) => row.tls ?? "no" },
+    { title: "Links", isNumber: true, text: (row) => String(row.links) },
+    { title: "Since", text: (row) => row.connected_at },
+    { title: "Member", text: (row) => row.member ?? "" },
+  ];
+  if (user.mayOperate) {
+    columns.push({
+      title: "Action",
+      node: (row) => element("button",
+        { type: "button", "aria-label": `Close connection ${row.connection}`, onclick: () => close(row) },
+        "Close…"),
+    });
+  }
+  const list = table("Connections", columns, (row) => `${row.member ?? ""} ${row.connection}`);
+  const pages = pager(LIMIT, go);
+
+  async function close(row) {
+    const told = terms([["peer", row.peer], ["user", row.user], ["container", row.container], ["links", row.links]]);
+    if (!(await confirmed(`Close connection ${row.connection}?`, "Close it", told))) return;
+    try {
+      const query = row.member ? "?" + new URLSearchParams({ member: row.member }) : "";
+      await remove(`connections/${row.connection}${query}`);
+      say(`connection ${row.connection} is closed`);
+      await look();
+    } catch (error) {
+      complain(error);
+    }
+  }
+
+  async function look() {
+    const page = await get("connections", { limit: LIMIT, offset });
+    list.fill(page.items);
+    pages.at(page, page.items.length);
+  }
+
+  async function go(to) {
+    offset = Math.max(0, to);
+    await look();
+  }
+
+  show(element("h1", {}, "Connections"), list.whole, pages.whole);
+  return look;
+}

@@ -1,0 +1,56 @@
+// The page: which view is shown, and when it looks again. A view is a function (parts, user) that
+// shows itself and returns `look`, which is called every two seconds while the page is visible.
+
+import { complain, say, show } from "./elements.js";
+import { get } from "./requests.js";
+import { queues } from "./queues.js";
+import { queue } from "./queue.js";
+import { connections } from "./connections.js";
+import { deadLetters } from "./dead_letters.js";
+
+const VIEWS = { queues, queue, connections, "dead-letters": deadLetters };
+const LOOK_MS = 2000;
+
+let look = async () => {};
+let turn = 0;
+let user = null;
+
+async function open() {
+  const parts = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
+  const name = parts[0] in VIEWS ? parts[0] : "queues";
+  const mine = ++turn;
+  for (const each of document.querySelectorAll("nav a")) {
+    const isHere = each.getAttribute("href") === "#/" + (name === "queue" ? "queues" : name);
+    if (isHere) each.setAttribute("aria-current", "page");
+    else each.removeAttribute("aria-current");
+  }
+  show();
+  say("");
+  complain(null);
+  try {
+    user ??= await get("self");
+    document.getElementById("user").textContent = `${user.user}, ${user.role}`;
+    if (mine !== turn) return;
+    look = VIEWS[name](parts.slice(1), { ...user, mayOperate: user.role !== "monitor" });
+    document.getElementById("main").focus();
+    await again(mine);
+  } catch (error) {
+    complain(error);
+  }
+}
+
+async function again(mine) {
+  if (mine !== turn) return;
+  try {
+    if (!document.hidden) {
+      await look();
+      complain(null);
+    }
+  } catch (error) {
+    if (mine === turn) complain(error);
+  }
+  setTimeout(again, LOOK_MS, mine);
+}
+
+window.addEventListener("hashchange", open);
+open();

@@ -1,0 +1,101 @@
+// Elements of the page. What comes from the broker is only ever text: names, properties and bodies
+// are chosen by whoever sends messages.
+
+export function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name === "onclick" || name === "oninput") made.addEventListener(name.slice(2), value);
+    else if (value !== false && value !== null) made.setAttribute(name, value === true ? "" : value);
+  }
+  made.append(...children);
+  return made;
+}
+
+export const link = (text, ...parts) =>
+  element("a", { href: "#/" + parts.map(encodeURIComponent).join("/") }, text);
+
+export function show(...children) {
+  document.getElementById("main").replaceChildren(...children);
+}
+
+export function say(text) {
+  document.getElementById("status").textContent = text;
+}
+
+export function complain(error) {
+  document.getElementById("problem").textContent = error ? error.message : "";
+}
+
+// A table whose rows are kept by their key, so that what has the focus keeps it while figures change.
+// A column has a title and `text(row)`, or `node(row)`, which is made once for each key.
+export function table(caption, columns, keyOf) {
+  const head = columns.map((each) =>
+    element("th", { scope: "col", class: each.isNumber ? "number" : null }, each.title));
+  const body = element("tbody");
+  const whole = element("table", { "aria-label": caption },
+    element("thead", {}, element("tr", {}, ...head)), body);
+  const there = new Map();
+
+  function made(row) {
+    const cells = columns.map((each) =>
+      element("td", { class: each.isNumber ? "number" : null }, each.node ? each.node(row) : ""));
+    return element("tr", {}, ...cells);
+  }
+
+  function fill(rows) {
+    const wanted = new Set(rows.map(keyOf));
+    for (const [key, line] of there) {
+      if (!wanted.has(key)) {
+        line.remove();
+        there.delete(key);
+      }
+    }
+    rows.forEach((row, index) => {
+      const key = keyOf(row);
+      if (!there.has(key)) there.set(key, made(row));
+      const line = there.get(key);
+      columns.forEach((each, column) => {
+        if (!each.text) return;
+        const text = each.text(row);
+        if (line.cells[column].textContent !== text) line.cells[column].textContent = text;
+      });
+      if (body.rows[index] !== line) body.insertBefore(line, body.rows[index] ?? null);
+    });
+  }
+  return { whole, fill };
+}
+
+// Buttons that page through a list; `go(offset)` shows another page.
+export function pager(limit, go) {
+  const back = element("button", { type: "button", onclick: () => go(offset - limit) }, "Previous");
+  const on = element("button", { type: "button", onclick: () => go(offset + limit) }, "Next");
+  const where = element("span");
+  let offset = 0;
+  function at(page, count) {
+    offset = page.offset;
+    back.disabled = offset === 0;
+    on.disabled = offset + count >= page.total;
+    const last = offset + count;
+    where.textContent = count ? `${offset + 1} to ${last} of ${page.total}` : `none of ${page.total}`;
+  }
+  return { whole: element("div", { class: "bar" }, back, on, where), at };
+}
+
+export function terms(pairs) {
+  const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return element("dl", {}, ...known.flatMap(([name, value]) =>
+    [element("dt", {}, name), element("dd", {}, String(value))]));
+}
+
+// Ask before something is done; true if it shall be.
+export function confirmed(title, go, ...body) {
+  const dialog = document.getElementById("dialog");
+  document.getElementById("dialog-title").textContent = title;
+  document.getElementById("dialog-body").replaceChildren(...body);
+  document.getElementById("dialog-go").textContent = go;
+  document.getElementById("dialog-cancel").onclick = () => dialog.close("cancel");
+  dialog.returnValue = "cancel";
+  dialog.showModal();
+  return new Promise((resolve) =>
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "go"), { once: true }));
+}

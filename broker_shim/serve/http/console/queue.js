@@ -1,0 +1,107 @@
+// One queue: its figures and arguments, its messages with their bodies, and orders for operators.
+
+import { complain, confirmed, element, pager, say, show, table, terms } from "./elements.js";
+import { age } from "./queues.js";
+import { get, post, queuePath } from "./requests.js";
+
+const LIMIT = 50;
+
+const died = (death) =>
+  death.queue ? [death.reason, "on", death.queue, death.condition, death.description].filter(Boolean).join(" ") : "";
+
+export function queue(parts, user) {
+  const name = parts.join("/");
+  let offset = 0;
+  const figures = element("div");
+  const details = element("section", { "aria-live": "polite" });
+  const list = table("Messages", [
+    {
+      title: "Id",
+      node: (row) => element("button",
+        { type: "button", "aria-label": `Show message ${row.id}`, onclick: () => open(row.id) }, String(row.id)),
+    },
+    { title: "Came", text: (row) => row.enqueued_at },
+    { title: "State", text: (row) => (row.held_by ? "held" : "waits") },
+    { title: "Failures", isNumber: true, text: (row) => String(row.delivery_count) },
+    { title: "Bytes", isNumber: true, text: (row) => row.bytes.toLocaleString() },
+    { title: "Subject", text: (row) => row.subject ?? "" },
+    { title: "Died", text: (row) => died(row.death) },
+  ], (row) => row.id);
+  const pages = pager(LIMIT, go);
+
+  async function look() {
+    const told = await get(queuePath(name));
+    figures.replaceChildren(terms([
+      ["messages", told.depth], ["held", told.held], ["bytes", told.bytes],
+      ["oldest", age(told.oldest_age_s)], ["consumers", told.consumers], ["durability", told.durability],
+      ...Object.entries(told.arguments),
+      ...told.bindings.map((each) => ["binding", `${each.exchange} ${each.key}`]),
+    ]));
+    const page = await get(queuePath(name, "/messages"), { limit: LIMIT, offset });
+    list.fill(page.items);
+    pages.at(page, page.items.length);
+  }
+
+  async function go(to) {
+    offset = Math.max(0, to);
+    await look();
+  }
+
+  async function open(id) {
+    try {
+      const it = await get(queuePath(name, `/messages/${id}`));
+      const body = it.body_form === "omitted" ? "too large to be shown: sparkstore export has it" : it.body;
+      details.replaceChildren(
+        element("h2", {}, `Message ${it.id}`),
+        terms([
+          ["came", it.enqueued_at], ["held by", it.held_by], ["died", died(it.death)], ["subject", it.subject],
+          ["content type", it.content_type], ["user", it.user_id], ["message id", it.amqp_message_id],
+          ["correlation id", it.correlation_id], ["expires", it.expires_at], ["durable", it.durable],
+          ...Object.entries(it.properties), ...Object.entries(it.annotations),
+        ]),
+        element("h2", {}, `Body (${it.body_form}, ${it.body_bytes} bytes)`),
+        element("pre", { tabindex: "0" }, body));
+    } catch (error) {
+      complain(error);
+    }
+  }
+
+  const stay = (told) => (told.held ? ` ${told.held} that consumers hold stay.` : "");
+
+  async function purge() {
+    try {
+      const told = await post(queuePath(name, "/purge"), { dry_run: true });
+      const text = `${told.would} messages are taken off ${name}.${stay(told)}`;
+      if (!(await confirmed("Purge this queue?", `Purge ${told.would} messages`, element("p", {}, text)))) return;
+      const done = await post(queuePath(name, "/purge"), {});
+      say(`${done.done} messages were purged; sparkstore undo ROOT ${done.operation} takes that back`);
+      await look();
+    } catch (error) {
+      complain(error);
+    }
+  }
+
+  async function move() {
+    const target = element("input", { id: "target", required: true, autofocus: true });
+    const label = element("label", { for: "target" }, "To the queue ");
+    try {
+      const asked = element("p", {}, label, target);
+      if (!(await confirmed("Move all messages of this queue", "Count them", asked))) return;
+      const to = target.value;
+      const told = await post(queuePath(name, "/move"), { to, dry_run: true });
+      const text = `${told.would} messages go from ${name} to ${to}.${stay(told)}`;
+      if (!(await confirmed("Move these messages?", `Move ${told.would} messages`, element("p", {}, text)))) return;
+      const done = await post(queuePath(name, "/move"), { to });
+      say(`${done.done} messages were moved; sparkstore undo ROOT ${done.operation} takes that back`);
+      await look();
+    } catch (error) {
+      complain(error);
+    }
+  }
+
+  const orders = element("div", { class: "bar" },
+    element("button", { type: "button", onclick: purge }, "Purge…"),
+    element("button", { type: "button", onclick: move }, "Move…"));
+  show(element("h1", {}, name), figures, ...(user.mayOperate ? [orders] : []), list.whole, pages.whole, details);
+  return look;
+}

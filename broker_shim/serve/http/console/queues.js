@@ -1,0 +1,68 @@
+// The list of queues with depth, rates and age.
+
+import { element, link, pager, show, table } from "./elements.js";
+import { get } from "./requests.js";
+
+const LIMIT = 100;
+
+export function age(seconds) {
+  if (!seconds) return "";
+  if (seconds < 60) return `${Math.round(seconds)} s`;
+  if (seconds < 3600) return `${Math.round(seconds / 60)} min`;
+  return seconds < 86400 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} d`;
+}
+
+const count = (title, field) => ({ title, isNumber: true, text: (row) => row[field].toLocaleString() });
+
+export function queues() {
+  let offset = 0;
+  let before = { at: 0, rows: new Map() };
+  const filter = element("input", { type: "search", id: "filter", oninput: () => go(0) });
+  const rate = (title, field) => ({
+    title,
+    isNumber: true,
+    text: (row) => (row.rates ? row.rates[field].toFixed(1) : ""),
+  });
+  const list = table("Queues", [
+    { title: "Queue", node: (row) => link(row.name, "queue", row.name) },
+    count("Messages", "depth"),
+    count("Held", "held"),
+    rate("In/s", "arrived"),
+    rate("Out/s", "removed"),
+    { title: "Oldest", isNumber: true, text: (row) => age(row.oldest_age_s) },
+    count("Consumers", "consumers"),
+    count("Dead-lettered", "dead_lettered"),
+  ], (row) => row.name);
+  const pages = pager(LIMIT, go);
+
+  function rated(rows, at) {
+    const seconds = (at - before.at) / 1000;
+    const known = before.rows;
+    before = { at, rows: new Map(rows.map((row) => [row.name, row])) };
+    return rows.map((row) => {
+      const old = known.get(row.name);
+      if (!old || row.arrived < old.arrived) return row;
+      const rates = {
+        arrived: (row.arrived - old.arrived) / seconds,
+        removed: (row.removed - old.removed) / seconds,
+      };
+      return { ...row, rates };
+    });
+  }
+
+  async function look() {
+    const page = await get("queues", { match: filter.value, limit: LIMIT, offset });
+    list.fill(rated(page.items, performance.now()));
+    pages.at(page, page.items.length);
+  }
+
+  async function go(to) {
+    offset = Math.max(0, to);
+    await look();
+  }
+
+  show(element("h1", {}, "Queues"),
+    element("div", { class: "bar" }, element("label", { for: "filter" }, "Name contains"), filter),
+    list.whole, pages.whole);
+  return look;
+}

@@ -1,0 +1,30 @@
+// Requests to the port that served this page. The browser sends the login by itself.
+
+const API = "/api/v1/";
+
+export async function get(path, query = {}) {
+  const said = new URLSearchParams(query).toString();
+  return answer(await fetch(API + path + (said ? "?" + said : "")));
+}
+
+export async function post(path, body) {
+  const headers = { "Content-Type": "application/json" };
+  return answer(await fetch(API + path, { method: "POST", headers, body: JSON.stringify(body) }));
+}
+
+export async function remove(path) {
+  return answer(await fetch(API + path, { method: "DELETE" }));
+}
+
+export const queuePath = (name, more = "") => `queues/${encodeURIComponent(name)}${more}`;
+
+async function answer(response) {
+  let told;
+  try {
+    told = await response.json();
+  } catch {
+    throw new Error(`the broker answered ${response.status}: look whether it runs`);
+  }
+  if (!response.ok) throw new Error(told.error);
+  return told;
+}

@@ -1,0 +1,112 @@
+"""The console in a real Chromium: hostile names, orders after a question, and who may only look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from broker_shim.serve.http.http_server import HttpServer
+from broker_shim.store.interface import MessageHeader
+from tests.support.stores.http_houses import PASSWORD, HttpHouse, path_of
+from tests.support.system.chromium import CHROMIUM, Page, browser
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
+]
+HOSTILE = "<img src=x onerror=alert(1)>/a?b#c%2F'\"</script>&amp;"
+BODY = b"<script>alert(2)</script>"
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpHouse]:
+    users = {"ada": ("admin",), "mia": ("monitor",)}
+    it = HttpHouse(tmp_path_factory.mktemp("users"), users)
+    header = MessageHeader("raw", b"h", subject=HOSTILE, properties=((HOSTILE, HOSTILE),))
+    for name in (HOSTILE, "aside", "grave"):
+        it.put_queue(name)
+    it.ask("PUT", path_of("orders"), "ada", {"arguments": {"dead_letter_queue": "grave"}})
+    it.put(HOSTILE, BODY, b"two", header=header)
+    yield it
+    it.stop()
+
+
+@pytest.fixture(scope="module")
+def page(house: HttpHouse, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser(tmp_path_factory.mktemp("profile")) as it:
+        yield it
+
+
+def at(page: Page, server: HttpServer, user: str, view: str, rows: int) -> None:
+    """Open a view as a user, and wait for so many rows."""
+    page.log_in(user, PASSWORD)
+    page.open("about:blank")
+    page.open(f"{server.url}/#/{view}")
+    page.until(f"document.querySelectorAll('tbody tr').length === {rows}")
+
+
+def press(page: Page, label: str) -> None:
+    """Click the button that begins with a text."""
+    buttons = "[...document.querySelectorAll('main button')]"
+    page.evaluate(f"{buttons}.find((each) => each.textContent.startsWith({label!r})).click()")
+
+
+def open_hostile(page: Page, house: HttpHouse, user: str) -> None:
+    at(page, house.server, user, "queues", 4)
+    links = "[...document.querySelectorAll('tbody a')]"
+    page.evaluate(f"{links}.find((each) => each.textContent.startsWith('<img')).click()")
+    page.until("document.querySelector('h1').textContent.startsWith('<img')")
+
+
+def test_what_senders_choose_is_shown_as_text_and_never_run(house: HttpHouse, page: Page) -> None:
+    open_hostile(page, house, "ada")
+    page.until("document.querySelectorAll('tbody tr').length === 2")
+    page.evaluate("document.querySelector('tbody button').click()")
+    assert page.until("document.querySelector('pre')?.textContent") == BODY.decode()
+    assert page.evaluate("document.querySelector('h1').textContent") == HOSTILE
+    assert page.evaluate("document.querySelector('main').innerText").count(HOSTILE) >= 4
+    assert page.evaluate("document.querySelectorAll('main img, main script').length") == 0
+    assert page.troubles == []
+
+
+def test_who_may_only_look_is_offered_no_order(house: HttpHouse, page: Page) -> None:
+    open_hostile(page, house, "mia")
+    page.until("document.querySelectorAll('tbody tr').length === 2")
+    text = page.evaluate("document.body.innerText")
+    assert "mia, monitor" in text
+    assert "Purge" not in text
+    assert "Move" not in text
+
+
+def test_dead_letters_lead_to_their_queue(house: HttpHouse, page: Page) -> None:
+    at(page, house.server, "mia", "dead-letters", 1)
+    told = page.evaluate("document.querySelector('tbody').innerText")
+    assert told.split() == ["grave", "0", "orders"]
+    assert (
+        page.evaluate("document.querySelector('nav [aria-current]').textContent") == "Dead letters"
+    )
+
+
+def test_a_question_tells_how_many_and_its_first_answer_changes_nothing(
+    house: HttpHouse, page: Page
+) -> None:
+    """By the keyboard: what has the focus is Cancel; the next one does it."""
+    open_hostile(page, house, "ada")
+    asked = "document.querySelector('dialog').open && document.querySelector('dialog').innerText"
+    press(page, "Move")
+    page.until(asked)
+    page.evaluate("document.getElementById('target').value = 'aside'")
+    page.key("Enter")
+    page.until(f"({asked}).includes('2 messages go from')")
+    page.key("Enter")
+    page.until("!document.querySelector('dialog').open")
+    assert house.ask("GET", path_of("aside"), "ada").body["depth"] == 0
+    press(page, "Purge")
+    assert "2 messages are taken off" in page.until(asked)
+    page.key("Tab")
+    page.key("Enter")
+    assert "2 messages were purged" in page.until("document.getElementById('status').textContent")
+    assert house.ask("GET", path_of(HOSTILE), "ada").body["depth"] == 0
+    assert page.troubles == []
