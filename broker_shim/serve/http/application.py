@@ -83,7 +83,8 @@ class Gate:
                 503, "the broker does not serve yet, or no more: GET /readyz says why"
             )
         enter = partial(self._door.enter, house.broker, _remote(request), request.headers)
-        visitor = await house.calls.read(enter)
+        needs_loop = not self._door.is_open or "authorization" in request.headers
+        visitor = await house.calls.read(enter) if needs_loop else enter()
         _check_role(endpoint.role, visitor)
         if request.method not in _SAFE:
             _check_origin(request)

@@ -64,7 +64,7 @@ class Visitor:
 
 
 class Door:
-    """Lets users in. On the loop's thread only, but for `is_open`."""
+    """Lets users in: on the loop's thread, or where nobody logs in on any."""
 
     def __init__(self, guard: Guard, *, is_loopback: bool) -> None:
         self._guard, self._is_loopback = guard, is_loopback

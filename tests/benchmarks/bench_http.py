@@ -1,0 +1,118 @@
+"""What the HTTP port costs a broker, and how fast it answers beside messages: `make bench-http`.
+
+    python -m tests.benchmarks.bench_http [--queues N] [--count N] [--rounds N]
+
+A broker on a root in build/ has so many queues, made over HTTP. Lists of 100 queues are asked for
+without load; then rounds of persistent messages of 1 KiB are sent by AMQP 1.0 on one connection,
+in turn with nobody asking and with a process that asks 20 times a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from tests.benchmarks.amqp_load import message, send_all, transfers
+from tests.benchmarks.bench_amqp import SIZE, sparkstore_serving
+from tests.benchmarks.machine import BUILD, describe, median, percentile
+
+LIST = "/api/v1/queues?limit=100&offset={offset}"
+_PAUSE_S = 0.05
+
+
+def main() -> None:
+    """Print the figures."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--queues", type=int, default=10_000)
+    parser.add_argument("--count", type=int, default=20_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    print(describe())
+    BUILD.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="bench-http-", dir=BUILD) as folder:
+        words = [str(Path(folder).resolve() / "root"), "--queue", "load", "--http", "127.0.0.1:0"]
+        with sparkstore_serving(words) as listening:
+            measure(listening.port, listening.older_port, options)
+
+
+def measure(port: int, http_port: int, options: argparse.Namespace) -> None:
+    """Make the queues, and measure one after the other."""
+    began = time.perf_counter()
+    asker = http.client.HTTPConnection("127.0.0.1", http_port, timeout=60)
+    for number in range(options.queues):
+        asker.request(
+            "PUT", f"/api/v1/queues/q.{number:05}", b"{}", {"Content-Type": "application/json"}
+        )
+        answer = asker.getresponse()
+        assert answer.status == 200, answer.read()
+        answer.read()
+    made_s = time.perf_counter() - began
+    print(f"{options.queues} queues made over HTTP: {options.queues / made_s:,.0f} a second")
+    print(f"list of 100 of them, without load: {told([ask(asker, n) for n in range(500)])}")
+    payload = transfers(options.count, message(SIZE))
+    quiet, asked, lists = [], [], list[float]()
+    for _ in range(options.rounds):
+        quiet.append(options.count / send_all(port, "load", [payload], options.count))
+        seconds, took = beside(http_port, lambda: send_all(port, "load", [payload], options.count))
+        asked.append(options.count / seconds)
+        lists += took
+    print(f"messages a second, nobody asks: {median(quiet):,.0f} ({spread(quiet)})")
+    print(f"messages a second, 20 lists a second: {median(asked):,.0f} ({spread(asked)})")
+    print(f"those lists: {told(lists)}")
+
+
+def beside(http_port: int, work: Callable[[], float]) -> tuple[float, list[float]]:
+    """Work while another process asks; what the work returns, and the seconds of each answer."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.Process(target=keep_asking, args=(http_port, theirs))
+    process.start()
+    try:
+        found = work()
+        ours.send(None)
+        took: list[float] = ours.recv()
+    finally:
+        process.join()
+    return found, took
+
+
+def keep_asking(http_port: int, until: Connection) -> None:
+    """Ask until the other side says that it is enough; then send it the seconds of each answer."""
+    asker = http.client.HTTPConnection("127.0.0.1", http_port, timeout=60)
+    took: list[float] = []
+    while not until.poll(_PAUSE_S):
+        took.append(ask(asker, len(took)))
+    until.send(took)
+
+
+def ask(asker: http.client.HTTPConnection, number: int) -> float:
+    """Ask for a page of queues; the seconds until it is there and read."""
+    began = time.perf_counter()
+    asker.request("GET", LIST.format(offset=number * 100 % 9_900))
+    content = asker.getresponse().read()
+    took = time.perf_counter() - began
+    assert json.loads(content)["items"]
+    return took
+
+
+def told(seconds: list[float]) -> str:
+    """Write the median and the slowest hundredth of some times."""
+    p50, p99 = (1000 * percentile(seconds, share) for share in (0.5, 0.99))
+    return f"p50 {p50:.1f} ms, p99 {p99:.1f} ms of {len(seconds)}"
+
+
+def spread(rates: list[float]) -> str:
+    """Write the least and the most of some rates."""
+    return f"{min(rates):,.0f} to {max(rates):,.0f}"
+
+
+if __name__ == "__main__":
+    main()
