@@ -8,6 +8,7 @@ Pure.
     placement, placement_wire            a message off a queue, another in its place; as lines
     placements_at_rest                   the same for a root that nobody serves
     operation_history, undo              what became of a bulk command; what takes it back
+    definitions                          documents of queues, exchanges and bindings
     root_at_rest                         the same for a root that nobody serves, as steps
     wire                                 orders, requests and answers ↔ lines of the control socket
 

@@ -1,0 +1,13 @@
+"""Queues, exchanges and bindings as a document: written, read, and judged before anything is done.
+
+    document     our own form: a state becomes a document, a document becomes orders
+    rabbitmq     the definitions of RabbitMQ become orders
+    artemis      the broker.xml of Apache ActiveMQ Artemis becomes orders
+    formats      tells the three apart
+    reading      what a document says, and what of it has no counterpart here
+    judgement    decides every order upon the state that those before it leave, without doing any
+
+A text comes in; orders (`sparkstore.operations.administration`) go out, or every error with its
+place. The command `definitions` gives the orders to whoever serves the root, as others are given.
+Pure.
+"""

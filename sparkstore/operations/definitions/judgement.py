@@ -1,0 +1,59 @@
+"""Decide all orders of a document at once, before the first of them is given.
+
+Why the answer is that of the orders: each is decided by `administration.decide` upon the state that
+those before it leave, and that state is the fold of the steps of `root_at_rest`, as it is where no
+broker runs. So a document that is half wrong is refused as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from sparkstore.core.durability import TerminusDurability
+from sparkstore.core.fold import State
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.errors import InvalidRequest
+from sparkstore.operations.administration import Order, decide
+from sparkstore.operations.definitions.reading import PlacedOrder, Problem
+from sparkstore.operations.root_at_rest import StateFacts, order_steps
+
+
+class Judgement(NamedTuple):
+    """The decision about the orders of a document.
+
+    Attributes:
+        changes: The orders that change something, in order.
+        told: The answer to each order, also to those that change nothing.
+        errors: The orders that are refused; none may be given then.
+    """
+
+    changes: list[Order]
+    told: list[dict[str, Any]]
+    errors: list[Problem]
+
+
+def judge(orders: Iterable[PlacedOrder], state: State) -> Judgement:
+    """Decide every order, each upon what those before it leave.
+
+    Args:
+        orders: What a document asks for.
+        state: That of the root; it is changed here, so the caller gives one of its own.
+    """
+    machine = StoreStateMachine(state, TerminusDurability.UNSETTLED_STATE, lambda: 0)
+    judged = Judgement([], [], [])
+    position = state.position
+    for place, order in orders:
+        try:
+            decided = decide(order, StateFacts(state))
+            steps = order_steps(decided, machine)
+        except InvalidRequest as reason:
+            judged.errors.append(Problem(place, str(reason)))
+            continue
+        if steps:
+            machine.apply([step._replace(is_kept=True) for step in steps], position + 1)
+            position += len(steps)
+        judged.told.append(decided.told)
+        if decided.is_change:
+            judged.changes.append(order)
+    return judged

@@ -1,0 +1,128 @@
+"""Collect what a document of definitions asks for, and what of it cannot be had here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sparkstore.errors import InvalidRequest
+from sparkstore.operations.administration import Order
+from sparkstore.settings_file import check_names
+
+
+class PlacedOrder(NamedTuple):
+    """An order, and the place in the document that asks for it."""
+
+    place: str
+    order: Order
+
+
+class Problem(NamedTuple):
+    """A place in a document, and what is wrong with it or has no counterpart here."""
+
+    place: str
+    text: str
+
+
+class Definitions(NamedTuple):
+    """The content of a document.
+
+    Attributes:
+        orders: Exchanges, queues and bindings, in this order.
+        unmapped: What the other broker has and this one has not; the rest can be imported.
+        errors: What is wrong; nothing may be imported then.
+    """
+
+    orders: Sequence[PlacedOrder] = ()
+    unmapped: Sequence[Problem] = ()
+    errors: Sequence[Problem] = ()
+
+
+class Draft:
+    """Definitions that a reader collects, with every error instead of the first alone."""
+
+    def __init__(self) -> None:
+        self.exchanges: list[PlacedOrder] = []
+        self.queues: list[PlacedOrder] = []
+        self.bindings: list[PlacedOrder] = []
+        self.unmapped: list[Problem] = []
+        self.errors: list[Problem] = []
+
+    def leave(self, place: str, text: str) -> None:
+        """Note what cannot be imported, and why."""
+        self.unmapped.append(Problem(place, text))
+
+    def fail(self, place: str, text: str) -> None:
+        """Note what is wrong with the document."""
+        self.errors.append(Problem(place, text))
+
+    def entries(
+        self, document: Mapping[str, Any], part: str, fields: Mapping[str, type], *, is_ours: bool
+    ) -> list[tuple[str, dict[str, Any]]]:
+        """The entries of one part with their places; a wrong one is an error and left out.
+
+        Args:
+            document: The whole of it.
+            part: Name of a list of objects in it; absent: an empty one.
+            fields: The fields of an entry, each with its type.
+            is_ours: Fields that are not in `fields` are errors.
+        """
+        listed = document.get(part, [])
+        if not isinstance(listed, list):
+            self.fail(part, f"is {_kind(listed)}: it must be a list")
+            return []
+        found = []
+        for number, entry in enumerate(listed):
+            place = f"{part}[{number}]"
+            if isinstance(entry, dict) and isinstance(entry.get("name"), str):
+                place += f" {entry['name']!r:.60}"
+            if wrong := _wrong(entry, fields, is_ours=is_ours):
+                self.fail(place, wrong)
+            else:
+                found.append((place, entry))
+        return found
+
+    def done(self) -> Definitions:
+        """Return what was collected; an exchange comes after its alternate."""
+        exchanges = _alternates_first(self.exchanges)
+        orders = [*exchanges, *self.queues, *self.bindings]
+        return Definitions(orders, self.unmapped, self.errors)
+
+
+def _wrong(entry: object, fields: Mapping[str, type], *, is_ours: bool) -> str:
+    if not isinstance(entry, dict):
+        return f"is {_kind(entry)}: it must be an object"
+    try:
+        if is_ours:
+            check_names(entry, fields, "field")
+    except InvalidRequest as reason:
+        return str(reason)
+    for name, wanted in fields.items():
+        if name in entry and not isinstance(entry[name], wanted):
+            return f"{name} is {_kind(entry[name])}: it must be {_KINDS[wanted]}"
+    return ""
+
+
+_KINDS = {str: "a text", dict: "an object", list: "a list", bool: "true or false", int: "a number"}
+
+
+def _kind(value: object) -> str:
+    return "null" if value is None else _KINDS.get(type(value), "a number")
+
+
+def _alternates_first(exchanges: Sequence[PlacedOrder]) -> list[PlacedOrder]:
+    """Order exchanges so that each comes after its alternate; a circle stays, and is refused."""
+    waiting, sorted_names, done = list(exchanges), set[str](), list[PlacedOrder]()
+    names = {each.order.exchange for each in waiting}
+    while waiting:
+        ready = [
+            each
+            for each in waiting
+            if (to := each.order.arguments.get("alternate_exchange")) not in names
+            or to in sorted_names
+        ]
+        ready = ready or waiting
+        done += ready
+        sorted_names |= {each.order.exchange for each in ready}
+        waiting = [each for each in waiting if each not in ready]
+    return done
