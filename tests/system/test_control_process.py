@@ -59,6 +59,28 @@ def broker(start_broker: StartBroker, root: Path) -> BrokerProcess:
     return start_broker(str(root), "--queue", "q", "--queue", "other")
 
 
+def test_a_running_broker_imports_definitions_or_none_of_them(
+    broker: BrokerProcess, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "definitions.json"
+    document: dict[str, Any] = {
+        "sparkstore_definitions": 1,
+        "queues": [{"name": "q"}, {"name": "new", "arguments": {"max_depth": 5}}],
+        "bindings": [{"exchange": "amq.topic", "queue": "new", "key": "a.#"}],
+    }
+    file.write_text(json.dumps({**document, "exchanges": [{"name": "x", "type": "no"}]}))
+    assert main(["definitions", "import", str(root), str(file)]) == 2
+    file.write_text(json.dumps(document))
+    capsys.readouterr()
+    assert main(["definitions", "import", str(root), str(file), "--json"]) == 0
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["changed"] for row in told] == [False, True, True]
+    message = Message(subject="a.b", body="routed", durable=True)
+    Pipelined(broker.url, "amq.topic", [message]).run()
+    assert [message.body for message in take(broker.url, "new", 1)] == ["routed"]
+    assert main(["definitions", "import", str(root), str(file), "--check"]) == 0
+
+
 def test_a_consumer_keeps_what_it_holds_while_everything_else_moves(
     broker: BrokerProcess, root: Path
 ) -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,8 @@ from sparkstore.errors import InvalidRequest, StoreError
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
     from sparkstore.operations.administration import Order
+    from sparkstore.operations.definitions.drafts import Problem
     from sparkstore.operations.definitions.judgement import Judgement
-    from sparkstore.operations.definitions.reading import Problem
 
 _MOST_BYTES = 64 << 20
 
@@ -79,6 +80,7 @@ def import_definitions(arguments: Namespace) -> int:
     from sparkstore.operations.definitions.judgement import judge
 
     found = definitions_of(_text(arguments.file), arguments.vhost)
+    _flush(arguments.root)
     with opened_root(arguments.root) as root:
         judged = judge(found.orders, recovered(root))
     errors = [*found.errors, *judged.errors]
@@ -91,6 +93,15 @@ def import_definitions(arguments: Namespace) -> int:
         _give(arguments, judged.changes)
     _show(arguments, judged, found.unmapped, is_dry=is_dry)
     return check_code(arguments, len(judged.changes))
+
+
+def _flush(where: str) -> None:
+    """Have the running broker bring into Delta what it has, so that the tables have it."""
+    from sparkstore.control.client import connect_to
+
+    if (served := connect_to(where)) is not None:
+        with closing(served):
+            served.flush()
 
 
 def _give(arguments: Namespace, orders: Sequence[Order]) -> None:

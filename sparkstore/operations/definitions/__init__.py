@@ -4,7 +4,7 @@
     rabbitmq     the definitions of RabbitMQ become orders
     artemis      the broker.xml of Apache ActiveMQ Artemis becomes orders
     formats      tells the three apart
-    reading      what a document says, and what of it has no counterpart here
+    drafts       what a document says, and what of it has no counterpart here
     judgement    decides every order upon the state that those before it leave, without doing any
 
 A text comes in; orders (`sparkstore.operations.administration`) go out, or every error with its

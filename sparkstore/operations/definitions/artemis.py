@@ -13,7 +13,7 @@ from xml.etree import ElementTree as Xml
 
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.administration import AdminAction, Order
-from sparkstore.operations.definitions.reading import Definitions, Draft, PlacedOrder
+from sparkstore.operations.definitions.drafts import Definitions, Draft, PlacedOrder
 
 _SILENT = {
     "name", "persistence-enabled", "journal-type", "paging-directory", "bindings-directory",
@@ -26,7 +26,7 @@ _FULL = {"FAIL": "reject"}
 
 
 def read(text: str) -> Definitions:
-    """Read a broker.xml.
+    """Read the broker.xml of a broker.
 
     Raises:
         InvalidRequest: It is no XML, or declares a document type, which could name other files.

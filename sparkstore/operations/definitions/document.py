@@ -5,7 +5,8 @@
      "queues":    [{"name": …, "durability": …, "arguments": {…}}],
      "bindings":  [{"exchange": …, "queue": …, "key": …, "arguments": {…}}]}
 
-The exchanges of every broker, queues that belong to a link, and what ends with its broker, are no definitions.
+The exchanges of every broker, queues that belong to a link, and what ends with its broker, are no
+definitions.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from sparkstore.core.fold import State
 from sparkstore.core.queue_arguments import arguments_of
 from sparkstore.core.queue_names import is_reserved
 from sparkstore.operations.administration import DEFAULT_EXCHANGES, DURABILITIES, AdminAction, Order
-from sparkstore.operations.definitions.reading import Definitions, Draft, PlacedOrder
+from sparkstore.operations.definitions.drafts import Definitions, Draft, PlacedOrder
 from sparkstore.operations.queue_alteration import durability_of
 from sparkstore.operations.root_at_rest import own_link_text
 

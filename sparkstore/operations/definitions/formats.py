@@ -7,7 +7,7 @@ from typing import Any
 
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.definitions import artemis, document, rabbitmq
-from sparkstore.operations.definitions.reading import Definitions
+from sparkstore.operations.definitions.drafts import Definitions
 
 _RABBITMQ = {"rabbit_version", "rabbitmq_version", "vhosts"}
 

@@ -15,7 +15,7 @@ from sparkstore.core.fold import State
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.administration import Order, decide
-from sparkstore.operations.definitions.reading import PlacedOrder, Problem
+from sparkstore.operations.definitions.drafts import PlacedOrder, Problem
 from sparkstore.operations.root_at_rest import StateFacts, order_steps
 
 

@@ -16,7 +16,7 @@ from sparkstore.operations.administration import (
     AdminAction,
     Order,
 )
-from sparkstore.operations.definitions.reading import Definitions, Draft, PlacedOrder
+from sparkstore.operations.definitions.drafts import Definitions, Draft, PlacedOrder
 
 _QUEUE = {"name": str, "vhost": str, "durable": bool, "auto_delete": bool, "arguments": dict}
 _EXCHANGE = {**_QUEUE, "type": str, "internal": bool}
