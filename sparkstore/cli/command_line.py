@@ -22,7 +22,7 @@ from sparkstore.cli.health import check, doctor, reconcile
 from sparkstore.cli.messages import browse, bulk, diff, resubmit, undo
 from sparkstore.cli.output import of_the_system, one_line
 from sparkstore.cli.parsing import ROOT, at_least_0, command
-from sparkstore.cli.transfer import definitions
+from sparkstore.cli.transfer import backups, definitions
 from sparkstore.errors import StoreError
 from sparkstore.exit_codes import ExitCode, exit_code_of
 from sparkstore.extras import missing_extra
@@ -103,6 +103,7 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
         diff.add,
         admin.add,
         definitions.add,
+        backups.add,
         bulk.add,
         resubmit.add,
         undo.add,

@@ -145,9 +145,9 @@ def promote_storage(
 ) -> Promotion:
     """Promote a replica in any storage, as `promote` does."""
     found = _replica_at(replica)
-    _check_free(path)
+    check_free(path)
     check_is_conditional(replica)
-    scratch = _empty_scratch(path)
+    scratch = empty_scratch(path)
     try:
         copied = download_tables(replica, scratch, {})
         old = _checked(replica, scratch, found, primary, accept_loss=accept_loss)
@@ -164,7 +164,7 @@ def promote_storage(
         # Only now: with the next versions taken, no replication adds to what is recovered.
         recovered = recover(Root(scratch, found))
         is_fenced = old is not None and old.fence(path, required=primary is not None)
-        _finish(scratch, path, identity)
+        become_root(scratch, path, identity)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     done = _promotion(str(path), identity, recovered, old, found, old_fenced=is_fenced)
@@ -219,7 +219,7 @@ def _replica_at(replica: Storage) -> Identity:
     return found
 
 
-def _empty_scratch(path: Path) -> Path:
+def empty_scratch(path: Path) -> Path:
     """Make an empty folder beside the new root; files of a killed promotion are removed."""
     scratch = path.with_name(f".{path.name}.promoting")
     private_folder(path.parent)
@@ -228,7 +228,12 @@ def _empty_scratch(path: Path) -> Path:
     return scratch
 
 
-def _check_free(path: Path) -> None:
+def check_free(path: Path) -> None:
+    """Refuse a place for a new root that is taken.
+
+    Raises:
+        InvalidRequest: A root is there, or other files.
+    """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         what = "a sparkstore root" if is_root(path) else "not empty"
         message = f"{path} is {what}: name a folder that is absent or empty"
@@ -273,7 +278,7 @@ def _take_versions(replica: Storage, scratch: Path, copied: Mapping[str, TableCo
     raise Unavailable(message)
 
 
-def _finish(scratch: Path, path: Path, identity: Identity) -> None:
+def become_root(scratch: Path, path: Path, identity: Identity) -> None:
     """Give the copy its `root.json` and its name, each durable before the next."""
     root = Root(scratch, identity)
     mark_durable(root, dict.fromkeys(TABLES, 0))

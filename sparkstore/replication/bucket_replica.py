@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -19,7 +18,7 @@ from uuid import uuid4
 from sparkstore.errors import Fenced, InvalidRequest
 from sparkstore.replication.primary import Primary, primary_at
 from sparkstore.replication.replicate_plan import check_pair, check_prefixes_apart, check_primary
-from sparkstore.storage.probe import check_is_conditional
+from sparkstore.storage.probe import PROBE, check_is_conditional
 from sparkstore.storage.storage import Storage
 from sparkstore.tables.fencing import (
     REPLICA,
@@ -105,9 +104,10 @@ def check_is_replica_of(where: str, replica: Identity, primary: Identity) -> Non
 
 
 def _check_free(replica: Storage) -> None:
-    strangers = [file.name for file in islice(replica.files(), 1)]
-    if strangers:
-        message = f"{replica.location} is no sparkstore root, and holds {strangers[0]!r}: choose"
+    names = (file.name for file in replica.files())
+    stranger = next((name for name in names if not name.startswith(PROBE)), None)
+    if stranger is not None:
+        message = f"{replica.location} is no sparkstore root, and holds {stranger!r}: choose"
         raise InvalidRequest(f"{message} another prefix")
 
 

@@ -29,6 +29,7 @@ from sparkstore.tables import healing
 from sparkstore.tables.fencing import PRIMARY, REPLICA, change_identity
 from sparkstore.tables.lease import jobs_lease
 from sparkstore.tables.lock import FileLock
+from sparkstore.tables.marks import MARKS_FILE
 from sparkstore.tables.root import TABLES, Identity, Root, open_root
 
 _log = logging.getLogger(__name__)
@@ -143,6 +144,8 @@ def _replica_at(where: str | Path) -> Root:
     if identity.role != REPLICA:
         message = f"{root.path} is {identity.role}, not a replica: {identity.successor} took over"
         raise InvalidRequest(message)
+    if not (root.path / MARKS_FILE).is_file():
+        raise InvalidRequest(f"{root.path} is a backup: sparkstore restore makes a root of it")
     return root
 
 

@@ -8,6 +8,9 @@ from uuid import uuid4
 from sparkstore.errors import InvalidRequest, StoreError
 from sparkstore.storage.storage import Storage
 
+PROBE = "probe-"
+"""The beginning of the name of a probe's file; one that was killed leaves it."""
+
 
 def check_is_conditional(storage: Storage) -> None:
     """Try both conditional calls, with a file of its own that is removed again.
@@ -19,7 +22,7 @@ def check_is_conditional(storage: Storage) -> None:
             or this user may not do what is needed.
         Unavailable: The storage did not answer.
     """
-    name = f"probe-{uuid4().hex}"
+    name = f"{PROBE}{uuid4().hex}"
     try:
         is_first = storage.put_if_absent(name, b"first")
         is_second = storage.put_if_absent(name, b"second")

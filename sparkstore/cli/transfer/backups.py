@@ -1,0 +1,75 @@
+"""The commands `backup` and `restore`: a copy of a root that is served, and a root of the copy."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from contextlib import closing
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from sparkstore.cli.commands import print_lines
+from sparkstore.cli.notes import note_unreplayed
+from sparkstore.cli.output import fields, json_lines
+from sparkstore.cli.parsing import ROOT, command
+
+if TYPE_CHECKING:
+    from sparkstore.cli.parsing import Subparsers
+
+_PLACE = "a folder, or s3://BUCKET/PREFIX (extra s3)"
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the commands `backup` and `restore` to the command line."""
+    command(
+        subparsers,
+        backup,
+        "copy a root to a folder or a bucket, while it is served; the next time what is new",
+        "The copy is consistent: it has all that the running broker had acknowledged when this\n"
+        "began. Needs no Java. Safe to kill and to repeat. A folder must be absent, empty, or a\n"
+        "backup of this root, and should be on another disk. Exit code 75: try again.\n\n"
+        "examples, in a crontab: every hour:\n"
+        "  0 * * * * sparkstore backup /var/lib/queues /mnt/backup/queues\n"
+        "  0 * * * * sparkstore backup /var/lib/queues s3://lake/backups/queues",
+        positional=(ROOT, ("to", f"where the backup is kept: {_PLACE}")),
+    )
+    command(
+        subparsers,
+        restore,
+        "make a root of a backup, which stays as it is",
+        "The folder must be absent or empty: a root that is there is never touched. Stop the old\n"
+        "broker before you serve the new root: both have the same messages. Members that have\n"
+        "seen more are fenced. It takes replicas in a bucket, too; promote takes those over.\n\n"
+        "example:\n  sparkstore restore /mnt/backup/queues /var/lib/queues-again",
+        positional=(
+            ("backup", f"what `sparkstore backup` made: {_PLACE}"),
+            ("root", "folder of the new root, absent or empty"),
+        ),
+    )
+
+
+def backup(arguments: Namespace) -> int:
+    """Bring a backup up to date."""
+    from sparkstore.control.client import connect_to
+    from sparkstore.replication.backup import back_up, backup_at
+    from sparkstore.storage.objects import is_object_uri
+    from sparkstore.tables.root import open_root
+
+    backup_at(arguments.to)  # what is wrong with it is told before anything else
+    if (served := connect_to(arguments.root)) is not None:
+        with closing(served):
+            served.flush()
+    report = back_up(arguments.root, arguments.to)
+    done = {**asdict(report), "job": "backup"}
+    print_lines(json_lines([done]) if arguments.json else fields(done))
+    if served is None and not is_object_uri(arguments.root):
+        note_unreplayed(open_root(arguments.root))
+    return report.exit_code
+
+
+def restore(arguments: Namespace) -> int:
+    """Make a root of a backup."""
+    from sparkstore.replication.backup import restore
+
+    done = asdict(restore(arguments.backup, arguments.root))
+    print_lines(json_lines([done]) if arguments.json else fields(done))
+    return 0

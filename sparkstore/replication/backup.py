@@ -1,0 +1,143 @@
+"""A backup: a copy of a root in a bucket or a folder, and a root that is made of it again.
+
+Decision: a backup is the replica that `replicate` keeps in a bucket, and the same code writes it.
+That copy is incremental, consistent while a store runs, safe to kill and to repeat, and needs no
+Spark (`bucket_copy` argues each). A folder is one more storage to it. What differs is the way back:
+a promotion takes the copy over and fences the old primary, a restore reads it and changes nothing
+there, so one backup can be restored many times, on any machine.
+
+Why a folder of backups and a replica in a folder are kept apart: Spark commits to the latter, this
+to the former, and no table has two committing engines (ARCHITECTURE: Rule 2). Only Spark's has
+marks of durability; each refuses the other's.
+
+Why a killed restore leaves nothing: the copy is made in a folder beside the root's, and gets its
+name last. Why the new root harms nobody: it has an id of its own, and is of the next generation, so
+members that have seen more are fenced, and message ids of the old one are given to nothing else.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from sparkstore.errors import InvalidRequest
+from sparkstore.recovery.recovery import recover
+from sparkstore.replication.bucket_copy import BucketReplicateReport, replicate_to_bucket
+from sparkstore.replication.bucket_download import download_tables, identified
+from sparkstore.replication.bucket_promote import become_root, check_free, empty_scratch
+from sparkstore.replication.bucket_replica import paired
+from sparkstore.replication.promote import check_not_empty
+from sparkstore.replication.replicate_plan import check_apart
+from sparkstore.storage.local import LocalStorage
+from sparkstore.storage.objects import ObjectStorage, is_object_uri
+from sparkstore.storage.storage import Storage
+from sparkstore.tables.fencing import PRIMARY, REPLICA
+from sparkstore.tables.marks import MARKS_FILE
+from sparkstore.tables.private_folder import private_folder
+from sparkstore.tables.root import Identity, Root, path_of
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A root that was made of a backup.
+
+    Attributes:
+        root: Its folder.
+        backup: Where the backup is; it is as it was.
+        generation: The generation of the root, one more than the backup's.
+        last_position: Position of the last record in it.
+        queues: Number of its queues.
+        messages: Number of messages on them.
+    """
+
+    root: str
+    backup: str
+    generation: int
+    last_position: int
+    queues: int
+    messages: int
+
+
+def back_up(root: str | Path, to: str | Path) -> BucketReplicateReport:
+    """Bring a backup up to what the root had committed to Delta when this began.
+
+    Args:
+        root: The folder of the root, or its URI.
+        to: A folder that is absent, empty or a backup of this root; or a URI.
+
+    Raises:
+        StoreError: For the reasons of `bucket_replica.paired` and `replicate_to_bucket`.
+        InvalidRequest: A folder that is in the root, or a replica that Spark writes.
+    """
+    storage = backup_at(to)
+    if isinstance(storage, LocalStorage):
+        folder = Path(storage.location)
+        if not is_object_uri(root):
+            check_apart(path_of(root), folder)
+        private_folder(folder)
+    with paired(root, storage) as pair:
+        return replicate_to_bucket(pair)
+
+
+def restore(backup: str | Path, folder: str | Path) -> Restored:
+    """Make a root of a backup, which stays as it is.
+
+    Args:
+        backup: Where the backup is: a folder or a URI.
+        folder: The folder of the new root, absent or empty.
+
+    Raises:
+        InvalidRequest: There is no backup, or it has nothing yet; the folder is a root or not
+            empty.
+        CorruptData: The backup is not whole; nothing was made.
+        Unavailable: The bucket did not answer.
+    """
+    storage, path = backup_at(backup), path_of(folder)
+    found = identified(storage)
+    if found.role != REPLICA:
+        message = f"{storage.location} is a {found.role}, not a backup: name one that backup made"
+        raise InvalidRequest(message)
+    check_free(path)
+    with _scratch_of(path) as scratch:
+        download_tables(storage, scratch, {})
+        recovered = recover(Root(scratch, found))
+        check_not_empty(storage.location, recovered.last_position)
+        identity = Identity(uuid4().hex, role=PRIMARY, generation=found.generation + 1)
+        become_root(scratch, path, identity)
+    queues = recovered.state.queues
+    return Restored(
+        root=str(path),
+        backup=storage.location,
+        generation=identity.generation,
+        last_position=recovered.last_position,
+        queues=len(queues),
+        messages=sum(len(queue.entries) for queue in queues.values()),
+    )
+
+
+@contextmanager
+def _scratch_of(path: Path) -> Iterator[Path]:
+    scratch = empty_scratch(path)
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def backup_at(where: str | Path) -> Storage:
+    """Return the storage of a backup.
+
+    Raises:
+        InvalidRequest: The folder is a replica that Spark writes.
+    """
+    if is_object_uri(where):
+        return ObjectStorage(str(where))
+    folder = path_of(where)
+    if (folder / MARKS_FILE).exists():
+        message = f"{folder} is a root or a replica of one, not a backup: name another folder"
+        raise InvalidRequest(message)
+    return LocalStorage(folder)
