@@ -46,7 +46,7 @@ class Restored:
     """A root that was made of a backup.
 
     Attributes:
-        root: Its folder.
+        root: The folder of the new root.
         backup: Where the backup is; it is as it was.
         generation: The generation of the root, one more than the backup's.
         last_position: Position of the last record in it.
