@@ -7,8 +7,8 @@ a promotion takes the copy over and fences the old primary, a restore reads it a
 there, so one backup can be restored many times, on any machine.
 
 Why a folder of backups and a replica in a folder are kept apart: Spark commits to the latter, this
-to the former, and no table has two committing engines (ARCHITECTURE: Rule 2). Only Spark's has
-marks of durability; each refuses the other's.
+to the former, and no table has two committing engines (ARCHITECTURE: Rule 2). A folder of backups
+has the file `backup`, which comes first of all; each refuses the other's.
 
 Why a killed restore leaves nothing: the copy is made in a folder beside the root's, and gets its
 name last. Why the new root harms nobody: it has an id of its own, and is of the next generation, so
@@ -31,14 +31,13 @@ from sparkstore.replication.bucket_download import download_tables, identified
 from sparkstore.replication.bucket_promote import become_root, check_free, empty_scratch
 from sparkstore.replication.bucket_replica import paired
 from sparkstore.replication.promote import check_not_empty
-from sparkstore.replication.replicate_plan import check_apart
+from sparkstore.replication.replicate_plan import BACKUP_FILE, check_apart
 from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.objects import ObjectStorage, is_object_uri
 from sparkstore.storage.storage import Storage
 from sparkstore.tables.fencing import PRIMARY, REPLICA
-from sparkstore.tables.marks import MARKS_FILE
 from sparkstore.tables.private_folder import private_folder
-from sparkstore.tables.root import Identity, Root, path_of
+from sparkstore.tables.root import Identity, Root, is_root, path_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +78,8 @@ def back_up(root: str | Path, to: str | Path) -> BucketReplicateReport:
         if not is_object_uri(root):
             check_apart(path_of(root), folder)
         private_folder(folder)
+        if not any(folder.iterdir()):
+            storage.put_if_absent(BACKUP_FILE, b"")
     with paired(root, storage) as pair:
         return replicate_to_bucket(pair)
 
@@ -137,7 +138,7 @@ def backup_at(where: str | Path) -> Storage:
     if is_object_uri(where):
         return ObjectStorage(str(where))
     folder = path_of(where)
-    if (folder / MARKS_FILE).exists():
+    if is_root(folder) and not (folder / BACKUP_FILE).exists():
         message = f"{folder} is a root or a replica of one, not a backup: name another folder"
         raise InvalidRequest(message)
     return LocalStorage(folder)

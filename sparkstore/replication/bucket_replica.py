@@ -17,7 +17,12 @@ from uuid import uuid4
 
 from sparkstore.errors import Fenced, InvalidRequest
 from sparkstore.replication.primary import Primary, primary_at
-from sparkstore.replication.replicate_plan import check_pair, check_prefixes_apart, check_primary
+from sparkstore.replication.replicate_plan import (
+    BACKUP_FILE,
+    check_pair,
+    check_prefixes_apart,
+    check_primary,
+)
 from sparkstore.storage.probe import PROBE, check_is_conditional
 from sparkstore.storage.storage import Storage
 from sparkstore.tables.fencing import (
@@ -105,7 +110,9 @@ def check_is_replica_of(where: str, replica: Identity, primary: Identity) -> Non
 
 def _check_free(replica: Storage) -> None:
     names = (file.name for file in replica.files())
-    stranger = next((name for name in names if not name.startswith(PROBE)), None)
+    stranger = next(
+        (name for name in names if name != BACKUP_FILE and not name.startswith(PROBE)), None
+    )
     if stranger is not None:
         message = f"{replica.location} is no sparkstore root, and holds {stranger!r}: choose"
         raise InvalidRequest(f"{message} another prefix")

@@ -25,11 +25,11 @@ from sparkstore.errors import InvalidRequest
 from sparkstore.jobs.failpoints import Failpoint, no_failpoint
 from sparkstore.recovery.recovery import recover
 from sparkstore.replication.old_primary import ask, old_primary
+from sparkstore.replication.replicate_plan import BACKUP_FILE
 from sparkstore.tables import healing
 from sparkstore.tables.fencing import PRIMARY, REPLICA, change_identity
 from sparkstore.tables.lease import jobs_lease
 from sparkstore.tables.lock import FileLock
-from sparkstore.tables.marks import MARKS_FILE
 from sparkstore.tables.root import TABLES, Identity, Root, open_root
 
 _log = logging.getLogger(__name__)
@@ -144,7 +144,7 @@ def _replica_at(where: str | Path) -> Root:
     if identity.role != REPLICA:
         message = f"{root.path} is {identity.role}, not a replica: {identity.successor} took over"
         raise InvalidRequest(message)
-    if not (root.path / MARKS_FILE).is_file():
+    if (root.path / BACKUP_FILE).exists():
         raise InvalidRequest(f"{root.path} is a backup: sparkstore restore makes a root of it")
     return root
 

@@ -18,10 +18,14 @@ from deltalake.exceptions import DeltaError
 
 from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.replication.primary import Primary, primary_at
-from sparkstore.replication.replicate_plan import check_apart, check_pair, check_primary
+from sparkstore.replication.replicate_plan import (
+    BACKUP_FILE,
+    check_apart,
+    check_pair,
+    check_primary,
+)
 from sparkstore.tables.fencing import REPLICA, change_identity, check_not_superseded
 from sparkstore.tables.lease import jobs_lease
-from sparkstore.tables.marks import MARKS_FILE
 from sparkstore.tables.private_folder import private_folder
 from sparkstore.tables.root import (
     Identity,
@@ -62,9 +66,9 @@ def check(primary: str | Path, replica: str | Path) -> None:
         check_apart(source.folder, path)
     check_primary(source.location, source.identity)
     check_may_be_root(path)
+    if (path / BACKUP_FILE).exists():  # other code commits there, and no table has two engines
+        raise InvalidRequest(f"{path} is a backup: name another folder, or use backup")
     if is_root(path):
-        if not (path / MARKS_FILE).is_file():  # `backup` wrote it, and no table has two engines
-            raise InvalidRequest(f"{path} is a backup: name another folder, or use backup")
         check_pair(path, open_root(path).identity, source.identity)
     check_not_superseded(source.location, source.identity)
     _check_writable(path)

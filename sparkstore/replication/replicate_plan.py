@@ -10,6 +10,10 @@ from sparkstore.tables.root import Identity
 AGAIN = "empty that folder and replicate into it anew"
 
 
+BACKUP_FILE = "backup"
+"""Says of a folder that `backup` writes it: no replica that Spark writes has this file."""
+
+
 def check_apart(primary: Path, replica: Path) -> None:
     """Refuse two names of one folder, and one root inside the other; links are followed.
 
