@@ -97,7 +97,9 @@ def run(
         settings = BrokerSettings(probe_interval_s=0.01)
         entrance = Entrance(parse_listen("127.0.0.1:0"), Guard(SecuritySettings()))
         reporter = Reporter(None, None)
-        code = command.serve(stores_of(store), settings, entrance, OPTIONS, reporter)
+        code = command.serve(
+            stores_of(store), settings, command.Doors(entrance, None), OPTIONS, reporter
+        )
         thread.join(TIMEOUT_S)
         if failures:
             raise failures[0]

@@ -244,7 +244,7 @@ def test_another_user_is_refused_at_once(service: Served) -> None:
     service.path.parent.chmod(0o755)
     code = (
         "from broker_shim.spark_sink.sink_settings import *;"
-        f"find_service(read_settings({{'target': 'q', 'socket': {str(service.path)!r}}}))"
+        f"service_address(None, {str(service.path)!r})"
     )
     command = f"import os; os.setgroups([]); os.setgid(65534); os.setuid(65534); {code}"
     imported = "import broker_shim.spark_sink.sink_settings; "

@@ -81,9 +81,9 @@ def ids(service: ServicedRoot, queue: str) -> list[int]:
 
 def test_a_purge_takes_what_nobody_has_acquired_and_counts_it(service: ServicedRoot) -> None:
     with holding(service, 2), greeted(service, "m") as member:
-        assert answered(member, PURGE) == {"done": 2, "left": 2, "gone": 0}
+        assert answered(member, PURGE) == {"done": 2, "left": 2, "gone": 0, "full": 0}
         assert ids(service, "q") == [1, 2]
-        assert answered(member, PURGE) == {"done": 0, "left": 2, "gone": 0}
+        assert answered(member, PURGE) == {"done": 0, "left": 2, "gone": 0, "full": 0}
 
 
 def test_a_queue_that_another_member_uses_or_that_has_messages_stays_if_so_asked(
@@ -180,7 +180,7 @@ def test_an_order_that_comes_again_is_told_what_came_of_it_and_not_done_again(
 ) -> None:
     with greeted(service, "m") as member:
         purged = answered(member, PURGE, key="the first")
-        assert purged == {"done": 4, "left": 0, "gone": 0}
+        assert purged == {"done": 4, "left": 0, "gone": 0, "full": 0}
     assert answered(greeted(service, "n"), PURGE, key="the first")["done"] == 0
     put(service)
     with greeted(service, "m") as member:
@@ -202,7 +202,7 @@ def test_a_purge_of_before_a_restart_takes_nothing_of_what_came_since(
     with greeted(service, "m") as member:
         assert answered(member, "usage")["depth"] == 4
         put(service)
-        assert answered(member, PURGE, run="an earlier one") == {"done": 4, "left": 0, "gone": 0}
+        assert answered(member, PURGE, run="an earlier one") == {"done": 4, "left": 0, "gone": 0, "full": 0}
         assert len(ids(service, "q")) == 1
 
 
