@@ -202,7 +202,12 @@ def test_a_purge_of_before_a_restart_takes_nothing_of_what_came_since(
     with greeted(service, "m") as member:
         assert answered(member, "usage")["depth"] == 4
         put(service)
-        assert answered(member, PURGE, run="an earlier one") == {"done": 4, "left": 0, "gone": 0, "full": 0}
+        assert answered(member, PURGE, run="an earlier one") == {
+            "done": 4,
+            "left": 0,
+            "gone": 0,
+            "full": 0,
+        }
         assert len(ids(service, "q")) == 1
 
 
