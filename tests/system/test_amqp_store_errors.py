@@ -96,10 +96,8 @@ def run(
         thread.start()
         settings = BrokerSettings(probe_interval_s=0.01)
         entrance = Entrance(parse_listen("127.0.0.1:0"), Guard(SecuritySettings()))
-        reporter = Reporter(None, None)
-        code = command.serve(
-            stores_of(store), settings, command.Doors(entrance, None), OPTIONS, reporter
-        )
+        doors, reporter = command.Doors(entrance, None), Reporter(None, None)
+        code = command.serve(stores_of(store), settings, doors, OPTIONS, reporter)
         thread.join(TIMEOUT_S)
         if failures:
             raise failures[0]
