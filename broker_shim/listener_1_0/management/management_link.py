@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
 from functools import partial
 
 from broker_shim.amqp_1_0.composites import Accepted, Rejected, Source, Target
@@ -28,8 +27,8 @@ from broker_shim.listener_1_0.management.messages import (
 )
 from broker_shim.listener_1_0.messages.message import PROTOCOL, parse
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
+from broker_shim.listener_1_0.receiving.command_link import CommandLink
 from broker_shim.protocol_1_0.codec.errors import DecodeError
-from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.security.rules.rights import Act
@@ -60,54 +59,21 @@ def attach_management(connection: Connection, link: ReceiverLink) -> None:
     )
 
 
-class ManagementLink:
+class ManagementLink(CommandLink):
     """Our end of a link on which requests come. On the loop's thread only."""
 
     def __init__(self, connection: Connection, link: ReceiverLink) -> None:
-        self._connection, self._link = connection, link
+        super().__init__(connection, link, _CREDIT)
         self._node = ManagementNode(connection)
-        self._pieces: list[bytes] = []
         self._waiting: deque[tuple[Delivery, ManagementRequest]] = deque()
-        self._is_busy = self._has_ended = False
-
-    @property
-    def is_gone(self) -> bool:
-        """True once nothing can be sent on it any more; `gone` follows."""
-        return self._has_ended or self._link.is_gone
-
-    def start(self) -> None:
-        """Give the first credit."""
-        self._link.flow(_CREDIT)
+        self._is_busy = False
 
     def gone(self) -> None:
         """Forget the requests that are not begun: their client has not been told of any outcome."""
-        self._has_ended = True
+        super().gone()
         self._waiting.clear()
-        self._pieces.clear()
-
-    def on_flow(self) -> None:
-        """The peer told how it stands: nothing to do here."""
-
-    def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
-        """Ignore dispositions, as a request is answered once."""
-
-    def on_aborted(self, delivery: Delivery) -> None:  # noqa: ARG002
-        """Drop a request that the peer gave up."""
-        self._pieces.clear()
-
-    def on_transfers(self, pieces: Sequence[TransferPiece]) -> int:
-        """Take bytes of requests: one at a time."""
-        piece = pieces[0]
-        self._pieces.append(piece.payload)
-        if piece.is_last:
-            encoded = b"".join(self._pieces)
-            self._pieces.clear()
-            self._take(piece.delivery, encoded)
-        return 1
 
     def _take(self, delivery: Delivery, encoded: bytes) -> None:
-        if self.is_gone or self._connection.broker.is_stopping:
-            return
         if delivery.remote_state is not None:
             text = "a request is no part of a transaction: send it without one"
             self._reject(delivery, Refusal(AmqpError.NOT_ALLOWED, text))

@@ -8,7 +8,6 @@ when the store did not answer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from broker_shim.amqp_1_0.composites import (
@@ -28,10 +27,10 @@ from broker_shim.listener_1_0.attach.pending_attach import grant
 from broker_shim.listener_1_0.conditions import INTERNAL_ERROR, Refusal, error_of, refusal_of
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
+from broker_shim.listener_1_0.receiving.command_link import CommandLink
 from broker_shim.protocol_1_0.codec.decoder import read
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.codec.sections import sections_of
-from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.transactions.transaction_refusals import (
@@ -67,26 +66,15 @@ def attach_coordinator(connection: Connection, link: ReceiverLink) -> None:
     )
 
 
-class CoordinatorLink:
+class CoordinatorLink(CommandLink):
     """Our end of a control link, which takes no command over `MOST_BYTES`."""
 
     def __init__(self, connection: Connection, link: ReceiverLink) -> None:
-        self._connection, self._link = connection, link
-        self._pieces: list[bytes] = []
-        self._has_ended = False
-
-    @property
-    def is_gone(self) -> bool:
-        """True once nothing can be sent on it any more; `gone` follows."""
-        return self._has_ended or self._link.is_gone
-
-    def start(self) -> None:
-        """Give the first credit."""
-        self._link.flow(_CREDIT)
+        super().__init__(connection, link, _CREDIT)
 
     def gone(self) -> None:
         """Roll back what was declared on the link and not discharged."""
-        self._has_ended = True
+        super().gone()
         self._connection.transactions.abandon(self)
 
     def end(self, refusal: TransactionRefused) -> None:
@@ -94,35 +82,13 @@ class CoordinatorLink:
         self._detach(refusal_of(refusal))
         self._connection.has_output()
 
-    def on_flow(self) -> None:
-        """The peer told how it stands: nothing to do here."""
-
-    def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
-        """Ignore dispositions, as a command is answered once."""
-
-    def on_aborted(self, delivery: Delivery) -> None:  # noqa: ARG002
-        """Drop a command that the peer gave up."""
-        self._pieces.clear()
-
-    def on_transfers(self, pieces: Sequence[TransferPiece]) -> int:
-        """Take bytes of commands: one at a time, as it may change what the next one means."""
-        self._on_transfer(pieces[0])
-        return 1
-
-    def _on_transfer(self, piece: TransferPiece) -> None:
-        self._pieces.append(piece.payload)
-        if not piece.is_last:
-            return
-        encoded = b"".join(self._pieces)
-        self._pieces.clear()
-        if self.is_gone or self._connection.broker.is_stopping:
-            return
+    def _take(self, delivery: Delivery, encoded: bytes) -> None:
         try:
-            self._act(piece.delivery, read_command(encoded))
+            self._act(delivery, read_command(encoded))
         except DecodeError as reason:
             self._detach(Refusal(reason.condition, reason.description))
         except TransactionRefused as refusal:
-            self._reject(piece.delivery, refusal)
+            self._reject(delivery, refusal)
         if not self.is_gone and self._link.credit <= _CREDIT // 2:
             self._link.flow(_CREDIT)
         self._connection.has_output()

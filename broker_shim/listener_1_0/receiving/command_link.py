@@ -1,0 +1,69 @@
+"""A link whose messages are commands to the broker itself, and go to no queue."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from broker_shim.listener_1_0.connection import Connection
+from broker_shim.protocol_1_0.events import TransferPiece
+from broker_shim.protocol_1_0.links.link import Delivery
+from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+
+
+class CommandLink(ABC):
+    """Our end of such a link: it puts commands together, and takes one after the other.
+
+    A command is bounded by the size of a message that the link was granted.
+    """
+
+    def __init__(self, connection: Connection, link: ReceiverLink, credit: int) -> None:
+        """Begin with nothing received.
+
+        Args:
+            connection: The connection that the link is on.
+            link: The link, on which the peer sends.
+            credit: Commands that the peer may have on their way.
+        """
+        self._connection, self._link, self._most_credit = connection, link, credit
+        self._pieces: list[bytes] = []
+        self._has_ended = False
+
+    @property
+    def is_gone(self) -> bool:
+        """True once nothing can be sent on it any more; `gone` follows."""
+        return self._has_ended or self._link.is_gone
+
+    def start(self) -> None:
+        """Give the first credit."""
+        self._link.flow(self._most_credit)
+
+    def gone(self) -> None:
+        """Note that the link ended, and forget a command that came in part."""
+        self._has_ended = True
+        self._pieces.clear()
+
+    def on_flow(self) -> None:  # noqa: B027 - whoever has credit to act on does
+        """The peer told how it stands: nothing to do here."""
+
+    def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:  # noqa: B027
+        """Ignore dispositions, as a command is answered once."""
+
+    def on_aborted(self, delivery: Delivery) -> None:  # noqa: ARG002
+        """Drop a command that the peer gave up."""
+        self._pieces.clear()
+
+    def on_transfers(self, pieces: Sequence[TransferPiece]) -> int:
+        """Take bytes of commands: one at a time, as it may change what the next one means."""
+        piece = pieces[0]
+        self._pieces.append(piece.payload)
+        if piece.is_last:
+            encoded = b"".join(self._pieces)
+            self._pieces.clear()
+            if not (self.is_gone or self._connection.broker.is_stopping):
+                self._take(piece.delivery, encoded)
+        return 1
+
+    @abstractmethod
+    def _take(self, delivery: Delivery, encoded: bytes) -> None:
+        """Act on a command that came whole."""
