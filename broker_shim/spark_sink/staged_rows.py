@@ -19,21 +19,17 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import suppress
 from typing import NamedTuple
 from uuid import uuid4
 
 from broker_shim.completion import Completion
 from broker_shim.errors import AlreadyPublished, Full, InvalidRequest, StoreError
-from broker_shim.service.socket import read_token
-from broker_shim.spark_sink.member_names import member_name
 from broker_shim.spark_sink.message_columns import MessageColumns, RowRefused
 from broker_shim.spark_sink.routes import TargetRoute
-from broker_shim.spark_sink.sink_settings import SinkSettings, service_address
+from broker_shim.spark_sink.sink_settings import SinkSettings
 from broker_shim.store.interface import NewEntry, TransactionContext
 from broker_shim.store.remote.batches import RoutedMessage
-from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.state_machine.publications import Attempt
 from sparkstore.core.xids import Xid
@@ -59,25 +55,6 @@ class _BranchPart(NamedTuple):
     first_row: int
     messages: list[RoutedMessage]
     staged: Completion
-
-
-@contextmanager
-def open_store(settings: SinkSettings) -> Iterator[RemoteMessageStore]:
-    """Connect to the store service of a write, as a member of a name that is free.
-
-    Raises:
-        StoreError: No service answers, or it sends this member away.
-    """
-    address = service_address(settings.path, settings.socket)
-    token = None if settings.token_file is None else read_token(Path(settings.token_file))
-    with member_name() as name:
-        identity = MemberIdentity(name, str(uuid4()), token=token)
-        patience_s = settings.wait_s
-        store = RemoteMessageStore(address, identity, retry_s=patience_s, recovers_entries=False)
-        try:
-            yield store
-        finally:
-            store.close()
 
 
 def find_route(store: RemoteMessageStore, settings: SinkSettings) -> TargetRoute:

@@ -28,7 +28,8 @@ from broker_shim.completion import Completion
 from broker_shim.errors import InvalidRequest, Unavailable
 from broker_shim.spark_sink.message_columns import MessageColumns
 from broker_shim.spark_sink.sink_settings import SinkSettings, read_settings
-from broker_shim.spark_sink.staged_rows import StagedRows, find_route, open_store, roll_back
+from broker_shim.spark_sink.staged_rows import StagedRows, find_route, roll_back
+from broker_shim.spark_sink.task_store import open_store
 from sparkstore.core.state_machine.publications import UNNUMBERED
 from sparkstore.core.xids import Xid
 

@@ -9,8 +9,6 @@ and not at all for the last one (`broker_shim.spark_tickets` says when what is s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -26,16 +24,12 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.service.socket import read_token
-from broker_shim.spark_sink.member_names import member_name
-from broker_shim.spark_sink.sink_settings import service_address
+from broker_shim.spark_sink.task_store import open_store
 from broker_shim.spark_tickets.message_rows import check_ticket_columns, message_batch
 from broker_shim.spark_tickets.ticket_settings import TicketSettings
 from broker_shim.spark_tickets.ticket_store import TicketMessage, TicketStore
 from broker_shim.store.interface import StoredMessage
 from broker_shim.store.reads import Loaded
-from broker_shim.store.remote.greeting import MemberIdentity
-from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.queue_names import shown
 
 _TASK_MESSAGES = 12_500
@@ -287,17 +281,10 @@ def _load(settings: TicketSettings, ids: Sequence[int]) -> list[StoredMessage]:
     Raises:
         StoreError: One cannot be read, or the service was away for too long.
     """
-    path = settings.token_file
-    token = None if path is None else read_token(Path(path))
-    address = service_address(settings.path, settings.socket)
-    with member_name() as name:
-        identity = MemberIdentity(name, uuid4().hex, token=token)
-        patience_s = settings.wait_s
-        store = RemoteMessageStore(address, identity, retry_s=patience_s, recovers_entries=False)
-        with closing(store):
-            came: SimpleQueue[Loaded] = SimpleQueue()
-            store.prefetch(ids, lambda _message_id, found: came.put(found))
-            return [_there(came.get()) for _ in ids]
+    with open_store(settings) as store:
+        came: SimpleQueue[Loaded] = SimpleQueue()
+        store.prefetch(ids, lambda _message_id, found: came.put(found))
+        return [_there(came.get()) for _ in ids]
 
 
 def _there(found: Loaded) -> StoredMessage:

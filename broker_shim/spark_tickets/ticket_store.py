@@ -13,14 +13,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from broker_shim.completion import Completion
 from broker_shim.errors import InvalidRequest, NotAcquired, StoreError, Unavailable
 from broker_shim.service.dispatcher import USAGE
-from broker_shim.service.socket import read_token
 from broker_shim.spark_sink.sink_settings import service_address
+from broker_shim.spark_sink.task_store import service_token
 from broker_shim.spark_tickets.ticket_settings import TicketSettings
 from broker_shim.store import protocol as wire
 from broker_shim.store.interface import MessageHeader, StoredMessage
@@ -101,9 +100,8 @@ class TicketStore:
             StoreError: No service answers, or it sends this member away; there is no such queue.
         """
         self._settings, self._name = settings, f"spark-{query}"
-        path = settings.token_file
-        token = None if path is None else read_token(Path(path))
-        identity = MemberIdentity(self._name, query, token=token, lease_s=settings.lease_s)
+        token, lease_s = service_token(settings), settings.lease_s
+        identity = MemberIdentity(self._name, query, token=token, lease_s=lease_s)
         address = service_address(settings.path, settings.socket)
         self._store = RemoteMessageStore(address, identity, retry_s=settings.wait_s)
         self._changed = threading.Condition()

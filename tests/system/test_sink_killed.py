@@ -9,7 +9,6 @@ import os
 import random
 import tempfile
 from pathlib import Path
-from typing import IO
 
 import pytest
 
@@ -17,40 +16,20 @@ from broker_shim.store.interface import Queue
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from tests.support.stores.services import ServiceProcess
 from tests.support.stores.stores import done
-from tests.support.system.forked import ForkedProcess, piped
+from tests.support.system.killed_query import KilledQuery
 from tests.support.system.sink_query import PARTITIONS, all_rows, done_batches
 
 pytestmark = pytest.mark.system
 
 KILLS = int(os.environ.get("SPARKSTORE_SINK_KILLS", "8"))
+_MODULE = "tests.support.system.sink_query"
 _STEPS = PARTITIONS + 2
 """Lines that a query says for a batch."""
 
 
-class Query:
-    """`tests.support.system.sink_query`, which may be killed and started again."""
-
-    def __init__(self, *arguments: str) -> None:
-        self._arguments = arguments
-        self.start()
-
-    def start(self) -> None:
-        """Go on from the checkpoint."""
-        self.lines: IO[str]
-        self.lines, out = piped()
-        module = "tests.support.system.sink_query"
-        self._process = ForkedProcess(module, *self._arguments, stdout=out, stderr=2)
-        os.close(out)
-
-    def until(self, steps: int) -> bool:
-        """Read so many of its lines; False if it has ended before."""
-        return all(self.lines.readline().strip() not in {"", "end"} for _ in range(steps))
-
-    def kill(self) -> None:
-        """As SIGKILL does."""
-        self._process.kill()
-        self._process.wait(30)
-        self.lines.close()
+def says(query: KilledQuery, steps: int) -> bool:
+    """Read so many of its lines; False if it has ended before."""
+    return all(query.line() not in {"", "end"} for _ in range(steps))
 
 
 def test_each_batch_is_there_once_whoever_is_killed_and_when(tmp_path: Path) -> None:
@@ -64,9 +43,9 @@ def test_each_batch_is_there_once_whoever_is_killed_and_when(tmp_path: Path) -> 
         service.start()
         store = RemoteMessageStore(service.path)
         done(store.create, Queue("q"))
-        query = Query(str(service.path), str(checkpoint), str(batches))
+        query = KilledQuery(_MODULE, str(service.path), str(checkpoint), str(batches))
         for _ in range(KILLS):
-            if not query.until(chance.randint(1, _STEPS)):
+            if not says(query, chance.randint(1, _STEPS)):
                 break
             if chance.random() < 0.5:
                 service.kill()
@@ -74,7 +53,7 @@ def test_each_batch_is_there_once_whoever_is_killed_and_when(tmp_path: Path) -> 
             else:
                 query.kill()
                 query.start()
-        while query.until(1):
+        while says(query, 1):
             pass
         query.kill()
         assert done_batches(checkpoint) == batches

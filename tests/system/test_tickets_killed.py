@@ -10,7 +10,6 @@ import random
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import IO
 
 import pytest
 
@@ -18,7 +17,7 @@ from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from tests.support.stores.services import ServiceProcess
 from tests.support.stores.stores import done
-from tests.support.system.forked import ForkedProcess, piped
+from tests.support.system.killed_query import KilledQuery
 from tests.support.system.ticket_query import BATCH, taken
 
 pytestmark = pytest.mark.system
@@ -27,32 +26,7 @@ KILLS = int(os.environ.get("SPARKSTORE_TICKET_KILLS", "12"))
 _FIRST = 2
 """Batches before the first kill: a run without a checkpoint is known to nobody after its end."""
 _MOST_LINES = 12
-
-
-class Query:
-    """`tests.support.system.ticket_query`, which may be killed and started again."""
-
-    def __init__(self, *arguments: str) -> None:
-        self._arguments = arguments
-        self.start()
-
-    def start(self) -> None:
-        """Go on from the checkpoint."""
-        self._lines: IO[str]
-        self._lines, out = piped()
-        module = "tests.support.system.ticket_query"
-        self._process = ForkedProcess(module, *self._arguments, stdout=out, stderr=2)
-        os.close(out)
-
-    def line(self) -> str:
-        """What it has done next."""
-        return self._lines.readline().strip()
-
-    def kill(self) -> None:
-        """As SIGKILL does."""
-        self._process.kill()
-        self._process.wait(30)
-        self._lines.close()
+_MODULE = "tests.support.system.ticket_query"
 
 
 def test_each_message_is_taken_once_whoever_is_killed_and_when(tmp_path: Path) -> None:
@@ -70,7 +44,7 @@ def test_each_message_is_taken_once_whoever_is_killed_and_when(tmp_path: Path) -
         for body in bodies:
             message = store.message(MessageHeader("t", body_bytes=len(body)), body.encode())
             done(store.enqueue, message, "q")
-        query = Query(f"unix:{service.path}", str(folder))
+        query = KilledQuery(_MODULE, f"unix:{service.path}", str(folder))
         for _ in range(_FIRST * 5):
             assert query.line() not in {"", "idle"}
         for _ in range(KILLS):
