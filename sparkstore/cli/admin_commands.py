@@ -9,7 +9,6 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterable
 from contextlib import contextmanager, suppress
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from sparkstore.cli.commands import (
@@ -26,6 +25,7 @@ from sparkstore.cli.parsing import check_code
 from sparkstore.core.xids import xid_of, xid_text
 from sparkstore.errors import InvalidRequest, StoreError, Unavailable
 from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
+from sparkstore.operations.bulk import new_operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -136,7 +136,7 @@ def purge_queue(arguments: Namespace) -> int:
             done = f"purge: {so_far.done:,} done, {so_far.left:,} left alone, {so_far.gone:,} gone"
             print(done, file=sys.stderr)
 
-    operation = token_hex(4)
+    operation = new_operation()
     with opened_control(arguments.root, arguments.config) as control:
         answer = control.purge(arguments.queue, show, operation)
     told = {"act": "purge-queue", "queue": arguments.queue, "operation": operation}

@@ -1,4 +1,4 @@
-"""Decides bulk operations: what is done to each message. Pure: no clock, no thread.
+"""Decides bulk operations: what is done to each message. Pure but for the names it draws.
 
 A request names messages by id; somebody else (Spark) chose them, a moment ago. So each is decided
 anew here, on the state as it is now. One that is gone or acquired meanwhile is left alone, and a
@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from secrets import token_hex
 from typing import NamedTuple
 
 from sparkstore.core.annotations import Annotations, Death, annotations_of, with_death
@@ -56,6 +57,14 @@ class Action(StrEnum):
 def is_operation(value: object) -> bool:
     """True if a value names an operation: a text of 8 to 32 letters and digits."""
     return isinstance(value, str) and 8 <= len(value) <= 32 and value.isascii() and value.isalnum()
+
+
+def new_operation() -> str:
+    """Draw a name for an operation: eight digits, base 16.
+
+    No deletion of a queue has such a name: theirs are longer (`operation_history`).
+    """
+    return token_hex(4)
 
 
 class Request(NamedTuple):

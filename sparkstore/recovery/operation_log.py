@@ -5,9 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -155,16 +154,8 @@ def _marked(root: Root) -> list[LogRow]:
 
 
 def _rows(root: Root, where: ds.Expression) -> list[LogRow]:
-    table = recorded_rows(root, _COLUMNS, where).sort_by("position")
-    return [*_log_rows(table.drop_columns(["epoch"]).to_pylist())]
-
-
-def _log_rows(rows: Iterable[dict[str, Any]]) -> Iterator[LogRow]:
-    for row in rows:
-        at, expires_at = _micros(row["at"]), row["expires_at"]
-        row |= {"at": at, "expires_at": None if expires_at is None else _micros(expires_at)}
-        yield LogRow(**row)
-
-
-def _micros(at: datetime) -> int:
-    return int(at.timestamp()) * 1_000_000 + at.microsecond
+    table = recorded_rows(root, _COLUMNS, where).sort_by("position").drop_columns(["epoch"])
+    for name in ("at", "expires_at"):  # as integers, µs: quicker than Python's own times
+        column = table[name].cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        table = table.set_column(table.column_names.index(name), name, column)
+    return [LogRow(**row) for row in table.to_pylist()]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from secrets import token_hex
 from typing import Any
 
+from broker_shim.broker.routing import Router
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.bodies import (
@@ -21,8 +21,9 @@ from broker_shim.serve.http.bodies import (
 )
 from broker_shim.serve.http.calls import Call, now_us
 from broker_shim.serve.metric_families import figures_of
+from broker_shim.store.interface import ExchangeBindingKey
 from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
-from sparkstore.operations.bulk import TURN_IDS, Action, Answer
+from sparkstore.operations.bulk import TURN_IDS, Action, Answer, new_operation
 
 _SHOWN_SOURCES = 10
 
@@ -78,15 +79,7 @@ async def show_queue(call: Call) -> QueueDetails:
         return QueueDetails(
             **_row(broker, name, now_us()),
             arguments=dict(broker.definitions[name].arguments),
-            bindings=[
-                BindingRow(
-                    exchange=key.exchange,
-                    key=key.binding_key,
-                    queue=key.queue,
-                    arguments=dict(broker.router.arguments_of(key)),
-                )
-                for key in keys
-            ],
+            bindings=[binding_row(broker.router, key) for key in keys],
         )
 
     return await call.read(read)
@@ -130,7 +123,7 @@ async def purge_queue(call: Call) -> MessageFates:
     if body.dry_run:
         return await _would(call, name, body.ids)
     if body.ids is None:
-        operation = token_hex(4)
+        operation = new_operation()
         answer = await call.send({"purge": name, "operation": operation})
         return MessageFates(queue=name, operation=operation, **_known(answer))
     return await _bulk(call, {"action": Action.PURGE, "queue": name}, body.ids)
@@ -169,7 +162,7 @@ async def _would(call: Call, name: str, ids: list[int] | None) -> MessageFates:
 
 async def _bulk(call: Call, request: dict[str, Any], message_ids: Iterable[int]) -> MessageFates:
     """Have something done with messages, some at a time; each part is done whole, or not at all."""
-    total, left, operation = Answer(), iter(message_ids), token_hex(4)
+    total, left, operation = Answer(), iter(message_ids), new_operation()
     while part := [*islice(left, TURN_IDS)]:
         answer = await call.send({**request, "ids": part, "operation": operation})
         total = total.plus(Answer(**_known(answer)))
@@ -178,6 +171,16 @@ async def _bulk(call: Call, request: dict[str, Any], message_ids: Iterable[int])
 
 def _known(answer: dict[str, Any]) -> dict[str, int]:
     return {name: answer[name] for name in Answer._fields if name in answer}
+
+
+def binding_row(router: Router, key: ExchangeBindingKey) -> BindingRow:
+    """Describe a binding that is there."""
+    return BindingRow(
+        exchange=key.exchange,
+        key=key.binding_key,
+        queue=key.queue,
+        arguments=dict(router.arguments_of(key)),
+    )
 
 
 def done(told: dict[str, Any]) -> OrderOutcome:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from broker_shim.serve.http.bodies import (
     BindingList,
-    BindingRow,
     ExchangeList,
     ExchangeRow,
     OrderOutcome,
 )
 from broker_shim.serve.http.calls import Call
-from broker_shim.serve.http.queue_requests import done
+from broker_shim.serve.http.queue_requests import binding_row, done
 from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
 
 
@@ -62,15 +61,7 @@ async def list_bindings(call: Call) -> BindingList:
             for key in router.bindings()
             if page.queue in {None, key.queue} and page.exchange in {None, key.exchange}
         )
-        items = [
-            BindingRow(
-                exchange=key.exchange,
-                key=key.binding_key,
-                queue=key.queue,
-                arguments=dict(router.arguments_of(key)),
-            )
-            for key in keys[page.offset : page.offset + page.limit]
-        ]
+        items = [binding_row(router, key) for key in keys[page.offset : page.offset + page.limit]]
         return BindingList(total=len(keys), offset=page.offset, items=items)
 
     return await call.read(read)

@@ -6,7 +6,6 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Iterator
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from sparkstore.cli.commands import opened_root, print_lines, recovered
@@ -16,7 +15,7 @@ from sparkstore.cli.notes import note_unreplayed
 from sparkstore.cli.output import fields, json_lines, table
 from sparkstore.cli.parsing import check_code
 from sparkstore.errors import InvalidRequest
-from sparkstore.operations.bulk import Action, Answer, Request
+from sparkstore.operations.bulk import Action, Answer, Request, new_operation
 
 if TYPE_CHECKING:
     from sparkstore.control import bulk_run
@@ -49,7 +48,7 @@ def _act(arguments: Namespace, action: Action, to: str | None) -> int:
         message = f"messages of {to!r} cannot move to {to!r}: name another queue"
         raise InvalidRequest(message)
 
-    operation = token_hex(4)
+    operation = new_operation()
 
     def work(control: AdminClient, _root: Root, ids: Iterable[int], show: bulk_run.Show) -> Answer:
         to = arguments.to if action is Action.MOVE else None

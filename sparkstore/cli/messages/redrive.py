@@ -6,7 +6,6 @@ import time
 from argparse import Namespace
 from collections.abc import Mapping
 from itertools import islice
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from sparkstore.cli.commands import opened_root, print_lines, queue_named, recovered
@@ -16,6 +15,7 @@ from sparkstore.cli.messages.chosen_messages import waiting
 from sparkstore.cli.notes import note_unreplayed
 from sparkstore.cli.output import fields, json_lines
 from sparkstore.cli.parsing import check_code
+from sparkstore.operations.bulk import new_operation
 
 if TYPE_CHECKING:
     from sparkstore.control.client import AdminClient
@@ -78,7 +78,7 @@ def _act(arguments: Namespace, plan: RedrivePlan) -> dict[str, Any]:
     """Ask whoever serves the root, one origin after the other; what is full is asked once more."""
     from sparkstore.operations.bulk import Answer
 
-    began, operation = time.monotonic(), token_hex(4)
+    began, operation = time.monotonic(), new_operation()
     total, done_of = Answer(), dict[str, int]()
     targets = {**plan.full, **plan.portions}
     with opened_control(arguments.root, arguments.config) as control:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from argparse import Namespace
 from pathlib import Path
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from sparkstore.cli.commands import opened_root, print_lines, recovered
@@ -14,6 +13,7 @@ from sparkstore.cli.notes import note_unreplayed
 from sparkstore.cli.output import body_as_json, body_text, fields, json_lines
 from sparkstore.cli.parsing import ROOT, command
 from sparkstore.errors import InvalidRequest
+from sparkstore.operations.bulk import new_operation
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
@@ -102,7 +102,7 @@ def _resubmit(arguments: Namespace, root: Root, edit: MessageEdit) -> int:
     if arguments.dry_run:
         _print(arguments, row | {"dry_run": True, **_shown(draft, as_json=arguments.json)})
     else:
-        operation = token_hex(4)
+        operation = new_operation()
         annotations = {RESUBMITTED_FROM: ("ulong", str(arguments.message_id))}
         placement = Placement(arguments.message_id, queue, target, draft, annotations=annotations)
         with opened_control(arguments.root, arguments.config) as control:

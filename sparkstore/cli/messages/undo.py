@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from pathlib import Path
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from sparkstore.cli.commands import opened_root, print_lines, recovered, row_limit
@@ -14,6 +13,7 @@ from sparkstore.cli.messages.bulk_commands import shower
 from sparkstore.cli.notes import note, note_unreplayed
 from sparkstore.cli.output import Row, fields, json_lines, table, time_of
 from sparkstore.cli.parsing import ROOT, add_check, at_least_0, check_code, command
+from sparkstore.operations.bulk import new_operation
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
@@ -112,7 +112,7 @@ def _flush(arguments: Namespace) -> None:
 def _undo(arguments: Namespace) -> int:
     from sparkstore.control.undo_run import planned_undo, run_undo
 
-    began, name = time.monotonic(), token_hex(4)
+    began, name = time.monotonic(), new_operation()
     with opened_control(arguments.root, arguments.config) as control:
         control.flush()
         with opened_root(arguments.root, whole=True) as root:
