@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import count
+from itertools import count, pairwise
 
 from broker_shim.amqp_1_0.composites import (
     Accepted,
@@ -131,10 +131,13 @@ class LoadSender:
         settled: Deliveries that the broker has settled.
     """
 
-    def __init__(self, port: int, address: str, stream: bytes, count: int) -> None:
+    def __init__(
+        self, port: int, address: str, stream: bytes, count: int, most_unsettled: int = WINDOW
+    ) -> None:
         self.peer = RawPeer(port)
         self._stream, self._count = memoryview(stream), count
         self._size = len(stream) // count
+        self._most_unsettled = most_unsettled
         self._sent = self._limit = self._window = self.settled = 0
         source, target = Source("load"), Target(address)
         self.peer.send(
@@ -159,7 +162,8 @@ class LoadSender:
                     self._limit = (told.delivery_count or 0) + (told.link_credit or 0)
             else:
                 assert isinstance(told, Attach), told
-        until = min(self._limit, self._window, self._count)
+        may_wait = self.settled + self._most_unsettled
+        until = min(self._limit, self._window, self._count, may_wait)
         if until > self._sent:
             self.peer.socket.sendall(self._stream[self._sent * self._size : until * self._size])
             self._sent = until
@@ -190,6 +194,44 @@ def send_all(
     return took
 
 
+def send_in_turn(port: int, address: str, stream: bytes, count: int) -> list[float]:
+    """Send one delivery after the other, each when the one before is settled; ms that each took."""
+    sender = LoadSender(port, address, stream, count, most_unsettled=1)
+    times: list[float] = []
+    while not sender.is_done:
+        before = sender.settled
+        sender.step()
+        if sender.settled > before:
+            times.append(time.perf_counter())
+    sender.peer.close()
+    return _gaps_ms(times)
+
+
+def receive_in_turn(port: int, address: str, count: int) -> list[float]:
+    """Take deliveries with a credit of 1; ms from the acceptance of one to the next one's arrival.
+
+    What accepts a delivery and what asks for the next go out together, as clients send them.
+    """
+    peer = RawPeer(port)
+    source, target = Source(address), Target("load")
+    peer.send(Attach("r", 0, True, source=source, target=target), _credit(0, 1))
+    times: list[float] = []
+    while len(times) < count:
+        for encoded, start, end in peer.frames():
+            if encoded[start + 2] == Transfer.CODE:
+                delivery_id = read_performative(encoded, start, end)[0].delivery_id
+                times.append(time.perf_counter())
+                accepted = Disposition(True, delivery_id, settled=True, state=Accepted())
+                more = [_credit(len(times), 1)] if len(times) < count else []
+                peer.send(accepted, *more)
+    peer.close()
+    return _gaps_ms(times)
+
+
+def _gaps_ms(times: Sequence[float]) -> list[float]:
+    return [(after - before) * 1e3 for before, after in pairwise(times)]
+
+
 def receive_all(port: int, address: str, count: int) -> float:
     """Receive and accept so many; seconds from the credit to the last."""
     peer = RawPeer(port)
@@ -216,7 +258,7 @@ def receive_all(port: int, address: str, count: int) -> float:
     return took
 
 
-def _credit(count: int) -> Flow:
+def _credit(count: int, credit: int = CREDIT) -> Flow:
     return Flow(
         next_incoming_id=count,
         incoming_window=WINDOW,
@@ -224,7 +266,7 @@ def _credit(count: int) -> Flow:
         outgoing_window=WINDOW,
         handle=0,
         delivery_count=count,
-        link_credit=CREDIT,
+        link_credit=credit,
     )
 
 

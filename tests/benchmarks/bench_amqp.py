@@ -5,6 +5,8 @@
     send x 1, send x 8   persistent messages of 1 KiB, each settled once it is stored; so many
                          connections, each with the broker's credit
     receive              the same messages taken and accepted, 1,000 of credit, one connection
+    send in turn         one connection that waits for each outcome: ms until it came
+    receive in turn      credit 1: ms from an acceptance to the next delivery
     0-10 send, receive   the same by AMQP 0-10, one connection: complete once it is stored
     idle                 memory of 1,000 connections of 10 links each, more than of none
 
@@ -20,8 +22,10 @@ Brokers, each a process of its own, started anew for each round, one after the o
 
 `proton` is this repository at the last commit whose listener stood on python-qpid-proton, `ours
 unbatched` at the last one whose store was asked message by message. The client is the same for all
-(`amqp_load`); its processor time is printed, too. Figures are medians of the rounds, with least and
-most.
+(`amqp_load`); its processor time is printed, too. Each broker is warm before it is measured: COUNT
+messages are sent and received 3 times (`--warm-up`), since a JVM that has just begun is slow.
+Figures are medians of the rounds, with least and most. What this machine lacks is skipped, and the
+reason is told.
 """
 
 from __future__ import annotations
@@ -29,47 +33,29 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
-import shutil
-import socket
-import stat
-import subprocess
 import sys
-import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
-from zipfile import ZipFile
 
 from tests.benchmarks import amqp_0_10_load
-from tests.benchmarks.amqp_load import attach_idle, message, receive_all, send_all, transfers
-from tests.benchmarks.machine import BUILD, append_and_sync_ms, describe, median
-from tests.support.system import brokerj, qpid_server
-from tests.support.system.qpid_server import QpidServer
-
-COMMITS = {"proton": "ea91e27", "proton memory": "ea91e27", "ours unbatched": "dae9896"}
-"""Brokers that are this repository as it was."""
-BROKERS = (
-    *("ours", "proton", "ours memory", "proton memory"),
-    *("broker-j memory", "broker-j BDB", "artemis", "ours unbatched"),
+from tests.benchmarks.amqp_brokers import BROKERS, Listening, available, serving
+from tests.benchmarks.amqp_load import (
+    attach_idle,
+    message,
+    receive_all,
+    receive_in_turn,
+    send_all,
+    send_in_turn,
+    transfers,
 )
+from tests.benchmarks.machine import BUILD, append_and_sync_ms, describe, median, percentile
+
 SIZE = 1_024
-_ADDRESS = re.compile(r"127\.0\.0\.1:[0-9]+")
 _TICKS = os.sysconf("SC_CLK_TCK")
-_NODE_TYPES = {"broker-j memory": ("Memory", "Memory"), "broker-j BDB": ("JSON", "BDB")}
-"""Types of the virtual host's node, and of the virtual host."""
-_PEERS = Path(os.environ.get("SPARKSTORE_PEERS", "../shared/peers"))
-
-
-class Listening(NamedTuple):
-    """A broker that serves."""
-
-    port: int
-    pid: int
-    older_port: int = 0
 
 
 class Figure(NamedTuple):
@@ -80,141 +66,22 @@ class Figure(NamedTuple):
     client_us: float
 
 
-@contextmanager
-def serving(name: str) -> Iterator[Listening]:
-    """A broker of this name, with the queue `load`."""
-    with tempfile.TemporaryDirectory(dir=BUILD) as folder:
-        if name.startswith("broker-j"):
-            with _broker_j(name, Path(folder).resolve()) as listening:
-                yield listening
-            return
-        if name == "artemis":
-            with _artemis(Path(folder).resolve()) as listening:
-                yield listening
-            return
-        where, module = ".", "broker_shim.serve.command"
-        older, keeps_nothing = ["--amqp-0-10", "127.0.0.1:0"], ["--memory", "--accept-durable"]
-        if name in COMMITS:
-            where, module = str(_checkout(COMMITS[name])), "broker_shim.embedded.serve"
-            older, keeps_nothing = [], ["--memory"]
-        store = keeps_nothing if name.endswith("memory") else [str(Path(folder).resolve() / "root")]
-        words = [*store, "--queue", "load", *older]
-        with sparkstore_serving(words, where=where, module=module) as listening:
-            yield listening
+class Waits(NamedTuple):
+    """Milliseconds that a client waited which has one message under way."""
+
+    p50: float
+    p99: float
 
 
-@contextmanager
-def sparkstore_serving(
-    words: Sequence[str], *, where: str = ".", module: str = "broker_shim.serve.command"
-) -> Iterator[Listening]:
-    """`sparkstore serve` with some arguments, of the checkout that is there."""
-    with subprocess.Popen(
-        [sys.executable, "-m", module, *words, "--listen", "127.0.0.1:0"],
-        cwd=where,
-        env={**os.environ, "PYTHONPATH": where},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        ready = process.stdout.readline()
-        try:
-            ports = [int(each.rpartition(":")[2]) for each in _ADDRESS.findall(ready)]
-            yield Listening(ports[0], process.pid, *ports[1:])
-        finally:
-            process.terminate()
-            process.wait(60)
-
-
-@contextmanager
-def _broker_j(name: str, folder: Path) -> Iterator[Listening]:
-    brokerj.build()
-    qpid_server.fetch()
-    node_type, kind = _NODE_TYPES[name]
-    if kind == "BDB":
-        _add_bdb(folder / "lib" / "opt")
-    node = {
-        "name": "default",
-        "type": node_type,
-        "defaultVirtualHostNode": True,
-        "virtualHostInitialConfiguration": json.dumps({"type": kind, "name": "default"}),
-    }
-    server = QpidServer(folder, folder / "work", [node])
-    try:
-        load = {"name": "load", "durable": kind == "BDB"}
-        server.ask("POST", "/api/latest/queue/default/default", load)
-        yield Listening(server.port, server.pid, server.port)
-    finally:
-        server.kill()
-
-
-def _add_bdb(where: Path) -> None:
-    """The jars of that store, which the peer's harness names and the broker as published lacks."""
-    harness = _built_peer("brokerj", "package", "-DskipTests")
-    where.mkdir(parents=True)
-    for jar in (harness / "target" / "lib").glob("*"):
-        if jar.name.startswith(("je-", "qpid-bdbstore-")) or "bdb" in jar.name:
-            shutil.copy(jar, where)
-
-
-def _built_peer(name: str, *goals: str) -> Path:
-    """The harness of a peer, built once in build/."""
-    harness = BUILD.resolve() / "peers" / name
-    if not (harness / "target" / "lib").is_dir():
-        shutil.copytree(_PEERS / name, harness, dirs_exist_ok=True)
-        for path in (harness, *harness.rglob("*")):  # it may be read-only where it comes from
-            path.chmod(path.stat().st_mode | stat.S_IWUSR)
-        words = ["mvn", "-q", "-B", "-f", str(harness / "pom.xml"), *goals]
-        subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
-    return harness
-
-
-@contextmanager
-def _artemis(folder: Path) -> Iterator[Listening]:
-    copied = ("dependency:copy-dependencies", "-DoutputDirectory=target/lib")
-    target = _built_peer("artemis", "package", *copied) / "target"
-    native = "lib/linux-x86_64/"
-    with ZipFile(next((target / "lib").glob("activemq-artemis-native-*.jar"))) as jar:
-        jar.extractall(folder, [each for each in jar.namelist() if each.startswith(native)])
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    java = ["java", "-Xmx2g", f"-Djava.library.path={folder / native}"]
-    classes = ["-cp", f"{target / 'classes'}:{target / 'lib'}/*", "bench.Serve"]
-    with subprocess.Popen(
-        [*java, *classes, "ASYNCIO", str(folder / "store"), str(port), "load"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "READY\n", "Artemis did not start"
-        try:
-            yield Listening(port, process.pid)
-        finally:
-            process.kill()
-
-
-def _checkout(commit: str) -> Path:
-    """The repository as it was, in build/."""
-    where = (BUILD / f"listener-{commit}").resolve()
-    if not where.is_dir():
-        unpacked = where.with_suffix(".new")
-        shutil.rmtree(unpacked, ignore_errors=True)
-        unpacked.mkdir()
-        archive = ["git", "archive", commit, "broker_shim", "sparkstore", "conf"]
-        with subprocess.Popen(archive, stdout=subprocess.PIPE) as packed:
-            subprocess.run(["tar", "-x", "-C", unpacked], stdin=packed.stdout, check=True)
-        assert packed.returncode == 0, f"git has no {commit}"
-        unpacked.rename(where)
-    return where
+def warm_up(broker: Listening, count: int, streams: dict[int, list[bytes]], rounds: int) -> None:
+    """So many rounds of the messages sent and received, measured by nobody."""
+    for _ in range(rounds):
+        send_all(broker.port, "load", streams[1], count)
+        receive_all(broker.port, "load", count)
 
 
 def measure(broker: Listening, count: int, streams: dict[int, list[bytes]]) -> dict[str, Figure]:
-    """Each phase once, after a warm-up of each."""
-    warm = count // 10
-    send_all(broker.port, "load", [streams[1][0][: len(streams[1][0]) // count * warm]], warm)
-    receive_all(broker.port, "load", warm)
+    """Each phase once; as many messages as were sent by one sender stay."""
     figures: dict[str, Figure] = {}
     for senders, prepared in streams.items():
         share = count // senders
@@ -226,6 +93,17 @@ def measure(broker: Listening, count: int, streams: dict[int, list[bytes]]) -> d
     if broker.older_port:
         _measure_older(broker, count, figures)
     return figures
+
+
+def measure_waits(broker: Listening, count: int, stream: bytes) -> dict[str, Waits]:
+    """A client that waits for each message: `stream` has `count`; as many are there to receive."""
+    sent = send_in_turn(broker.port, "load", stream, count)
+    received = receive_in_turn(broker.port, "load", count)
+    told = {"send in turn": sent, "receive in turn": received}
+    return {
+        phase: Waits(percentile(waits, 0.5), percentile(waits, 0.99))
+        for phase, waits in told.items()
+    }
 
 
 def _measure_older(broker: Listening, count: int, figures: dict[str, Figure]) -> None:
@@ -279,31 +157,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--count", type=int, default=20_000, help="a multiple of 80")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--warm-up", type=int, default=3, help="rounds of COUNT before measuring")
+    parser.add_argument("--in-turn", type=int, default=1_000, help="messages of who waits for each")
     parser.add_argument("--only", default=",".join(BROKERS))
     parser.add_argument("--no-idle", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    names = [name for name in BROKERS if name in options.only.split(",")]
-    if lacking := brokerj.missing():
-        print(f"Broker-J and Artemis: skipped, {lacking}", file=sys.stderr)
-        names = [name for name in names if name not in {*_NODE_TYPES, "artemis"}]
-    for name, peer in (("broker-j BDB", "brokerj"), ("artemis", "artemis")):
-        if name in names and not (_PEERS / peer).is_dir():
-            print(f"{name}: skipped, there is no {_PEERS / peer}", file=sys.stderr)
-            names.remove(name)
+    names = available([name for name in BROKERS if name in options.only.split(",")])
     count: int = options.count
     streams = {
         durable: {n: [transfers(count // n, message(SIZE, durable=durable))] * n for n in (1, 8)}
         for durable in (True, False)
     }
     found: dict[tuple[str, str], list[Figure]] = defaultdict(list)
+    waits: dict[tuple[str, str], list[Waits]] = defaultdict(list)
+    in_turn: int = options.in_turn
     for _ in range(options.rounds):
         for name in names:
             with serving(name) as broker:
-                prepared = streams[name != "broker-j memory"]
+                is_durable = name != "broker-j memory"
+                prepared = streams[is_durable]
+                warm_up(broker, count, prepared, options.warm_up)
                 for phase, figure in measure(broker, count, prepared).items():
                     found[name, phase].append(figure)
-    _print(found, {} if options.no_idle else _idle(names), as_json=options.json)
+                few = transfers(in_turn, message(SIZE, durable=is_durable))
+                for phase, waited in measure_waits(broker, in_turn, few).items():
+                    waits[name, phase].append(waited)
+    _print(found, waits, {} if options.no_idle else _idle(names), as_json=options.json)
 
 
 def _idle(names: list[str]) -> dict[str, float]:
@@ -322,7 +202,11 @@ def _ratios(found: dict[tuple[str, str], list[Figure]]) -> dict[str, float]:
 
 
 def _print(
-    found: dict[tuple[str, str], list[Figure]], idle: dict[str, float], *, as_json: bool
+    found: dict[tuple[str, str], list[Figure]],
+    waits: dict[tuple[str, str], list[Waits]],
+    idle: dict[str, float],
+    *,
+    as_json: bool,
 ) -> None:
     synced_ms = median(append_and_sync_ms(BUILD, SIZE))
     print(f"{describe()}; append + fdatasync of 1 KiB {synced_ms:.2f} ms", file=sys.stderr)
@@ -336,9 +220,13 @@ def _print(
         spread = f"({min(rates):,.0f} to {max(rates):,.0f})"
         line += f" {spread:22} broker {broker_us:5.1f} µs, client {client_us:4.1f} µs a message"
         print(line, file=sys.stderr)
-    for phase, figures in _ratios(found).items():
-        told[phase] = [figures]
-        print(f"{phase}: {figures:.2f}", file=sys.stderr)
+    for (name, phase), waited in sorted(waits.items(), key=lambda each: each[0][1]):
+        p50, p99 = median([each.p50 for each in waited]), median([each.p99 for each in waited])
+        told[f"{phase} {name}"] = [round(p50, 2), round(p99, 2)]
+        print(f"{phase:15} {name:16} p50 {p50:5.2f} ms, p99 {p99:6.2f} ms", file=sys.stderr)
+    for phase, ratio in _ratios(found).items():
+        told[phase] = [ratio]
+        print(f"{phase}: {ratio:.2f}", file=sys.stderr)
     for name, mib in idle.items():
         told[f"idle {name}"] = [round(mib)]
         print(f"idle       {name:16} {mib:9.0f} MiB for 1,000 x 10 links", file=sys.stderr)

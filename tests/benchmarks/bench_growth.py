@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sparkstore.tables.root import open_or_create_root
+from tests.benchmarks.amqp_brokers import Listening, sparkstore_serving
 from tests.benchmarks.amqp_load import message, receive_all, send_all, transfers
-from tests.benchmarks.bench_amqp import Listening, cpu_s, resident_mib, sparkstore_serving
+from tests.benchmarks.bench_amqp import cpu_s, resident_mib
 from tests.benchmarks.bulk_journal import BulkJournal
 from tests.benchmarks.machine import BUILD, describe, median
 

@@ -19,8 +19,9 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from tests.benchmarks.amqp_brokers import sparkstore_serving
 from tests.benchmarks.amqp_load import message, send_all, transfers
-from tests.benchmarks.bench_amqp import SIZE, sparkstore_serving
+from tests.benchmarks.bench_amqp import SIZE
 from tests.benchmarks.machine import BUILD, describe, median, percentile
 
 LIST = "/api/v1/queues?limit=100&offset={offset}"
