@@ -73,9 +73,12 @@ class ServedQueues:
             consumes: this one knows its own.
         is_stopping: Set once a clean end was asked for: nothing is handed out any more.
         on_arrived: Called with messages that are on a queue durably, and that no publish brought.
+        on_waiting: Called with messages that wait on a queue, new ones and others, before they
+            are handed out.
     """
 
     on_arrived: Callable[[QueueDispatch, Sequence[int]], None]
+    on_waiting: Callable[[QueueDispatch, Sequence[int]], None]
 
     def __init__(
         self,
@@ -174,6 +177,7 @@ class ServedQueues:
             if queue.is_kept and not durable and not self.is_member:
                 self._count_not_durable(queue, len(message_ids))
             queue.arrived(message_ids, priority, durable=durable)
+            self.on_waiting(queue, message_ids)
             self._to_dispatch.add(name)
 
     def _count_not_durable(self, queue: QueueDispatch, count: int) -> None:

@@ -166,6 +166,7 @@ class Settlement:
     def released(self, message_id: int, queue: QueueDispatch, *, failed: bool) -> None:
         """Let a message wait again that the store has given back, or end it if it may not stay."""
         queue.released(message_id, delivery_failed=failed)
+        self._served.on_waiting(queue, (message_id,))
         self._served.wanted(queue.name)
         # After its release: only what waits can be taken off the queue, if it may not stay.
         self._on_released(queue, message_id)

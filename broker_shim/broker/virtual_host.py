@@ -15,6 +15,7 @@ from broker_shim.broker.address import ExchangeNode
 from broker_shim.broker.administration import Administration, QueueChanges
 from broker_shim.broker.bulk_operations import BulkOperations
 from broker_shim.broker.dead_letter_log import DeadLetterLog
+from broker_shim.broker.delivery.taken_message import wall_us
 from broker_shim.broker.delivery.undelivered_messages import Undelivered
 from broker_shim.broker.exchanges.alternate_routing import alternate_routing_of
 from broker_shim.broker.header_scan import HeaderScan
@@ -22,6 +23,7 @@ from broker_shim.broker.last_value_queues import LastValueQueues, Replaced, Valu
 from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.operations.acquisition import Acquisition
 from broker_shim.broker.operations.claims import Claims
+from broker_shim.broker.operations.delivery_delays import DeliveryDelays
 from broker_shim.broker.operations.observation import EntryObserver
 from broker_shim.broker.operations.placements import Placements
 from broker_shim.broker.operations.queries import Queries
@@ -42,8 +44,9 @@ from broker_shim.broker.storage.store_puts import Operation, Staged
 from broker_shim.broker.unfinished_messages import Unfinished
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.messages.delivery_time import wanted_time
 from broker_shim.messages.header import HeaderReader
-from broker_shim.store.interface import ExchangeBindingKey, MessageHeader, Queue
+from broker_shim.store.interface import Annotations, ExchangeBindingKey, MessageHeader, Queue
 from sparkstore.core.queue_arguments import QueueArguments, terms_of
 from sparkstore.core.state_machine.definitions import detail_of
 
@@ -77,6 +80,7 @@ class Broker(ServedQueues):
         queries: Tells what queues and exchanges are.
         acquisition: Acquires messages that were browsed.
         observer: Moves messages as others did, who use the same store.
+        delays: Hides messages until their time.
     """
 
     def __init__(
@@ -108,6 +112,8 @@ class Broker(ServedQueues):
         self._header_scan = HeaderScan(self, self.dispatch)
         self.last_value_queues = LastValueQueues(self, self.settlement)
         self.on_arrived = self.last_value_queues.arrived
+        self.delays = DeliveryDelays(self)
+        self.on_waiting = self.delays.came
         self.wiring_limit, self.xid_claims = WiringLimit(self), XidClaims()
         changes = QueueChanges(create, destroy, self.deletions.refuses, self.look_over)
         self.administration = Administration(
@@ -139,8 +145,13 @@ class Broker(ServedQueues):
         if not names:
             on_done(None)
             return
+        try:
+            told = wanted_time(header, wall_us)
+        except InvalidRequest as refusal:
+            self.calls.answer((on_done, refusal))
+            return
         values = self.last_value_queues.values(header, names)
-        put = partial(self._put, header, content, names, values, on_done, along)
+        put = partial(self._put, header, content, names, values, on_done, along, told)
         if values:
             self.last_value_queues.begin(values, put)
         else:
@@ -154,6 +165,7 @@ class Broker(ServedQueues):
         values: list[Value],
         on_done: OnComplete,
         along: Sequence[Operation],
+        annotations: Annotations | None,
         replaced: Replaced,
     ) -> None:
         def done(error: StoreError | None, message_id: int) -> None:
@@ -174,6 +186,7 @@ class Broker(ServedQueues):
             all_keep=self.all_keep,
             replacing=replaced,
             along=along,
+            annotations=annotations,
         )
 
     def ensure_queue_for(self, user: str, name: str, on_done: OnComplete) -> None:
@@ -232,6 +245,7 @@ class Broker(ServedQueues):
 
     def look_over(self, queue: QueueDispatch) -> None:
         """End what may not stay on a queue, after a start or a change of what it asks."""
+        self.delays.recovered(queue)
         self.bulk.end_failed(queue)
         self.last_value_queues.arrived(queue, [*self.calls.message_ids(queue.name)])
         self.wanted(queue.name)

@@ -46,7 +46,7 @@ from broker_shim.sockets.turns import Turn
 
 _log = logging.getLogger(__name__)
 
-_OFFERED = ("ANONYMOUS-RELAY", "SHARED-SUBS", SOLE)
+_OFFERED = ("ANONYMOUS-RELAY", "SHARED-SUBS", "DELAYED_DELIVERY", SOLE)
 """A target without an address takes messages for every `to`; Qpid JMS asks for all of them."""
 
 

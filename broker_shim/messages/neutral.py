@@ -38,12 +38,14 @@ class NeutralHeader:
         correlation_id: The same of the message that it answers.
         user_id: The sender's user id, as bytes.
         properties: Application properties by name, with their types.
+        annotations: Those annotations that say when the message is to be delivered, likewise.
     """
 
     message_id: MessageIdentity = None
     correlation_id: MessageIdentity = None
     user_id: bytes | None = None
     properties: Mapping[str, NeutralValue] = field(default_factory=dict)
+    annotations: Mapping[str, NeutralValue] = field(default_factory=dict)
 
 
 NeutralReader = Callable[[MessageHeader], NeutralHeader]

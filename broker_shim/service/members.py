@@ -400,13 +400,11 @@ def given_back_step(
     batch: Batch, queue: str, message_id: int, entry: Entry, *, failed: bool
 ) -> RecordStep:
     """The step that makes an acquired message available again, whoever holds it."""
-    record = records.message_released(
-        batch.machine.now_us(),
-        queue,
-        message_id,
-        entry.delivery_count + failed,
-        detail=given_back(entry.detail, None),
-    )
+    machine, count = batch.machine, entry.delivery_count + failed
+    detail = given_back(entry.detail, None)
+    if failed:
+        detail = machine.delayed(queue, entry.detail, detail, count)
+    record = records.message_released(machine.now_us(), queue, message_id, count, detail=detail)
     return RecordStep(record, is_kept=entry.position > 0)
 
 

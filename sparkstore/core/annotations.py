@@ -10,7 +10,8 @@ there, too: a JSON object
 of all of them, by key: the name of an AMQP 1.0 type (part 1, section 1.6), and the value as text; a
 timestamp is milliseconds since 1970 UTC.
 `{}` says that there are none, and that the entry was given back before: its message was acquired
-by somebody already. Null, that nobody ever had it, as far as the queue knows.
+by somebody already. Null, that nobody ever had it, as far as the queue knows. Nor had anybody one
+that is annotated with nothing but its delivery time, and has no failed delivery (`is_untouched`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,15 @@ RESTORED = "x-opt-restored-"
 RESTORED_FROM, RESTORED_BY = RESTORED + "from", RESTORED + "by"
 """The message that one is a copy of, and `UNDO/OPERATION`: who restored it, undoing what."""
 
-_OURS = (DEATH, RESUBMITTED_FROM, RESTORED)
+DELIVERY_TIME = "x-opt-delivery-time"
+"""When a message may be delivered, in ms since 1970 UTC; before, it is on its queue and hidden."""
+
+_OURS = (DEATH, RESUBMITTED_FROM, RESTORED, DELIVERY_TIME)
+_PLAIN_TIME = '{"' + DELIVERY_TIME + '":["long","', '"]}'
+"""Around the time, in the JSON of an entry that is annotated with nothing else."""
+MOST_TIME_MS = 253_402_300_799_999
+_TIME_DIGITS = 15
+"""The end of the year 9999."""
 
 _MAX_TEXT = 1_000
 """Characters of a condition or a description that are kept."""
@@ -70,10 +79,15 @@ def as_detail(annotations: Annotations) -> str:
     """The JSON of annotations.
 
     Raises:
-        InvalidRequest: They are not annotations, or too large.
+        InvalidRequest: They are not annotations, or too large, or hold a delivery time that is
+            none.
     """
     if not isinstance(annotations, Mapping) or not all(map(_is_one, annotations.items())):
         raise InvalidRequest("annotations are texts with a type and a text each")
+    if DELIVERY_TIME in annotations and not _is_time(*annotations[DELIVERY_TIME]):
+        told = " ".join(annotations[DELIVERY_TIME])[:100]
+        message = f"{DELIVERY_TIME} is {told!r}: give a long from 0 to {MOST_TIME_MS}, as text"
+        raise InvalidRequest(message)
     detail = _packed(annotations)
     if _bytes_of(detail) > MAX_ANNOTATIONS_BYTES:
         message = f"annotations of {len(detail)} bytes: at most {MAX_ANNOTATIONS_BYTES} are kept"
@@ -89,7 +103,57 @@ def given_back(detail: str | None, annotations: Annotations | None) -> str | Non
     """
     if annotations is not None:
         return as_detail(annotations)
-    return NONE if detail is None else None
+    return NONE if detail is None or plain_time_of(detail) is not None else None
+
+
+def is_untouched(detail: str | None, delivery_count: int) -> bool:
+    """True if nobody ever had the message of an entry, as far as its queue knows."""
+    return detail is None or (not delivery_count and plain_time_of(detail) is not None)
+
+
+def delivery_time_of(detail: str | None) -> int | None:
+    """When an entry may be delivered, UTC µs; None: at any time."""
+    if detail is None or DELIVERY_TIME not in detail:
+        return None
+    told = annotations_of(detail).get(DELIVERY_TIME)
+    return int(told[1]) * 1000 if told is not None and _is_time(*told) else None
+
+
+def plain_time_of(detail: str | None) -> int | None:
+    """The delivery time, in ms, of an entry that has no other annotation; None of any other."""
+    before, after = _PLAIN_TIME
+    if detail is None or not detail.startswith(before):
+        return None
+    text = detail.removeprefix(before).removesuffix(after)
+    return int(text) if _is_time("long", text) and text == str(int(text)) else None
+
+
+def plain_time(at_ms: int) -> str:
+    """The detail of an entry that has no annotation but its delivery time (`plain_time_of`)."""
+    return str(at_ms).join(_PLAIN_TIME)
+
+
+def are_alike(detail: str | None, other: str | None) -> bool:
+    """True if two entries are annotated alike, but for when each may be delivered.
+
+    A copy of a store reckons a delay from its own clock. Whether there is one is no small thing.
+    """
+    if detail == other:
+        return True
+    if delivery_time_of(detail) is None or delivery_time_of(other) is None:
+        return False
+    ours, theirs = annotations_of(detail), annotations_of(other)
+    return {**ours, DELIVERY_TIME: theirs[DELIVERY_TIME]} == theirs
+
+
+def with_delivery_time(detail: str | None, at_us: int) -> str:
+    """The detail of an entry that is delivered at a time and not before.
+
+    Where both do not fit, those that consumers gave are left out.
+    """
+    at_ms = min(-(-at_us // 1000), MOST_TIME_MS)
+    together = _packed({**annotations_of(detail), DELIVERY_TIME: ("long", str(at_ms))})
+    return together if _bytes_of(together) <= MAX_ANNOTATIONS_BYTES else plain_time(at_ms)
 
 
 def annotations_of(detail: str | None) -> dict[str, tuple[str, str]]:
@@ -136,6 +200,11 @@ def origin_of(detail: str | None) -> str | None:
     if detail is None or DEATH not in detail:
         return None
     return annotations_of(detail).get(DEATH + "queue", (None, None))[1]
+
+
+def _is_time(kind: str, text: str) -> bool:
+    is_number = kind == "long" and text.isascii() and text.isdigit() and len(text) <= _TIME_DIGITS
+    return is_number and int(text) <= MOST_TIME_MS
 
 
 def _is_one(item: tuple[object, object]) -> bool:

@@ -22,8 +22,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from itertools import compress, islice
 from operator import lt
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
+from sparkstore.core.annotations import DELIVERY_TIME
 from sparkstore.core.entry_chunk import NO_EXPIRY, NOBODY, Columns, Entry, EntryChunk
 
 __all__ = ["NO_EXPIRY", "Columns", "Entries", "Entry", "Expired", "Stretch", "stretches"]
@@ -75,6 +76,7 @@ class Entries(Mapping[int, Entry]):
     Attributes:
         message_bytes: Bytes of all messages there: headers and bodies.
         soonest: Nothing that waits expires before, UTC µs; `NO_EXPIRY`: nothing does.
+        has_delays: Some entry was to be delivered not before a time, since the start.
     """
 
     __slots__ = (
@@ -87,6 +89,7 @@ class Entries(Mapping[int, Entry]):
         "_strays",
         "_young",
         "_young_soonest",
+        "has_delays",
         "message_bytes",
         "soonest",
     )
@@ -101,6 +104,7 @@ class Entries(Mapping[int, Entry]):
         self._next = 0
         self._packed = 0
         self.message_bytes = 0
+        self.has_delays = False
         self.soonest = self._young_soonest = NO_EXPIRY
 
     def add(self, message_id: int, entry: Entry) -> None:
@@ -108,6 +112,8 @@ class Entries(Mapping[int, Entry]):
         young = self._young
         young[message_id] = entry
         self.message_bytes += entry.message_bytes
+        if entry.detail is not None:
+            self._note(entry.detail)
         if entry.expires_at is not None:
             self._expires(entry.expires_at)
         if len(young) > _YOUNG:
@@ -116,6 +122,8 @@ class Entries(Mapping[int, Entry]):
     def extend(self, message_ids: Sequence[int], columns: Columns) -> None:
         """Put many entries at the end, in their order; the queue has none of them yet."""
         self.message_bytes += sum(columns[4])
+        for detail in filter(None, columns[7]):
+            self._note(detail)
         if not self._chunks and len(self._young) + len(message_ids) <= _YOUNG:
             self._young.update(zip(message_ids, map(Entry, *columns), strict=True))
             self._expires(min((at for at in columns[3] if at is not None), default=NO_EXPIRY))
@@ -150,11 +158,13 @@ class Entries(Mapping[int, Entry]):
             entry.acquired_by = holder
         else:
             chunk, index = self._place(message_id)
-            chunk.set_held(index, (holder, *chunk.held.get(index, NOBODY)[1:]))
+            chunk.set_held(index, (holder, *chunk.held_of(index)[1:]))
 
     def give_back(self, message_id: int, delivery_count: int, detail: str | None = None) -> None:
         """Make an entry available again, with a new detail if not None; KeyError if it is gone."""
         entry = self._young.get(message_id)
+        if detail is not None:
+            self._note(detail)
         if entry is not None:
             entry.acquired_by, entry.delivery_count = None, delivery_count
             if detail is not None:
@@ -163,7 +173,7 @@ class Entries(Mapping[int, Entry]):
                 self._expires(entry.expires_at)
         else:
             chunk, index = self._place(message_id)
-            before = chunk.held.get(index, NOBODY)[2]
+            before = chunk.held_of(index)[2]
             kept = before if detail is None else detail
             chunk.set_held(index, (None, delivery_count, kept))
             self.soonest = min(self.soonest, chunk.soonest)
@@ -197,6 +207,9 @@ class Entries(Mapping[int, Entry]):
         }
         self._young_soonest = min(ends.values(), default=NO_EXPIRY)
         return [message_id for message_id, end in ends.items() if end <= now_us]
+
+    def _note(self, detail: str) -> None:
+        self.has_delays = self.has_delays or DELIVERY_TIME in detail
 
     def _expires(self, at_us: int) -> None:
         if at_us < self._young_soonest:
@@ -386,17 +399,7 @@ def _stretch(entries: Mapping[int, Entry]) -> Stretch:
 
 
 def _part(columns: Columns, part: slice) -> Columns:
-    positions, ats, priorities, expires_at, sizes, holders, counts, details = columns
-    return (
-        positions[part],
-        ats[part],
-        priorities[part],
-        expires_at[part],
-        sizes[part],
-        holders[part],
-        counts[part],
-        details[part],
-    )
+    return cast("Columns", tuple(column[part] for column in columns))
 
 
 def _number_of(chunk: EntryChunk) -> int:

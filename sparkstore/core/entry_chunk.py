@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress, repeat
 
+from sparkstore.core.annotations import plain_time, plain_time_of
 from sparkstore.core.packed_integers import Column, Keys, pack, pack_keys, values_at
 
 _NEVER = -(1 << 63)
-"""Stands for no expiry."""
+"""Stands for no expiry, and for no delivery time."""
 NO_EXPIRY = (1 << 63) - 1
 """The soonest expiry of entries of which none expires."""
 
@@ -67,12 +68,13 @@ class EntryChunk:
         number: Number of the chunk: those of one queue rise.
         run: Its ids, if each is one more than the one before; else nothing.
         is_there: 1 for each entry, 0 once it was removed.
-        held: What is not `NOBODY`, by index.
+        held: What is neither `NOBODY` nor just delayed, by index.
         soonest: Nothing that waits here expires before, UTC µs; `NO_EXPIRY`: nothing does.
     """
 
     __slots__ = (
         "_columns",
+        "_delays",
         "_gone",
         "held",
         "ids",
@@ -100,12 +102,16 @@ class EntryChunk:
         )
         self.is_there = bytearray(repeat(1, len(message_ids)))
         self.held: dict[int, Held] = {}
+        self._delays: Column | None = None  # ms; a million delayed messages are a column, no texts
         if not all(map(_is_all, NOBODY, held)):
             same: dict[Held, Held] = {}  # messages that died in one turn are annotated alike
+            delays = [_delay_of(each) for each in zip(*held, strict=True)]
+            if not _is_all(_NEVER, delays):
+                self._delays = pack(delays)
             self.held = {
                 index: same.setdefault(each, each)
                 for index, each in enumerate(zip(*held, strict=True))
-                if each != NOBODY
+                if each != NOBODY and delays[index] == _NEVER
             }
         self._gone = 0
         self.soonest = min((end for end in expires_at if end is not None), default=NO_EXPIRY)
@@ -119,7 +125,16 @@ class EntryChunk:
         """An entry as it is now."""
         position, at, priority, end, size = values_at(self._columns, index)
         expires_at = None if end == _NEVER else end
-        return Entry(position, at, priority, expires_at, size, *self.held.get(index, NOBODY))
+        return Entry(position, at, priority, expires_at, size, *self.held_of(index))
+
+    def held_of(self, index: int) -> Held:
+        """Return an entry's holder, its delivery count and its annotations."""
+        held = self.held.get(index)
+        return self._unheld(index) if held is None else held
+
+    def _unheld(self, index: int) -> Held:
+        delay = _NEVER if self._delays is None else self._delays[index]
+        return NOBODY if delay == _NEVER else (None, 0, plain_time(delay))
 
     def message_ids(self) -> list[int]:
         """Ids of what is there, in order."""
@@ -131,8 +146,9 @@ class EntryChunk:
 
     def marked(self) -> Iterator[tuple[int, Entry]]:
         """Iterate in order over entries that are acquired, came back before or are annotated."""
-        for index in sorted(self.held):
-            yield self.ids[index], self.entry(index)
+        for index in sorted(self.held) if self._delays is None else range(len(self.is_there)):
+            if self.is_there[index] and self.held_of(index) != NOBODY:
+                yield self.ids[index], self.entry(index)
 
     def holder(self, index: int) -> tuple[str | None, int]:
         """Return the holder of an entry, and its position."""
@@ -165,7 +181,7 @@ class EntryChunk:
         """Set an entry's holder, its delivery count and its annotations."""
         if held[0] is None:
             self.soonest = min(self.soonest, self.expires_at(index))
-        if held == NOBODY:
+        if held == self._unheld(index):
             self.held.pop(index, None)
         else:
             self.held[index] = held
@@ -182,7 +198,7 @@ class EntryChunk:
         ids = [self.ids[index] for index in left]
         keys = ids if self.ids is self.keys else [self.keys[index] for index in left]
         columns = [[column[index] for index in left] for column in self._columns]
-        held = [self.held.get(index, NOBODY) for index in left]
+        held = [self.held_of(index) for index in left]
         positions, ats, priorities, ends, sizes = columns
         expires_at = [None if at == _NEVER else at for at in ends]
         return EntryChunk(
@@ -200,6 +216,13 @@ class EntryChunk:
                 [detail for _, _, detail in held],
             ),
         )
+
+
+def _delay_of(held: Held) -> int:
+    """The delivery time of an entry that is otherwise like nearly every other."""
+    holder, count, detail = held
+    at_ms = plain_time_of(detail) if holder is None and not count else None
+    return _NEVER if at_ms is None else at_ms
 
 
 def _packed_ends(expires_at: Sequence[int | None]) -> Column:

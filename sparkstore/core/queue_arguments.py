@@ -23,6 +23,10 @@
                         where this is not said; "drop_head": the oldest messages that wait make
                         room, and leave the store; "dead_letter": the new message goes to the
                         `dead_letter_queue`
+    delivery_delay_ms   how long a message that comes is hidden from consumers, in ms, from 0
+    retry_delay_ms      the same after a failed delivery, in ms, from 0
+    retry_delay_multiplier  each further failure makes it so many times as long, from 1
+    max_retry_delay_ms  but not longer than this, in ms, from 0
 
 A queue may have other arguments, too: the store keeps them and asks nothing of them.
 """
@@ -53,11 +57,17 @@ _KEPT_MESSAGES = 2
 _US = 1000
 _MAX_TTL_MS = 1000 * 365 * 24 * 3600 * 1000
 """A thousand years: a time that far away is still a timestamp to every engine."""
+_MOST_DOUBLINGS = 64
+"""After so many failures no delay grows any more: by 2 at least each, it is the longest by then."""
 _NUMBERS = {
     "message_ttl_ms": (0, _MAX_TTL_MS),
     "max_delivery_count": (0, (1 << 31) - 1),
     "max_depth": (1, (1 << 63) - 1),
     "max_bytes": (1, (1 << 63) - 1),
+    "delivery_delay_ms": (0, _MAX_TTL_MS),
+    "retry_delay_ms": (0, _MAX_TTL_MS),
+    "retry_delay_multiplier": (1, 1000),
+    "max_retry_delay_ms": (0, _MAX_TTL_MS),
 }
 """Arguments that are integers, with the least and the largest."""
 _WORDS: Mapping[str, Sequence[str]] = {"on_reject": _ON_REJECT, "when_full": _WHEN_FULL}
@@ -81,6 +91,10 @@ class QueueArguments(NamedTuple):
         max_depth: The most messages on the queue, from 1.
         max_bytes: The most bytes of headers and bodies on the queue, from 1.
         when_full: What becomes of a message that finds no room; None: as `reject`.
+        delivery_delay_ms: Milliseconds, from 0.
+        retry_delay_ms: Milliseconds, from 0.
+        retry_delay_multiplier: From 1; None: as 1.
+        max_retry_delay_ms: Milliseconds, from 0.
     """
 
     message_ttl_ms: int | None = None
@@ -95,11 +109,15 @@ class QueueArguments(NamedTuple):
     max_depth: int | None = None
     max_bytes: int | None = None
     when_full: str | None = None
+    delivery_delay_ms: int | None = None
+    retry_delay_ms: int | None = None
+    retry_delay_multiplier: int | None = None
+    max_retry_delay_ms: int | None = None
 
     @property
     def asks_of_arrivals(self) -> bool:
         """True if a message that comes is asked anything; else `why_full` need not be called."""
-        asks = (self.message_ttl_ms, self.max_depth, self.max_bytes)
+        asks = (self.message_ttl_ms, self.max_depth, self.max_bytes, self.delivery_delay_ms)
         return any(each is not None for each in asks)
 
     @property
@@ -129,6 +147,31 @@ class QueueArguments(NamedTuple):
             return wanted
         latest = now_us + self.message_ttl_ms * _US
         return latest if wanted is None else min(wanted, latest)
+
+    def delivered_from(self, wanted: int | None, now_us: int) -> int | None:
+        """When a message that comes now may be delivered, UTC µs: the later of both wishes.
+
+        None: at once.
+        """
+        if not self.delivery_delay_ms:
+            return wanted
+        return max(wanted or 0, now_us + self.delivery_delay_ms * _US)
+
+    def retried_from(self, delivery_count: int, now_us: int) -> int | None:
+        """When a message may be delivered again whose delivery failed just now, UTC µs.
+
+        None: at once. That is also so for one that may not stay on the queue (`reason_to_end`).
+
+        Args:
+            delivery_count: Its failed deliveries, from 1.
+            now_us: When it failed, UTC µs.
+        """
+        if not self.retry_delay_ms or self.is_over_delivered(delivery_count):
+            return None
+        longer = min(delivery_count - 1, _MOST_DOUBLINGS)
+        delay_ms: int = self.retry_delay_ms * (self.retry_delay_multiplier or 1) ** longer
+        most = _MAX_TTL_MS if self.max_retry_delay_ms is None else self.max_retry_delay_ms
+        return now_us + min(delay_ms, most) * _US
 
     def reason_to_end(self, entry: Entry, now_us: int) -> str | None:
         """Why an entry may not stay on the queue now; None if it may."""

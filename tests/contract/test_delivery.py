@@ -382,7 +382,107 @@ def test_a_transaction_may_put_on_a_full_queue_as_many_as_it_accepts(cell: Cell)
     assert client.bodies() == ["old", "new"]
 
 
+_HOUR_MS = 3_600_000
+
+
+def test_a_message_that_is_to_wait_is_hidden_until_its_time(cell: Cell) -> None:
+    client = cell.with_queue(dead_letter_queue=cell.dead)
+    delay = {"x-opt-delivery-delay": 100}
+    assert client.send(
+        cell.queue, "next year", delivery={"x-opt-delivery-delay": 365 * 24 * _HOUR_MS}
+    )
+    assert client.send(cell.queue, "later", "later too", delivery=delay) == [True, True]
+    assert client.send(cell.queue, "past", delivery={"x-opt-delivery-time": 1000}) == [True]
+    assert client.send(cell.queue, "now") == [True]
+    client.consume(cell.queue)
+    client.receive(4)
+    client.drain()
+    assert client.bodies() == ["past", "now", "later", "later too"]
+    assert len(cell.place.entries(cell.queue)) == 5
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_queue_hides_what_comes_for_a_while(cell: Cell, is_committed: bool) -> None:
+    client = cell.with_queue(delivery_delay_ms=_HOUR_MS)
+    if is_committed:
+        client.begin()
+    client.send(cell.queue, "a", "b", delivery={"x-opt-delivery-delay": 1})
+    if is_committed:
+        assert client.commit()
+    cell.place.await_depth(cell.queue, 2)
+    reader = cell.client()
+    reader.consume(cell.queue)
+    reader.drain()
+    assert reader.bodies() == []
+    cell.place.destroy(cell.queue)
+
+
+def test_what_is_hidden_is_so_after_a_restart_and_can_be_deleted(cell: Cell) -> None:
+    client = cell.with_queue()
+    client.send(cell.queue, "a", delivery={"x-opt-delivery-delay": _HOUR_MS})
+    client.send(cell.queue, "b", delivery={"x-opt-delivery-delay": 200})
+    cell.place.crash()
+    reader = cell.client()
+    reader.consume(cell.queue)
+    reader.receive(1)
+    reader.drain()
+    assert reader.bodies() == ["b"]
+    reader.cancel()
+    cell.place.destroy(cell.queue)
+
+
+@pytest.mark.parametrize("name", ["x-opt-delivery-delay", "x-opt-delivery-time"])
+def test_a_time_of_delivery_that_is_none_is_refused(cell: Cell, name: str) -> None:
+    client = cell.with_queue()
+    for value in (-1, "soon", True, 1 << 62, 1.5):
+        assert cell.client().send(cell.queue, "a", delivery={name: value}) == [False], value
+    client.begin()
+    client.send(cell.queue, "a", delivery={name: -1})
+    assert not client.commit()
+    assert not cell.place.entries(cell.queue)
+
+
+def test_what_failed_is_hidden_for_a_while_before_it_comes_again(cell: Cell) -> None:
+    client = cell.with_queue(retry_delay_ms=1, retry_delay_multiplier=2, max_retry_delay_ms=50)
+    client.send(cell.queue, "a")
+    client.consume(cell.queue)
+    for time in range(1, 5):
+        (*_, delivery) = client.receive(time)
+        client.release(delivery, failed=True)
+    assert client.receive(5)[-1].is_redelivered
+
+
+def test_only_what_failed_is_hidden_for_the_delay_of_a_retry(cell: Cell) -> None:
+    client = cell.with_queue(retry_delay_ms=_HOUR_MS)
+    client.send(cell.queue, "a")
+    client.consume(cell.queue)
+    (first,) = client.receive(1)
+    client.release(first)
+    _, second = client.receive(2)
+    client.release(second, failed=True)
+    cell.place.until(lambda: cell.place.held(cell.queue) == [None], "it waits again")
+    client.drain()
+    assert len(client.got()) == 2
+
+
+def test_a_lost_connection_hides_what_it_had_for_the_delay_of_a_retry(cell: Cell) -> None:
+    client = cell.with_queue(retry_delay_ms=_HOUR_MS)
+    client.send(cell.queue, "a")
+    loser = cell.client()
+    loser.consume(cell.queue)
+    loser.receive(1)
+    loser.lose()
+    cell.place.until(lambda: cell.place.held(cell.queue) == [None], "it waits again")
+    client.consume(cell.queue)
+    client.drain()
+    assert client.bodies() == []
+
+
 ARGUMENTS = {
+    "delivery_delay_ms": test_a_queue_hides_what_comes_for_a_while,
+    "retry_delay_ms": test_only_what_failed_is_hidden_for_the_delay_of_a_retry,
+    "retry_delay_multiplier": test_what_failed_is_hidden_for_a_while_before_it_comes_again,
+    "max_retry_delay_ms": test_what_failed_is_hidden_for_a_while_before_it_comes_again,
     "max_depth": test_a_full_queue_refuses_what_is_sent_until_a_message_has_left,
     "max_bytes": test_a_full_queue_refuses_what_is_sent_until_a_message_has_left,
     "when_full": test_a_full_queue_refuses_what_is_sent_until_a_message_has_left,

@@ -42,10 +42,15 @@ class DispatchMachine(RuleBasedStateMachine):
         self.cursor, self.seen = Cursor(), set[tuple[int, int]]()
         self.places: dict[int, tuple[int, int]] = {}
         self.held_ids: set[int] = set()
+        self.delayed: dict[int, int] = {}
+        self.priorities: dict[int, int] = {}
+        self.now_us = 0
         self.arrivals = 0
 
     def waiting(self) -> list[int]:
-        there = [each for each in self.places if each not in self.held_ids]
+        there = [
+            each for each in self.places if each not in self.held_ids and each not in self.delayed
+        ]
         return sorted(there, key=self.places.__getitem__)
 
     @rule(message_id=st.integers(1, 40), priority=st.integers(0, 9), count=st.integers(1, 7))
@@ -54,7 +59,7 @@ class DispatchMachine(RuleBasedStateMachine):
         for each in range(message_id, message_id + count):
             if each not in self.places:
                 self.arrivals += 1
-                self.places[each] = (-priority, self.arrivals)
+                self.places[each], self.priorities[each] = (-priority, self.arrivals), priority
                 self.queue.arrived([each], priority)
 
     @rule(target=held, count=st.integers(1, 5))
@@ -69,7 +74,8 @@ class DispatchMachine(RuleBasedStateMachine):
 
     @rule(target=held, asked=st.sets(st.integers(1, 50), max_size=5))
     def withdraw(self, asked: set[int]) -> list[int]:
-        there, left = set(self.waiting()), asked & self.held_ids
+        there = set(self.places) - self.held_ids
+        left = asked & self.held_ids
         found = self.queue.withdraw(sorted(asked))
         assert found == (sorted(asked & there), len(left), len(asked - there - left))
         self.held_ids |= set(found.held)
@@ -83,12 +89,37 @@ class DispatchMachine(RuleBasedStateMachine):
             self.held_ids.discard(message_id)
             assert self.queue.delivery_count(message_id) == before + failed
 
+    @rule(which=st.integers(0, 50), delay=st.integers(1, 1 << 34))
+    def delay(self, which: int, delay: int) -> None:
+        """It is shown to nobody, and found by its id."""
+        waiting = self.waiting()
+        if waiting:
+            message_id = waiting[which % len(waiting)]
+            self.queue.delayed.hide(message_id, self.now_us + delay)
+            self.delayed[message_id] = self.now_us + delay
+
+    @rule(passed=st.integers(0, 1 << 34), most=st.integers(1, 4))
+    def time_passes(self, passed: int, most: int) -> None:
+        """Those whose time has come wait behind all others, also those that are held just now."""
+        self.now_us += passed
+        due: list[int] = []
+        while (next_us := self.queue.delayed.next_us) is not None and next_us <= self.now_us:
+            due += self.queue.delayed.due(self.now_us, most)
+        for message_id in due:
+            priority = self.priorities.get(message_id, 0)
+            self.queue.delayed.end(message_id, priority)
+            if self.delayed.pop(message_id, None) is not None:
+                self.arrivals += 1
+                self.places[message_id] = (-priority, self.arrivals)
+        assert all(at_us > self.now_us for at_us in self.delayed.values())
+
     @rule(message_ids=consumes(held))
     def remove(self, message_ids: list[int]) -> None:
         for message_id in reversed(message_ids):
             self.queue.removed((message_id,))
             self.held_ids.discard(message_id)
             del self.places[message_id]
+            self.delayed.pop(message_id, None)
 
     @rule(count=st.integers(1, 9))
     def browse(self, count: int) -> None:
@@ -103,6 +134,7 @@ class DispatchMachine(RuleBasedStateMachine):
     @invariant()
     def everything_waits_or_is_held_in_its_order(self) -> None:
         assert len(self.queue) == len(self.places)
+        assert len(self.queue.delayed) == len(self.delayed.keys() - self.held_ids)
         assert [each for _place, each in self.queue.browse(Cursor(), 1_000)] == self.waiting()
         assert all((each in self.queue) == (each in self.places) for each in range(1, 60))
 

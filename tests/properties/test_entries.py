@@ -13,12 +13,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hypothesis.stateful import run_state_machine_as_test as run
 
 from sparkstore.core import entries as module
+from sparkstore.core.annotations import NONE, delivery_time_of, plain_time
 from sparkstore.core.entries import Entries, Entry, stretches
 from sparkstore.core.message_counts import MessageCounts
 from sparkstore.core.packed_integers import pack, pack_keys
 
 NUMBERS = st.integers(-(1 << 40), 1 << 70)
 IDS = st.integers(1, 400)
+DETAILS = [plain_time(7), plain_time(1 << 40), '{"x-opt-delivery-time":["long","07"]}', NONE]
 ENTRIES = st.builds(
     Entry,
     NUMBERS,
@@ -28,6 +30,7 @@ ENTRIES = st.builds(
     st.sampled_from([1024, 1024, 7]),
     st.sampled_from([None, None, "c"]),
     st.sampled_from([0, 0, 2]),
+    st.sampled_from([*DETAILS, None]),
 )
 HOLDERS = st.sampled_from(["c1", "c2"])
 
@@ -83,12 +86,16 @@ class EntriesMachine(RuleBasedStateMachine):
         self.model[message_id] = replace(self.model[message_id], acquired_by=holder)
 
     @precondition(lambda self: self.model)
-    @rule(which=st.integers(0, 1000), count=st.integers(0, 3))
-    def give_back(self, which: int, count: int) -> None:
+    @rule(
+        which=st.integers(0, 1000),
+        count=st.integers(0, 3),
+        detail=st.sampled_from([*DETAILS, None]),
+    )
+    def give_back(self, which: int, count: int, detail: str | None) -> None:
         message_id = [*self.model][which % len(self.model)]
-        self.entries.give_back(message_id, count)
+        self.entries.give_back(message_id, count, detail)
         entry = replace(self.model[message_id], acquired_by=None, delivery_count=count)
-        self.model[message_id] = entry
+        self.model[message_id] = entry if detail is None else replace(entry, detail=detail)
 
     @rule(message_id=st.integers(-1, 500))
     def what_is_not_there_is_refused(self, message_id: int) -> None:
@@ -111,7 +118,7 @@ class EntriesMachine(RuleBasedStateMachine):
         assert [*self.entries.marked()] == [
             (message_id, entry)
             for message_id, entry in self.model.items()
-            if entry.acquired_by is not None or entry.delivery_count
+            if entry.acquired_by is not None or entry.delivery_count or entry.detail is not None
         ]
         for told in (stretches(self.entries), stretches(self.model)):
             ids, priorities, marked = zip(*told, strict=True) if self.model else ((), (), ())
@@ -120,6 +127,8 @@ class EntriesMachine(RuleBasedStateMachine):
             assert [*chain(*marked)] == [*self.entries.marked()]
         assert len(self.entries) == len(self.model)
         assert self.entries.message_bytes == sum(e.message_bytes for e in self.model.values())
+        times = [delivery_time_of(entry.detail) for entry in self.model.values()]
+        assert self.entries.has_delays or not any(times)
         assert self.entries.oldest() == next(iter(self.model.values()), None)
         for message_id in range(-1, self.next_id + 1):
             assert (message_id in self.entries) == (message_id in self.model)

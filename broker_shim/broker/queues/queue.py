@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import groupby
 from typing import Protocol
 
+from broker_shim.broker.queues.delayed_messages import DelayedMessages
 from broker_shim.broker.queues.last_values import LastValues
 from broker_shim.broker.queues.local_messages import NoLocal
 from broker_shim.broker.queues.message_groups import Groups
@@ -65,6 +66,7 @@ class QueueDispatch:
         maker: The number of the connection that did; None: nobody, or before a restart.
         watcher: Told when consumers come, and when the last one goes.
         only: What is not so is not routed here (a subscription with a selector).
+        delayed: Messages that are hidden until their time.
         no_local: Whose messages are not routed here either; None: everybody's are.
     """
 
@@ -92,6 +94,7 @@ class QueueDispatch:
         self.last_values = None if key is None else LastValues(key)
         self._not_durable: set[int] = set()
         self.watcher: UseWatcher | None = None
+        self.delayed = DelayedMessages(self._index, self._held)
         self.only: Selector | None = None
         self.no_local: NoLocal | None = None
         self.owner: str | None = None

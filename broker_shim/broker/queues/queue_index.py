@@ -1,6 +1,6 @@
 """The waiting messages of a queue, in order, in some three bytes a message. Pure.
 
-QueueIndex     ten levels, one for each priority, highest first
+QueueIndex     ten levels, one for each priority, highest first; one more for what is delayed
 PriorityLevel  slots by rising index: one for each arrival (`priority_level`)
 place          (9 - priority) << 48 | index: rises in the order of the queue, never changes
 """
@@ -13,6 +13,7 @@ from typing import NamedTuple
 from broker_shim.broker.queues.priority_level import PriorityLevel
 
 MAX_PRIORITY = 9
+_DELAYED = MAX_PRIORITY + 1
 _INDEX_BITS = 48
 _INDEX = (1 << _INDEX_BITS) - 1
 
@@ -61,18 +62,45 @@ class Cursor:
 
 
 class QueueIndex:
-    """The messages by priority, then arrival; `len` is how many wait."""
+    """The messages by priority, then arrival; `len` is how many wait, delayed ones too.
+
+    What is delayed has a place and is found by its id, so it can be taken off the queue; nobody
+    who looks at the queue sees it.
+    """
 
     def __init__(self) -> None:
-        self._levels = [PriorityLevel() for _ in range(MAX_PRIORITY + 1)]
+        self._shown = [PriorityLevel() for _ in range(MAX_PRIORITY + 1)]
+        self._levels = [*self._shown, PriorityLevel()]
+
+    @property
+    def delayed_count(self) -> int:
+        """The number of messages that wait for their time, and are held by nobody."""
+        return self._levels[_DELAYED].waiting_count
 
     def __len__(self) -> int:
         """The number of messages that wait."""
         return sum(level.waiting_count for level in self._levels)
 
-    def extend(self, message_ids: Sequence[int], priority: int) -> None:
-        """Add messages that wait after all others of their priority, in this order."""
-        self._levels[MAX_PRIORITY - max(0, min(priority, MAX_PRIORITY))].extend(message_ids)
+    def extend(self, message_ids: Sequence[int], priority: int) -> int:
+        """Add messages that wait after all others of their priority, in this order.
+
+        Returns:
+            The place of the last one.
+        """
+        return self._extend(MAX_PRIORITY - max(0, min(priority, MAX_PRIORITY)), message_ids)
+
+    def delay(self, message_id: int) -> int:
+        """Add a message that is shown to nobody; its place."""
+        return self._extend(_DELAYED, (message_id,))
+
+    def _extend(self, number: int, message_ids: Sequence[int]) -> int:
+        level = self._levels[number]
+        level.extend(message_ids)
+        return number << _INDEX_BITS | (level.end - 1)
+
+    def is_delayed(self, place: int) -> bool:
+        """True if a place is that of a delayed message."""
+        return place >> _INDEX_BITS == _DELAYED
 
     def look(self, cursor: Cursor, count: int, before: int | None = None) -> list[tuple[int, int]]:
         """Get the place and id of what waits after a cursor, in order, and move it past them.
@@ -83,7 +111,7 @@ class QueueIndex:
             before: And at nothing from this place on.
         """
         found: list[tuple[int, int]] = []
-        for number, level in enumerate(self._levels):
+        for number, level in enumerate(self._shown):
             if len(found) == count or (before is not None and number >= before >> _INDEX_BITS):
                 break
             seen = level.look(cursor.indexes[number], count - len(found))
@@ -98,7 +126,7 @@ class QueueIndex:
             cursor: Where somebody is.
             before: A place; without it, anything counts.
         """
-        levels = self._levels if before is None else self._levels[: before >> _INDEX_BITS]
+        levels = self._shown if before is None else self._shown[: before >> _INDEX_BITS]
         return all(at >= level.end for at, level in zip(cursor.indexes, levels, strict=False))
 
     def find(self, message_id: int) -> int | None:

@@ -10,6 +10,7 @@ from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
+from broker_shim.messages.delivery_time import may_wait
 from broker_shim.store.interface import MessageHeader, NewEntry
 
 _new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
@@ -52,7 +53,7 @@ class Publications:
         for number, (header, content, queues) in enumerate(messages):
             if queues is not routed:  # those of one link are the same, most often
                 routed, queue = queues, self._only(queues)
-            if queue is not None and len(content) <= STAGED_BYTES:
+            if queue is not None and len(content) <= STAGED_BYTES and not may_wait(header):
                 plain.append(_new(NewEntry, (header, content, queue)))
                 continue
             self._enqueue(plain, partial(on_done, number - len(plain)))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import (
+    Annotations,
     BrokerStore,
     ContentWriter,
     MessageHeader,
@@ -81,6 +82,7 @@ class Puts:
         all_keep: Callable[[Iterable[str]], bool],
         replacing: Sequence[tuple[int, str]] = (),
         along: Sequence[Operation] = (),
+        annotations: Annotations | None = None,
     ) -> None:
         """Put a new message on queues, all or none.
 
@@ -93,12 +95,13 @@ class Puts:
                 where a queue that keeps nothing cannot have them: then a large body goes whole.
             replacing: (message id, queue) of what leaves its queue in the same transaction.
             along: What else is done in it.
+            annotations: What its entries add to those of the message.
         """
 
         def ready(error: StoreError | None, message: StoredMessage | None) -> None:
             # Content that was refused must not be enqueued: it would be a message without it.
             if message is not None:
-                self._enqueue(message, names, on_done, replacing, along)
+                self._enqueue(message, names, on_done, replacing, along, annotations)
             else:
                 on_done(error, 0)
 
@@ -189,14 +192,16 @@ class Puts:
         on_done: OnPut,
         replacing: Sequence[tuple[int, str]],
         along: Sequence[Operation],
+        annotations: Annotations | None,
     ) -> None:
         message_id = message.message_id
+        told: dict[str, Any] = {} if annotations is None else {"annotations": annotations}
 
         def done(error: StoreError | None) -> None:
             on_done(error, message_id)
 
         if len(queues) == 1 and not replacing and not along:
-            self._calls.call(done, self._store.enqueue, message, queues[0])
+            self._calls.call(done, self._store.enqueue, message, queues[0], **told)
             return
         try:
             transaction = self._store.begin()
@@ -205,7 +210,7 @@ class Puts:
                 outcome = {"outcome": "replaced", "by": message_id}
                 self._store.dequeue(older, queue, None, _nothing, transaction, outcome)
             for queue in queues:
-                self._store.enqueue(message, queue, _nothing, transaction)
+                self._store.enqueue(message, queue, _nothing, transaction, **told)
             for operation in along:
                 operation(self._store, _nothing, transaction)
         except StoreError as error:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from broker_shim.broker.delivery.taken_message import wall_us
 from broker_shim.broker.last_value_queues import Value
 from broker_shim.broker.storage.store_puts import Operation, Staged
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
-from broker_shim.errors import StoreError
+from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.messages.delivery_time import wanted_time
 from broker_shim.store.interface import (
+    Annotations,
     MessageHeader,
     MessageStore,
     StoredMessage,
@@ -28,6 +31,7 @@ class Posting:
         queues: Names of those that it goes to; none if no subscription selects it.
         values: For each last-value queue among them.
         message: None until all its content is with the store, where that is needed.
+        annotations: What its entries add to it.
         is_under_way: True until `ended`.
         error: Why it cannot be sent; then the unit cannot be committed.
     """
@@ -38,6 +42,7 @@ class Posting:
         self.queues: tuple[str, ...] = ()
         self.values: list[Value] = []
         self.message: StoredMessage | None = None
+        self.annotations: Annotations | None = None
         self.is_under_way = True
         self.error: StoreError | None = None
 
@@ -54,6 +59,11 @@ class Posting:
             on_done(None)
             return
         self.queues, self.values = names, self._last_values.values(header, names)
+        try:
+            self.annotations = wanted_time(header, wall_us)
+        except InvalidRequest as refusal:
+            self._calls.answer((on_done, refusal))
+            return
 
         def ready(error: StoreError | None, message: StoredMessage | None) -> None:
             self.message = message
@@ -80,7 +90,7 @@ class Posting:
             text = f"queue {self.queues[0]!r} was destroyed: nothing was committed"
             raise rolled_back(text)
         self.queues = there
-        return [_enqueue(self.message, name) for name in there]
+        return [_enqueue(self.message, name, self.annotations) for name in there]
 
     def arrived(self) -> None:
         """Put the message, which is durable now, on its queues."""
@@ -98,8 +108,8 @@ class Posting:
         return [(self.message.message_id, value) for value in self.values]
 
 
-def _enqueue(message: StoredMessage, queue: str) -> Operation:
+def _enqueue(message: StoredMessage, queue: str, annotations: Annotations | None) -> Operation:
     def call(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-        store.enqueue(message, queue, note, transaction)
+        store.enqueue(message, queue, note, transaction, annotations=annotations)
 
     return call

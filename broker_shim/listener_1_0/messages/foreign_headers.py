@@ -7,6 +7,7 @@ from typing import Any
 from broker_shim.amqp_1_0.composites import Properties
 from broker_shim.amqp_1_0.definitions import (
     APPLICATION_PROPERTIES_SECTION,
+    MESSAGE_ANNOTATIONS_SECTION,
 )
 from broker_shim.amqp_1_0.primitives import CLASSES, Timestamp
 from broker_shim.messages.neutral import NeutralHeader, NeutralValue, neutral_of
@@ -63,6 +64,7 @@ def neutral_header(header: MessageHeader, sections: list[MessageSection]) -> Neu
     encoded = header.header or b""
     identity: list[Any] = []
     properties: dict[str, NeutralValue] = {}
+    annotations: dict[str, NeutralValue] = {}
     try:
         for code, _start, value, _end in sections:
             if code == Properties.CODE:
@@ -74,10 +76,21 @@ def neutral_header(header: MessageHeader, sections: list[MessageSection]) -> Neu
                     for name, each in found.items()
                     if (neutral := _neutral(each)) is not None
                 }
+            elif code == MESSAGE_ANNOTATIONS_SECTION:
+                annotations = _of_delivery(read(encoded, value)[0])
     except DecodeError:  # it was read when it came: only a damaged root has one
         pass
     message_id, user_id, _to, _subject, _reply_to, correlation_id = [*identity, *[None] * 6][:6]
-    return NeutralHeader(message_id, correlation_id, user_id, properties)
+    return NeutralHeader(message_id, correlation_id, user_id, properties, annotations)
+
+
+def _of_delivery(annotations: dict[Any, Any] | None) -> dict[str, NeutralValue]:
+    """Those that say when the message is to be delivered, also if that is no time."""
+    return {
+        str(name): _neutral(value) or NeutralValue(type(value).__name__, value)
+        for name, value in (annotations or {}).items()
+        if isinstance(name, str) and name.startswith("x-opt-delivery-")
+    }
 
 
 def _neutral(value: Any) -> NeutralValue | None:

@@ -19,6 +19,7 @@ from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.store.interface import MessageHeader
+from sparkstore.core.annotations import is_untouched
 
 
 class SendingLink(Consumer, Protocol):
@@ -144,7 +145,7 @@ class LinkOutlet:
             header,
             failures=failures,
             now_us=self._connection.now_us(),
-            is_first=taken.detail is None,
+            is_first=is_untouched(taken.detail, failures),
             # What is off its queue already cannot be given back: it waits for credit.
             waits=self._is_settled,
             state=self._acquisitions.state,

@@ -16,6 +16,7 @@ from broker_shim.messages.message import Message
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.store.interface import MessageHeader
+from sparkstore.core.annotations import is_untouched
 
 _AROUND_BYTES = 64
 """What framing adds to a message as it came, beside annotations, at most: a header section."""
@@ -141,7 +142,11 @@ class Wire:
             if taken.expires_at != header.expires_at:
                 header = header._replace(expires_at=taken.expires_at)
             around = framing(
-                header, delivery_count=count, now_us=now_us, is_first=detail is None, detail=detail
+                header,
+                delivery_count=count,
+                now_us=now_us,
+                is_first=is_untouched(detail, count),
+                detail=detail,
             )
             pieces = (around.lead, content.body, around.tail)
             new.append((taken.message_id.to_bytes(8, "big"), pieces))

@@ -24,7 +24,7 @@ from broker_shim.store.chain.branches_in_doubt import (
 )
 from broker_shim.store.chain.calls import StoreCall
 from broker_shim.store.interface import Entry, Exchange, ExchangeBindingKey, Queue, Recovered
-from sparkstore.core.annotations import annotations_of
+from sparkstore.core.annotations import annotations_of, are_alike
 
 CATEGORY = "store-chain"
 """Of configuration objects that each store of a chain keeps for itself."""
@@ -165,6 +165,8 @@ def _is_later(theirs: Entry, ours: Entry) -> bool:
 def _held(queue: str, message_id: int, ours: Entry, theirs: Entry) -> Iterator[StoreCall]:
     """Give an entry the holder, the count of failed deliveries and the annotations of ours."""
     holder, failures, detail = theirs.acquired_by, theirs.delivery_count, theirs.detail
+    if are_alike(ours.detail, detail):
+        detail = ours.detail
     while failures < ours.delivery_count or detail != ours.detail:
         if holder is None:
             yield _call("acquire", message_id, queue, NOBODY)

@@ -6,7 +6,8 @@ it; what is decided here is what the queue makes of it:
 
 * whether it is kept, by the durability of both, and whether the disk has room for it (`room`);
 * whether the queue has room for it (`QueueArguments.why_full`), or makes some;
-* when it expires (`QueueArguments.expires_at`);
+* when it expires (`QueueArguments.expires_at`), and from when on it is handed out
+  (`QueueArguments.delivered_from`);
 * which record says so, and whether that brings the content.
 
 Why a limit holds for a frame of many: they are decided before any of them is applied, so an
@@ -35,7 +36,13 @@ from collections.abc import Container, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from sparkstore.core import records
-from sparkstore.core.annotations import Death, as_detail, with_death
+from sparkstore.core.annotations import (
+    Death,
+    as_detail,
+    delivery_time_of,
+    with_death,
+    with_delivery_time,
+)
 from sparkstore.core.entries import Entries
 from sparkstore.core.queue_arguments import QUEUE_FULL, QueueArguments
 from sparkstore.core.queue_names import shown
@@ -134,9 +141,11 @@ class Admission:
             raise Full(refusal)
         if asks:
             target = self._find_room(queue, arguments, message_id, header, is_kept, is_dead)
-            header = header._replace(
-                expires_at=arguments.expires_at(header.expires_at, self._now_us)
-            )
+            now_us = self._now_us
+            header = header._replace(expires_at=arguments.expires_at(header.expires_at, now_us))
+            if arguments.delivery_delay_ms:
+                at_us = arguments.delivered_from(delivery_time_of(detail), now_us)
+                detail = with_delivery_time(detail, at_us or now_us)
         if is_logged:
             header = header.known()
         brings = is_kept and not is_logged and not is_staged

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from sparkstore.core import fold, records
-from sparkstore.core.annotations import Annotations, as_detail, given_back
+from sparkstore.core.annotations import Annotations, as_detail, given_back, with_delivery_time
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.queue_arguments import QueueTerms, terms_of
 from sparkstore.core.records import Kind, MessageHeader, Record
@@ -268,6 +268,8 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
             count, before = transaction.given_back.get((queue, message_id), (count, before))
         count += delivery_failed
         detail = given_back(before, annotations)
+        if delivery_failed:
+            detail = self.delayed(queue, before, detail, count)
         if transaction is not None:
             told = before if detail is None else detail
             transaction.given_back[queue, message_id] = count, told
@@ -275,6 +277,22 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
             self.now_us(), queue, message_id, count, number_of(transaction), detail
         )
         return self._decided(record, entry, transaction, None)
+
+    def delayed(
+        self, queue: str, before: str | None, detail: str | None, delivery_count: int
+    ) -> str | None:
+        """The new `detail` of an entry whose delivery failed: when the queue tries it again.
+
+        Args:
+            queue: Name of its queue, which must exist.
+            before: Its detail until now.
+            detail: Its new detail, but for this; None: the same.
+            delivery_count: Its failed deliveries by now.
+        """
+        at_us = self.terms[queue].arguments.retried_from(delivery_count, self.now_us())
+        if at_us is None:
+            return detail
+        return with_delivery_time(before if detail is None else detail, at_us)
 
     def apply(self, steps: Sequence[RecordStep], position: int) -> None:
         """Make steps true; `position` is that of the first that is kept."""

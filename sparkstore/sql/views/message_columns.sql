@@ -27,6 +27,9 @@
   timestamp_millis(
     try_cast(get_json_object(entry.detail, '$.x-opt-death-time[1]') AS BIGINT)
   ) AS died_at,
+  timestamp_millis(
+    try_cast(get_json_object(entry.detail, '$.x-opt-delivery-time[1]') AS BIGINT)
+  ) AS visible_at,
   entry.header,
   coalesce(
     entry.body,

@@ -43,7 +43,7 @@ class Driver010(Driver):
         mode = 2 if said.get("durable", True) else 1
         parts: dict[str, Any] = {"delivery_mode": mode, "priority": said.get("priority", 4)}
         exchange, key = queue.split("/") if "/" in queue else ("", queue)
-        headers = {**(said.get("properties") or {})}
+        headers = {**(said.get("properties") or {}), **said.get("delivery", {})}
         if "group" in said:
             headers["JMSXGroupID"] = said["group"]
         if headers:

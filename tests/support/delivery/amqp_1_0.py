@@ -65,6 +65,9 @@ class Driver10(Driver):
             message.priority = said.get("priority", 4)
             message.group_id = said.get("group")
             message.properties = said.get("properties")
+            message.annotations = {
+                proton.symbol(name): value for name, value in said.get("delivery", {}).items()
+            }
             if "ttl_ms" in said:
                 message.ttl = said["ttl_ms"] / 1000
             state = None if self._txn_id is None else TransactionalState(self._txn_id)

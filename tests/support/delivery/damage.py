@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,6 +59,11 @@ class DamagedDeltaStore(Damaged, DeltaMessageStore):
 
 class DamagedRecordedStore(Damaged, RecordedMessageStore):
     """A store of tier 2 over a list of records."""
+
+    @staticmethod
+    def now_us() -> int:
+        """The time of the broker above it."""
+        return time.time_ns() // 1000
 
     def __init__(self, *arguments: Any) -> None:
         self.errors = {}

@@ -44,7 +44,8 @@ class Driver(ABC):
     def send(self, queue: str, *bodies: str, **said: Any) -> list[bool]:
         """Send messages, durable unless `said`; whether each was taken, once that is told.
 
-        `said` is of their headers: `durable`, `ttl_ms`, `priority`, `group`, `properties`.
+        `said` is of their headers: `durable`, `ttl_ms`, `priority`, `group`, `properties`, and
+        `delivery`: what they say of the time of their delivery, by the name of an annotation.
         """
 
     @abstractmethod

@@ -113,6 +113,11 @@ class RecordedMessageStore(LocalMessageStore):
 
     sink_of: type[RecordingSink] = RecordingSink
 
+    @staticmethod
+    def now_us() -> int:
+        """The store's clock stands still."""
+        return 0
+
     def __init__(
         self, log: list[bytes], durability: TerminusDurability = TerminusDurability.UNSETTLED_STATE
     ) -> None:
@@ -120,7 +125,7 @@ class RecordedMessageStore(LocalMessageStore):
         for position, record in enumerate(read(log), 1):
             fold.apply(state, position, record)
         self.sink = self.sink_of(log)
-        self.machine = StoreStateMachine(state, durability, lambda: 0)
+        self.machine = StoreStateMachine(state, durability, self.now_us)
         super().__init__(self.machine, self.sink, MAX_MESSAGE_BYTES)
 
 

@@ -75,12 +75,69 @@ def test_without_a_limit_a_message_may_fail_for_ever() -> None:
         {"exclusive": 1},
         {"exclusive": "yes"},
         {"message_groups": []},
+        {"delivery_delay_ms": -1},
+        {"delivery_delay_ms": 10**18},
+        {"retry_delay_ms": "1s"},
+        {"retry_delay_multiplier": 0},
+        {"retry_delay_multiplier": 1.5},
+        {"max_retry_delay_ms": None, "retry_delay_ms": False},
     ],
     ids=str,
 )
 def test_a_queue_with_arguments_that_cannot_be_kept_is_refused(arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match=r"queue 'q': \w+ is .*: say "):
         check_arguments("q", arguments)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "delay_ms", "from_us"),
+    [
+        (None, None, None),
+        (None, 0, None),
+        (NOW_US - 1, None, NOW_US - 1),
+        (NOW_US + 5_000, 2, NOW_US + 5_000),
+        (NOW_US + 1_000, 2, NOW_US + 2_000),
+        (None, 2, NOW_US + 2_000),
+    ],
+)
+def test_a_message_is_delivered_from_the_later_of_both_wishes(
+    wanted: int | None, delay_ms: int | None, from_us: int | None
+) -> None:
+    assert QueueArguments(delivery_delay_ms=delay_ms).delivered_from(wanted, NOW_US) == from_us
+
+
+@pytest.mark.parametrize(
+    ("asked", "after_ms"),
+    [
+        ((None, None, None), [None, None]),
+        ((0, 2, 9), [None, None]),
+        ((10, None, None), [10, 10, 10]),
+        ((10, 2, None), [10, 20, 40, 80]),
+        ((10, 3, 50), [10, 30, 50, 50]),
+        ((10, None, 5), [5, 5]),
+    ],
+)
+def test_each_failure_makes_the_delay_of_a_retry_longer(
+    asked: tuple[int | None, int | None, int | None], after_ms: list[int | None]
+) -> None:
+    delay_ms, multiplier, most = asked
+    arguments = QueueArguments(
+        retry_delay_ms=delay_ms, retry_delay_multiplier=multiplier, max_retry_delay_ms=most
+    )
+    told = [arguments.retried_from(count, NOW_US) for count, _ in enumerate(after_ms, 1)]
+    assert told == [None if ms is None else NOW_US + ms * 1000 for ms in after_ms]
+
+
+def test_no_number_of_failures_makes_a_delay_that_is_no_time() -> None:
+    arguments = QueueArguments(retry_delay_ms=1, retry_delay_multiplier=1000)
+    assert arguments.retried_from(1 << 31, NOW_US) == arguments.retried_from(100, NOW_US)
+    assert (arguments.retried_from(100, NOW_US) or 0) < 253_402_300_800_000_000
+
+
+def test_what_goes_to_the_dead_letters_is_not_delayed_before() -> None:
+    arguments = QueueArguments(retry_delay_ms=1, max_delivery_count=1)
+    assert arguments.retried_from(1, NOW_US)
+    assert arguments.retried_from(2, NOW_US) is None
 
 
 def test_other_arguments_are_anything() -> None:

@@ -12,7 +12,13 @@ import pytest
 from deltalake import write_deltalake
 
 import sparkstore
-from sparkstore.core.annotations import Death, as_detail, with_death
+from sparkstore.core.annotations import (
+    Death,
+    as_detail,
+    plain_time,
+    with_death,
+    with_delivery_time,
+)
 from sparkstore.core.link_records import LinkKey
 from sparkstore.core.records import (
     ExchangeBindingKey,
@@ -337,6 +343,25 @@ def test_a_dead_letter_says_why_whence_and_after_how_many_attempts(tmp_path: Pat
             (None, None, None, None),
             (None, None, None, None),
         ]
+
+
+def test_a_delayed_message_says_when_it_may_be_delivered(tmp_path: Path) -> None:
+    """Also one that an annotation of a dead letter stands beside, and one that is no time."""
+    at = 1_750_000_000_120_000
+    death = as_detail(with_death(None, Death("orders", "rejected", 3, 1)))
+    odd = '{"x-opt-delivery-time":["string","soon"]}'
+    details = [None, plain_time(at // 1000), with_delivery_time(death, at - 999), odd]
+    records = [
+        *START,
+        *(
+            message_enqueued(1, "q", number, HEADER, b"one", detail=detail)
+            for number, detail in enumerate(details, 1)
+        ),
+    ]
+    root = told(tmp_path, records, state=4, history=4)
+    for view in ("queue_messages", "messages"):
+        found = rows(root, f"SELECT visible_at FROM {view} ORDER BY message_id")
+        assert [row["visible_at"] for row in found] == [None, at, at, None]
 
 
 def test_consumed_messages_are_in_the_history_and_on_no_queue(tmp_path: Path) -> None:

@@ -8,9 +8,12 @@ from collections.abc import Callable
 
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.queue_index import Cursor, QueueIndex, Survivors
+from sparkstore.core.annotations import plain_time
+from sparkstore.core.entries import Entries, Entry
 
 COUNT = 50_000
 MOST_BYTES_EACH = 4
+MOST_BYTES_DELAYED = 60
 
 
 def bytes_of(make: Callable[[], object]) -> int:
@@ -37,6 +40,27 @@ def test_a_waiting_message_takes_three_bytes() -> None:
     each = bytes_of(filled) / COUNT
     print(f"{each:.2f} bytes a waiting message")
     assert 2 <= each <= MOST_BYTES_EACH
+
+
+def test_a_message_that_waits_for_its_time_takes_some_bytes_and_no_timer() -> None:
+    """Its entry and its place in dispatch; its content is in the store."""
+
+    def make() -> tuple[Entries, QueueDispatch]:
+        entries, queue = Entries(), QueueDispatch("q")
+        for number in range(1, COUNT + 1):
+            at_ms = 1_750_000_000_000 + number * 7919 % (30 * 24 * 3_600_000)
+            entries.add(number, Entry(number, 0, 4, None, 1024, detail=plain_time(at_ms)))
+            queue.arrived([number], 4)
+            queue.delayed.hide(number, at_ms * 1000)
+        for number in range(COUNT + 1, COUNT + 8_193):  # those that came last are objects
+            entries.add(number, Entry(number, 0, 4, None, 1024))
+        for number in range(COUNT + 1, COUNT + 8_193):
+            entries.remove(number)
+        return entries, queue
+
+    each = bytes_of(make) / COUNT
+    print(f"{each:.2f} bytes a delayed message")
+    assert 2 <= each <= MOST_BYTES_DELAYED
 
 
 def test_messages_of_all_priorities_in_no_order_take_few_bytes_more() -> None:
