@@ -29,6 +29,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from sparkstore.errors import InvalidRequest, Unavailable
+from sparkstore.log_format import say_of_java
 from sparkstore.session_cache import archive_option, known_jars, remember_jars
 
 DELTA_PACKAGE = "io.delta:delta-spark_4.2_2.13:4.4.0"
@@ -269,7 +270,7 @@ class _JvmOutput:
         with os.fdopen(reader, encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 if self._started:
-                    sys.stderr.write(line)
+                    say_of_java(line)
                 else:
                     self._kept.append(line)
 

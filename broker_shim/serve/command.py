@@ -43,6 +43,7 @@ from sparkstore.config import StoreConfig
 from sparkstore.control.audit import write_audit
 from sparkstore.exit_codes import ExitCode, exit_code_of
 from sparkstore.log.tuning import tune_process
+from sparkstore.log_format import say, use
 
 if TYPE_CHECKING:
     from broker_shim.members.membership import Membership
@@ -83,11 +84,7 @@ _PROBE_S = 1.0
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the broker until it is told to stop, and return its exit code."""
     options = parser().parse_args(argv)
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if options.verbose else logging.INFO,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    _log_to_standard_error(options)
     try:
         settings, config = settings_of(options)
         addresses = service_addresses_of(options)
@@ -114,6 +111,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             http.close()
         reporter.close()
         entrance.close()
+
+
+def _log_to_standard_error(options: argparse.Namespace) -> None:
+    level = logging.DEBUG if options.verbose else logging.INFO
+    logging.basicConfig(
+        stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    use(options.log_format, level)
 
 
 def _open(
@@ -346,7 +351,7 @@ def _code_of(reason: Exception, options: argparse.Namespace) -> ExitCode:
 
 
 def _complain(line: str, code: int) -> int:
-    sys.stderr.write(f"sparkstore serve: {one_line(line)}\n")
+    say("sparkstore serve", one_line(line), logging.ERROR)
     return code
 
 

@@ -23,6 +23,7 @@ from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.config import StoreConfig, read_config
 from sparkstore.core.queue_names import canonical
 from sparkstore.folder_name import check_is_folder_name
+from sparkstore.log_format import add_log_format
 from sparkstore.storage.access import use_storage_settings
 
 EXAMPLES = """\
@@ -53,6 +54,8 @@ the same names hold for AMQP 0-10 (--amqp-0-10): a routing key of the default ex
 address; messages are the same, whatever protocol they come and go by
 exchanges that are always there: amq.direct, amq.fanout, amq.match, amq.topic
 A message that routes to no queue is rejected with amqp:not-found.
+
+logs for a collector, one JSON object a line: --log-format json
 
 exit codes: 0 stopped cleanly, 1 the store failed, 2 wrong call, 3 another took over, 4 the data is
 damaged, 75 try later: another process has the root open, no room, no answer (docs/commands.md)
@@ -112,6 +115,7 @@ def _add_options(add: Callable[..., object]) -> None:
         " it lacks is lost; without it such a root is refused",
     )
     add("--json", action="store_true", help="print the READY line as JSON")
+    add_log_format(add)
     add("--verbose", action="store_true", help="log more")
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pwd
-import sys
 from argparse import Namespace
 from collections.abc import Iterable
 from contextlib import contextmanager, suppress
@@ -24,6 +24,7 @@ from sparkstore.cli.output import Row, fields, json_lines, table, time_of
 from sparkstore.cli.parsing import check_code
 from sparkstore.core.xids import xid_of, xid_text
 from sparkstore.errors import InvalidRequest, StoreError, Unavailable
+from sparkstore.log_format import is_progress_shown, say
 from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
 from sparkstore.operations.bulk import new_operation
 
@@ -129,12 +130,12 @@ def purge_queue(arguments: Namespace) -> int:
     """Take everything off a queue."""
     if arguments.dry_run or arguments.check:
         return _purge_dry(arguments)
-    is_shown = sys.stderr.isatty() if arguments.progress is None else arguments.progress
+    is_shown = is_progress_shown(arguments.progress)
 
     def show(so_far: Answer) -> None:
         if is_shown:
-            done = f"purge: {so_far.done:,} done, {so_far.left:,} left alone, {so_far.gone:,} gone"
-            print(done, file=sys.stderr)
+            done = f"{so_far.done:,} done, {so_far.left:,} left alone, {so_far.gone:,} gone"
+            say("purge", done, logging.INFO)
 
     operation = new_operation()
     with opened_control(arguments.root, arguments.config) as control:
@@ -152,7 +153,7 @@ def connections(arguments: Namespace) -> int:
             return 0
         found, silent = broker.connections()
     for member in silent:
-        print(f"sparkstore connections: member {member} did not answer", file=sys.stderr)
+        say("sparkstore connections", f"member {member} did not answer")
     rows = [{name: each.get(name) for name in _COLUMNS} for each in found]
     if arguments.member is not None:
         rows = [row for row in rows if row["member"] == arguments.member]

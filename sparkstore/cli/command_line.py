@@ -9,6 +9,7 @@ package is found by its entry point in the group `sparkstore.commands`, called a
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 import time
@@ -27,6 +28,7 @@ from sparkstore.errors import StoreError
 from sparkstore.exit_codes import ExitCode, exit_code_of
 from sparkstore.extras import missing_extra
 from sparkstore.jobs.durations import process_began
+from sparkstore.log_format import say, use
 from sparkstore.storage.access import use_storage_settings
 
 _EXAMPLES = """\
@@ -58,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if words and words[0] in found:
             return int(found[words[0]].load()(words[1:]))
         arguments = _parser(found).parse_args(words)
+        use(arguments.log_format)
         arguments.began = process_began() if argv is None else time.monotonic()
         use_storage_settings(getattr(arguments, "config", None))
         code: int = arguments.run(arguments)
@@ -78,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _failed(message: str, code: int) -> int:
-    print(f"sparkstore: {one_line(message)}", file=sys.stderr)
+    say("sparkstore", one_line(message), logging.ERROR)
     return code
 
 

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import re
-import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
@@ -20,6 +20,7 @@ from sparkstore.cli.parsing import at_least_0, command
 from sparkstore.compaction.plans.compact_plan import Limits, Upkeep
 from sparkstore.errors import InvalidRequest
 from sparkstore.extras import check_spark
+from sparkstore.log_format import say
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,7 +133,9 @@ def compact(arguments: Namespace) -> int:
     with compaction_job(arguments.root, options, executors_at) as job:
         if job.is_too_early():
             least = arguments.min_records
-            print(f"fewer than {least} records wait: nothing done", file=sys.stderr)
+            say(
+                "sparkstore compact", f"fewer than {least} records wait: nothing done", logging.INFO
+            )
             return 0
         return run_job("compact", job.root.path, job.run, arguments, uri=job.uri)
 

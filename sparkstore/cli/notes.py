@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sparkstore.cli.output import of_the_system, one_line
 from sparkstore.errors import StoreError
+from sparkstore.log_format import say
 
 if TYPE_CHECKING:
     from sparkstore.tables.root import Root
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def note(line: str) -> None:
     """Write a note about the answer to standard error."""
-    print(f"sparkstore: {one_line(line)}", file=sys.stderr)
+    say("sparkstore", one_line(line))
 
 
 def note_unreplayed(root: Root) -> Mapping[str, Any] | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sparkstore.exit_codes import ExitCode
+from sparkstore.log_format import add_log_format
 
 if TYPE_CHECKING:  # it is generic only for the type checker, and has no public name
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001
@@ -42,6 +43,7 @@ def command(
     )
     parser.set_defaults(run=run)
     parser.add_argument("--json", action="store_true", help="one JSON object a line, for machines")
+    add_log_format(parser.add_argument)
     for argument, what in positional:
         parser.add_argument(argument, help=what)
     return parser

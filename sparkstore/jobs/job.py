@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -34,6 +33,7 @@ from sparkstore.jobs.job_runs import JobRun, first_line
 from sparkstore.jobs.priority import lower_priority
 from sparkstore.jobs.progress import progress
 from sparkstore.jobs.report import JobReport
+from sparkstore.log_format import is_progress_shown
 from sparkstore.storage.disk_room import make_room
 from sparkstore.tables.lease import check_free
 from sparkstore.tables.root import open_root, path_of
@@ -90,7 +90,7 @@ def run(
     path = path_of(where)
     check_free(path)
     make_room(path)
-    shown = sys.stderr.isatty() if settings.progress is None else settings.progress
+    shown = is_progress_shown(settings.progress)
     began = time.monotonic() if settings.began is None else settings.began
     began_at = datetime.now(UTC) - timedelta(seconds=time.monotonic() - began)
     watch = Stopwatch(began)

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sparkstore.log_format import is_json
+
 _SPARKSTORE = logging.getLogger("sparkstore")
 
 
@@ -23,6 +25,9 @@ def progress(job: str, *, is_shown: bool) -> Iterator[None]:
     """
     if not is_shown:
         yield
+        return
+    if is_json():
+        yield  # `use` has set the level, and each line has its time
         return
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Elapsed(job))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from tests.support.checkout import CHECKOUT
 from tests.support.stores.calls import root_with_orders
+from tests.support.system.processes import StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
@@ -67,3 +69,25 @@ def test_serve_is_listed_in_the_help() -> None:
 def test_verify_passes_on_what_a_store_wrote(root: Path) -> None:
     ended = sparkstore("verify", "--deep", root)
     assert ended.returncode == 0, ended.stdout
+
+
+def test_a_failure_is_one_json_object_where_that_is_asked_for(root: Path, tmp_path: Path) -> None:
+    ended = sparkstore("browse", "--log-format=json", root, "ordres")
+    assert ended.returncode == 2
+    line = json.loads(ended.stderr)
+    assert (line["level"], line["logger"]) == ("ERROR", "sparkstore")
+    assert "ordres" in line["message"]
+    ended = sparkstore("queues", "--log-format", "xml", tmp_path)
+    assert ended.returncode == 2
+    assert "xml" in ended.stderr
+
+
+def test_each_line_of_a_broker_is_a_json_object(start_broker: StartBroker) -> None:
+    broker = start_broker("--memory", "--log-format", "json", "--queue", "a\nb")
+    assert broker.terminate() == 0
+    lines = [json.loads(line) for line in broker.log.splitlines()]
+    assert {*lines[0]} == {"time", "level", "logger", "message"}
+    assert any(line["message"].startswith("stopped cleanly") for line in lines)
+    at = datetime.fromisoformat(lines[-1]["time"])
+    assert at.utcoffset() == timedelta(0)
+    assert len(lines[-1]["time"]) == len("2026-11-27T01:02:03.123456Z")

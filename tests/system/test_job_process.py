@@ -86,11 +86,16 @@ def test_a_second_start_leaves_at_once_and_the_first_goes_on_then_sql_then_verif
     family = [psutil.Process(first.pid), *psutil.Process(first.pid).children(recursive=True)]
     assert "java" in {process.name() for process in family}
     assert {process.nice() for process in family} == {10}  # at 19, CI has it wait for minutes
-    for job in (["compact", root], ["compact", "--json", "--progress", root]):
+    for job in (
+        ["compact", root],
+        ["compact", "--json", "--progress", root],
+        ["compact", "--log-format=json", root],
+    ):
         second = ended(BIN / "sparkstore", *map(str, job))
         assert (second.returncode, second.stdout) == (75, "")
         assert second.stderr.count("\n") == 1
         assert "another job is at work" in second.stderr
+    assert json.loads(second.stderr)["logger"] == "sparkstore"
     told, _ = first.communicate("\n", timeout=600)
     assert first.returncode == 0
     assert json.loads(told)["records_moved"] >= 200

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import logging
 import time
 from argparse import Namespace
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -15,6 +15,7 @@ from sparkstore.cli.notes import note_unreplayed
 from sparkstore.cli.output import fields, json_lines, table
 from sparkstore.cli.parsing import check_code
 from sparkstore.errors import InvalidRequest
+from sparkstore.log_format import is_progress_shown, say
 from sparkstore.operations.bulk import Action, Answer, Request, new_operation
 
 if TYPE_CHECKING:
@@ -227,11 +228,11 @@ def _show_sample(
 
 def shower(arguments: Namespace, told: dict[str, Any]) -> Callable[[Answer], None]:
     """Make what shows the progress of a long command on standard error, if that is wanted."""
-    is_shown = sys.stderr.isatty() if arguments.progress is None else arguments.progress
+    is_shown = is_progress_shown(arguments.progress)
 
     def show(total: Answer) -> None:
         if is_shown:
-            done = f"{told['action']}: {total.done:,} done"
-            print(f"{done}, {total.left:,} left alone, {total.gone:,} gone", file=sys.stderr)
+            done = f"{total.done:,} done, {total.left:,} left alone, {total.gone:,} gone"
+            say(str(told["action"]), done, logging.INFO)
 
     return show
