@@ -1,12 +1,10 @@
-"""The notebook runs from its first cell to its last, on a small store."""
+"""The notebooks that start Spark in their own kernel run from first cell to last, in one JVM."""
 
 from __future__ import annotations
 
-import os
+import re
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from sparkstore.core.records import (
     ExchangeBindingKey,
@@ -19,15 +17,12 @@ from sparkstore.core.records import (
     queue_created,
 )
 from sparkstore.tables.root import Root
-from tests.support.checkout import CHECKOUT
+from tests.support.notebooks import run_notebook
 from tests.support.spark.tables import HEADER, journal
-
-NOTEBOOK = CHECKOUT / "notebooks" / "queues.ipynb"
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # nbclient's own: event loops, zmq
-def test_the_notebook_shows_the_queues_with_two_charts(
+def test_queues_shows_two_charts_and_stream_takes_each_order_once(
     root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal(
@@ -43,16 +38,11 @@ def test_the_notebook_shows_the_queues_with_two_charts(
         ],
     )
     monkeypatch.setenv("SPARKSTORE_ROOT", str(root.path))
-    monkeypatch.setenv(
-        "PYTHONPATH", os.pathsep.join([f"{CHECKOUT}", os.environ.get("PYTHONPATH", "")])
-    )
-    notebook = nbformat.read(NOTEBOOK, as_version=4)  # type: ignore[no-untyped-call]
-    NotebookClient(notebook, timeout=600).execute()
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    assert sum("image/png" in output.get("data", {}) for output in outputs) == 2
-    assert any("late 1 4 1 {'anna': 1}" in output.get("text", "") for output in outputs)
-
-
-def test_the_notebook_is_committed_without_outputs() -> None:
-    cells = nbformat.read(NOTEBOOK, as_version=4).cells  # type: ignore[no-untyped-call]
-    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
+    shown = run_notebook("queues", "stream")
+    assert shown.count("image/png") == 2
+    assert "late 1 4 1 {'anna': 1}" in shown
+    _queues, stream = shown.split("|orders|      12|")
+    assert "0 behind" in stream
+    assert "12 orders in the lake, 12 different" in stream
+    assert re.search(r'\|\{"number":0,"price":5\} +\|\d+ ', stream)
+    assert "exit code 0" in stream

@@ -13,8 +13,11 @@ from tests.support.checkout import CHECKOUT
 FOLDER = CHECKOUT / "notebooks"
 
 
-def run_notebook(name: str) -> str:
-    """Run all cells, in this process's environment.
+def run_notebook(*names: str) -> str:
+    """Run all cells of notebooks in one kernel, and so in one JVM, in this process's environment.
+
+    Args:
+        names: The notebooks, in the order in which they run.
 
     Returns:
         What they printed and showed; of a picture its media type.
@@ -22,7 +25,8 @@ def run_notebook(name: str) -> str:
     Raises:
         CellExecutionError: A cell failed.
     """
-    notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)  # type: ignore[no-untyped-call]
+    notebook, *others = [_read(name) for name in names]
+    notebook.cells.extend(cell for other in others for cell in other.cells)
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([f"{CHECKOUT}", before or ""])
     try:
@@ -36,6 +40,10 @@ def run_notebook(name: str) -> str:
             os.environ["PYTHONPATH"] = before
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     return "\n".join(_shown(output) for output in outputs)
+
+
+def _read(name: str) -> nbformat.NotebookNode:
+    return nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)  # type: ignore[no-untyped-call]
 
 
 def _shown(output: nbformat.NotebookNode) -> str:
