@@ -14,6 +14,7 @@
     auto_delete         true: it is deleted when its last consumer goes; one that never had a
                         consumer stays
     exclusive           true: one consumer at a time; another one that attaches is refused
+    single_active_consumer  true: one consumer gets messages, the others wait until it is gone
     message_groups      true: messages of one JMSXGroupID go to one consumer, in order, while it
                         is there
     max_depth           the most messages that senders may fill it with, those that consumers hold
@@ -51,7 +52,7 @@ _ON_REJECT = (_DEAD_LETTER, _DROP)
 _REJECT = "reject"
 _DROP_HEAD = "drop_head"
 _WHEN_FULL = (_REJECT, _DROP_HEAD, _DEAD_LETTER)
-_SWITCHES = ("auto_delete", "exclusive", "message_groups")
+_SWITCHES = ("auto_delete", "exclusive", "message_groups", "single_active_consumer")
 _MAX_NAME = 1000
 _KEPT_MESSAGES = 2
 _US = 1000
@@ -85,6 +86,7 @@ class QueueArguments(NamedTuple):
         last_value_key: Name of a property, not empty.
         exclusive: One consumer at a time.
         message_groups: A group goes to one consumer.
+        single_active_consumer: Only the first consumer gets messages.
         on_reject: What becomes of what is rejected; None: as `dead_letter`.
         alternate_exchange: Name of an exchange.
         auto_delete: It is deleted when its last consumer goes.
@@ -113,6 +115,7 @@ class QueueArguments(NamedTuple):
     retry_delay_ms: int | None = None
     retry_delay_multiplier: int | None = None
     max_retry_delay_ms: int | None = None
+    single_active_consumer: bool = False
 
     @property
     def asks_of_arrivals(self) -> bool:

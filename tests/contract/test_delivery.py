@@ -232,6 +232,28 @@ def test_an_exclusive_queue_has_one_consumer_at_a_time(cell: Cell) -> None:
     assert not client.is_turned_away
 
 
+@pytest.mark.parametrize("selector", [None, "priority > 0"])
+def test_of_several_consumers_one_is_active_and_the_next_takes_over(
+    cell: Cell, selector: str | None
+) -> None:
+    first = cell.with_queue(single_active_consumer=True)
+    second, third = cell.client(), cell.client()
+    first.consume(cell.queue, credit=2)
+    second.consume(cell.queue, selector=selector)
+    third.consume(cell.queue)
+    third.send(cell.queue, "a", "b", "c")
+    first.accept(first.receive(2)[0])
+    for idle in (second, third):
+        idle.drain_what_is_there()
+        assert idle.bodies() == []
+    first.cancel()
+    assert [each.body for each in second.receive(2)] == ["b", "c"]
+    third.drain_what_is_there()
+    assert third.bodies() == []
+    second.lose()
+    assert [each.body for each in third.receive(2)] == ["b", "c"]
+
+
 def test_messages_of_one_group_go_to_one_consumer(cell: Cell) -> None:
     first = cell.with_queue(message_groups=True)
     second = cell.client()
@@ -491,6 +513,7 @@ ARGUMENTS = {
     "dead_letter_queue": test_what_is_rejected_goes_to_the_dead_letters_unless_it_is_dropped,
     "last_value_key": test_of_one_key_only_the_newest_message_stays,
     "exclusive": test_an_exclusive_queue_has_one_consumer_at_a_time,
+    "single_active_consumer": test_of_several_consumers_one_is_active_and_the_next_takes_over,
     "message_groups": test_messages_of_one_group_go_to_one_consumer,
     "on_reject": test_what_is_rejected_goes_to_the_dead_letters_unless_it_is_dropped,
     "alternate_exchange": test_what_is_rejected_goes_where_the_alternate_exchange_routes_it,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import groupby
 from typing import Protocol
 
+from broker_shim.broker.queues.consumer_line import ConsumerLine
 from broker_shim.broker.queues.delayed_messages import DelayedMessages
 from broker_shim.broker.queues.last_values import LastValues
 from broker_shim.broker.queues.local_messages import NoLocal
@@ -87,7 +88,9 @@ class QueueDispatch:
         self._refused_by: dict[int, set[Consumer]] = {}
         self._cursors: deque[SelectiveCursor] = deque()
         self._measuring: dict[Consumer, MeasuringConsumer] = {}
-        self._consumers = RoundRobin(self._measuring, self._refused_by)
+        self._line = ConsumerLine(is_single=arguments.single_active_consumer)
+        self._credit_of = self._line.credit_of
+        self._consumers = RoundRobin(self._credit_of, self._measuring, self._refused_by)
         self.groups = Groups() if arguments.message_groups else None
         self.browsers: list[Browser] = []
         key = arguments.last_value_key
@@ -132,6 +135,7 @@ class QueueDispatch:
         message groups change takes its place anew (see `sparkstore.operations.queue_alteration`).
         """
         there, self.arguments = self.arguments, arguments
+        self._line.is_single = arguments.single_active_consumer
         key = arguments.last_value_key
         if key != there.last_value_key:
             self.last_values = None if key is None else LastValues(key)
@@ -292,6 +296,7 @@ class QueueDispatch:
 
     def add(self, consumer: Consumer, selector: Selector | None = None) -> None:
         """Add a consumer, after the others."""
+        self._line.add(consumer)
         if selector is None and self.groups is None:
             self._consumers.add(consumer)
         else:
@@ -302,6 +307,7 @@ class QueueDispatch:
     def discard(self, consumer: Consumer) -> None:
         """Remove a consumer; what it holds is for the caller to release."""
         self._measuring.pop(consumer, None)
+        self._line.discard(consumer)
         self._consumers.discard(consumer)
         for cursor in [each for each in self._cursors if each.consumer is consumer]:
             self._cursors.remove(cursor)
@@ -337,7 +343,7 @@ class QueueDispatch:
 
         End it by `judge`.
         """
-        wanting = [cursor for cursor in self._cursors if cursor.consumer.credit > 0]
+        wanting = [cursor for cursor in self._cursors if self._credit_of(cursor.consumer) > 0]
         each = max(1, count // max(1, len(wanting)))
         batches = [(cursor, cursor.next_batch(self._index, each)) for cursor in wanting]
         return [(cursor, batch) for cursor, batch in batches if batch]
@@ -362,7 +368,8 @@ class QueueDispatch:
         while is_going_on:
             is_going_on = False
             for cursor in list(self._cursors):
-                found = cursor.take(self._index) if cursor.consumer.credit > 0 else None
+                has_credit = self._credit_of(cursor.consumer) > 0
+                found = cursor.take(self._index) if has_credit else None
                 if found is None:
                     continue
                 is_going_on = True
@@ -380,23 +387,19 @@ class QueueDispatch:
     def unfinished(self) -> bool:
         """True if a consumer with credit has more to look at."""
         return any(
-            cursor.consumer.credit > 0 and not cursor.is_done(self._index)
+            self._credit_of(cursor.consumer) > 0 and not cursor.is_done(self._index)
             for cursor in self._cursors
         )
 
     def has_caught_up(self, consumer: Consumer) -> bool:
-        """True if nothing that waits is left for this consumer to look at."""
-        return all(
-            cursor.is_done(self._index) for cursor in self._cursors if cursor.consumer is consumer
-        )
+        """True if nothing that waits is left for this consumer to look at, or it stands by."""
+        its = [cursor for cursor in self._cursors if cursor.consumer is consumer]
+        return self._line.stands_by(consumer) or all(each.is_done(self._index) for each in its)
 
     def caught_up(self) -> list[Consumer]:
-        """List the consumers with credit who have looked at all that waits."""
-        return [
-            cursor.consumer
-            for cursor in self._cursors
-            if cursor.consumer.credit > 0 and cursor.is_done(self._index)
-        ]
+        """List the consumers with credit who have looked at all that waits, or stand by."""
+        there = [cursor.consumer for cursor in self._cursors if cursor.consumer.credit > 0]
+        return [each for each in there if self.has_caught_up(each)]
 
     def browse(self, cursor: Cursor, count: int) -> Batch:
         """Get what waits after a cursor, in order, `count` at most, and move the cursor past it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from broker_shim.broker.queues.queue_index import Cursor, QueueIndex
 from broker_shim.broker.queues.selective_cursor import Batch, Consumer, MeasuringConsumer
@@ -21,15 +21,18 @@ class RoundRobin:
     It says who gets what; whoever asks holds it for them.
 
     Args:
+        credit_of: How many messages a consumer takes now.
         measuring: Consumers that are asked about each message, kept up to date by the caller.
         refused_by: By message id, who must not get it; likewise.
     """
 
     def __init__(
         self,
+        credit_of: Callable[[Consumer], int],
         measuring: Mapping[Consumer, MeasuringConsumer],
         refused_by: Mapping[int, Collection[Consumer]],
     ) -> None:
+        self._credit_of = credit_of
         self._measuring, self._refused_by = measuring, refused_by
         self._consumers: deque[Consumer] = deque()
 
@@ -59,7 +62,7 @@ class RoundRobin:
         measuring = self._measuring
         left: dict[Consumer, int] = {}
         for each in self._consumers:
-            if (credit := each.credit) > 0:
+            if (credit := self._credit_of(each)) > 0:
                 # Those that measure get one at a time: its bytes decide about the next.
                 left[each] = 1 if each in measuring and measuring[each].measures else credit
         shares: Shares = {}
