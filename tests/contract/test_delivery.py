@@ -232,7 +232,7 @@ def test_an_exclusive_queue_has_one_consumer_at_a_time(cell: Cell) -> None:
     assert not client.is_turned_away
 
 
-@pytest.mark.parametrize("selector", [None, "priority > 0"])
+@pytest.mark.parametrize("selector", [None, "JMSPriority > 0"])
 def test_of_several_consumers_one_is_active_and_the_next_takes_over(
     cell: Cell, selector: str | None
 ) -> None:
