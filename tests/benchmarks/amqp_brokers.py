@@ -95,7 +95,7 @@ def serving(name: str) -> Iterator[Listening]:
         where, module = ".", "broker_shim.serve.command"
         older, keeps_nothing = ["--amqp-0-10", "127.0.0.1:0"], ["--memory", "--accept-durable"]
         if name in COMMITS:
-            where, module = str(_checkout(COMMITS[name])), "broker_shim.embedded.serve"
+            where, module = str(checkout(COMMITS[name])), "broker_shim.embedded.serve"
             older, keeps_nothing = [], ["--memory"]
         store = keeps_nothing if name.endswith("memory") else [str(Path(folder).resolve() / "root")]
         words = [*store, "--queue", "load", *older]
@@ -213,7 +213,7 @@ def _artemis(folder: Path) -> Iterator[Listening]:
             process.kill()
 
 
-def _checkout(commit: str) -> Path:
+def checkout(commit: str) -> Path:
     """The repository as it was, in build/."""
     where = (BUILD / f"listener-{commit}").resolve()
     if not where.is_dir():

@@ -23,10 +23,10 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from broker_shim.amqp_1_0.composites import (
     Accepted,
@@ -79,6 +79,13 @@ class Trace(NamedTuple):
     files: int
     changes: float
     top: list[tuple[str, float]]
+
+
+class Watch(Protocol):
+    """Watches this thread while it is entered."""
+
+    def on(self) -> AbstractContextManager[None]:
+        """Watch while the block runs."""
 
 
 class Counting:
@@ -197,11 +204,11 @@ def traced(count: int, in_range: int, most: int = 0) -> dict[str, Trace]:
     with tempfile.TemporaryDirectory() as folder:
         server = Server(Path(folder) / "root")
         try:
-            _send(server, count, Counting())
-            _receive(server, count, in_range, Counting(), Counting())
+            send(server, count, Counting())
+            receive(server, count, in_range, Counting(), Counting())
             enqueue, deliver, accept = Counting(), Counting(), Counting()
-            _send(server, count, enqueue)
-            _receive(server, count, in_range, deliver, accept)
+            send(server, count, enqueue)
+            receive(server, count, in_range, deliver, accept)
         finally:
             server.close()
     return {
@@ -211,22 +218,22 @@ def traced(count: int, in_range: int, most: int = 0) -> dict[str, Trace]:
     }
 
 
-def _send(server: Server, count: int, counting: Counting) -> None:
+def send(server: Server, count: int, watch: Watch) -> None:
+    """So many messages that a client sends on one link, until all are stored."""
     link = Attach(
         f"s{count}", 0, False, source=Source("x"), target=Target("load"), initial_delivery_count=0
     )
     connection = server.connect(link)
     stream, before = transfers(count, message(SIZE)), server.metrics.enqueued
-    with counting.on():
+    with watch.on():
         for at in range(0, len(stream), READ_BYTES):
             server.turn(connection, received=stream[at : at + READ_BYTES])
     assert server.metrics.enqueued - before == count
     connection.lost()
 
 
-def _receive(
-    server: Server, count: int, in_range: int, delivering: Counting, accepting: Counting
-) -> None:
+def receive(server: Server, count: int, in_range: int, delivering: Watch, accepting: Watch) -> None:
+    """So many messages delivered to a link, then accepted, so many in a range."""
     link = Attach(f"r{count}", 0, True, source=Source("load"), target=Target("y"))
     connection = server.connect(link)
     metrics = server.metrics
