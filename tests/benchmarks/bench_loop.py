@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sparkstore.log.tuning import tune_process
 from tests.benchmarks.amqp_brokers import checkout
 from tests.benchmarks.machine import describe, median
 from tests.benchmarks.trace_message import Server, receive, send
@@ -54,6 +55,7 @@ def one_process(count: int) -> dict[str, float]:
     found: dict[str, list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         server = Server(Path(folder) / "root")
+        tune_process()
         try:
             for _ in range(1 + _PASSES):
                 times = {name: Timing() for name in ("send", "deliver", "accept")}

@@ -21,6 +21,7 @@ from sparkstore.core.annotations import is_untouched
 _AROUND_BYTES = 64
 """What framing adds to a message as it came, beside annotations, at most: a header section."""
 _PIECE_BYTES = 1 << 18
+_NO_FRAMING = FramingHeader(b"", b"", 0)
 
 
 class LargeDelivery:
@@ -137,17 +138,17 @@ class Wire:
             DecodeError: A header is not what a listener makes.
         """
         new = []
+        before, around = None, _NO_FRAMING
         for (taken, content), count in zip(arrived, failures, strict=True):
             header, detail = content.header, taken.detail
             if taken.expires_at != header.expires_at:
                 header = header._replace(expires_at=taken.expires_at)
-            around = framing(
-                header,
-                delivery_count=count,
-                now_us=now_us,
-                is_first=is_untouched(detail, count),
-                detail=detail,
-            )
+            of = header, count, detail
+            if of != before:  # many in a row are framed alike
+                before, is_first = of, is_untouched(detail, count)
+                around = framing(
+                    header, delivery_count=count, now_us=now_us, is_first=is_first, detail=detail
+                )
             pieces = (around.lead, content.body, around.tail)
             new.append((taken.message_id.to_bytes(8, "big"), pieces))
         settled = self._link.snd_settle_mode == SenderSettleMode.SETTLED
