@@ -215,6 +215,8 @@ def _artemis(folder: Path) -> Iterator[Listening]:
 
 def checkout(commit: str) -> Path:
     """The repository as it was, in build/."""
+    words = ["git", "rev-parse", "--short", commit]
+    commit = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     where = (BUILD / f"listener-{commit}").resolve()
     if not where.is_dir():
         unpacked = where.with_suffix(".new")

@@ -93,6 +93,14 @@ def parse(
         DecodeError: It is not an AMQP 1.0 message, or strict readers would choke on it; with the
             condition resource-limit-exceeded, its header is too large.
     """
+    header, first, end = located(encoded, now_us=now_us, most_header_bytes=most_header_bytes)
+    return header, encoded[first:end]
+
+
+def located(
+    encoded: bytes, *, now_us: int, most_header_bytes: int = _ANY_SIZE
+) -> tuple[MessageHeader, int, int]:
+    """The header of a message, and where its body begins and ends; all else as `parse`."""
     sections = sections_of(encoded)
     if not sections:
         raise DecodeError("a message has at least one section: this one has no byte")
@@ -100,7 +108,7 @@ def parse(
     check_header(encoded, sections, most_header_bytes)
     rest = encoded[:first] + encoded[end:]
     columns = _columns(encoded, sections, now_us)
-    return _header(rest, message_type, end - first, columns), encoded[first:end]
+    return _header(rest, message_type, end - first, columns), first, end
 
 
 def parse_around(

@@ -26,9 +26,9 @@ class CreditWindow:
         """True after a failure until `probe`: no credit is given meanwhile."""
         return self._is_held_back
 
-    def used(self) -> None:
-        """Count a message that came in, until `done` or `failed`."""
-        self._outstanding += 1
+    def used(self, count: int = 1) -> None:
+        """Count messages that came in, until `done` or `failed`."""
+        self._outstanding += count
 
     def done(self, count: int = 1) -> None:
         """Count messages that were stored."""

@@ -7,7 +7,6 @@ from functools import partial
 
 from broker_shim.amqp_1_0.composites import Rejected
 from broker_shim.broker.address import Node
-from broker_shim.broker.settings import DurableMessages
 from broker_shim.broker.storage.store_puts import STAGED_BYTES
 from broker_shim.completion import OnComplete
 from broker_shim.errors import NotNow, StoreError
@@ -19,8 +18,8 @@ from broker_shim.listener_1_0.conditions import (
     refusal_of,
 )
 from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
+from broker_shim.listener_1_0.receiving.alike_messages import AlikeMessages
 from broker_shim.listener_1_0.receiving.credit_window import CreditWindow
 from broker_shim.listener_1_0.receiving.incoming_message import (
     IncomingMessage,
@@ -74,10 +73,9 @@ class IncomingLink:
         self._partial: bytes | None = None
         self._whole = WholeMessages(self._broker, answering)
         settings = connection.broker.settings
-        self._most = settings.max_header_bytes
-        self._most_whole_bytes = min(STAGED_BYTES, self._most)
+        self._most_whole_bytes = min(STAGED_BYTES, settings.max_header_bytes)
         self._window = CreditWindow(settings.credit)
-        self._takes_no_durable = settings.durable_messages is DurableMessages.REJECTED
+        self._alike = AlikeMessages(connection, self._route, self._window, self._whole)
         self._is_refused = False
         self._holds_back = False
         self._held_bytes = 0
@@ -121,21 +119,27 @@ class IncomingLink:
             How many were taken in: the turn was over then.
         """
         turn, count, now_us = self._connection.turn, 0, self._connection.now_us()
-        for piece in pieces:
+        is_plain = self._answering is None
+        while count < len(pieces):
             if self._is_refused:
                 count = len(pieces)
                 break
-            count += 1
-            is_whole = piece.is_last and self._receiving is None
-            if is_whole and len(piece.payload) <= self._most_whole_bytes:
-                if self._answering is None or not self._is_known(piece, self._answering):
-                    self._take(piece.delivery, piece.payload, now_us)
-            else:
-                self._on_piece(piece)
+            alike = self._alike.take(pieces, count) if is_plain and not self._receiving else 0
+            if not alike:
+                self._take_piece(pieces[count], now_us)
+            count += alike or 1
             if not turn.goes_on():
                 break
         self._whole.hand_over(self._all_stored)
         return count
+
+    def _take_piece(self, piece: TransferPiece, now_us: int) -> None:
+        """Take bytes of a delivery, which may be all of it."""
+        is_whole = piece.is_last and self._receiving is None
+        if not is_whole or len(piece.payload) > self._most_whole_bytes:
+            self._on_piece(piece)
+        elif self._answering is None or not self._is_known(piece, self._answering):
+            self._take(piece.delivery, piece.payload, now_us)
 
     def _on_piece(self, piece: TransferPiece) -> None:
         """Take bytes of a delivery that comes in several frames, or is large."""
@@ -217,11 +221,11 @@ class IncomingLink:
             if not isinstance(came, bytes):
                 header, content = came.finish()
             else:
-                header, content = parse(came, now_us=now_us, most_header_bytes=self._most)
+                header, content = self._alike.reader.read(came, now_us)
         except DecodeError as reason:
             self._refuse(delivery, _undecodable(reason), transaction)
             return
-        if header.durable and self._takes_no_durable:
+        if header.durable and self._alike.takes_no_durable:
             self._refuse(delivery, NOT_KEPT, transaction)
             return
         routed = self._route.of(header)
@@ -243,7 +247,7 @@ class IncomingLink:
         is_noted = self._answering is not None and not delivery.is_settled
         is_alone = transaction is not None or is_noted or routed.is_new
         if isinstance(content, bytes) and not is_alone:
-            self._whole.add(delivery, header, content, routed.queues)
+            self._whole.add((delivery,), header, (content,), routed.queues)
             return
         self._whole.hand_over(self._all_stored)  # what came before goes before
         put = partial(self._route.put, header, content, routed)

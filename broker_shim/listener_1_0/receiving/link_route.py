@@ -73,6 +73,15 @@ class Route:
         is_allowed = node is self._node or may(self._connection, Act.SEND, node)
         return is_allowed and not is_impersonation(self._connection, header)
 
+    def own(self, header: MessageHeader) -> Routed | None:
+        """The queue that the link itself names, if a message with this header just goes there.
+
+        None: `of` says where it goes, and looks at who the message says that it is from.
+        """
+        if header.user_id or self._own is None or self._own.queue not in self._broker.queues:
+            return None
+        return self._own_route
+
     def of(self, header: MessageHeader) -> Routed | Refusal:
         """Find the queues that a message goes to; or why it cannot go."""
         if header.user_id and is_impersonation(self._connection, header):

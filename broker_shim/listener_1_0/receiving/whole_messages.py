@@ -25,11 +25,15 @@ class WholeMessages:
         self._messages: list[Publication] = []
 
     def add(
-        self, delivery: Delivery, header: MessageHeader, content: bytes, queues: Collection[str]
+        self,
+        deliveries: Sequence[Delivery],
+        header: MessageHeader,
+        contents: Sequence[bytes],
+        queues: Collection[str],
     ) -> None:
-        """Add a message after the others, with the queues that it goes to."""
-        self._deliveries.append(delivery)
-        self._messages.append(_new(Publication, (header, content, queues)))
+        """Add messages of one header after the others, with the queues that they go to."""
+        self._deliveries += deliveries
+        self._messages += [_new(Publication, (header, each, queues)) for each in contents]
 
     def hand_over(self, on_stored: Callable[[Sequence[Delivery], Outcomes], None]) -> None:
         """Give them to the store; the next attach of the link waits for what it says.
