@@ -15,6 +15,7 @@ from broker_shim.broker.address import ExchangeNode
 from broker_shim.broker.administration import Administration, QueueChanges
 from broker_shim.broker.bulk_operations import BulkOperations
 from broker_shim.broker.dead_letter_log import DeadLetterLog
+from broker_shim.broker.delivery.delivery_locks import LockTimer
 from broker_shim.broker.delivery.taken_message import wall_us
 from broker_shim.broker.delivery.undelivered_messages import Undelivered
 from broker_shim.broker.exchanges.alternate_routing import alternate_routing_of
@@ -67,6 +68,7 @@ class Broker(ServedQueues):
         publications: Publishes many messages at once.
         unfinished: What waits in memory of messages that have not come whole.
         deletions: Destroys queues, and says when a name is free again.
+        lock_timer: Knows when consumers have had messages for too long.
         settlement: Makes durable what consumers decided.
         undelivered: Decides what becomes of messages that are not sent.
         dead_letter_log: Counts the messages that may not stay on their queue.
@@ -102,6 +104,7 @@ class Broker(ServedQueues):
         create, destroy = self.create_queue, self.destroy_queue
         self.bulk = BulkOperations(self, self.dead_letter_log, create, self.publish)
         self.placements = Placements(self)
+        self.lock_timer = LockTimer(later)
         self.settlement = Settlement(self, self.bulk.end_if_due)
         self.observer = EntryObserver(self, self.settlement)
         calls.watch_dropped(self.observer.took)

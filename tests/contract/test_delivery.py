@@ -500,7 +500,63 @@ def test_a_lost_connection_hides_what_it_had_for_the_delay_of_a_retry(cell: Cell
     assert client.bodies() == []
 
 
+def test_a_consumer_that_does_not_settle_in_time_loses_the_message(cell: Cell) -> None:
+    slow = cell.with_queue(lock_timeout_ms=_HOUR_MS)
+    slow.send(cell.queue, "a", "b")
+    slow.consume(cell.queue, credit=2)
+    in_time, late = slow.receive(2)
+    slow.accept(in_time)
+    cell.place.pass_s(3_599)
+    other = cell.client()
+    other.consume(cell.queue, credit=1)
+    cell.place.await_depth(cell.queue, 1)
+    assert other.bodies() == []
+    cell.place.pass_s(2)
+    (again,) = other.receive(1)
+    assert (again.body, again.is_redelivered) == ("b", True)
+    slow.accept(late)
+    cell.place.run()
+    assert len(cell.place.entries(cell.queue)) == 1
+    other.accept(again)
+    cell.place.await_depth(cell.queue, 0)
+
+
+def test_a_consumer_that_renews_in_time_keeps_the_message(cell: Cell) -> None:
+    client = cell.with_queue(lock_timeout_ms=_HOUR_MS)
+    client.send(cell.queue, "a")
+    client.consume(cell.queue, credit=1)
+    (one,) = client.receive(1)
+    (holder,) = cell.place.held(cell.queue)
+    for _ in range(3):
+        cell.place.pass_s(1_800)
+        is_renewed = client.renew(one)
+        cell.place.run()
+    if is_renewed:
+        assert cell.place.held(cell.queue) == [holder]
+        cell.place.pass_s(3_599)
+        client.accept(one)
+        cell.place.await_depth(cell.queue, 0)
+    else:
+        cell.place.until(lambda: cell.place.held(cell.queue) == [None], "it was taken back")
+
+
+def test_what_a_transaction_has_is_not_taken_back_before_it_is_over(cell: Cell) -> None:
+    slow = cell.with_queue(lock_timeout_ms=_HOUR_MS)
+    slow.send(cell.queue, "a")
+    slow.consume(cell.queue, credit=1)
+    slow.receive(1)
+    slow.begin()
+    slow.accept(*slow.got())
+    cell.place.pass_s(7_200)
+    (holder,) = cell.place.held(cell.queue)
+    assert holder is not None
+    slow.rollback()  # of AMQP 1.0, where the client has settled it, that gives it back
+    cell.place.pass_s(3_601)
+    cell.place.until(lambda: cell.place.held(cell.queue) == [None], "it was taken back")
+
+
 ARGUMENTS = {
+    "lock_timeout_ms": test_a_consumer_that_does_not_settle_in_time_loses_the_message,
     "delivery_delay_ms": test_a_queue_hides_what_comes_for_a_while,
     "retry_delay_ms": test_only_what_failed_is_hidden_for_the_delay_of_a_retry,
     "retry_delay_multiplier": test_what_failed_is_hidden_for_a_while_before_it_comes_again,

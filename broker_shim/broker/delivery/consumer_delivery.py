@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from broker_shim.broker.delivery.content_line import ContentLine
+from broker_shim.broker.delivery.delivery_locks import ConsumerLocks
 from broker_shim.broker.delivery.outlet import Outlet, ResumingOutlet
 from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage, load, wall_us
 from broker_shim.broker.queues.queue import QueueDispatch
@@ -54,6 +55,7 @@ class ConsumerDelivery:
         queue: QueueDispatch,
         consumer: Consumer,
         outlet: Outlet,
+        locks: ConsumerLocks,
         *,
         is_settled: bool,
         resuming: ResumingOutlet | None = None,
@@ -66,11 +68,13 @@ class ConsumerDelivery:
             queue: The queue that is consumed.
             consumer: Who takes its messages.
             outlet: Where they go out.
+            locks: Told what the consumer has to settle.
             is_settled: A message leaves its queue before it is sent; so it is never in pieces.
             resuming: The outlet, if its client has messages in pieces, and again.
             now_us: Tells the time, UTC µs.
         """
         self._broker, self._queue, self._outlet = broker, queue, outlet
+        self._locks = locks
         self._calls, self._metrics = broker.calls, broker.metrics
         self._settlement, self._undelivered = broker.settlement, broker.undelivered
         self._consumer, self._holder = consumer, consumer.holder
@@ -215,9 +219,14 @@ class ConsumerDelivery:
             _log.debug("%d messages of %r go singly: %s", count, self._queue.name, error)
             return False
         self._metrics.delivered += count
+        self._lock(arrived)
         self.count -= count
         self.byte_count -= sum([taken.held_bytes for taken, _content in arrived])
         return True
+
+    def _lock(self, arrived: Sequence[Arrived]) -> None:
+        if not self._is_settled and self._queue.arguments.lock_timeout_ms is not None:
+            self._locks.begin([taken.message_id for taken, _content in arrived])
 
     def _are_sent(self, arrived: Sequence[Arrived], failures: Sequence[int]) -> bool:
         """Send what left its queue together, if there is credit for all of it."""
@@ -304,6 +313,7 @@ class ConsumerDelivery:
         if content is None:
             self._line.hold()
         else:
+            self._lock(((taken, content),))
             self._metrics.delivered += 1
             self._is_through(taken)
 
@@ -311,6 +321,7 @@ class ConsumerDelivery:
         """Count a large message that the outlet has sent, or broken off."""
         self._is_through(taken)
         if is_sent:
+            self._locks.begin((taken.message_id,))
             self._metrics.delivered += 1
             self._line.go()
         else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from broker_shim.broker.delivery.delivery_locks import ConsumerLocks
 from broker_shim.broker.delivery.rejection import Rejection
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Consumer
@@ -15,19 +16,26 @@ from broker_shim.store.interface import Annotations
 
 
 class ConsumerHoldings:
-    """Each of its methods ends it for some messages. On the loop's thread only.
+    """Most of its methods end it for some messages. On the loop's thread only.
 
-    It knows its consumer by name only: the consumer has this, and each that ends would else be a
-    cycle, which only Python's collector finds.
+    It knows its consumer by name, and by what takes a message back: the consumer has this, and each
+    that ends without `locks.let_go` would be a cycle, which only Python's collector finds.
+
+    Attributes:
+        locks: How long the consumer has each of them.
     """
 
-    def __init__(self, broker: Broker, queue: QueueDispatch, holder: str) -> None:
+    def __init__(
+        self, broker: Broker, queue: QueueDispatch, holder: str, take_back: Callable[[int], None]
+    ) -> None:
         self._broker, self._queue, self._holder = broker, queue, holder
+        self.locks = ConsumerLocks(broker.lock_timer, queue, take_back)
         self._calls, self._metrics = broker.calls, broker.metrics
         self._settlement = broker.settlement
 
     def accept(self, message_ids: Sequence[int], on_done: OnRemoved) -> None:
         """Take accepted messages off their queue; `on_done` is told of some at a time."""
+        self.locks.end(message_ids)
 
         def done(ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
             self._metrics.accepted += [*outcomes].count(None)
@@ -47,6 +55,7 @@ class ConsumerHoldings:
             told: What its client said of why: condition, description.
             on_done: Called when that is durable, or refused.
         """
+        self.locks.end((message_id,))
 
         def done(error: StoreError | None) -> None:
             self._metrics.rejected += error is None
@@ -64,6 +73,7 @@ class ConsumerHoldings:
         annotations: Annotations | None = None,
     ) -> None:
         """Make a message available again. See `Settlement.give_back`."""
+        self.locks.end((message_id,))
         self._settlement.give_back(
             message_id,
             self._queue.name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from broker_shim.amqp_0_10 import commands as c
@@ -67,6 +68,9 @@ class SubscriptionOwner(Protocol):
     def close_window(self, subscription: SessionConsumer) -> None:
         """Forget what a consumer's window counts of earlier deliveries."""
 
+    def take_back(self, holder: str, message_id: int) -> None:
+        """Give back a message of this consumer that the client has not decided about in time."""
+
     def queue_deleted(self, subscription: SessionConsumer) -> None:
         """End a consumer whose queue is deleted."""
 
@@ -97,7 +101,9 @@ class SessionConsumer:
         self._owner, self._session, self._broker = owner, session, session.broker
         self.name, self.queue, self.holder = command.destination or "", queue, holder
         self.is_exclusive = command.exclusive
-        self.holdings = ConsumerHoldings(session.broker, queue, self.holder)
+        self.holdings = ConsumerHoldings(
+            session.broker, queue, self.holder, partial(owner.take_back, holder)
+        )
         self._selector = selector
         self._look = BrowseCursor(self._broker, queue, selector, self.look)
         self._is_browser = command.acquire_mode == MessageAcquireMode.NOT_ACQUIRED
@@ -110,7 +116,7 @@ class SessionConsumer:
         self._on_flushed, self._on_stopped = list[Any](), list[Any]()
         self._has_ended = False
         self._delivery = ConsumerDelivery(
-            self._broker, queue, self, self, is_settled=self._is_settled
+            self._broker, queue, self, self, self.holdings.locks, is_settled=self._is_settled
         )
         self._copies = CopyDelivery(self._broker, queue, holder, self, is_whole=True)
 

@@ -171,6 +171,7 @@ class Subscriptions:
             else:
                 sent.in_transaction = False
                 self._sent[number] = sent
+                sent.subscription.holdings.locks.begin((sent.message_id,))
 
         def committed() -> None:
             self._accepting.pop(number, None)
@@ -227,6 +228,7 @@ class Subscriptions:
             left -= 1
             if error is None:
                 sent.is_acquired = True
+                sent.subscription.holdings.locks.begin((sent.message_id,))
                 held.append(number)
                 if self._session.is_over:
                     sent.subscription.holdings.give_back(sent.message_id, failed=True)
@@ -302,8 +304,17 @@ class Subscriptions:
         sent, self._sent = self._sent, Numbered()
         self._in_window.clear()
         for each in sent.values():
+            each.subscription.holdings.locks.let_go()
             if each.is_acquired and not each.in_transaction:
                 each.subscription.holdings.give_back(each.message_id, failed=True)
+
+    def take_back(self, holder: str, message_id: int) -> None:
+        """Give back a message of this consumer that the client has not decided about in time."""
+        for number, sent in [*self._sent.items()]:
+            is_it = sent.subscription.holder == holder and sent.message_id == message_id
+            if is_it and sent.is_acquired:
+                del self._sent[number]
+                sent.subscription.holdings.give_back(message_id, failed=True)
 
     def queue_deleted(self, subscription: SessionConsumer) -> None:
         """End a consumer whose queue is deleted, which the client may not know."""

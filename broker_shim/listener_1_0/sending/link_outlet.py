@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from broker_shim.broker.delivery.consumer_delivery import ConsumerDelivery
+from broker_shim.broker.delivery.holdings import ConsumerHoldings
 from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Consumer
@@ -27,9 +28,11 @@ class SendingLink(Consumer, Protocol):
 
     Attributes:
         queue: What it consumes.
+        holdings: What it holds of that.
     """
 
     queue: QueueDispatch
+    holdings: ConsumerHoldings
 
     @property
     def is_gone(self) -> bool:
@@ -85,6 +88,7 @@ class LinkOutlet:
             owner.queue,
             owner,
             self,
+            owner.holdings.locks,
             is_settled=is_settled,
             resuming=self,
             now_us=lambda: connection.now_us(),  # noqa: PLW0108  # tests change it

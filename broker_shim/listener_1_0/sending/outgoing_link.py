@@ -16,6 +16,7 @@ from broker_shim.amqp_1_0.composites import (
 from broker_shim.broker.delivery.holdings import ConsumerHoldings
 from broker_shim.broker.delivery.taken_message import TakenMessage
 from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.transactions.unit_of_work import nobody
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, link_text
@@ -83,7 +84,7 @@ class OutgoingLink:
         self._broker, self._links, self._link = connection.broker, connection.links, link
         self.queue, self.terminus = queue, endpoint.terminus
         self.holder = link_text(self.terminus.key)
-        self.holdings = ConsumerHoldings(self._broker, queue, self.holder)
+        self.holdings = ConsumerHoldings(self._broker, queue, self.holder, self._take_back)
         self._is_settled = is_settled
         self._selector = selector
         self._unsettled: dict[Delivery, TakenMessage] = {}
@@ -120,6 +121,7 @@ class OutgoingLink:
         # Off the queue first: it is handed nothing of what is given back below.
         self.queue.discard(self)
         self._outlet.gone()
+        self.holdings.locks.let_go()
         held = {} if self._resumption is None else self._resumption.left()
         for delivery, taken in self._unsettled.items():
             taken.release()
@@ -257,6 +259,7 @@ class OutgoingLink:
         if isinstance(delivery.remote_state, TransactionalState):
             self._decided_within(delivery, taken)
             return
+        self.holdings.locks.renew(taken.message_id)  # it ends below, if this decides anything
         decide = _DECISIONS.get(type(delivery.remote_state))
         if decide is None and delivery.is_settled:
             decide = OutgoingLink._released
@@ -351,9 +354,18 @@ class OutgoingLink:
     def unsettle(self, delivery: Delivery, taken: TakenMessage) -> None:
         """Take a delivery back from a transaction that is undone: the peer decides again."""
         self._unsettled[delivery] = taken
+        self.holdings.locks.begin((taken.message_id,))
+
+    def _take_back(self, message_id: int) -> None:
+        """Give back a message whose lock is over, and tell the peer that its delivery failed."""
+        locked = (each for each, taken in self._unsettled.items() if taken.message_id == message_id)
+        delivery = next(locked, None)
+        if delivery is not None:
+            self._acquisitions.forget((delivery,))
+            self._give_back_acquired(delivery, nobody)
 
     def _give_back_acquired(self, delivery: Delivery, on_done: OnComplete) -> None:
-        """The transaction is undone that a delivery was acquired in."""
+        """Give back a delivery that its client has not decided about, as a failed one."""
         taken = self._unsettled.pop(delivery, None)
         if taken is None:
             on_done(None)  # it was decided, and is given back by that

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from broker_shim.amqp_1_0.composites import Begin, Composite, Flow, TransactionalState
+from broker_shim.amqp_1_0.composites import Begin, Composite, Flow, Received, TransactionalState
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.protocol_1_0.budget import UNLIMITED
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
@@ -257,7 +257,9 @@ class SessionPort:
             return Disposed([], 0, None)
         known = self._sent if ours else self._received
         found, rest = known.between(first, last, most)
-        changed = [each for each in found if settled or each.remote_state != state]
+        # `received` is told each time: with it a receiver says that it is still at work.
+        told = settled or isinstance(state, Received)
+        changed = [each for each in found if told or each.remote_state != state]
         if state is not None:
             for delivery in changed:
                 delivery.remote_state = state

@@ -119,6 +119,10 @@ class Driver010(Driver):
         """See `Driver.reject`."""
         assert self._do(c.MessageReject(_ranges(deliveries), 0, ""))
 
+    def renew(self, *_deliveries: Got) -> bool:
+        """Of AMQP 0-10 no command says so."""
+        return False
+
     def begin(self) -> None:
         """See `Driver.begin`: a session is always in one, once it has selected that."""
         if not self._is_transacted:

@@ -17,6 +17,7 @@ from broker_shim.amqp_1_0.composites import (
     Disposition,
     Flow,
     Modified,
+    Received,
     Rejected,
     Released,
     Source,
@@ -152,6 +153,12 @@ class Driver10(Driver):
     def reject(self, *deliveries: Got) -> None:
         """See `Driver.reject`."""
         self._dispose(deliveries, Rejected())
+
+    def renew(self, *deliveries: Got) -> bool:
+        """See `Driver.renew`."""
+        for each in deliveries:
+            self._client.dispose(each.number, Received(0, 0), settled=False)
+        return True
 
     def _dispose(self, deliveries: Iterable[Got], outcome: Any) -> None:
         if self._txn_id is not None:

@@ -94,6 +94,10 @@ class Driver(ABC):
         """Reject deliveries, outside of any transaction."""
 
     @abstractmethod
+    def renew(self, *deliveries: Got) -> bool:
+        """Ask for more time to decide about deliveries; False if the protocol has no such word."""
+
+    @abstractmethod
     def begin(self) -> None:
         """Begin a transaction."""
 

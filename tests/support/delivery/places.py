@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
 
+from broker_shim.broker.delivery.delivery_locks import LockTimer
 from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.settings import BrokerSettings
@@ -105,6 +106,7 @@ class DeliveryPlace(ABC):
         self.broker = Broker(
             self.calls, self.settings, Metrics(), self.clock.later, all_headers(), make_queue
         )
+        self.broker.lock_timer = LockTimer(self.clock.later, lambda: self.clock.now_s)
         host = Host(self.broker)
         older = Amqp010Listener(self.broker)
         self.amqp_1_0 = Side(host, self.broker, self.run)
