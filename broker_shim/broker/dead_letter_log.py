@@ -43,7 +43,6 @@ class DeadLetterLog:
         reason = outcome.get("reason", outcome["outcome"])
         name = f"died_{reason.replace('-', '_')}"
         setattr(self._metrics, name, getattr(self._metrics, name) + 1)
-        self._metrics.dead_lettered += 1
         if take.queue in self._queues:
             self._queues[take.queue].dead_lettered += 1
         key, now_s = (take.queue, reason), self._clock()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from broker_shim.security.security_counts import SecurityCounts
 from sparkstore.metrics.counters import counted, line_of
+from sparkstore.metrics.histograms import MESSAGE_BOUNDS_S, Histogram, timed
 
 
 @dataclass(slots=True)
@@ -14,8 +16,12 @@ class Metrics(SecurityCounts):
 
     connections: int = counted("Connections accepted.")
     received: int = counted("Messages that came in whole.")
-    unroutable: int = counted("Messages refused because they route to no queue.")
-    refused: int = counted("Messages refused for any other reason.")
+    unroutable: int = counted(
+        "Messages refused: they route to no queue, or for any other reason.",
+        metric="refused",
+        reason="unroutable",
+    )
+    refused: int = counted("Messages refused for any other reason.", reason="other")
     refused_queues: int = counted(
         "Queues and exchanges not made because their user has as many as it may."
     )
@@ -29,12 +35,19 @@ class Metrics(SecurityCounts):
     released: int = counted("Deliveries given back, for whatever reason.")
     expired: int = counted("Messages not delivered because they were too old.")
     moved: int = counted("Messages moved, purged, requeued or put back by bulk operations.")
-    dead_lettered: int = counted(
-        "Messages taken off a queue because they were too old, failed too often or were rejected."
+    died_expired: int = counted(
+        "Messages taken off a queue because they were too old, failed too often or were rejected.",
+        metric="dead_lettered",
+        reason="expired",
     )
-    died_expired: int = counted("Messages of these that were too old.")
-    died_over_delivered: int = counted("Messages of these that were delivered too often.")
-    died_rejected: int = counted("Messages of these that a consumer rejected.")
+    died_over_delivered: int = counted(
+        "Messages of these that were delivered too often.",
+        metric="dead_lettered",
+        reason="over-delivered",
+    )
+    died_rejected: int = counted(
+        "Messages of these that a consumer rejected.", metric="dead_lettered", reason="rejected"
+    )
     replaced: int = counted("Messages taken off a last-value queue because a newer one came.")
     transactions_committed: int = counted(
         "Local transactions in which something was done, durably."
@@ -43,6 +56,24 @@ class Metrics(SecurityCounts):
         "Local transactions that were undone: by the client, its loss or a refusal."
     )
     protocol_errors: int = counted("Connections closed for what the peer sent.")
+
+    delivery_duration_seconds: Histogram = timed(
+        "Seconds from a message's enqueue on its queue to each sending of it to a consumer.",
+        MESSAGE_BOUNDS_S,
+    )
+
+    @property
+    def dead_lettered(self) -> int:
+        """All messages that died, whatever the reason."""
+        return self.died_expired + self.died_over_delivered + self.died_rejected
+
+    def sent(self, came_at_us: Iterable[int | None], now_us: int) -> None:
+        """Count deliveries of messages that came to their queue at these times, UTC µs."""
+        observe = self.delivery_duration_seconds.observe
+        for at_us in came_at_us:
+            self.delivered += 1
+            if at_us is not None:
+                observe((now_us - at_us) / 1e6)
 
     def transaction_ended(self, *, committed: bool) -> None:
         """Count a local transaction in which something was done."""

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import StrEnum
+from itertools import islice
 from typing import NamedTuple
 
 from prometheus_client.core import Metric
@@ -29,14 +30,19 @@ from broker_shim.store.chain.store_chain import MessageStoreChain
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.full_queues import FullQueues
 from broker_shim.store.interface import MessageStore
+from broker_shim.store.local import LocalMessageStore
 from sparkstore import __version__
 from sparkstore.core.entries import Entries
 from sparkstore.core.queue_names import TEMPORARY
-from sparkstore.metrics.exposition import counter, counters, gauge, info
+from sparkstore.metrics.exposition import counter, counters, gauge, histogram, info
 from sparkstore.storage.disk_room import DiskRoom
 
 BROKER, SERVICE, LOG = "sparkstore_broker", "sparkstore_service", "sparkstore_log"
 CHAIN = "sparkstore_chain_member"
+MOST_QUEUES = 1_000
+"""Queues with a label of their own: each costs a monitor seven series."""
+OTHERS = "(others)"
+"""Label of all queues after these, together."""
 
 
 class ProcessRole(StrEnum):
@@ -97,6 +103,7 @@ def broker_families(
         text = "Queues, reply queues too."
         families.append(gauge(f"{BROKER}_queues", text, [({}, len(broker.queues))]))
         families += _queue_families(_figures(broker))
+        families += _settlement_families(store)
     return [*families, *log_families(store)]
 
 
@@ -141,14 +148,16 @@ def log_families(store: MessageStore) -> Iterator[Metric]:
 def _full_families(full: FullQueues) -> Iterator[Metric]:
     """Yield a counter of each queue that was full; a family without one is not shown."""
     for name, text, counts in (
-        ("refused_full", "New messages that were refused as their queue is full.", full.counts),
+        ("refused", "New messages that were refused as their queue is full.", full.counts),
         (
-            "dropped_full",
+            "dropped",
             "Messages that a full queue dropped, or sent to its dead letters.",
             full.dropped,
         ),
     ):
-        values = [({"queue": queue}, float(count)) for queue, count in [*counts.items()]]
+        values = [
+            ({"queue": queue, "reason": "full"}, float(count)) for queue, count in [*counts.items()]
+        ]
         if values:
             yield counter(f"sparkstore_queue_{name}", text, values)
 
@@ -171,6 +180,7 @@ def service_families(service: Service, decider: Broker | None) -> list[Metric]:
         _info(ProcessRole.SERVICE, ""),
         *counters(SERVICE, service.members.metrics),
         *_queue_families(_stored_figures(service.store, decider)),
+        *_settlement_families(service.store),
         *log_families(service.store),
     ]
 
@@ -189,7 +199,15 @@ def _chain_families(chain: MessageStoreChain) -> Iterator[Metric]:
     yield counter(f"{CHAIN}_calls", "Calls that a member of the store chain has done.", done)
 
 
-def _queue_families(figures: Mapping[str, QueueFigures]) -> Iterator[Metric]:
+def _settlement_families(store: MessageStore) -> Iterator[Metric]:
+    first = store.first if isinstance(store, MessageStoreChain) else store
+    if isinstance(first, LocalMessageStore):
+        text = "Seconds from a message's enqueue on its queue to the decision that it is accepted."
+        yield histogram(f"{BROKER}_settlement_duration_seconds", text, first.settlement_times.taken)
+
+
+def _queue_families(queues: Mapping[str, QueueFigures]) -> Iterator[Metric]:
+    figures = _capped(queues)
     for kinds, family in ((_GAUGES, gauge), (_COUNTERS, counter)):
         for field, (name, text) in kinds.items():
             values = (({"queue": each}, getattr(figures[each], field)) for each in figures)
@@ -217,6 +235,19 @@ def _named(
     if own:
         named[TEMPORARY] = _summed(own)
     return named
+
+
+def _capped(figures: Mapping[str, QueueFigures]) -> Mapping[str, QueueFigures]:
+    """Sum the figures of all queues after the first `MOST_QUEUES`, which have labels of their own.
+
+    The first are those that are there for longest, so that a queue does not change from one label
+    to the other while it is there.
+    """
+    if len(figures) <= MOST_QUEUES:
+        return figures
+    named = ((name, each) for name, each in figures.items() if name != OTHERS)
+    shown = dict(islice(named, MOST_QUEUES))
+    return {**shown, OTHERS: _summed(each for name, each in figures.items() if name not in shown)}
 
 
 def _stored_figures(store: DeltaMessageStore, decider: Broker | None) -> dict[str, QueueFigures]:

@@ -1,6 +1,6 @@
 """The HTTP port by which a monitor sees a process's metrics, and whether it is well.
 
-    GET /metrics   200, Prometheus' text format
+    GET /metrics   200, Prometheus' text format, or that of OpenMetrics if `Accept` asks for it
     GET /healthz   200 while the process can answer; 503 if it does not come round: restart it
     GET /readyz    200 while it serves; 503 and one line why not: it starts, stops, has no room
 
@@ -28,7 +28,7 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from broker_shim.serve.bind_address import ListenAddress, listening_socket
-from sparkstore.metrics.exposition import encoded
+from sparkstore.metrics.exposition import ASKS_FOR_OPENMETRICS, OPENMETRICS, encoded
 
 _log = logging.getLogger(__name__)
 
@@ -55,10 +55,17 @@ class Subject:
         """Report a state that holds from now on; see `reporting.Reporter.serving`."""
         self._told = families, trouble, post
 
-    def metrics(self) -> bytes:
-        """Encode all metrics as text. Raises NoAnswer if their owner does not come round."""
+    def metrics(self, accept: str | None) -> tuple[bytes, str]:
+        """Encode all metrics in the text that an `Accept` header asks for; the text and its type.
+
+        Raises:
+            NoAnswer: Their owner does not come round.
+        """
         families, _, post = self._told
-        return _ask(lambda: encoded(families(), of_process=True), post)
+        wants = ASKS_FOR_OPENMETRICS in (accept or "")
+        told = _ask(lambda: [*families()], post)
+        body = encoded(told, of_process=True, as_openmetrics=wants)
+        return body, OPENMETRICS if wants else CONTENT_TYPE_LATEST
 
     def health(self) -> None:
         """Return if the owner comes round; raises NoAnswer else."""
@@ -164,7 +171,7 @@ class _Request(BaseHTTPRequestHandler):
         subject = self.server.subject
         try:
             if self.path == "/metrics":
-                self._answer(HTTPStatus.OK, subject.metrics(), CONTENT_TYPE_LATEST)
+                self._answer(HTTPStatus.OK, *subject.metrics(self.headers.get("Accept")))
             elif self.path == "/healthz":
                 subject.health()
                 self._answer(HTTPStatus.OK, b"ok\n")

@@ -13,6 +13,7 @@ from broker_shim.errors import StoreError
 from broker_shim.store.interface import StoredMessage
 from broker_shim.store.local import LocalMessageStore, Observer, observed
 from broker_shim.store.memory import now_us
+from broker_shim.store.settlement_times import SettlementTimes
 from sparkstore.config import StoreConfig
 from sparkstore.core.records import Record
 from sparkstore.core.state_machine.call_values import RecordStep, Transaction
@@ -43,8 +44,10 @@ class Batch:
         log: Log,
         numbers: Iterator[int],
         observer: Observer | None,
+        settlement_times: SettlementTimes,
     ) -> None:
         self.machine = machine
+        self._settlement_times = settlement_times
         self._observer = observer
         self._steps: list[RecordStep] = []
         self._log, self._numbers = log, numbers
@@ -64,6 +67,7 @@ class Batch:
         # Packed first: this alone can refuse the records, and then none of the steps is true.
         self._packed.append(self._log.pack(kept))
         self._records += kept
+        self._settlement_times.note(steps)  # before they are true: their entries are still there
         self.machine.apply(steps, self._position)
         self._position += len(kept)
         if self._observer is not None:
@@ -175,7 +179,8 @@ class DeltaMessageStore(LocalMessageStore):
             self._check_open()
             self._log.check()
             observer = self._observer if is_observed else None
-            batch = Batch(self._machine, self._log, self._transactions, observer)
+            numbers, times = self._transactions, self.settlement_times
+            batch = Batch(self._machine, self._log, numbers, observer, times)
             try:
                 yield batch
             finally:

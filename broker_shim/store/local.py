@@ -37,6 +37,7 @@ from broker_shim.store.interface import (
 )
 from broker_shim.store.local_batches import LocalBatches, alone
 from broker_shim.store.reads import LocalReads, ReadCalls
+from broker_shim.store.settlement_times import SettlementTimes
 from broker_shim.store.sink import Sink
 from sparkstore.core import records
 from sparkstore.core.records import Kind
@@ -75,6 +76,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
 
     Attributes:
         full_queues: Counts of what was refused because queues are full.
+        settlement_times: How long accepted messages were on their queues.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         self._transactions = count(1)
         self._observer: Observer | None = None
         self.full_queues = FullQueues(machine)
+        self.settlement_times = SettlementTimes(machine)
         branches.restore(machine)
         self._reads = LocalReads(machine, sink, self._holding)
 
@@ -347,6 +350,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         kept = [step.record for step in steps if step.is_kept]
         if self._observer is not None and steps and steps[0].record.kind in SHARED_KINDS:
             on_complete = observed(self._observer, steps, on_complete)
+        self.settlement_times.note(steps)  # before they are true: their entries are still there
         on_complete = self.full_queues.telling(steps, on_complete)
         # The sink first: if it refuses the records, none of the steps is true.
         self._machine.apply(steps, self._sink.append(kept, on_complete))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from sparkstore.metrics.counters import counted
+from sparkstore.metrics.histograms import WRITE_BOUNDS_S, Histogram, timed
 
 
 class LogBacklog(NamedTuple):
@@ -44,6 +45,12 @@ class LogMetrics:
     delta_commits: int = counted("Delta commits that landed.")
     delta_rows: int = counted("Rows in the Delta commits that landed.")
     delta_commit_s: float = counted("Seconds that the Delta commits took.", 0.0)
+    sync_duration_seconds: Histogram = timed(
+        "Seconds that one write and sync of the write-ahead log took.", WRITE_BOUNDS_S
+    )
+    delta_commit_duration_seconds: Histogram = timed(
+        "Seconds that one Delta commit took, with its retries.", WRITE_BOUNDS_S
+    )
     delta_error: str = ""
 
     def synced(self, records: int, packed_bytes: int) -> None:
@@ -57,6 +64,7 @@ class LogMetrics:
         self.delta_commits += 1
         self.delta_rows += rows
         self.delta_commit_s += took_s
+        self.delta_commit_duration_seconds.observe(took_s)
 
     def commit_failed(self, reason: str) -> None:
         """Count a failed try of a Delta commit."""

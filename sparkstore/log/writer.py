@@ -305,6 +305,7 @@ class Log:
     def _sync(self, wal: Wal, batch: list[_Item], count: int) -> StoreError | None:
         first = self._synced_below
         while True:
+            began = time.perf_counter()
             try:
                 wal.append(b"".join([item.packed for item in batch]), count, first)
             except NoRoom as reason:
@@ -320,6 +321,7 @@ class Log:
                 message = f"write-ahead log: {what}; nothing is acknowledged: restart the store"
                 return Ended(message)
             else:
+                self.metrics.sync_duration_seconds.observe(time.perf_counter() - began)
                 self._go_on()
                 return None
 

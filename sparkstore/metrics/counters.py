@@ -9,24 +9,42 @@ _HELP = "help"
 
 
 class Counter(NamedTuple):
-    """A counter with its present value."""
+    """A counter with its present value.
+
+    Attributes:
+        name: The name of its field.
+        help: A sentence that says what it counts.
+        value: Its value now.
+        metric: The name that it is shown by.
+        reason: Its label `reason`; empty: it has none.
+    """
 
     name: str
     help: str
     value: float
+    metric: str
+    reason: str
 
 
-def counted(help_text: str, default: float = 0) -> Any:
-    """A field of a dataclass that only rises; the text is a sentence of what it counts."""
-    return field(default=default, metadata={_HELP: help_text})
+def counted(help_text: str, default: float = 0, *, metric: str = "", reason: str = "") -> Any:
+    """A field of a dataclass that only rises.
+
+    Args:
+        help_text: A sentence that says what it counts.
+        default: What it begins with.
+        metric: What it is shown as, if not by its own name: one metric for several reasons.
+        reason: Which of them this is, for the label `reason`.
+    """
+    return field(default=default, metadata={_HELP: (help_text, metric, reason)})
 
 
 def counters_of(counts: Any) -> list[Counter]:
     """The counters of a dataclass, in the order of its fields; other fields are passed over."""
     return [
-        Counter(each.name, each.metadata[_HELP], getattr(counts, each.name))
+        Counter(each.name, help_text, getattr(counts, each.name), metric or each.name, reason)
         for each in fields(counts)
         if _HELP in each.metadata
+        for help_text, metric, reason in (each.metadata[_HELP],)
     ]
 
 

@@ -9,22 +9,47 @@ from typing import Any
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
+    HistogramMetricFamily,
     InfoMetricFamily,
     Metric,
 )
 from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from sparkstore.metrics.counters import counters_of
+from sparkstore.metrics.histograms import Histogram, histograms_of
 
+ASKS_FOR_OPENMETRICS = "application/openmetrics-text"
+"""What an `Accept` header contains that asks for it; Prometheus itself does."""
+OPENMETRICS = openmetrics.CONTENT_TYPE_LATEST
 Labels = Mapping[str, str]
 
 
 def counters(prefix: str, counts: Any) -> Iterator[Metric]:
-    """The counters of a dataclass (`metrics.counters`), each `<prefix>_<field>_total`."""
+    """The counters of a dataclass (`metrics.counters`), each `<prefix>_<field>_total`.
+
+    Those with a reason share a metric: its help is that of the first, its label `reason`. Then its
+    histograms (`metrics.histograms`), each `<prefix>_<field>`.
+    """
+    shared: dict[str, Any] = {}
     for each in counters_of(counts):
-        yield CounterMetricFamily(_name(f"{prefix}_{each.name}"), each.help, each.value)
+        name = _name(f"{prefix}_{each.metric}")
+        if not each.reason:
+            yield CounterMetricFamily(name, each.help, each.value)
+            continue
+        if name not in shared:
+            shared[name] = CounterMetricFamily(name, each.help, labels=["reason"])
+        shared[name].add_metric([each.reason], each.value)
+    yield from shared.values()
+    for named in histograms_of(counts):
+        yield histogram(f"{prefix}_{named.name}", named.help, named.histogram)
+
+
+def histogram(name: str, help_text: str, durations: Histogram) -> Metric:
+    """Make a histogram; durations are in seconds, and the name says so."""
+    return HistogramMetricFamily(name, help_text, durations.buckets, durations.sum_s)
 
 
 def gauge(name: str, help_text: str, values: Iterable[tuple[Labels, float]]) -> Metric:
@@ -74,13 +99,24 @@ class Families(Collector):
         return self._families
 
 
-def encoded(families: Iterable[Metric], *, of_process: bool = False) -> bytes:
-    """Metrics as text; with `of_process` also this process's memory, processor time and files."""
+def encoded(
+    families: Iterable[Metric], *, of_process: bool = False, as_openmetrics: bool = False
+) -> bytes:
+    """Encode metrics as text: of Prometheus, or of OpenMetrics.
+
+    Args:
+        families: The metrics.
+        of_process: Also show this process's memory, processor time and open files.
+        as_openmetrics: Write the text of OpenMetrics 1.0, which ends in `# EOF`.
+    """
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Families([*families]))
     if of_process:
         ProcessCollector(registry=registry)
-    return generate_latest(registry)
+    if not as_openmetrics:
+        return generate_latest(registry)
+    text: bytes = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
+    return text
 
 
 def replace_textfile(path: Path, text: bytes) -> None:

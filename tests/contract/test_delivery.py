@@ -875,6 +875,22 @@ def test_what_comes_in_and_goes_out_is_counted(cell: Cell) -> None:
     cell.await_counts(before, received=2, enqueued=2, delivered=2, accepted=1, released=1)
 
 
+def test_each_delivery_and_each_acceptance_is_timed(cell: Cell) -> None:
+    """Also what is accepted in a transaction: its time is that of the store's record."""
+    client = cell.with_queue()
+    delivered = cell.place.broker.metrics.delivery_duration_seconds
+    settled = cell.place.store.settlement_times.taken
+    before = [each.buckets[-1][1] for each in (delivered, settled)]
+    client.send(cell.queue, "1", "2")
+    client.consume(cell.queue)
+    for message in client.receive(2):
+        client.accept(message)
+    cell.place.await_depth(cell.queue, 0)
+    after = [each.buckets[-1][1] for each in (delivered, settled)]
+    assert after == [before[0] + 2, before[1] + 2]
+    assert settled.sum_s >= 0
+
+
 def test_what_is_refused_is_counted(cell: Cell) -> None:
     strict = cell.anew(BrokerSettings(durable_messages=DurableMessages.REJECTED))
     client = strict.with_queue()
@@ -915,9 +931,18 @@ def test_what_is_not_durable_and_what_is_replaced_is_counted(cell: Cell) -> None
 
 
 COUNTED = {
-    *("received", "enqueued", "delivered", "accepted", "released", "rejected", "expired"),
+    *(
+        "received",
+        "enqueued",
+        "delivered",
+        "delivery_duration_seconds",
+        "accepted",
+        "released",
+        "rejected",
+        "expired",
+    ),
     *("refused", "unroutable", "not_durable", "replaced"),
-    *("dead_lettered", "died_expired", "died_rejected", "died_over_delivered"),
+    *("died_expired", "died_rejected", "died_over_delivered"),
     *("transactions_committed", "transactions_rolled_back"),
 }
 _OF_NO_DELIVERY = {"connections", "protocol_errors", "moved", "refused_queues"}

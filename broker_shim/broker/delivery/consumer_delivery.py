@@ -218,8 +218,8 @@ class ConsumerDelivery:
         except Exception as error:  # noqa: BLE001  # one message must not stop the others
             _log.debug("%d messages of %r go singly: %s", count, self._queue.name, error)
             return False
-        self._metrics.delivered += count
         self._lock(arrived)
+        self._metrics.sent([taken.came_at for taken, _content in arrived], self._now_us())
         self.count -= count
         self.byte_count -= sum([taken.held_bytes for taken, _content in arrived])
         return True
@@ -314,7 +314,7 @@ class ConsumerDelivery:
             self._line.hold()
         else:
             self._lock(((taken, content),))
-            self._metrics.delivered += 1
+            self._metrics.sent((taken.came_at,), self._now_us())
             self._is_through(taken)
 
     def large_ended(self, taken: TakenMessage, *, is_sent: bool) -> None:
@@ -322,7 +322,7 @@ class ConsumerDelivery:
         self._is_through(taken)
         if is_sent:
             self._locks.begin((taken.message_id,))
-            self._metrics.delivered += 1
+            self._metrics.sent((taken.came_at,), self._now_us())
             self._line.go()
         else:
             self._broker.later(0.0, self._line.go)

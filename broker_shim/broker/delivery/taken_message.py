@@ -25,6 +25,7 @@ class TakenMessage:
     Attributes:
         message_id: The id of the message.
         message: The one object of it.
+        came_at: When it came to its queue, UTC µs; None: its entry is not known.
         expires_at: On its queue, UTC µs: a queue may limit what the message asks for.
         detail: What its entry there adds to its annotations; None: it was never given back.
         is_large: Its content is not brought into memory whole, but read as it is sent.
@@ -35,6 +36,7 @@ class TakenMessage:
 
     __slots__ = (
         "_reference",
+        "came_at",
         "detail",
         "expires_at",
         "held_bytes",
@@ -48,6 +50,7 @@ class TakenMessage:
         """Take it up; `whole`: its content is needed in memory at once, however large."""
         is_large = not whole and entry is not None and entry.message_bytes > STAGED_BYTES
         self.message_id, self.message, self.is_large = message.message_id, message, is_large
+        self.came_at = None if entry is None else entry.at
         self.expires_at = None if entry is None else entry.expires_at
         self.detail = None if entry is None else entry.detail
         self.held_bytes = 0 if is_large or entry is None else entry.message_bytes

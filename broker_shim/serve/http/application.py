@@ -91,7 +91,8 @@ class Gate:
         query = query_of(endpoint.query, request.query_params)
         body = await body_of_request(endpoint.body, request)
         names = _names(request.path_params)
-        return await endpoint.run(Call(self._probes, house, visitor, names, query, body))
+        call = Call(self._probes, house, visitor, names, query, body, request.headers)
+        return await endpoint.run(call)
 
 
 def application_of(gate: Gate, endpoints: tuple[Endpoint, ...]) -> ASGIApp:

@@ -43,8 +43,8 @@ class House(NamedTuple):
 class Probes(Protocol):
     """The process as a monitor sees it; each waits for the loop, on a thread of its own."""
 
-    def metrics(self) -> bytes:
-        """Encode all metrics as text."""
+    def metrics(self, accept: str | None) -> tuple[bytes, str]:
+        """Encode all metrics as the text that an `Accept` header asks for; the text, its type."""
 
     def health(self) -> None:
         """Return if the process comes round; raises TimeoutError else."""
@@ -64,6 +64,7 @@ class Call:
         names: The names in the path.
         query: What stands after the question mark, as the endpoint's model.
         body: The body, as the endpoint's model.
+        headers: Those of the request.
     """
 
     probes: Probes
@@ -72,6 +73,7 @@ class Call:
     names: Mapping[str, str] = field(default_factory=dict)
     query: Any = None
     body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def user(self) -> str | None:

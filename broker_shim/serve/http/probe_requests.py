@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.responses import PlainTextResponse, Response
 
 from broker_shim.serve.http.calls import Call
 
 
 async def show_metrics(call: Call) -> Response:
-    """Show all metrics in the text format of Prometheus."""
-    body = await asyncio.to_thread(call.probes.metrics)
-    return Response(body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+    """Show all metrics in the text format of Prometheus, or in that of OpenMetrics."""
+    body, kind = await asyncio.to_thread(call.probes.metrics, call.headers.get("accept"))
+    return Response(body, headers={"Content-Type": kind})
 
 
 async def show_health(call: Call) -> Response:

@@ -12,6 +12,7 @@ from prometheus_client.core import Metric
 
 from broker_shim.amqp_1_0.composites import Modified, Source, Target
 from broker_shim.broker.metrics import Metrics
+from broker_shim.serve import metric_families
 from broker_shim.serve.metric_families import (
     ProcessRole,
     broker_families,
@@ -27,6 +28,7 @@ from sparkstore.errors import Unavailable
 from sparkstore.log.log_metrics import LogMetrics
 from sparkstore.metrics.counters import counters_of
 from sparkstore.metrics.exposition import counters, encoded
+from sparkstore.metrics.histograms import histograms_of
 from tests.support.amqp.link_clients import Client, House, Place
 from tests.support.stores.raw_member import RawMember, create, enqueue
 from tests.support.stores.services import served
@@ -60,7 +62,8 @@ def test_every_number_is_shown_with_a_sentence_of_help(counts: Any) -> None:
     assert numbers <= {each.name for each in shown}
     assert all(each.help.endswith(".") for each in shown)
     text = encoded(counters("sparkstore_x", counts)).decode()
-    assert text.count("# HELP ") == len(shown)
+    metrics = {each.metric for each in shown} | {each.name for each in histograms_of(counts)}
+    assert text.count("# HELP ") == len(metrics)
 
 
 def test_a_queue_is_shown_as_it_is(house: House) -> None:
@@ -97,6 +100,21 @@ def test_an_empty_queue_has_no_age_and_no_bytes(house: House) -> None:
     house.run()
     found = of_house(house)
     assert found["queue_oldest_age_seconds", "idle"] == found["queue_bytes", "idle"] == 0
+
+
+def test_so_many_queues_have_labels_and_all_others_share_one(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever they are called: a queue of the shared name is one of the others."""
+    monkeypatch.setattr(metric_families, "MOST_QUEUES", 2)
+    client = Client(house)
+    for handle, name in enumerate(("one", metric_families.OTHERS, "two", "three")):
+        client.attach(f"to {name}", handle, target=Target(name), is_receiver=False)
+        client.deliver(b"%d" % handle, "x", handle)
+    found = of_house(house)
+    depths = {queue: n for (name, queue), n in found.items() if name == "queue_messages"}
+    assert depths == {"one": 1, "two": 1, metric_families.OTHERS: 2}
+    assert found["broker_queues", ""] == 4
 
 
 def test_reply_queues_are_shown_as_one(house: House) -> None:

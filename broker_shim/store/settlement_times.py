@@ -1,0 +1,35 @@
+"""Times how long accepted messages were on their queues, by whatever road they were accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sparkstore.core.records import Kind
+from sparkstore.core.state_machine.call_values import RecordStep
+from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.metrics.histograms import MESSAGE_BOUNDS_S, Histogram
+
+
+class SettlementTimes:
+    """A histogram of the time between a message's record `enqueued` and that it is `dequeued`.
+
+    Both times stand in the records, so SQL over `messages` gives the same durations. A message
+    that leaves for another reason (purged, moved, too old) is not counted.
+
+    Attributes:
+        taken: The durations, in seconds.
+    """
+
+    def __init__(self, machine: StoreStateMachine) -> None:
+        self._queues = machine.state.queues
+        self.taken = Histogram(MESSAGE_BOUNDS_S)
+
+    def note(self, steps: Sequence[RecordStep]) -> None:
+        """Count steps that accept messages; under the store's lock, before they are applied."""
+        for step in steps:
+            record = step.record
+            if record.kind is Kind.DEQUEUED and record.detail is None:
+                there = self._queues.get(record.queue or "")
+                entry = None if there is None else there.entries.get(record.message_id or 0)
+                if entry is not None:
+                    self.taken.observe((record.at - entry.at) / 1e6)
