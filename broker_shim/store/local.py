@@ -86,8 +86,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         self._sink = sink
         self._max_message_bytes = max_message_bytes
         self._lock = threading.Lock()
-        self._is_closed = False
-        self._transactions = count(1)
+        self._is_closed, self._transactions = False, count(1)
         self._observer: Observer | None = None
         self.full_queues = FullQueues(machine)
         self.settlement_times = SettlementTimes(machine)

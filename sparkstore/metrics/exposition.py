@@ -105,7 +105,7 @@ def encoded(
     """Encode metrics as text: of Prometheus, or of OpenMetrics.
 
     Args:
-        families: The metrics.
+        families: What is encoded, each family of metrics once.
         of_process: Also show this process's memory, processor time and open files.
         as_openmetrics: Write the text of OpenMetrics 1.0, which ends in `# EOF`.
     """
