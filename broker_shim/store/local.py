@@ -352,7 +352,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         self.settlement_times.note(steps)  # before they are true: their entries are still there
         on_complete = self.full_queues.telling(steps, on_complete)
         # The sink first: if it refuses the records, none of the steps is true.
-        self._machine.apply(steps, self._sink.append(kept, on_complete))
+        batches.apply(self._machine, steps, kept, self._sink.append(kept, on_complete))
 
     def _enqueue(
         self,

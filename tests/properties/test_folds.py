@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparkstore.core import fold
+from sparkstore.core import fold, records
+from sparkstore.core.records import MessageHeader
 from sparkstore.recovery.arrow_fold import fold_tables, rows_that_count
 from sparkstore.tables.schema import FOLD_COLUMNS
-from tests.support.histories.strategies import History, Layers, fold_rows, histories, layers
+from tests.support.histories.strategies import History, Layers, Row, fold_rows, histories, layers
 from tests.support.roots.roots import rows_table, state_table
 
 
@@ -44,3 +47,36 @@ def test_rows_of_a_fenced_writer_never_count(drawn: Layers) -> None:
     assert counting["position"].to_pylist() == expected
     whole = rows_table(drawn.history.rows, 0).select(FOLD_COLUMNS)
     assert counting.equals(whole.slice(drawn.journal_start - 1))
+
+
+@settings(deadline=None)  # the machine is shared
+@given(histories(), st.data())
+def test_records_that_are_folded_alike_mean_what_the_oracle_means(
+    history: History, data: st.DataObject
+) -> None:
+    # A history's records of one kind on one queue are made to follow each other more often.
+    record = history.rows[-1].record
+    state, rows = fold.State(), [*history.rows]
+    ids = data.draw(st.sets(st.integers(1 << 20, (1 << 20) + 600), max_size=12).map(sorted))
+    queue = data.draw(st.sampled_from([*fold_rows(rows).queues] or [None]))
+    if queue is not None and ids:
+        at, end = record.at, history.last_position
+        header = MessageHeader(body_bytes=1)
+        more = [records.message_enqueued(at, queue, each, header, b"1") for each in ids]
+        taken = data.draw(st.lists(st.sampled_from(ids), unique=True))
+        more += [records.message_acquired(at, queue, each, "c") for each in taken]
+        more += [records.message_dequeued(at, queue, each, "c") for each in taken]
+        rows += [Row(end + 1 + n, history.rows[-1].epoch, each) for n, each in enumerate(more)]
+    runs = groupby(rows, lambda row: (row.record.kind, row.record.queue))
+    alike = 0
+    for _, run in runs:
+        together = [*run]
+        if fold.apply_alike(state, [row.record for row in together]):
+            alike += len(together)
+            continue
+        for position, epoch, each in together:
+            fold.apply(state, position, each, epoch)
+    expected = fold_rows(rows)
+    assert state == expected
+    assert same_queue_order(state, expected)
+    assert alike >= (len(ids) if queue is not None else 0)

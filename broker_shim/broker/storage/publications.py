@@ -50,10 +50,13 @@ class Publications:
         """
         plain: list[NewEntry] = []
         routed: Collection[str] | None = None
+        known: MessageHeader | None = None
         for number, (header, content, queues) in enumerate(messages):
             if queues is not routed:  # those of one link are the same, most often
                 routed, queue = queues, self._only(queues)
-            if queue is not None and len(content) <= STAGED_BYTES and not may_wait(header):
+            if header is not known:  # messages that are alike share it
+                known, waits = header, may_wait(header)
+            if queue is not None and len(content) <= STAGED_BYTES and not waits:
                 plain.append(_new(NewEntry, (header, content, queue)))
                 continue
             self._enqueue(plain, partial(on_done, number - len(plain)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sparkstore.core import records
+from sparkstore.core import fold, records
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.entries import Entries
 from sparkstore.core.records import Kind, MessageHeader, Record
@@ -106,6 +106,26 @@ def enqueue_new(
     return decided, ids
 
 
+def apply(
+    machine: StoreStateMachine, steps: Sequence[RecordStep], kept: Sequence[Record], position: int
+) -> None:
+    """Make steps true, as `StoreStateMachine.apply`: those of plain calls of one kind together.
+
+    Args:
+        machine: Of the store.
+        steps: In their order.
+        kept: The records of those that are kept.
+        position: That of the first of these.
+    """
+    is_next = position == machine.state.position + 1 and len(kept) == len(steps) > 1
+    is_plain = is_next and not (machine.volatile or machine.has_dropped)
+    if not (is_plain and fold.apply_alike(machine.state, kept)):
+        machine.apply(steps, position)
+    elif machine.fresh and kept[0].kind is Kind.ENQUEUED:
+        for record in kept:
+            machine.fresh.pop(record.message_id or 0, None)
+
+
 def new_entry(asked: object) -> NewEntry:
     """The same value; raises InvalidRequest if it is no `NewEntry`, whatever is in it."""
     if type(asked) is not NewEntry:
@@ -124,7 +144,8 @@ def _made(machine: StoreStateMachine, asked: NewEntry, most_bytes: int) -> Store
         new_entry(asked)  # which says so
     header, body, queue = asked
     check_header(header)
-    check_body(body)
+    if type(body) is not bytes:
+        check_body(body)  # which says so
     message_id = machine.next_id
     machine.next_id += 1
     size = len(body)

@@ -56,6 +56,7 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
     Attributes:
         volatile: Messages on a queue whose content is not in the log.
         next_id: The id of the next message.
+        fresh: Messages that were never enqueued; True once the content was given.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         self.volatile: dict[int, StoredMessage] = {}
         self.claims: dict[tuple[str, int], Transaction] = {}
         self.next_id = state.next_message_id
-        self._fresh: dict[int, bool] = {}  # never enqueued; True once the content was given
+        self.fresh: dict[int, bool] = {}
         self.terms = {name: self._terms_of(queue.detail) for name, queue in state.queues.items()}
 
     def message(self, header: MessageHeader, body: bytes) -> tuple[StoredMessage, list[RecordStep]]:
@@ -83,7 +84,7 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         if message_id >= self.state.next_message_id:
             record = records.ids_reserved(self.now_us(), message_id + ID_BLOCK)
             steps.append(RecordStep(record, self.durability >= _KEPT_MESSAGES))
-        self._fresh[message_id] = bool(body)
+        self.fresh[message_id] = bool(body)
         size, header_bytes = len(body), len(header.header or b"")
         if header.body_bytes != size or header.header_bytes != header_bytes:
             header = header._replace(header_bytes=header_bytes, body_bytes=size)
@@ -98,9 +99,9 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         check_message(message)
         message_id = message.message_id
         is_here = message_id in self.state.messages or message_id in self.volatile
-        if is_here or self._fresh.get(message_id, False):
+        if is_here or self.fresh.get(message_id, False):
             return None
-        self._fresh[message_id] = bool(message.body)
+        self.fresh[message_id] = bool(message.body)
         self.next_id = max(self.next_id, message_id + 1)
         if message_id < self.state.next_message_id:
             return []
@@ -129,16 +130,16 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         if message_id not in self.state.messages:
             if message_id >= self.next_id:
                 return False
-            self._fresh[message_id] = True
+            self.fresh[message_id] = True
         return True
 
     def dismiss(self, message_id: int) -> None:
         """Undo `trust`: the message was refused."""
-        self._fresh.pop(message_id, None)
+        self.fresh.pop(message_id, None)
 
     def is_fresh(self, message_id: int) -> bool:
         """True if a message was made, with its content, and never put on a queue."""
-        return self._fresh.get(message_id, False)
+        return self.fresh.get(message_id, False)
 
     def begin_content(self, message: StoredMessage) -> bool:
         """True if content that comes in pieces goes to the log as it comes.
@@ -148,15 +149,15 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         Raises:
             InvalidRequest: The message has content already.
         """
-        if self._fresh.get(message.message_id, True):
+        if self.fresh.get(message.message_id, True):
             refusal = f"message {message.message_id} has its content already: make a new message"
             raise InvalidRequest(refusal)
-        del self._fresh[message.message_id]
+        del self.fresh[message.message_id]
         return self.durability >= _KEPT_MESSAGES and message.header.durable
 
     def end_content(self, message: StoredMessage) -> list[RecordStep]:
         """All pieces came; each was a step of its own."""
-        self._fresh[message.message_id] = True
+        self.fresh[message.message_id] = True
         return []
 
     def abort_staging(self, message_id: int) -> list[RecordStep]:
@@ -201,12 +202,12 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
             refusal = f"message {message_id} is on queue {queue!r} already"
             raise InvalidRequest(refusal)
         is_logged = message_id in admission.brought
-        if not is_logged and message_id not in self._fresh and message_id not in self.volatile:
+        if not is_logged and message_id not in self.fresh and message_id not in self.volatile:
             if message_id not in self.state.messages and message_id not in self.state.staged:
                 refusal = f"message {message_id} left its last queue: make a new message"
                 raise InvalidRequest(refusal)
             is_logged = message_id in self.state.messages
-        if message_id in self._fresh:
+        if message_id in self.fresh:
             check_new(message)
         detail = None if annotations is None else as_detail(annotations)
         admission.admit(message, queue, detail, *asked, is_logged=is_logged)
@@ -317,7 +318,7 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         message, header = step.message, step.record.message
         assert message is not None
         assert header is not None
-        self._fresh.pop(message.message_id, None)
+        self.fresh.pop(message.message_id, None)
         if step.is_kept:
             self.volatile.pop(message.message_id, None)
         elif header.protocol is not None:
@@ -338,7 +339,7 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
 
     def end_fresh(self, message_id: int) -> None:
         """The log has the content of a message that is on no queue yet."""
-        self._fresh.pop(message_id, None)
+        self.fresh.pop(message_id, None)
 
     def _claimable(
         self, queue: str, message_id: int, transaction: Transaction | None
