@@ -10,12 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import proton
+import pytest
 from proton.utils import BlockingConnection
 
+from sparkstore.cli.command_line import main
 from tests.support.roots.logs import until
 from tests.support.system.processes import StartBroker
 
 TIMEOUT_S = 20
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+OTHER_TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
 
 
 def test_messages_of_a_client_are_seen_and_its_connection_is_closed(
@@ -55,3 +59,35 @@ def test_messages_of_a_client_are_seen_and_its_connection_is_closed(
     until(lambda: ask("connections")["total"] == 0)  # when its socket has ended
     assert broker.terminate() == 0
     assert '"act": "close-connection"' in broker.log
+
+
+def test_the_trace_context_of_a_message_is_seen_wherever_the_message_is(
+    start_broker: StartBroker, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a property or as an annotation; the message goes out as it came in."""
+    root = str(tmp_path / "root")
+    broker = start_broker(root, "--queue", "orders", "--http", "127.0.0.1:0")
+    found = re.search(r" http=(\S+)", broker.ready_line)
+    assert found is not None
+    client = BlockingConnection(broker.url, timeout=TIMEOUT_S)
+    sender = client.create_sender("orders")
+    annotations = {proton.symbol("traceparent"): TRACE}
+    sender.send(proton.Message("a", durable=True, annotations=annotations))
+    sender.send(proton.Message("b", durable=True, properties={"traceparent": OTHER_TRACE}))
+    sender.send(proton.Message("c", durable=True, properties={"color": "brown"}))
+    with urllib.request.urlopen(f"{found[1]}/api/v1/queues/orders/messages", timeout=20) as answer:
+        items = json.loads(answer.read())["items"]
+    traces = [TRACE, OTHER_TRACE, None]
+    assert [each["traceparent"] for each in items] == traces
+    receiver = client.create_receiver("orders", credit=1)
+    first = receiver.receive(timeout=TIMEOUT_S)
+    assert (first.annotations, first.properties or {}) == (annotations, {})
+    client.close()
+    assert broker.terminate() == 0
+    assert main(["browse", root, "orders", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["traceparent"] for each in lines] == traces
+    query = "SELECT traceparent FROM message_history WHERE kind = 'enqueued' ORDER BY position"
+    assert main(["sql", root, "--engine", "duckdb", "--json", query]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [each["traceparent"] for each in lines] == traces

@@ -36,7 +36,7 @@ from broker_shim.listener_1_0.messages.limits import check_header
 from broker_shim.listener_1_0.messages.long_content import LongContent
 from broker_shim.messages.neutral import READERS
 from broker_shim.protocol_1_0.codec.errors import DecodeError
-from broker_shim.protocol_1_0.codec.scanner import content_start, scalar_at
+from broker_shim.protocol_1_0.codec.scanner import content_start, entry_at, scalar_at
 from broker_shim.protocol_1_0.codec.sections import (
     BODY,
     MessageSection,
@@ -69,6 +69,8 @@ _PROPERTY_COLUMNS = [
         *("content_type", "content_encoding"),
     )
 ]
+_TRACE_NAME = "traceparent"
+_TRACEPARENT = _TRACE_NAME.encode()
 _ANNOTATIONS = frozenset({MESSAGE_ANNOTATIONS_SECTION, FOOTER_SECTION})
 _BINARY, _STRING = frozenset({0xA0, 0xB0}), frozenset({0xA1, 0xB1})
 _FIVE = (None,) * 5
@@ -133,7 +135,7 @@ def parse_around(
 
 def _columns(encoded: bytes, sections: list[MessageSection], now_us: int) -> list[object]:
     """The columns of a `MessageHeader`, in their order: those that are read from sections."""
-    columns = _DEFAULTS.copy()
+    columns, trace = _DEFAULTS.copy(), None
     for code, _start, value, end in sections:
         if code == Header.CODE:
             _read_header(_header_fields(encoded, value, end), columns, now_us)
@@ -143,9 +145,24 @@ def _columns(encoded: bytes, sections: list[MessageSection], now_us: int) -> lis
             columns[_PROPERTIES] = _as_text(entries_of(encoded, value))
         elif code in _ANNOTATIONS:
             check_annotations(encoded, value)
+            if code == MESSAGE_ANNOTATIONS_SECTION and _TRACEPARENT in encoded[value:end]:
+                trace = text_of(entry_at(encoded, value, _TRACEPARENT))
         else:
             check_body(code, encoded, value)
+    if trace is not None:
+        columns[_PROPERTIES] = _with_trace(columns[_PROPERTIES], trace)
     return columns
+
+
+def _with_trace(properties: Any, trace: str) -> tuple[tuple[str, str], ...]:
+    """Add the trace context of a message's annotations to the text of its properties.
+
+    Decision: SQL and browse show it as the property that most clients send, wherever it came, so
+    no table needs another column. The message itself is stored and sent as it came.
+    """
+    if any(name == _TRACE_NAME for name, _text in properties):
+        return tuple(properties)
+    return (*properties, (_TRACE_NAME, trace))
 
 
 def _header(

@@ -171,6 +171,7 @@ class MessageRow(Struct, kw_only=True):
     amqp_message_id: str | None
     correlation_id: str | None
     properties: dict[str, str]
+    traceparent: str | None
     death: dict[str, str]
 
 

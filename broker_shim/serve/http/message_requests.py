@@ -89,6 +89,7 @@ def _row(message_id: int, entry: Entry, header: MessageHeader) -> dict[str, Any]
         "amqp_message_id": header.amqp_message_id,
         "correlation_id": header.correlation_id,
         "properties": dict(header.properties),
+        "traceparent": dict(header.properties).get("traceparent"),
         "death": {
             key.removeprefix(DEATH): text
             for key, (_kind, text) in annotations.items()

@@ -137,6 +137,7 @@ def _row(message_id: int, entry: Entry, header: MessageHeader | None) -> dict[st
         "expires_at": time_of(entry.expires_at),
         "subject": None if header is None else header.subject,
         "properties": None if header is None else dict(header.properties),
+        "traceparent": None if header is None else dict(header.properties).get("traceparent"),
         "annotations": {key: text for key, (_kind, text) in annotations.items()},
     }
 

@@ -2,6 +2,7 @@
 -- drops its messages without an event of their own.
 SELECT
   message_id, position, at, kind, queue, holder, delivery_count, `transaction`, detail,
-  header_bytes + body_bytes AS message_bytes, body_offset, epoch, segment
+  header_bytes + body_bytes AS message_bytes, body_offset, epoch, segment,
+  properties['traceparent'] AS traceparent
 FROM events
 WHERE kind IN ('content', 'enqueued', 'dequeued', 'acquired', 'released')

@@ -89,7 +89,7 @@ def test_every_command_line_of_the_documents_is_taken(line: str) -> None:
 
 def test_every_settings_file_of_the_documents_is_read(tmp_path: Path) -> None:
     files = blocks(ALL, "toml")
-    assert len(files) == 9
+    assert len(files) == 10
     (empty := tmp_path / "empty.toml").touch()
     for text in files:
         (file := tmp_path / "sparkstore.toml").write_text(text)

@@ -270,6 +270,7 @@ def told(path: Path, records: list[Record], *, state: int = 0, history: int = 0)
 
 
 START = [opened(1, "w"), ids_reserved(1, 100), queue_created(1, "q", "{}")]
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 HEADER = MessageHeader("amqp-1.0", b"h", header_bytes=1, body_bytes=3)
 
 
@@ -367,13 +368,16 @@ def test_a_delayed_message_says_when_it_may_be_delivered(tmp_path: Path) -> None
 def test_consumed_messages_are_in_the_history_and_on_no_queue(tmp_path: Path) -> None:
     records = [
         *START,
-        message_enqueued(1, "q", 1, HEADER, b"one"),
+        message_enqueued(1, "q", 1, HEADER._replace(properties=(("traceparent", TRACE),)), b"one"),
         message_dequeued(2, "q", 1, "c"),
     ]
     root = told(tmp_path, records)
     assert rows(root, "FROM queue_messages") == []
-    kinds = rows(root, "SELECT kind FROM message_history ORDER BY position")
-    assert [row["kind"] for row in kinds] == ["enqueued", "dequeued"]
+    events = rows(root, "SELECT kind, traceparent FROM message_history ORDER BY position")
+    assert events == [
+        {"kind": "enqueued", "traceparent": TRACE},
+        {"kind": "dequeued", "traceparent": None},
+    ]
 
 
 @pytest.mark.parametrize("table", ["state", "history", "journal"])
