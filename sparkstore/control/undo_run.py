@@ -11,10 +11,9 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from sparkstore.content.reader import ContentReader
-from sparkstore.control.client import AdminClient
 from sparkstore.core.fold import QueueState, State
 from sparkstore.core.queue_arguments import arguments_of
 from sparkstore.core.queue_names import shown
@@ -28,6 +27,16 @@ from sparkstore.recovery.operation_log import operation_rows
 from sparkstore.tables.root import Root
 
 _PUT_BYTES = 4 << 20
+
+
+class PlaceClient(Protocol):
+    """What an undo asks of whoever changes the queues, as `AdminClient` has it."""
+
+    def order(self, order: Order) -> dict[str, Any]:
+        """Carry out an order of an administrator."""
+
+    def place(self, request: PlacementRequest) -> Answer:
+        """Carry out changes of place, all of those that are possible or none."""
 
 
 @dataclass
@@ -123,7 +132,7 @@ def _find_content(reader: ContentReader, plan: UndoPlan) -> None:
 
 
 def run_undo(
-    control: AdminClient, root: Root, found: Undo, undo: str, show: Callable[[Answer], None]
+    control: PlaceClient, root: Root, found: Undo, undo: str, show: Callable[[Answer], None]
 ) -> Answer:
     """Carry out a planned undo.
 
@@ -146,7 +155,7 @@ def run_undo(
     return total
 
 
-def _make_queue(control: AdminClient, found: Undo) -> None:
+def _make_queue(control: PlaceClient, found: Undo) -> None:
     """Make a queue again as it was; what is there already stays, after an undo that was cut off."""
     definition = found.history.definition or "{}"
     content: dict[str, Any] = json.loads(definition)

@@ -19,6 +19,11 @@ from broker_shim.serve.http import (
 )
 from broker_shim.serve.http.bodies import Model
 from broker_shim.serve.http.calls import Call
+from broker_shim.serve.http.operations import (
+    history_requests,
+    operation_bodies,
+    redrive_requests,
+)
 from broker_shim.serve.http.roles import HttpRole
 
 API = "/api/v1"
@@ -115,6 +120,47 @@ ENDPOINTS = (
         queue_requests.move_messages,
         bodies.MessageFates,
         body=bodies.MoveOrder,
+    ),
+    Endpoint(
+        "POST",
+        QUEUE + "/requeue",
+        _OPERATOR,
+        redrive_requests.requeue_messages,
+        bodies.MessageFates,
+        body=operation_bodies.RequeueOrder,
+    ),
+    Endpoint(
+        "POST",
+        QUEUE + "/redrive",
+        _OPERATOR,
+        redrive_requests.redrive_messages,
+        operation_bodies.RedriveOutcome,
+        body=operation_bodies.RedriveOrder,
+    ),
+    Endpoint(
+        "GET",
+        API + "/operations",
+        _MONITOR,
+        history_requests.list_operations,
+        operation_bodies.OperationList,
+        operation_bodies.OperationQuery,
+    ),
+    Endpoint(
+        "POST",
+        API + "/operations/{operation}/undo",
+        _OPERATOR,
+        history_requests.undo_operation,
+        operation_bodies.UndoOutcome,
+        body=operation_bodies.UndoOrder,
+        conflict=409,
+    ),
+    Endpoint(
+        "GET",
+        API + "/messages/{message}/history",
+        _MONITOR,
+        history_requests.show_history,
+        operation_bodies.MessageHistory,
+        operation_bodies.HistoryQuery,
     ),
     Endpoint(
         "GET",

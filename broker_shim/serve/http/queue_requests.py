@@ -121,7 +121,7 @@ async def purge_queue(call: Call) -> MessageFates:
     """Take messages off a queue: all that nobody holds, or those named."""
     name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
     if body.dry_run:
-        return await _would(call, name, body.ids)
+        return await would_take(call, name, body.ids)
     if body.ids is None:
         operation = new_operation()
         answer = await call.send({"purge": name, "operation": operation})
@@ -134,14 +134,14 @@ async def move_messages(call: Call) -> MessageFates:
     name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
     target = await call.queue(body.to, Act.SEND)
     if body.dry_run:
-        return await _would(call, name, body.ids)
+        return await would_take(call, name, body.ids)
     ids = body.ids
     if ids is None:
         ids = await call.read(lambda: [*call.house.broker.calls.message_ids(name)])
     return await _bulk(call, {"action": Action.MOVE, "queue": name, "to": target}, ids)
 
 
-async def _would(call: Call, name: str, ids: list[int] | None) -> MessageFates:
+async def would_take(call: Call, name: str, ids: list[int] | None) -> MessageFates:
     """Count what an order would find now, and change nothing."""
 
     def count() -> MessageFates:
@@ -162,11 +162,20 @@ async def _would(call: Call, name: str, ids: list[int] | None) -> MessageFates:
 
 async def _bulk(call: Call, request: dict[str, Any], message_ids: Iterable[int]) -> MessageFates:
     """Have something done with messages, some at a time; each part is done whole, or not at all."""
-    total, left, operation = Answer(), iter(message_ids), new_operation()
-    while part := [*islice(left, TURN_IDS)]:
-        answer = await call.send({**request, "ids": part, "operation": operation})
-        total = total.plus(Answer(**_known(answer)))
+    operation = new_operation()
+    total = await bulk_answer(call, {**request, "operation": operation}, message_ids)
     return MessageFates(queue=request["queue"], operation=operation, **total._asdict())
+
+
+async def bulk_answer(call: Call, request: dict[str, Any], message_ids: Iterable[int]) -> Answer:
+    """Sum the answers to a request that goes in parts; what is full ends it, as in `bulk_run`."""
+    total, left = Answer(), iter(message_ids)
+    while part := [*islice(left, TURN_IDS)]:
+        answer = Answer(**_known(await call.send({**request, "ids": part})))
+        total = total.plus(answer)
+        if answer.full:  # what comes next would overtake those that stay
+            return total.plus(Answer(full=sum(1 for _ in left)))
+    return total
 
 
 def _known(answer: dict[str, Any]) -> dict[str, int]:

@@ -1,0 +1,158 @@
+"""Requests for what history has: operations and their undo, and the events of a message.
+
+They read the tables of the root on a thread of their own, after the log was flushed, so all that
+was acknowledged before is in them. A broker without a root has no history, and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+from broker_shim.security.rules.rights import Act
+from broker_shim.serve.http.calls import Call, iso_time
+from broker_shim.serve.http.operations.operation_bodies import (
+    HistoryRow,
+    MessageHistory,
+    OperationList,
+    OperationRow,
+    UndoOutcome,
+)
+from broker_shim.serve.http.refusals import HttpRefusal
+from broker_shim.serve.http.roles import HttpRole
+from broker_shim.store.delta import DeltaMessageStore
+from sparkstore.operations import wire
+from sparkstore.operations.administration import Order
+from sparkstore.operations.bulk import Answer, new_operation
+from sparkstore.operations.placement import PlacementRequest
+from sparkstore.operations.placement_wire import placements_line
+from sparkstore.tables.root import Root
+
+T = TypeVar("T")
+_EVENTS = (
+    'SELECT position, epoch_us("at") AS at, kind, queue, holder, delivery_count, detail,'
+    " traceparent FROM message_history"
+)
+
+
+async def list_operations(call: Call) -> OperationList:
+    """List the bulk operations that history has, the newest last."""
+    from sparkstore.recovery.operation_log import operations  # noqa: PLC0415  # it loads pyarrow
+
+    root = await _flushed(call)
+    found = await asyncio.to_thread(operations, root)
+    items = [
+        OperationRow(
+            operation=each.operation,
+            action=each.action,
+            queue=each.queue,
+            to=each.to,
+            at=iso_time(each.at),
+            messages=each.messages,
+            undoes=each.undoes,
+            undone_by=each.undone_by,
+        )
+        for each in found[-call.query.limit :]
+    ]
+    return OperationList(total=len(found), items=items)
+
+
+async def undo_operation(call: Call) -> UndoOutcome:
+    """Take back what a bulk operation did, as far as it can be."""
+    from sparkstore.cli.commands import recovered  # noqa: PLC0415  # it loads deltalake
+    from sparkstore.control.undo_run import planned_undo, run_undo  # noqa: PLC0415
+
+    operation, name = call.names["operation"], new_operation()
+    root = await _flushed(call)
+    found = await asyncio.to_thread(lambda: planned_undo(root, recovered(root), operation, name))
+    if found.queue and not call.visitor.role.includes(HttpRole.ADMIN):
+        raise HttpRefusal(403, f"undoing the deletion of {found.queue!r:.80} needs the role admin")
+    for step in found.plan.steps:
+        for queue, act in ((step.placement.source, Act.PURGE), (step.placement.target, Act.SEND)):
+            if queue is not None and queue != found.queue:
+                await call.queue(queue, act)
+    outcome = UndoOutcome(
+        undoes=operation,
+        dry_run=call.body.dry_run,
+        restored=dict(found.plan.restored),
+        removed=dict(found.plan.removed),
+        shifted=dict(found.plan.shifted),
+        lost={reason: [*ids] for reason, ids in found.plan.lost.items()},
+        queue=found.queue or None,
+        not_bound_to=found.unbound,
+    )
+    if not outcome.dry_run:
+        control = _CallControl(call, asyncio.get_running_loop())
+        answer = await asyncio.to_thread(run_undo, control, root, found, name, lambda _sum: None)
+        outcome.operation = name
+        outcome.done, outcome.left, outcome.gone = answer.done, answer.left, answer.gone
+    return outcome
+
+
+async def show_history(call: Call) -> MessageHistory:
+    """Show the events of a message, consumed or not, in their order."""
+    from sparkstore.embedded.query import query  # noqa: PLC0415  # it loads duckdb
+
+    said = call.names["message"]
+    if not said.isdecimal() or len(said) > len(str(1 << 62)):
+        raise HttpRefusal(400, f"{said!r:.40} is no message id: GET …/messages lists them")
+    root, page = await _flushed(call), call.query
+    message_id = int(said)
+    statement = (
+        f"{_EVENTS} WHERE message_id = {message_id} ORDER BY position"
+        f" LIMIT {page.limit} OFFSET {page.offset}"
+    )
+    rows = (await asyncio.to_thread(query, root, statement)).to_pylist()
+    if not rows and not page.offset:
+        raise HttpRefusal(404, f"history has no message {said}: it keeps history_days")
+    for queue in {row["queue"] for row in rows if row["queue"] in call.house.broker.queues}:
+        await call.queue(queue, Act.RECEIVE)
+    items = [
+        HistoryRow(**{**row, "at": iso_time(row["at"]), "detail": _read(row["detail"])})
+        for row in rows
+    ]
+    return MessageHistory(message=int(said), items=items)
+
+
+def _read(detail: str | None) -> Any:
+    return None if detail is None else json.loads(detail)
+
+
+async def _flushed(call: Call) -> Root:
+    """Return the root, once its tables have all that was done before.
+
+    Raises:
+        HttpRefusal: This broker keeps nothing.
+    """
+    store = call.house.store
+    first = getattr(store, "first", store)
+    if not isinstance(first, DeltaMessageStore):
+        raise HttpRefusal(409, "this broker has no root, so no history: serve a folder or bucket")
+    await call.send({"flush": True})
+    return first.root
+
+
+class _CallControl:
+    """Carries out the requests of an undo by the broker, from a thread that may wait."""
+
+    def __init__(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
+        self._call, self._loop = call, loop
+
+    def order(self, order: Order) -> dict[str, Any]:
+        """Make the queue again that was deleted, and its bindings."""
+        return self._wait(self._call.order(order))
+
+    def place(self, request: PlacementRequest) -> Answer:
+        """Put messages back."""
+        content = wire.content_of(placements_line(request))
+        told = self._wait(self._call.send(content))
+        return Answer(**{name: told[name] for name in Answer._fields if name in told})
+
+    def _wait(self, asked: Awaitable[T]) -> T:
+        return asyncio.run_coroutine_threadsafe(_awaited(asked), self._loop).result()
+
+
+async def _awaited(asked: Awaitable[T]) -> T:
+    return await asked

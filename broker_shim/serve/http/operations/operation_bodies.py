@@ -1,0 +1,122 @@
+"""The bodies of requests and answers about operations and histories, as models of msgspec."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, field
+
+from broker_shim.serve.http.bodies import Count, Model
+
+_Limit = Annotated[int, Meta(ge=1, le=1000)]
+
+
+class RequeueOrder(Model):
+    """Messages to put at the end of their queue; without `ids` all that nobody holds."""
+
+    ids: list[int] | None = None
+    dry_run: bool = False
+
+
+class RedriveOrder(Model):
+    """Dead letters to put back where they came from, or on `to`; without `ids` all, in order."""
+
+    to: str | None = None
+    ids: list[int] | None = None
+    limit: Annotated[int, Meta(ge=1)] | None = None
+    dry_run: bool = False
+
+
+class RedriveOutcome(Struct, kw_only=True):
+    """The fate of dead letters.
+
+    `to`: how many go to each queue, or went. `full`: how many wait for room there. `origin_gone`:
+    how many stay, as the queue that they came from is gone. `no_origin` are no dead letters.
+    """
+
+    queue: str
+    dry_run: bool
+    to: dict[str, int]
+    full: dict[str, int]
+    origin_gone: dict[str, int]
+    no_origin: int
+    done: int = 0
+    left: int = 0
+    gone: int = 0
+    operation: str | None = None
+
+
+class UndoOrder(Model):
+    """An operation to take back; a dry run tells what would be."""
+
+    dry_run: bool = False
+
+
+class UndoOutcome(Struct, kw_only=True):
+    """What an undo restores by queue, takes away again, and cannot take back by reason."""
+
+    undoes: str
+    dry_run: bool
+    restored: dict[str, int]
+    removed: dict[str, int]
+    shifted: dict[str, int]
+    lost: dict[str, list[int]]
+    queue: str | None = None
+    not_bound_to: list[str] = field(default_factory=list)
+    done: int = 0
+    left: int = 0
+    gone: int = 0
+    operation: str | None = None
+
+
+class OperationQuery(Model):
+    """How many of the newest operations are asked for."""
+
+    limit: _Limit = 100
+
+
+class OperationRow(Struct, kw_only=True):
+    """An operation that history has; `undone_by`: the operation that took it back."""
+
+    operation: str
+    action: str
+    queue: str
+    to: str | None
+    at: str
+    messages: int | None
+    undoes: str | None
+    undone_by: str | None
+
+
+class OperationList(Struct, kw_only=True):
+    """The newest operations, the newest last; history has `total`."""
+
+    total: int
+    items: list[OperationRow]
+
+
+class HistoryQuery(Model):
+    """The part of a message's history that is asked for."""
+
+    offset: Count = 0
+    limit: _Limit = 100
+
+
+class HistoryRow(Struct, kw_only=True):
+    """An event of a message; `detail` is the outcome, or the annotations."""
+
+    position: int
+    at: str
+    kind: str
+    queue: str | None
+    holder: str | None
+    delivery_count: int | None
+    detail: Any
+    traceparent: str | None
+
+
+class MessageHistory(Struct, kw_only=True):
+    """The events of a message in their order, as far back as history goes."""
+
+    message: int
+    items: list[HistoryRow]
