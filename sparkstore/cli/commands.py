@@ -25,7 +25,7 @@ from sparkstore.cli.output import (
     table,
     time_of,
 )
-from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailable
+from sparkstore.errors import InvalidRequest, StoreError
 from sparkstore.extras import check_spark
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ _ENGINES = ("deltalake", "pyarrow", "pyspark", "delta-spark")
 _QUEUE_COLUMNS = (
     "queue", "depth", "bytes", "acquired", "oldest_age_s", "not_durable", "arguments",
 )  # fmt: skip
-_TRIES = 3
 _SQL_ROWS, _HELD = 1_000, 10_000
 """Rows and held messages that people see unless they ask for more."""
 
@@ -306,34 +305,10 @@ def version(arguments: Namespace) -> int:
 
 
 def recovered(root: Root) -> State:
-    """The fold of all that Delta has.
+    """Return the fold of all that Delta has; see `recovered_state` for what it raises."""
+    from sparkstore.recovery.recovered_state import recovered_state  # it loads deltalake
 
-    Tables are read one after the other while a store or a job may move records between them, and
-    then they do not fit together. Nothing is wrong unless it stays so.
-    """
-    from deltalake.exceptions import DeltaError
-
-    from sparkstore.recovery.recovery import recover
-
-    failure: Exception | None = None
-    for _ in range(_TRIES):
-        try:
-            return recover(root).state
-        except (CorruptData, DeltaError, OSError) as reason:
-            failure = reason
-    if isinstance(failure, CorruptData):
-        raise failure
-    raise _unreadable(root, failure) from failure
-
-
-def _unreadable(root: Root, failure: Exception | None) -> StoreError:
-    from sparkstore.tables.root import TABLES
-    from sparkstore.tables.snapshot import RESTORE
-
-    gone = [name for name in TABLES if not (root.table(name) / "_delta_log").is_dir()]
-    if gone:
-        return CorruptData(f"{root.table(gone[0])} is gone, or has no Delta log: {RESTORE}")
-    return Unavailable(f"{root.path} cannot be read: {failure}: look at the storage, run it again")
+    return recovered_state(root)
 
 
 def queue_named(arguments: Namespace, state: State) -> str:

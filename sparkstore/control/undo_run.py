@@ -30,7 +30,7 @@ _PUT_BYTES = 4 << 20
 
 
 class PlaceClient(Protocol):
-    """What an undo asks of whoever changes the queues, as `AdminClient` has it."""
+    """The part of `AdminClient` that an undo needs: orders, and changes of place."""
 
     def order(self, order: Order) -> dict[str, Any]:
         """Carry out an order of an administrator."""

@@ -93,10 +93,10 @@ def test_dead_letters_go_back_and_what_was_done_is_undone(broker: BrokerProcess,
     assert [each["action"] for each in listed] == ["redriven", "requeued", "purged", "undone"]
     assert listed[2]["undone_by"] == undone["operation"] == listed[3]["operation"]
     assert "undone already" in ask(undo, {}, 409)["error"]
-    history = ask(f"messages/{first}/history")["items"]
+    history = ask(f"messages/{dead['id']}/history")["items"]
     kinds = [each["kind"] for each in history]
-    assert kinds[:4] == ["enqueued", "acquired", "dequeued", "enqueued"]
-    assert history[2]["detail"]["outcome"] == "rejected"
+    assert kinds[:4] == ["enqueued", "acquired", "enqueued", "dequeued"]
+    assert history[3]["detail"]["outcome"] == "rejected"
     assert broker.terminate() == 0
 
 

@@ -61,12 +61,14 @@ async def list_operations(call: Call) -> OperationList:
 
 async def undo_operation(call: Call) -> UndoOutcome:
     """Take back what a bulk operation did, as far as it can be."""
-    from sparkstore.cli.commands import recovered  # noqa: PLC0415  # it loads deltalake
     from sparkstore.control.undo_run import planned_undo, run_undo  # noqa: PLC0415
+    from sparkstore.recovery.recovered_state import recovered_state  # noqa: PLC0415
 
     operation, name = call.names["operation"], new_operation()
     root = await _flushed(call)
-    found = await asyncio.to_thread(lambda: planned_undo(root, recovered(root), operation, name))
+    found = await asyncio.to_thread(
+        lambda: planned_undo(root, recovered_state(root), operation, name)
+    )
     if found.queue and not call.visitor.role.includes(HttpRole.ADMIN):
         raise HttpRefusal(403, f"undoing the deletion of {found.queue!r:.80} needs the role admin")
     for step in found.plan.steps:
@@ -145,7 +147,7 @@ class _CallControl:
         return self._wait(self._call.order(order))
 
     def place(self, request: PlacementRequest) -> Answer:
-        """Put messages back."""
+        """Put messages back on the queues that they were on."""
         content = wire.content_of(placements_line(request))
         told = self._wait(self._call.send(content))
         return Answer(**{name: told[name] for name in Answer._fields if name in told})

@@ -53,7 +53,7 @@ class UndoOrder(Model):
 
 
 class UndoOutcome(Struct, kw_only=True):
-    """What an undo restores by queue, takes away again, and cannot take back by reason."""
+    """The messages that an undo restores or removes by queue, and those it cannot, by reason."""
 
     undoes: str
     dry_run: bool
