@@ -96,7 +96,7 @@ def test_dead_letters_go_back_and_what_was_done_is_undone(broker: BrokerProcess,
     history = ask(f"messages/{dead['id']}/history")["items"]
     kinds = [each["kind"] for each in history]
     assert kinds[:4] == ["enqueued", "acquired", "enqueued", "dequeued"]
-    assert history[3]["detail"]["outcome"] == "rejected"
+    assert history[3]["detail"]["outcome"] == "dead-lettered"
     assert broker.terminate() == 0
 
 
