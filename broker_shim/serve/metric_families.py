@@ -147,16 +147,19 @@ def log_families(store: MessageStore) -> Iterator[Metric]:
 
 def _full_families(full: FullQueues) -> Iterator[Metric]:
     """Yield a counter of each queue that was full; a family without one is not shown."""
-    for name, text, counts in (
-        ("refused", "New messages that were refused as their queue is full.", full.counts),
+    dropped = {"full": full.dropped, "duplicate": full.duplicates}
+    for name, text, reasons in (
         (
-            "dropped",
-            "Messages that a full queue dropped, or sent to its dead letters.",
-            full.dropped,
+            "refused",
+            "New messages that were refused as their queue is full.",
+            {"full": full.counts},
         ),
+        ("dropped", "Messages that a full queue let go, and duplicates, by reason.", dropped),
     ):
         values = [
-            ({"queue": queue, "reason": "full"}, float(count)) for queue, count in [*counts.items()]
+            ({"queue": queue, "reason": reason}, float(count))
+            for reason, counts in reasons.items()
+            for queue, count in [*counts.items()]
         ]
         if values:
             yield counter(f"sparkstore_queue_{name}", text, values)

@@ -21,6 +21,7 @@ from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.log.log_metrics import LogBacklog, LogMetrics
 from sparkstore.log.start import open_log
 from sparkstore.log.writer import Log
+from sparkstore.recovery.recent_messages import recent_messages
 from sparkstore.storage.disk_room import DiskRoom
 from sparkstore.tables.root import Root
 
@@ -75,7 +76,7 @@ class Batch:
 
     def take_enqueued(self, step: RecordStep) -> None:
         """Take a single enqueue as `take` does, by a shorter way: it is the hottest call."""
-        record, is_kept, _message = step
+        record, is_kept = step.record, step.is_kept
         if is_kept:
             self._packed.append(self._log.pack((record,)))
             self._records.append(record)
@@ -132,6 +133,21 @@ class DeltaMessageStore(LocalMessageStore):
         machine.held_back = self._log.room.held_back
         super().__init__(machine, opened.log, config.max_message_bytes)
         self.opened_position = opened.log.next_position - 1
+        self._remember_ids(clock())
+
+    def _remember_ids(self, now_us: int) -> None:
+        """Read what came of late to queues that detect duplicates, before anything comes."""
+        machine, windows = self._machine, dict[str, int]()
+        for name, terms in machine.terms.items():
+            if terms.arguments.duplicate_window_ms is not None:
+                windows[name] = terms.arguments.duplicate_window_ms
+        if not windows:
+            return
+        since_us = now_us - max(windows.values()) * 1000
+        for message in recent_messages(self.root, windows, since_us):
+            identity = machine.identity_of(message.header)
+            if identity is not None:
+                machine.note_id(message.queue, identity, message.at)
 
     @property
     def root(self) -> Root:

@@ -10,7 +10,7 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import Kind
-from sparkstore.core.state_machine.admission import dropped_of
+from sparkstore.core.state_machine.admission import DUPLICATE, dropped_of
 from sparkstore.core.state_machine.call_values import RecordStep
 from sparkstore.core.state_machine.room import RoomStateMachine
 
@@ -29,6 +29,7 @@ class FullQueues:
         total: Messages that were refused.
         counts: The same of each queue.
         dropped: Messages that were dropped to make room, by queue.
+        duplicates: Messages that were dropped as they had come before, by queue.
         on_dropped: Told of the steps that dropped messages, when these are durable, on the thread
             that fires completions: after the completion of the call that they made room for.
         pass_on: Told before that, likewise: the chain whose first store it is.
@@ -44,6 +45,7 @@ class FullQueues:
         self.total = 0
         self.counts: dict[str, int] = {}
         self.dropped: dict[str, int] = {}
+        self.duplicates: dict[str, int] = {}
         self.on_dropped: Callable[[Sequence[RecordStep]], None] = _nobody
         self.pass_on: Callable[[Sequence[RecordStep]], None] = _nobody
 
@@ -75,8 +77,12 @@ class FullQueues:
 
     def _note_dropped(self, steps: Sequence[RecordStep]) -> None:
         for step in steps:
-            if step.record.kind is Kind.DEQUEUED:
-                self._count(step.record.queue or "", self.dropped)
+            queue = step.record.queue or ""
+            if step.record.detail == DUPLICATE:
+                if queue in self.duplicates or len(self.duplicates) < _MAX_QUEUES:
+                    self.duplicates[queue] = self.duplicates.get(queue, 0) + 1
+            elif step.record.kind is Kind.DEQUEUED:
+                self._count(queue, self.dropped)
 
     def _count(self, queue: str, counts: dict[str, int]) -> None:
         if queue not in counts and len(counts) >= _MAX_QUEUES:

@@ -19,6 +19,7 @@ from typing import Any
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, StoreError
+from broker_shim.messages.identity import identity_of
 from broker_shim.store.branch_store import LocalBranches
 from broker_shim.store.content_writer import LocalContentWriter, staged
 from broker_shim.store.expiring_store import LocalExpiry
@@ -82,12 +83,11 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
     def __init__(
         self, machine: StoreStateMachine, sink: Sink, max_message_bytes: int = 128 << 20
     ) -> None:
-        self._machine = machine
-        self._sink = sink
-        self._max_message_bytes = max_message_bytes
-        self._lock = threading.Lock()
+        self._machine, self._sink = machine, sink
+        self._max_message_bytes, self._lock = max_message_bytes, threading.Lock()
         self._is_closed, self._transactions = False, count(1)
         self._observer: Observer | None = None
+        machine.identity_of = identity_of
         self.full_queues = FullQueues(machine)
         self.settlement_times = SettlementTimes(machine)
         branches.restore(machine)

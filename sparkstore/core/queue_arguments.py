@@ -14,6 +14,8 @@
     auto_delete         true: it is deleted when its last consumer goes; one that never had a
                         consumer stays
     exclusive           true: one consumer at a time; another one that attaches is refused
+    duplicate_window_ms  for how long a message with the id of an earlier one is dropped, in ms,
+                        from 1
     lock_timeout_ms     how long a consumer has a message that it does not settle, in ms, from 1
     single_active_consumer  true: one consumer gets messages, the others wait until it is gone
     message_groups      true: messages of one JMSXGroupID go to one consumer, in order, while it
@@ -66,6 +68,7 @@ _NUMBERS = {
     "max_delivery_count": (0, (1 << 31) - 1),
     "max_depth": (1, (1 << 63) - 1),
     "max_bytes": (1, (1 << 63) - 1),
+    "duplicate_window_ms": (1, _MAX_TTL_MS),
     "lock_timeout_ms": (1, _MAX_TTL_MS),
     "delivery_delay_ms": (0, _MAX_TTL_MS),
     "retry_delay_ms": (0, _MAX_TTL_MS),
@@ -88,6 +91,7 @@ class QueueArguments(NamedTuple):
         last_value_key: Name of a property, not empty.
         exclusive: One consumer at a time.
         message_groups: A group goes to one consumer.
+        duplicate_window_ms: Milliseconds, from 1.
         lock_timeout_ms: Milliseconds, from 1.
         single_active_consumer: Only the first consumer gets messages.
         on_reject: What becomes of what is rejected; None: as `dead_letter`.
@@ -118,13 +122,20 @@ class QueueArguments(NamedTuple):
     retry_delay_ms: int | None = None
     retry_delay_multiplier: int | None = None
     max_retry_delay_ms: int | None = None
+    duplicate_window_ms: int | None = None
     lock_timeout_ms: int | None = None
     single_active_consumer: bool = False
 
     @property
     def asks_of_arrivals(self) -> bool:
         """True if a message that comes is asked anything; else `why_full` need not be called."""
-        asks = (self.message_ttl_ms, self.max_depth, self.max_bytes, self.delivery_delay_ms)
+        asks = (
+            self.message_ttl_ms,
+            self.max_depth,
+            self.max_bytes,
+            self.delivery_delay_ms,
+            self.duplicate_window_ms,
+        )
         return any(each is not None for each in asks)
 
     @property

@@ -555,7 +555,52 @@ def test_what_a_transaction_has_is_not_taken_back_before_it_is_over(cell: Cell) 
     cell.place.until(lambda: cell.place.held(cell.queue) == [None], "it was taken back")
 
 
+def test_what_came_of_late_is_taken_again_and_is_there_once(cell: Cell) -> None:
+    """Also if the first one was consumed, and whatever the type of the id."""
+    client = cell.with_queue(duplicate_window_ms=_HOUR_MS, max_depth=4)
+    for body, message_id in (("a", "5"), ("b", "5"), ("c", 5), ("d", 5), ("e", "6")):
+        assert client.send(cell.queue, body, message_id=message_id) == [True]
+    assert client.send(cell.queue, "no id") == [True]
+    cell.place.await_depth(cell.queue, 4)
+    assert cell.client().send(cell.queue, "there is no room", message_id="7") == [False]
+    assert cell.client().send(cell.queue, "f", message_id="6") == [True]
+    client.consume(cell.queue, credit=4)
+    client.accept(*client.receive(4))
+    assert client.bodies() == ["a", "c", "e", "no id"]
+    cell.place.await_depth(cell.queue, 0)
+    late = cell.client()
+    cell.place.pass_s(cell.place.settings.probe_interval_s)
+    for message_id in ("5", 5, "6"):
+        assert late.send(cell.queue, "again", message_id=message_id) == [True]
+    assert late.send(cell.queue, "now there is", message_id="7") == [True]
+    cell.place.await_depth(cell.queue, 1)
+    queue = cell.place.broker.queues[cell.queue]
+    cell.place.until(lambda: len(queue) <= 1, "the broker has let go of what was dropped")
+
+
+def test_a_duplicate_within_a_transaction_is_dropped_where_it_is_one(cell: Cell) -> None:
+    cell.place.create(cell.other)
+    for name in (cell.queue, cell.other):
+        if name == cell.queue:
+            client = cell.with_queue(duplicate_window_ms=_HOUR_MS)
+        cell.place.bind("amq.fanout", name)
+    assert client.send("amq.fanout/", "first", message_id="x") == [True]
+    client.begin()
+    client.send("amq.fanout/", "second", "third", message_id="x")
+    assert client.commit()
+    cell.place.await_depth(cell.other, 3)
+    assert len(cell.place.entries(cell.queue)) == 1
+    client.consume(cell.other)
+    assert [each.body for each in client.receive(3)] == ["first", "second", "third"]
+    client.begin()
+    client.send("amq.fanout/", "undone", message_id="y")
+    client.rollback()
+    assert cell.client().send("amq.fanout/", "done", message_id="y") == [True]
+    cell.place.await_depth(cell.queue, 2)
+
+
 ARGUMENTS = {
+    "duplicate_window_ms": test_what_came_of_late_is_taken_again_and_is_there_once,
     "lock_timeout_ms": test_a_consumer_that_does_not_settle_in_time_loses_the_message,
     "delivery_delay_ms": test_a_queue_hides_what_comes_for_a_while,
     "retry_delay_ms": test_only_what_failed_is_hidden_for_the_delay_of_a_retry,

@@ -21,6 +21,7 @@ from broker_shim.service.service_metrics import ServiceMetrics
 from broker_shim.store import protocol as wire
 from broker_shim.store.delta import Batch
 from broker_shim.store.remote.pending_requests import PendingRequests, Waiting
+from broker_shim.store.settlement_times import SettlementTimes
 from sparkstore.core import fold
 from sparkstore.core.fold import State
 from sparkstore.core.records import Kind, MessageHeader, Record
@@ -77,7 +78,7 @@ class _Service:
 
     def batch(self, use: Callable[[Batch], Any]) -> Any:
         log: Any = self.log
-        batch = Batch(self.machine, log, iter(range(1, 1000)), None)
+        batch = Batch(self.machine, log, iter(range(1, 1000)), None, SettlementTimes(self.machine))
         try:
             return use(batch)
         finally:

@@ -8,6 +8,7 @@ it; what is decided here is what the queue makes of it:
 * whether the queue has room for it (`QueueArguments.why_full`), or makes some;
 * when it expires (`QueueArguments.expires_at`), and from when on it is handed out
   (`QueueArguments.delivered_from`);
+* whether it is a duplicate: the queue has seen its sender's id of late (`recent_ids`);
 * which record says so, and whether that brings the content.
 
 Why a limit holds for a frame of many: they are decided before any of them is applied, so an
@@ -23,6 +24,10 @@ Where `when_full` is `drop_head`, the oldest messages that wait are dequeued bef
 enqueued, in the same group of the log; also those that came earlier in the same frame. What
 somebody holds stays: if all that is left is held, a new message is refused.
 
+A duplicate is accepted and dropped, as its sender only wants to know that it is there. It needs no
+room. It is put on the queue and taken off in one group, so a member's request is answered by a
+record of its number, and history tells of it.
+
 Where it is `dead_letter`, a new message that finds no room is put on the queue, on its dead-letter
 queue, and taken off the first, in the same group. So history says how it came there, and a group
 that is cut off leaves it nowhere. A dead letter is let in by every limit, so two queues that are
@@ -32,7 +37,7 @@ there, the message is refused.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Hashable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from sparkstore.core import records
@@ -56,6 +61,10 @@ from sparkstore.errors import Full, InvalidRequest
 DROPPED_OUTCOME: Mapping[str, str] = {"outcome": "dropped", "reason": "full"}
 DROPPED = as_json(DROPPED_OUTCOME)
 """The outcome of a message that made room on a full queue, as JSON."""
+
+DUPLICATE_OUTCOME: Mapping[str, str] = {"outcome": "dropped", "reason": "duplicate"}
+DUPLICATE = as_json(DUPLICATE_OUTCOME)
+"""The outcome of a message whose queue has seen its id before, as JSON."""
 
 _new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
 
@@ -93,6 +102,7 @@ class Admission:
         self._now_us = machine.now_us()
         self._coming: dict[str, _Coming] = {}
         self._claimed, self._is_tried = claimed, is_tried
+        self._named: set[tuple[str, Hashable]] = set()
         self._overflowed: set[tuple[str, int]] = set()
         self._decided: set[tuple[str | None, int | None]] = set()
         self._seen = 0
@@ -127,7 +137,7 @@ class Admission:
             InvalidRequest: It was staged, and the queue does not keep it.
         """
         message_id, header, body, is_staged = message
-        machine, target = self._machine, None
+        machine, target, identity = self._machine, None, None
         is_kept, arguments, asks = machine.terms[queue]
         is_kept = is_kept and header.durable
         if is_staged and not is_kept and not is_logged:
@@ -140,21 +150,49 @@ class Admission:
             refusal = f"message {message_id} is on {shown(queue)} as a dead letter: send again"
             raise Full(refusal)
         if asks:
+            if arguments.duplicate_window_ms is not None and not is_dead:
+                identity = self._identity(message_id, header)
+                if self._is_duplicate(queue, identity, arguments):
+                    self._drop(message, queue, member, request, is_kept=is_kept)
+                    return
             target = self._find_room(queue, arguments, message_id, header, is_kept, is_dead)
-            now_us = self._now_us
-            header = header._replace(expires_at=arguments.expires_at(header.expires_at, now_us))
-            if arguments.delivery_delay_ms:
-                at_us = arguments.delivered_from(delivery_time_of(detail), now_us)
-                detail = with_delivery_time(detail, at_us or now_us)
+            header, detail = self._timed(arguments, header, detail)
         if is_logged:
             header = header.known()
         brings = is_kept and not is_logged and not is_staged
         fields = (Kind.ENQUEUED, self._now_us, queue, message_id, None, None, self._number, header)
         rest = (None, None, None, detail, member, request, None)
         record = _new(Record, (*fields, body if brings else None, *rest))
-        self.steps.append(_new(RecordStep, (record, is_kept, message)))
+        self.steps.append(_new(RecordStep, (record, is_kept, message, identity)))
+        self._admitted(message, queue, identity, target, is_logged=is_logged or is_kept)
+
+    def _timed(
+        self, arguments: QueueArguments, header: MessageHeader, detail: str | None
+    ) -> tuple[MessageHeader, str | None]:
+        """Say when a message expires on its queue, and from when on it is handed out."""
+        now_us = self._now_us
+        header = header._replace(expires_at=arguments.expires_at(header.expires_at, now_us))
+        if arguments.delivery_delay_ms:
+            at_us = arguments.delivered_from(delivery_time_of(detail), now_us)
+            detail = with_delivery_time(detail, at_us or now_us)
+        return header, detail
+
+    def _admitted(
+        self,
+        message: StoredMessage,
+        queue: str,
+        identity: Hashable | None,
+        target: str | None,
+        *,
+        is_logged: bool,
+    ) -> None:
+        """Note what was just put on a queue, for what follows in the same batch."""
+        if identity is not None:
+            self._named.add((queue, identity))
+        if is_logged and self._number is not None:
+            self.brought.add(message.message_id)
         if target is not None:
-            self._dead_letter(message, target, is_logged=is_logged or is_kept)
+            self._dead_letter(message, target, is_logged=is_logged)
 
     def count_failures(self, queue: str, message_id: int, delivery_count: int) -> None:
         """Begin an entry that was just admitted with failed deliveries, as it had them elsewhere.
@@ -183,6 +221,43 @@ class Admission:
         record = records.message_dequeued(self._now_us, queue, message_id, None, *told)
         record = record._replace(member=first.member, request=first.request)
         self.steps.append(RecordStep(record, put.is_kept))
+        self._machine.has_dropped = True
+
+    def _identity(self, message_id: int, header: MessageHeader) -> Hashable | None:
+        """What its sender calls a message that is new; None if it has no name, or is not new."""
+        is_new = message_id not in self._machine.state.messages and not self._has_own_limits
+        return self._machine.identity_of(header) if is_new else None
+
+    def _is_duplicate(
+        self, queue: str, identity: Hashable | None, arguments: QueueArguments
+    ) -> bool:
+        """Tell whether such a message came within the queue's window, or earlier in this batch."""
+        if identity is None:
+            return False
+        since_us = self._now_us - (arguments.duplicate_window_ms or 0) * 1000
+        is_known = self._machine.recent_ids.is_known(queue, identity, since_us)
+        return is_known or (queue, identity) in self._named
+
+    def _drop(
+        self,
+        message: StoredMessage,
+        queue: str,
+        member: str | None,
+        request: int | None,
+        *,
+        is_kept: bool,
+    ) -> None:
+        """Put a duplicate on its queue without its content, and take it off: history says so.
+
+        Its content is not written for this queue; another queue of the message may bring it.
+        """
+        known, message_id = message.header.known(), message.message_id
+        told = self._now_us, queue, message_id
+        put = records.message_enqueued(*told, known, None, self._number)
+        bare = message._replace(header=known, body=b"", is_staged=False)
+        self.steps.append(RecordStep(put, is_kept, bare))
+        off = records.message_dequeued(*told, None, DUPLICATE, self._number)
+        self.steps.append(RecordStep(off._replace(member=member, request=request), is_kept))
         self._machine.has_dropped = True
 
     def _find_room(
@@ -322,7 +397,7 @@ def dropped_of(steps: Sequence[RecordStep]) -> list[RecordStep]:
     found: list[RecordStep] = []
     for index, step in enumerate(steps):
         detail = step.record.detail
-        if detail == DROPPED:
+        if detail in (DROPPED, DUPLICATE):
             found.append(step)
         elif detail is not None and detail.startswith(_OVERFLOW):
             found += steps[index - 1 : index + 1]  # the dead letter, and what it was

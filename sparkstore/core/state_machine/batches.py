@@ -119,6 +119,7 @@ def apply(
     """
     is_next = position == machine.state.position + 1 and len(kept) == len(steps) > 1
     is_plain = is_next and not (machine.volatile or machine.has_dropped)
+    is_plain = is_plain and not machine.detects_duplicates(kept[0].queue)
     if not (is_plain and fold.apply_alike(machine.state, kept)):
         machine.apply(steps, position)
     elif machine.fresh and kept[0].kind is Kind.ENQUEUED:
@@ -310,7 +311,7 @@ def plain_dequeue(
         return None
     what = (Kind.DEQUEUED, machine.now_us(), queue, message_id, None)
     record = _new(Record, (*what, *_NONE_TO_MEMBER, origin.member, origin.first, None))
-    return _new(RecordStep, (record, whose[1] > 0, None))
+    return _new(RecordStep, (record, whose[1] > 0, None, None))
 
 
 def without_repeats(message_ids: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -362,7 +363,7 @@ def of_entries(
             if origin is not None:
                 rest = (*_NONE_TO_MEMBER, origin.member, origin.first + index, None)
             fields = (kind, now_us, queue, message_id, holder, *rest)
-            steps.append(_new(RecordStep, (_new(Record, fields), there[1] > 0, None)))
+            steps.append(_new(RecordStep, (_new(Record, fields), there[1] > 0, None, None)))
         outcomes.append(None)
     return Decided(steps, outcomes)
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -110,11 +110,13 @@ class RecordStep(NamedTuple):
         record: The record that `apply` folds into the state.
         is_kept: It goes to the log; else it is true in memory only.
         message: In `enqueued`: whose content it is.
+        identity: In `enqueued`: what its sender calls it, on a queue that detects duplicates.
     """
 
     record: Record
     is_kept: bool
     message: StoredMessage | None = None
+    identity: Hashable | None = None
 
 
 class PlannedEnqueue(NamedTuple):

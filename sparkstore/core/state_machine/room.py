@@ -1,12 +1,18 @@
-"""Whether there is room for new messages; what takes messages away is never asked. Pure."""
+"""The wishes of queues for messages that come, or come back: is there room, and when is their time.
+
+Pure. What takes messages away is never asked whether there is room.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from sparkstore.core import fold
+from sparkstore.core.annotations import with_delivery_time
 from sparkstore.core.queue_arguments import QueueTerms
+from sparkstore.core.records import MessageHeader
 from sparkstore.core.state_machine.call_values import RecordStep, Transaction
+from sparkstore.core.state_machine.recent_ids import RecentIds
 from sparkstore.core.state_machine.sole_host import sole_host
 from sparkstore.errors import Full
 
@@ -24,6 +30,8 @@ class RoomStateMachine:
         claims: By (queue, message id), the transaction that nobody else gets an entry before.
         has_dropped: Some of what was decided and is not applied yet drops messages of full queues;
             also true if it was refused after all.
+        identity_of: What a message's sender calls it, by its header; None: it has no name.
+        recent_ids: What came of late to queues that detect duplicates.
         is_copy: Another store has decided all that comes: queues are never full here.
         on_dropped: Told of steps by which full queues dropped messages, when they are applied.
         on_full: Told of each message that is refused because its queue is full: the queue's name.
@@ -34,11 +42,42 @@ class RoomStateMachine:
     branches: dict[str, Transaction]
     terms: dict[str, QueueTerms]
     claims: dict[tuple[str, int], Transaction]
+    recent_ids: RecentIds
+    identity_of: Callable[[MessageHeader], Hashable | None] = staticmethod(
+        lambda header: header.amqp_message_id
+    )
     held_back: str = ""
     has_dropped: bool = False
     is_copy: bool = False
     on_dropped: Callable[[Sequence[RecordStep]], None] = staticmethod(lambda _steps: None)
     on_full: Callable[[str], None] = staticmethod(lambda _queue: None)
+
+    def delayed(
+        self, queue: str, before: str | None, detail: str | None, delivery_count: int
+    ) -> str | None:
+        """The new `detail` of an entry whose delivery failed: when the queue tries it again.
+
+        Args:
+            queue: Name of its queue, which must exist.
+            before: Its detail until now.
+            detail: Its new detail, but for this; None: the same.
+            delivery_count: Its failed deliveries by now.
+        """
+        at_us = self.terms[queue].arguments.retried_from(delivery_count, self.now_us())
+        if at_us is None:
+            return detail
+        return with_delivery_time(before if detail is None else detail, at_us)
+
+    def detects_duplicates(self, queue: str | None) -> bool:
+        """True if a queue remembers what the senders of its messages call them."""
+        terms = self.terms.get(queue or "")
+        return terms is not None and terms.arguments.duplicate_window_ms is not None
+
+    def note_id(self, queue: str, identity: Hashable, at_us: int) -> None:
+        """Remember what the sender of a message called it, for as long as its queue asks."""
+        window_ms = self.terms[queue].arguments.duplicate_window_ms
+        if window_ms is not None:
+            self.recent_ids.note(queue, identity, at_us, at_us - window_ms * 1000)
 
     def check_room(self, *, is_new: bool = True) -> None:
         """Refuse a new message that is to be kept, or a piece of one; any other passes.

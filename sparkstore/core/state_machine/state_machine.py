@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from sparkstore.core import fold, records
-from sparkstore.core.annotations import Annotations, as_detail, given_back, with_delivery_time
+from sparkstore.core.annotations import Annotations, as_detail, given_back
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.queue_arguments import QueueTerms, terms_of
 from sparkstore.core.records import Kind, MessageHeader, Record
@@ -36,6 +36,7 @@ from sparkstore.core.state_machine.call_values import (
     number_of,
 )
 from sparkstore.core.state_machine.in_doubt import InDoubtStateMachine
+from sparkstore.core.state_machine.recent_ids import RecentIds
 from sparkstore.core.state_machine.room import RoomStateMachine
 from sparkstore.errors import InvalidRequest, NotAcquired
 
@@ -69,6 +70,7 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         super().__init__(state, durability, now_us, link_durability)
         self.volatile: dict[int, StoredMessage] = {}
         self.claims: dict[tuple[str, int], Transaction] = {}
+        self.recent_ids = RecentIds()
         self.next_id = state.next_message_id
         self.fresh: dict[int, bool] = {}
         self.terms = {name: self._terms_of(queue.detail) for name, queue in state.queues.items()}
@@ -279,27 +281,11 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         )
         return self._decided(record, entry, transaction, None)
 
-    def delayed(
-        self, queue: str, before: str | None, detail: str | None, delivery_count: int
-    ) -> str | None:
-        """The new `detail` of an entry whose delivery failed: when the queue tries it again.
-
-        Args:
-            queue: Name of its queue, which must exist.
-            before: Its detail until now.
-            detail: Its new detail, but for this; None: the same.
-            delivery_count: Its failed deliveries by now.
-        """
-        at_us = self.terms[queue].arguments.retried_from(delivery_count, self.now_us())
-        if at_us is None:
-            return detail
-        return with_delivery_time(before if detail is None else detail, at_us)
-
     def apply(self, steps: Sequence[RecordStep], position: int) -> None:
         """Make steps true; `position` is that of the first that is kept."""
         for step in steps:
-            record, is_kept, message = step
-            if message is not None:
+            record, is_kept = step.record, step.is_kept
+            if step.message is not None:
                 self.apply_enqueued(step, position)
             else:
                 fold.apply(self.state, position if is_kept else 0, record)
@@ -319,6 +305,8 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         assert message is not None
         assert header is not None
         self.fresh.pop(message.message_id, None)
+        if step.identity is not None:
+            self.note_id(step.record.queue or "", step.identity, step.record.at)
         if step.is_kept:
             self.volatile.pop(message.message_id, None)
         elif header.protocol is not None:
@@ -384,6 +372,7 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
     def _after_destroyed(self, step: RecordStep) -> None:
         if step.record.queue is not None:
             del self.terms[step.record.queue]
+            self.recent_ids.forget(step.record.queue)
             for key in [key for key in self.claims if key[0] == step.record.queue]:
                 del self.claims[key]
             for message_id in [*self.volatile]:

@@ -123,8 +123,6 @@ def decided_steps(
             refusal = f"message {message.message_id} is on queue {queue!r} already"
             raise InvalidRequest(refusal)
         targets.add((message.message_id, queue))
-        if steps[-1].is_kept:
-            admission.brought.add(message.message_id)
     return steps
 
 

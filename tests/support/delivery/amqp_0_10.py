@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+from uuid import NAMESPACE_OID, uuid5
 
 from broker_shim.amqp_0_10 import commands as c
 from broker_shim.amqp_0_10.controls import SessionDetached
@@ -48,6 +49,8 @@ class Driver010(Driver):
             headers["JMSXGroupID"] = said["group"]
         if headers:
             parts["application_headers"] = headers
+        if "message_id" in said:  # of this protocol any is a UUID
+            parts["message_id"] = uuid5(NAMESPACE_OID, repr(said["message_id"]))
         if "ttl_ms" in said:
             parts["ttl"] = said["ttl_ms"]
         numbers = [

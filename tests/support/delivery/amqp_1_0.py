@@ -69,6 +69,7 @@ class Driver10(Driver):
             message.annotations = {
                 proton.symbol(name): value for name, value in said.get("delivery", {}).items()
             }
+            message.id = said.get("message_id")
             if "ttl_ms" in said:
                 message.ttl = said["ttl_ms"] / 1000
             state = None if self._txn_id is None else TransactionalState(self._txn_id)

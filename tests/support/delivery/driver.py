@@ -44,8 +44,9 @@ class Driver(ABC):
     def send(self, queue: str, *bodies: str, **said: Any) -> list[bool]:
         """Send messages, durable unless `said`; whether each was taken, once that is told.
 
-        `said` is of their headers: `durable`, `ttl_ms`, `priority`, `group`, `properties`, and
-        `delivery`: what they say of the time of their delivery, by the name of an annotation.
+        `said` is of their headers: `durable`, `ttl_ms`, `priority`, `group`, `properties`,
+        `message_id` (a text or a number), and `delivery`: what they say of the time of their
+        delivery, by the name of an annotation.
         """
 
     @abstractmethod

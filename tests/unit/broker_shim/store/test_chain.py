@@ -292,6 +292,21 @@ def test_a_mirror_hears_what_a_full_queue_drops_or_sends_to_its_dead_letters(
     assert depths == {"q": 2, "dead": 3 if when_full == "dead_letter" else 0}
 
 
+def test_a_mirror_hears_what_the_first_store_dropped_as_a_duplicate() -> None:
+    """It decides nothing itself: by its clock the window could be over."""
+    first, second = RecordedMessageStore([]), RecordedMessageStore([])
+    mirror = Mirror("second", second, first)
+    mirror.catch_up()
+    chain = MessageStoreChain(first, [(mirror, Tolerance())])
+    done(chain.create, Queue("q", arguments={"duplicate_window_ms": 1000}))
+    for name in "aba":
+        header = HEADER._replace(amqp_message_id=name)
+        done(chain.enqueue, chain.message(header, b"body"), "q")
+    done(chain.flush)
+    assert contents(second) == contents(first)
+    assert len(second.recover().entries["q"]) == 2
+
+
 def test_a_mirror_that_was_dropped_says_so_until_it_has_caught_up() -> None:
     first, second = filled(), RecordedMessageStore([])
     mirror = Mirror("m", second, first)

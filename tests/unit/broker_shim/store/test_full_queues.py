@@ -47,4 +47,5 @@ def test_what_was_refused_is_a_metric_of_its_queue(tmp_path: Path) -> None:
             for family in log_families(store)
             for sample in family.samples
         }
-        assert found["sparkstore_queue_refused_full_total"] == ({"queue": "q"}, 2.0)
+        refused = {"queue": "q", "reason": "full"}, 2.0
+        assert found["sparkstore_queue_refused_total"] == refused
