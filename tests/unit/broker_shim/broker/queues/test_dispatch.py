@@ -209,3 +209,25 @@ def test_many_posts_are_one_wake_up() -> None:
     assert os.eventfd_read(inbox.fileno()) == 1
     assert inbox.drain() == 5
     inbox.close()
+
+
+def test_a_message_that_is_held_when_its_time_comes_waits_when_it_is_given_back() -> None:
+    queue = QueueDispatch("q")
+    queue.arrived([1, 2], 4)
+    queue.delayed.hide(1, 1_000)
+    assert queue.withdraw([1]).held == [1]  # as a purge does, whose store then refuses
+    assert queue.delayed.due(1_000, 10) == [1]
+    queue.delayed.end(1, 4)
+    queue.released(1, delivery_failed=False)
+    assert [each for _place, each in queue.browse(Cursor(), 10)] == [2, 1]
+    assert len(queue.delayed) == 0
+
+
+def test_times_of_messages_that_left_before_are_forgotten() -> None:
+    queue = QueueDispatch("q")
+    for message_id in range(1, 10_001):
+        queue.arrived([message_id], 4)
+        queue.delayed.hide(message_id, 1 << 50)
+        queue.withdraw([message_id])
+        queue.removed([message_id])
+    assert len(queue.delayed._wheel) < 5_000
