@@ -42,3 +42,23 @@ def query(root: str | Path, sql: str, *, as_of: AsOf | None = None) -> pa.Table:
     from sparkstore.embedded.query import query as answer  # noqa: PLC0415
 
     return answer(root, sql, as_of)
+
+
+def queue_schema(root: str | Path, queue: str) -> str:
+    """Infer the schema of the JSON bodies of the first 1,000 messages on a queue.
+
+    Args:
+        root: The path of its folder, or a URI as `s3://lake/queues`.
+        queue: The name of the queue.
+
+    Returns:
+        Spark's DDL, as `number BIGINT, items ARRAY<STRING>`: for `sparkstore.views.body_as`.
+
+    Raises:
+        InvalidRequest: None of the bodies is a JSON object; there is no root.
+        CorruptData: A table of the root is gone.
+        Unavailable: The tables cannot be read.
+    """
+    from sparkstore.embedded.query import queue_schema as infer  # noqa: PLC0415
+
+    return infer(root, queue)

@@ -34,7 +34,7 @@ VALUE = pa.struct(
 """A value by its type in AMQP 1.0's words. What the type has no use for is null."""
 
 PROPERTIES = pa.map_(pa.string(), VALUE)
-NAMES = ("typed_properties", "readable_body")
+NAMES = ("typed_properties", "readable_body", "body_text")
 """The functions, as SQL calls them."""
 
 _MOST = (1 << 63) - 1
@@ -63,6 +63,37 @@ def readable_bodies(protocols: pa.Array, message_types: pa.Array, bodies: pa.Arr
         for protocol, kind, body in zip(*columns, strict=True)
     ]
     return pa.array(rows, pa.string())
+
+
+def body_texts(protocols: pa.Array, message_types: pa.Array, bodies: pa.Array) -> pa.Array:
+    """Write bodies as text: a text, bytes in UTF-8, and of other values their JSON.
+
+    The arguments are the columns `protocol`, `message_type` and `body`; other bytes are null.
+    """
+    body_of = decoder().body_of
+    columns = (each.to_pylist() for each in (protocols, message_types, bodies))
+    rows = [
+        None if protocol is None or body is None else _body_text(body_of, protocol, kind, body)
+        for protocol, kind, body in zip(*columns, strict=True)
+    ]
+    return pa.array(rows, pa.string())
+
+
+def _body_text(
+    body_of: Callable[[str, str | None, bytes], str | None],
+    protocol: str,
+    kind: str | None,
+    body: bytes,
+) -> str | None:
+    if kind == "text":
+        return body.decode(errors="replace")
+    told = body_of(protocol, kind, body)
+    if told is not None:
+        return told
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 @cache

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import duckdb
 import pyarrow as pa
 
-from sparkstore.embedded.duckdb_views import add_views, connect, views_of
+from sparkstore.content.body_schemas import first_bodies, inferred
+from sparkstore.embedded.duckdb_views import add_text_function, add_views, connect, views_of
 from sparkstore.embedded.typed_select import check_statement, first_line
 from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.recovery.point_in_time import AsOf
@@ -19,6 +20,7 @@ _BATCH_ROWS = 1 << 16
 _WIDE = pa.decimal128(38, 0)
 _HINT = "Did you mean"
 _SCAN = "arrow_scan"
+_OURS = f"{InvalidRequest.__name__}: "
 _CALLERS = (
     duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException, duckdb.DataError,
     duckdb.PermissionException, duckdb.InvalidInputException, duckdb.NotImplementedException,
@@ -48,13 +50,32 @@ def answer(root: Root, statement: str, limit: int = 0, as_of: AsOf | None = None
         CorruptData: A table of the root is gone.
         Unavailable: The tables cannot be read.
     """
+
+    def queue_schema(queue: str) -> str:
+        return inferred_schema(root, queue, as_of)
+
     with connect(statement) as connection:
+        if queue_schema.__name__ in statement.lower():
+            add_text_function(connection, queue_schema)
         views = views_of(root)
         named = check_statement(connection, statement, views)
         add_views(connection, root, sorted(named), as_of)
         with _translated():
             table = _rows(connection.sql(statement), limit)
     return QueryAnswer(_narrowed(table.slice(0, limit or None)), 0 < limit < table.num_rows)
+
+
+def inferred_schema(root: Root, queue: str, as_of: AsOf | None = None) -> str:
+    """Infer the schema of JSON bodies from the first messages on a queue, as DDL of Spark.
+
+    Raises:
+        InvalidRequest: None of them is a JSON object, or nothing waits there.
+        CorruptData: A table of the root is gone.
+        Unavailable: The tables cannot be read.
+    """
+    query = first_bodies("'" + queue.replace("'", "''") + "'")
+    texts = answer(root, query, as_of=as_of).table.column("text").to_pylist()
+    return inferred(texts, queue)
 
 
 class Condition(NamedTuple):
@@ -160,4 +181,7 @@ def _translated() -> Iterator[None]:
 def _told(reason: Exception) -> str:
     lines = [line.strip() for line in str(reason).splitlines()]
     hint = next((f": {line}" for line in lines if line.startswith((_HINT, "Candidate"))), "")
-    return f"the query failed: {first_line(reason)}{hint}: --engine spark answers in Spark's SQL"
+    told = first_line(reason)
+    if _OURS in told:  # a function of ours refused its argument
+        return f"the query failed: {told.partition(_OURS)[2]}"
+    return f"the query failed: {told}{hint}: --engine spark answers in Spark's SQL"

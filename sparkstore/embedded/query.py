@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 
-from sparkstore.embedded.answers import answer
+from sparkstore.embedded.answers import answer, inferred_schema
 from sparkstore.recovery.point_in_time import AsOf
 from sparkstore.replication.bucket_download import local_copy
 from sparkstore.storage.objects import is_object_uri
@@ -27,9 +29,22 @@ def query(where: Root | str | Path, statement: str, as_of: AsOf | None = None) -
         CorruptData: A table of the root is gone.
         Unavailable: The tables cannot be read.
     """
+    with _opened(where) as root:
+        return answer(root, statement, as_of=as_of).table
+
+
+def queue_schema(where: Root | str | Path, queue: str) -> str:
+    """Infer the schema of the JSON bodies on a queue, as `answers.inferred_schema` does."""
+    with _opened(where) as root:
+        return inferred_schema(root, queue)
+
+
+@contextmanager
+def _opened(where: Root | str | Path) -> Iterator[Root]:
     if isinstance(where, Root):
-        return answer(where, statement, as_of=as_of).table
-    if is_object_uri(str(where)):
+        yield where
+    elif is_object_uri(str(where)):
         with local_copy(str(where), whole=True) as root:
-            return answer(root, statement, as_of=as_of).table
-    return answer(open_root(where), statement, as_of=as_of).table
+            yield root
+    else:
+        yield open_root(where)

@@ -4,6 +4,8 @@
     spark_tables             names of tables for SQL, the steps in `sparkstore/sql`, Spark's errors
     join_hints               which side of a join is small: told to Spark, which cannot know
     typed_queries            what a query that somebody typed may ask
+    value_functions          functions of messages' values for SQL, and `body_as` for frames
+    schema_calls             `body_as` and `queue_schema` in typed SQL, as Spark computes them
     message_choice           a predicate over a view → ids of messages, in the order of the queue
     job_tables               the views `job_runs` and `findings`
 
@@ -13,6 +15,7 @@ The jobs fold with the same steps, reconcile compares by them, and the command `
 answers with them.
 """
 
+from sparkstore.views.value_functions import body_as
 from sparkstore.views.views import publish, register, sql
 
-__all__ = ["publish", "register", "sql"]
+__all__ = ["body_as", "publish", "register", "sql"]

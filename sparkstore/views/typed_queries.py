@@ -34,6 +34,7 @@ from sparkstore.errors import InvalidRequest
 from sparkstore.views import permitted_sql as permitted
 from sparkstore.views.analysed_queries import check_analysed
 from sparkstore.views.plan_trees import kind_of, nodes
+from sparkstore.views.schema_calls import without_schema_calls
 from sparkstore.views.written_queries import Relations, check_expression, check_written
 
 
@@ -45,6 +46,9 @@ def ask(spark: SparkSession, relations: Relations, statement: str) -> DataFrame:
         ParseException, AnalysisException: It is not SQL, or names what is not there.
     """
     session = _Session(spark)
+    statement = without_schema_calls(
+        statement, session.parse, lambda query: _texts(spark, relations, query)
+    )
     parsed = session.parse(statement)
     check_written(relations, parsed)
     kind = kind_of(parsed)
@@ -58,6 +62,10 @@ def ask(spark: SparkSession, relations: Relations, statement: str) -> DataFrame:
         return session.run_here(analysed)
     check_analysed(relations, analysed, permitted.ANALYSED)
     return session.run_at_the_caller(analysed)
+
+
+def _texts(spark: SparkSession, relations: Relations, query: str) -> list[str | None]:
+    return [row.text for row in ask(spark, relations, query).collect()]
 
 
 def condition(spark: SparkSession, predicate: str) -> Column:

@@ -1,16 +1,26 @@
-"""The functions `typed_properties` and `readable_body` for a session of Spark.
+"""The functions `typed_properties`, `readable_body` and `body_text` for a session of Spark.
 
-Spark calls them in its Python processes, batch by batch; whoever names neither starts none. To
-register them takes most of a second, so a typed query that names neither does without.
+Spark calls them in its Python processes, batch by batch; whoever names none starts none. To
+register them takes most of a second, so a typed query that names none does without.
 """
 
 from __future__ import annotations
 
-import pyarrow as pa
-from pyspark.sql import SparkSession
-from pyspark.sql.pandas.functions import arrow_udf
+from pathlib import Path
 
-from sparkstore.content.typed_values import NAMES, readable_bodies, typed_properties
+import pyarrow as pa
+from pyspark.sql import Column, SparkSession
+from pyspark.sql.functions import from_json
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.types import StructType
+
+from sparkstore.content.body_schemas import BODY_AS, QUEUE_SCHEMA, ddl_of_file
+from sparkstore.content.typed_values import (
+    NAMES,
+    body_texts,
+    readable_bodies,
+    typed_properties,
+)
 
 _VALUE = (
     "struct<type:string,text:string,integer:bigint,number:double,flag:boolean,moment:timestamp,"
@@ -23,14 +33,15 @@ def register(spark: SparkSession) -> None:
     for name, function, kind in (
         ("typed_properties", _typed_properties, f"map<string,{_VALUE}>"),
         ("readable_body", _readable_body, "string"),
+        ("body_text", _body_text, "string"),
     ):
         told = arrow_udf(function, kind)  # type: ignore[call-overload]  # by the hints of function
         spark.udf.register(name, told)
 
 
 def register_named(spark: SparkSession, statement: str) -> None:
-    """Give a session the functions if a statement names one."""
-    if any(name in statement.lower() for name in NAMES):
+    """Give a session the functions if a statement names one, or one that stands on them."""
+    if any(name in statement.lower() for name in (*NAMES, BODY_AS, QUEUE_SCHEMA)):
         register(spark)
 
 
@@ -40,3 +51,27 @@ def _typed_properties(protocols: pa.Array, headers: pa.Array) -> pa.Array:
 
 def _readable_body(protocols: pa.Array, message_types: pa.Array, bodies: pa.Array) -> pa.Array:
     return readable_bodies(protocols, message_types, bodies)
+
+
+def _body_text(protocols: pa.Array, message_types: pa.Array, bodies: pa.Array) -> pa.Array:
+    return body_texts(protocols, message_types, bodies)
+
+
+def body_as(schema: str | Path | StructType) -> Column:
+    """Return a column with the JSON bodies of messages as structs.
+
+    The frame has the columns `protocol`, `message_type` and `body` of a view or a stream.
+
+    Args:
+        schema: DDL as `number BIGINT, items ARRAY<STRING>`; the path of a JSON Schema or of what
+            `schema.json()` wrote; or a type of Spark.
+
+    Returns:
+        A struct; null, or of nulls, where a body is no such JSON.
+
+    Raises:
+        InvalidRequest: The file is no such schema.
+    """
+    kind = ddl_of_file(schema) if isinstance(schema, Path) else schema
+    text = arrow_udf(_body_text, "string")  # type: ignore[call-overload]  # by the hints
+    return from_json(text("protocol", "message_type", "body"), kind).alias("body_as")

@@ -37,6 +37,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.sql_formatter import SQLStringFormatter
 
+from sparkstore.content.body_schemas import QUEUE_SCHEMA
 from sparkstore.errors import InvalidRequest
 from sparkstore.recovery.point_in_time import AsOf, PointInTime, point_in_time
 from sparkstore.session import quiet_query_log
@@ -90,7 +91,8 @@ def named_in(statement: str) -> Collection[str]:
     names none lists views, or misspells one, and Spark's error tells those that are like it.
     """
     words = frozenset(re.findall(r"\w+", statement.lower()))
-    return words.intersection(ALL) or ALL
+    asked = {"queue_messages"} if QUEUE_SCHEMA in words else frozenset[str]()
+    return words.intersection(ALL) | asked or ALL
 
 
 def publish(

@@ -48,7 +48,7 @@ def test_the_snippets_run_and_every_query_has_an_answer(
     exec(compile(questions, "README.md", "exec"), {"root": root})
     assert "orders" in capsys.readouterr().out
     queries = blocks(ALL, "sql")
-    assert len(queries) == 10
+    assert len(queries) == 11
     for query in queries:
         views.sql(spark, root, query).collect()
     import_module("pyspark.pandas")  # fails with a pandas that pyspark does not know

@@ -15,11 +15,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 
 from sparkstore.embedded.answers import answer
+from sparkstore.errors import InvalidRequest
 from sparkstore.jobs import job_runs
 from sparkstore.jobs.job_runs import JobRun
 from sparkstore.reconcile.findings import Finding, write
 from sparkstore.sql.queries import VIEWS
 from sparkstore.tables.root import Root
+from sparkstore.views import body_as as body_as_struct
 from sparkstore.views import views
 from sparkstore.views.job_tables import LOGS
 from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
@@ -84,6 +86,36 @@ def test_both_engines_tell_the_types_of_properties_and_the_values_of_bodies(
     here, there = answer(root, query).table, views.sql(spark.newSession(), root, query).toArrow()
     assert here.num_rows == 2
     assert values(here) == values(there)
+
+
+@pytest.mark.slow
+def test_both_engines_and_a_frame_read_bodies_by_one_schema(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The schema is inferred in the query, is text, and is a file; a literal is no call."""
+    root = typed_root(tmp_path)
+    call = "body_as(protocol, message_type, body, {})"
+    query = (
+        f"SELECT message_id, body_text(protocol, message_type, body) AS text, {call}.a AS a,"
+        f" {call}.`3` AS n, 'body_as(1)' AS kept FROM messages"
+    ).format("queue_schema('q')", "'a STRING, `3` STRING'")
+    here = answer(root, query.replace("`3` AS", '"3" AS')).table
+    session = spark.newSession()
+    there = views.sql(session, root, query).toArrow()
+    assert values(here) == values(there)
+    found = {row["message_id"]: row for row in here.to_pylist()}
+    assert found[1]["a"] == ["1", "2.5", None, "0x01", "1970-01-01T00:00:01.000+00:00"]
+    assert [found[1]["n"], found[3]["text"], found[3]["a"]] == ["ü", "bytes", None]
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"type": "object", "properties": {"3": {"type": "string"}}}')
+    frame = session.table("messages").where("message_id = 1").select(body_as_struct(schema))
+    assert frame.collect() == [(("ü",),)]
+    for wrong, why in (
+        (call.format("queue"), "the last argument of body_as is a text"),
+        ("queue_schema('nowhere')", "'nowhere' is a JSON object: give body_as a schema"),
+    ):
+        with pytest.raises(InvalidRequest, match=why):
+            views.sql(session, root, f"SELECT {wrong} FROM queue_messages")
 
 
 def values(table: pa.Table) -> list[str]:
