@@ -124,19 +124,24 @@ def _register_source(spark: SparkSession) -> None:
         spark.dataSource.register(import_module(SOURCE_PACKAGE).DefaultSource)
 
 
-def submitted_session(app: str, *, heap: str = "2g") -> SparkSession:
+def submitted_session(
+    app: str, *, heap: str = "2g", settings: Mapping[str, str] | None = None
+) -> SparkSession:
     """The session of a job: spark-submit's if that started us, else a local one.
 
     Args:
         app: Name that Spark shows.
         heap: Memory of a local JVM; spark-submit has decided it before (`--driver-memory`).
+        settings: Settings of a local session, to add or replace; spark-submit has its own.
 
     Raises:
-        InvalidRequest: spark-submit was not told about Delta.
+        InvalidRequest: spark-submit was not told about Delta, or we were given settings beside it.
         Unavailable: Spark does not start, for the reasons of `local_session`.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        return local_session(app, heap=heap)
+        return local_session(app, heap=heap, settings=settings)
+    if settings:
+        raise InvalidRequest("spark-submit has Spark's settings: give it --conf, before the script")
     quiet_query_log()
     with _no_warning_of_pandas():
         spark = SparkSession.builder.appName(app).getOrCreate()

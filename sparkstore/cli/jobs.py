@@ -82,11 +82,24 @@ def _add_upkeep(parser: argparse.ArgumentParser) -> None:
         const=None,
         help="drop nothing from history",
     )
+    _add_publication(parser)
+
+
+def _add_publication(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--publish",
         metavar="SCHEMA",
         help="make the views permanent in this schema of the catalog that Spark is configured with,"
         " and name the tables of --current there",
+    )
+    parser.add_argument(
+        "--conf",
+        type=_setting,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of Spark, as for a catalog: --publish lake --conf"
+        " spark.sql.catalogImplementation=hive",
     )
     parser.add_argument(
         "--current",
@@ -194,6 +207,7 @@ def run_job(
         textfile=arguments.textfile,
         progress=arguments.progress,
         uri=uri,
+        spark=dict(getattr(arguments, "conf", [])),
         began=getattr(arguments, "began", None),
     )
     report = frame.run(job, root, work, settings)
@@ -210,6 +224,13 @@ def _heap(text: str) -> str:
         message = f"{text!r} is no size of a heap: write 2g, or 1500m"
         raise argparse.ArgumentTypeError(message)
     return text
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name.startswith("spark.") and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} is no setting: write spark.NAME=VALUE")
+    return name, value
 
 
 def _days(text: str) -> float:

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from sparkstore.bucket.cluster_tables import PublicTables, s3a
 from sparkstore.current.publication import FOLDER
 from sparkstore.errors import InvalidRequest
+from sparkstore.jobs import job_runs
 from sparkstore.session import reads_s3a, tell_hadoop
 from sparkstore.storage.objects import ObjectStorage
 from sparkstore.tables.root import Root
@@ -58,6 +59,7 @@ def publish_views(spark: SparkSession, root: Root, wanted: CatalogViews) -> None
 
     Raises:
         StoreError: The catalog does not take them, or the session has none.
+        OSError, DeltaError: The table `job_runs` cannot be made.
     """
     if not wanted.schema:
         return
@@ -67,5 +69,7 @@ def publish_views(spark: SparkSession, root: Root, wanted: CatalogViews) -> None
         remote = PublicTables(ObjectStorage(wanted.uri), root.path, where, {})
         tell_hadoop(spark, remote.hadoop_settings())
         root = replace(root, remote=remote)
+    else:
+        job_runs.create(root)  # whose first row is written when this run is over
     tables = {name: f"{where}/{FOLDER}/{of}" for name, of in _NAMES.items()}
     views.publish(spark, root, wanted.schema, tables if wanted.is_current else {})

@@ -17,7 +17,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,6 +55,7 @@ class JobSettings:
         progress: Whether to show what is being done; None: if standard error is a terminal.
         uri: Of a root in a bucket, whose copy is worked on: the name of the root in metrics. It has
             no `job_runs`, and the lease of its jobs is held before this frame begins.
+        spark: Spark's settings beside our own, as for a catalog.
         began: When the command was started, on the clock of `time.monotonic`; None: now.
     """
 
@@ -63,6 +64,7 @@ class JobSettings:
     textfile: Path | None = None
     progress: bool | None = None
     uri: str = ""
+    spark: Mapping[str, str] = field(default_factory=dict)
     began: float | None = None
 
 
@@ -150,7 +152,7 @@ def _worked(
 
     is_ours = SparkSession.getActiveSession() is None
     _log.info("starting Spark (heap %s, nice %d)", settings.heap, os.nice(0))
-    spark = submitted_session(f"sparkstore {job}", heap=settings.heap)
+    spark = submitted_session(f"sparkstore {job}", heap=settings.heap, settings=settings.spark)
     _log.info("Spark is there")
     watch.session_is_there(spark)
     try:

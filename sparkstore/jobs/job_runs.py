@@ -96,6 +96,19 @@ def record(root: Root, run: JobRun) -> None:
         mark_durable(root, {NAME: table.version()})
 
 
+def create(root: Root) -> None:
+    """Make the table, without rows, if there is none: views of it can be published then.
+
+    Raises:
+        OSError: No room, or no permission.
+        DeltaError: The same, as deltalake says it.
+        CorruptData: What was fsynced cannot be found.
+    """
+    with _alone(root):
+        if not versions(root.table(NAME)):
+            mark_durable(root, {NAME: _begun_anew(root).version()})
+
+
 def last_success(root: Root, job: str) -> datetime | None:
     """Return when the last run of a job that did not fail ended, UTC; None: none is known.
 

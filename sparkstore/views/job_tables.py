@@ -22,6 +22,24 @@ LOGS = ("job_runs", "findings")
 _log = logging.getLogger(__name__)
 
 
+def publish(spark: SparkSession, root: Root, place: str) -> None:
+    """Create or replace the views in a schema of the session's catalog.
+
+    One is dropped while the root has no such table. A root in a bucket has neither.
+
+    Args:
+        spark: A session with a catalog that outlives it.
+        root: Whose tables they are of.
+        place: The schema, quoted.
+    """
+    for name in LOGS:
+        if root.remote is None and versions(root.table(name)):
+            query = statement(name, {"table": delta_name(root.table(name))})
+            spark.sql(f"CREATE OR REPLACE VIEW {place}.{name} AS {query}")
+        else:
+            spark.sql(f"DROP VIEW IF EXISTS {place}.{name}")
+
+
 def register(
     spark: SparkSession, root: Root, names: Collection[str] = LOGS, at: int | None = None
 ) -> None:

@@ -124,6 +124,7 @@ def publish(
         spark.sql(f"CREATE SCHEMA IF NOT EXISTS {place}")
         for view, query in _queries(found).items():
             spark.sql(f"CREATE OR REPLACE VIEW {place}.{view} AS {query}")
+        job_tables.publish(spark, found, place)
         for table, where in (tables or {}).items():
             enter(spark, f"{place}.{table}", where)
 
@@ -149,7 +150,7 @@ def check_may_publish(spark: SparkSession, schema: str) -> None:
         InvalidRequest: The session has no catalog that outlives it; no such name.
     """
     if spark.conf.get("spark.sql.catalogImplementation") == "in-memory":
-        message = "Spark has no catalog: give it one (spark.sql.catalogImplementation=hive)"
+        message = "Spark has no catalog: give it one (--conf spark.sql.catalogImplementation=hive)"
         raise InvalidRequest(message)
     if not re.fullmatch(r"\w+(\.\w+)*", schema):
         message = f"{schema!r} is no name of a schema: letters, digits and underscores"

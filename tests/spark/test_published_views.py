@@ -1,59 +1,67 @@
-"""Permanent views, in a catalog that outlives the session: another process queries them."""
+"""Permanent views, in a catalog that outlives the session: spark-sql queries them."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyspark
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from sparkstore.core.records import ids_reserved, message_enqueued, opened, queue_created
 from sparkstore.errors import InvalidRequest
+from sparkstore.reconcile.findings import Finding, write
+from sparkstore.session import CONF, SETTINGS
 from sparkstore.tables.root import Root
 from sparkstore.views import views
 from tests.support.spark.tables import HEADER, journal
 
-_SESSION = """
-import sys
-from sparkstore.session import local_session
-root, place = sys.argv[1:]
-spark = local_session("catalog", heap="1g", java_options="-XX:TieredStopAtLevel=1", settings={
-    "spark.sql.catalogImplementation": "hive",
-    "spark.sql.warehouse.dir": place + "/warehouse",
-    "spark.hadoop.javax.jdo.option.ConnectionURL":
-        "jdbc:derby:;databaseName=" + place + "/metastore;create=true",
-})
-"""
-_PUBLISH = "from sparkstore import views\nviews.publish(spark, root, 'broker_1')\n"
-_QUERY = """
-found = spark.sql("SELECT queue, depth FROM broker_1.queues").collect()
-print(*found[0], len(found))
+SPARK_SQL = Path(pyspark.__file__).parent / "bin" / "spark-sql"
+QUERY = """
+SELECT queue, depth FROM broker_1.queues;
+SELECT job, outcome, error FROM broker_1.job_runs;
+SELECT `check`, subject FROM broker_1.findings;
 """
 
 
-def _run(script: str, root: Root, place: Path) -> str:
+def catalog(place: Path) -> dict[str, str]:
+    """Settings of Spark for a catalog in a folder: Derby in Spark's own process."""
+    url = f"jdbc:derby:;databaseName={place}/metastore;create=true"
+    return {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.sql.warehouse.dir": f"{place}/warehouse",
+        "spark.hadoop.javax.jdo.option.ConnectionURL": url,
+    }
+
+
+def told(program: Sequence[str | Path], settings: dict[str, str], place: Path) -> list[str]:
+    """Run a program with settings of Spark, and return the lines that it prints."""
+    given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _SESSION + script, str(root.path), str(place)],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=place,
+        [*program, *given], capture_output=True, text=True, check=False, cwd=place, timeout=600
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
+    return done.stdout.splitlines()
 
 
 @pytest.mark.slow
 @pytest.mark.thorough
-def test_another_session_queries_what_was_published(root: Root, tmp_path: Path) -> None:
+def test_spark_sql_queries_what_the_command_published(
+    spark: SparkSession, root: Root, tmp_path: Path
+) -> None:
     records = [opened(1, "w"), ids_reserved(1, 100), queue_created(1, "q", "{}")]
     journal(root, [*records, message_enqueued(1, "q", 1, HEADER, b"abc")])
-    _run(_PUBLISH, root, tmp_path)
-    assert _run(_QUERY, root, tmp_path) == "q 1 1\n"
+    write(spark, root, "run", [Finding("positions", "error", "journal")])
+    command = [sys.executable, "-m", "sparkstore", "compact", root.path, "--publish", "broker_1"]
+    told(command, catalog(tmp_path), tmp_path)
+    shell = {**SETTINGS, "spark.jars.ivySettings": str(CONF / "ivysettings.xml")}
+    lines = told([SPARK_SQL, "-e", QUERY], {**shell, **catalog(tmp_path)}, tmp_path)
+    assert lines[-3:] == ["q\t1", "compact\tdone\tNULL", "positions\tjournal"]
 
 
 def test_without_a_catalog_there_is_nowhere_to_publish(spark: SparkSession, root: Root) -> None:

@@ -57,6 +57,15 @@ def test_a_row_is_on_disk_and_marked_when_it_is_told(root: Root) -> None:
     assert read_marks(root).versions["job_runs"] == newest_version(root.table("job_runs"))
 
 
+def test_a_table_without_rows_can_be_made_first_and_one_that_is_there_stays(root: Root) -> None:
+    job_runs.create(root)
+    assert numbers(root) == []
+    assert read_marks(root).versions["job_runs"] == 0
+    record(root, run(1))
+    job_runs.create(root)
+    assert numbers(root) == [1]
+
+
 @pytest.mark.slow
 def test_the_table_keeps_the_newest_rows_in_few_files(
     root: Root, monkeypatch: pytest.MonkeyPatch
