@@ -57,7 +57,7 @@ def create_queue(arguments: Namespace) -> int:
         Order(
             AdminAction.CREATE_QUEUE,
             arguments.queue,
-            arguments=_given(arguments.given),
+            arguments=given_arguments(arguments.given),
             durability=DURABILITIES.index(arguments.durability),
         ),
     )
@@ -65,7 +65,7 @@ def create_queue(arguments: Namespace) -> int:
 
 def alter_queue(arguments: Namespace) -> int:
     """Change some arguments of a queue."""
-    changes = _given(arguments.given)
+    changes = given_arguments(arguments.given)
     if twice := changes.keys() & set(arguments.unset):
         message = f"--set and --unset of {min(twice)!r}: say one of them"
         raise InvalidRequest(message)
@@ -103,7 +103,7 @@ def _deletion(arguments: Namespace, queue: str) -> str | None:
 
 def create_exchange(arguments: Namespace) -> int:
     """Create the exchange that the command names."""
-    given, name, kind = _given(arguments.given), arguments.exchange, arguments.type
+    given, name, kind = given_arguments(arguments.given), arguments.exchange, arguments.type
     act = AdminAction.CREATE_EXCHANGE
     return _order(arguments, Order(act, exchange=name, type=kind, arguments=given))
 
@@ -248,7 +248,7 @@ def _binding(act: AdminAction, arguments: Namespace) -> Order:
     return Order(act, arguments.queue, arguments.exchange, arguments.key)
 
 
-def _given(said: Iterable[str]) -> dict[str, Any]:
+def given_arguments(said: Iterable[str]) -> dict[str, Any]:
     """Arguments as `NAME=VALUE` tells them: numbers, true and false, names.
 
     Raises:

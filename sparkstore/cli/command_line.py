@@ -23,6 +23,8 @@ from sparkstore.cli.health import check, doctor, reconcile
 from sparkstore.cli.messages import browse, bulk, diff, resubmit, undo
 from sparkstore.cli.output import of_the_system, one_line
 from sparkstore.cli.parsing import ROOT, at_least_0, command
+from sparkstore.cli.remote import remote_command_line
+from sparkstore.cli.remote.remote_command_line import is_remote
 from sparkstore.cli.transfer import backups, definitions
 from sparkstore.errors import StoreError
 from sparkstore.exit_codes import ExitCode, exit_code_of
@@ -40,6 +42,7 @@ examples:
   sparkstore compact /var/lib/queues            the compaction job, once
   sparkstore verify --deep /var/lib/queues      every invariant; exit code 1 if one is broken
 
+Of a broker elsewhere, by its HTTP port: sparkstore queues --url https://HOST:PORT
 `sparkstore COMMAND --help` tells the rest. With --json every command prints one JSON object a line.
 """
 
@@ -57,8 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = _as_server_command(words)
     try:
         found = {point.name: point for point in entry_points(group="sparkstore.commands")}
-        if words and words[0] in found:
-            return int(found[words[0]].load()(words[1:]))
+        if (words and words[0] in found) or is_remote(words):
+            return _run_other(words, found)
         arguments = _parser(found).parse_args(words)
         use(arguments.log_format)
         arguments.began = process_began() if argv is None else time.monotonic()
@@ -78,6 +81,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     return code
+
+
+def _run_other(words: Sequence[str], found: Mapping[str, EntryPoint]) -> int:
+    """Run a command that parses its own arguments: one above this package, or a remote one."""
+    if words[0] in found:
+        return int(found[words[0]].load()(words[1:]))
+    return remote_command_line.run(words)
 
 
 def _failed(message: str, code: int) -> int:

@@ -148,7 +148,8 @@ def _names(said: dict[str, Any]) -> dict[str, str]:
 
 def _remote(request: Request) -> Remote:
     host, port = request.client or ("", 0)
-    return Remote(host, port, "TLS" if request.url.scheme == "https" else None)
+    tls = "TLS" if request.url.scheme == "https" else None
+    return Remote(host, port, tls, getattr(request.state, "certificate_name", None))
 
 
 def _check_role(needed: HttpRole, visitor: Visitor) -> None:

@@ -1,10 +1,11 @@
-"""Let users in at the HTTP port: a login by Basic ↔ a user with a role.
+"""Let users in at the HTTP port: a login by Basic or a certificate ↔ a user with a role.
 
 Decision: who is not logged in may do what everybody on this machine may by AMQP, if and only if
 nobody logs in there: the listener asks for no name, there are no permissions, and the port is on
-loopback. Else each request needs a login. There is no cookie, so no other site can use one; a
-browser sends Basic by itself, so writes that another site asks it for are refused by their origin
-(`application`), and the names of another site's host, too (DNS rebinding).
+loopback. Else each request needs a login: Basic, or the certificate that the client showed, where
+AMQP offers EXTERNAL. There is no cookie, so no other site can use one. A browser sends both logins
+by itself, so writes that another site asks it for are refused by their origin (`application`), and
+the names of another site's host, too (DNS rebinding).
 
 A wrong password costs 4 ms of the loop. So an address that gave one waits as long as a failed login
 by AMQP waits (`rules.attempts`), and is answered 429 meanwhile without a look at the password;
@@ -32,6 +33,7 @@ from broker_shim.serve.http.roles import HttpRole, role_of
 from broker_shim.sockets.access import Access
 
 MECHANISM = "HTTP-BASIC"
+_EXTERNAL = "EXTERNAL"
 _ASK = {"WWW-Authenticate": 'Basic realm="sparkstore", charset="UTF-8"'}
 K = TypeVar("K")
 _MOST_REMEMBERED = 10_000
@@ -87,9 +89,13 @@ class Door:
         if said is None and self.is_open:
             _check_host(headers.get("host", ""))
             return Visitor(broker, Access(self._guard, remote), Principal(), HttpRole.ADMIN)
-        if said is None:
-            raise HttpRefusal(401, "log in: user and password by HTTP Basic", _ASK)
-        principal = self._principal(remote, *_name_and_password(said))
+        if said is not None:
+            principal = self._principal(remote, *_name_and_password(said))
+        elif remote.certificate_name is not None and _EXTERNAL in self._guard.mechanisms(remote):
+            principal = self._known(remote, _EXTERNAL, remote.certificate_name)
+        else:
+            text = "log in: user and password by HTTP Basic, or by a client's certificate"
+            raise HttpRefusal(401, text, _ASK)
         role = role_of(principal.roles)
         if role is None:
             text = (
@@ -110,10 +116,14 @@ class Door:
             delay_s = self._guard.login_failed(remote, MECHANISM, "wrong user or password", now_s)
             _remember(self._wait_until, network, now_s + delay_s)
             raise HttpRefusal(401, "wrong user or password", _ASK)
-        known = (remote.host, name)
+        return self._known(remote, MECHANISM, name)
+
+    def _known(self, remote: Remote, mechanism: str, name: str) -> Principal:
+        """Return a user whose login is right; the audit log has a line now and then."""
+        known, now_s = (remote.host, name), time.monotonic()
         if now_s >= self._told.get(known, -math.inf):
             _remember(self._told, known, now_s + _TOLD_AGAIN_S)
-            return self._guard.let_in(remote, MECHANISM, name)
+            return self._guard.let_in(remote, mechanism, name)
         return self._guard.principal_of(name)
 
 

@@ -23,7 +23,7 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.security.guard import Guard
 from broker_shim.security.security_options import security_of
 from broker_shim.security.security_settings import offered_mechanisms
-from broker_shim.security.tls import server_context
+from broker_shim.security.tls import certificate_name, server_context
 from broker_shim.serve.administration.order_turns import OrderTurns
 from broker_shim.serve.bind_address import listening_socket, parse_listen
 from broker_shim.serve.http.application import Gate, application_of
@@ -106,6 +106,9 @@ class _PatientProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin with a connection; see `asyncio.Protocol`."""
+        tls = transport.get_extra_info("ssl_object")
+        name = None if tls is None else certificate_name(tls.getpeercert())
+        self.app_state = {**self.app_state, "certificate_name": name}
         super().connection_made(transport)
         self.loop.call_later(PATIENCE_S, self._look)
 

@@ -1,0 +1,180 @@
+"""A client of a broker's HTTP port, as its commands need one: JSON in, JSON out, one connection.
+
+It follows no redirection and asks no proxy, since each request has a password. TLS checks the
+broker's name against the authorities of the system, or of `--ca-file`.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import ssl
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
+
+from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailable
+
+PASSWORD_VARIABLE = "SPARKSTORE_PASSWORD"  # noqa: S105  # the name of it
+_TIMEOUT_S = 150.0
+"""Longer than the broker lets an order wait."""
+_PAGE = 1_000
+_TRY_LATER = frozenset({429, 503})
+_PORTS = {"http": 80, "https": 443}
+
+
+class Login(NamedTuple):
+    """The user of a remote broker, and whom to trust.
+
+    Attributes:
+        user: Its name; None: a certificate says it, or nobody logs in there.
+        password_file: Has the password; None: the environment has it.
+        ca_file: Authorities that vouch for the broker, PEM; None: the system's.
+        certificate: The client's certificate and key, PEM; None: it has none.
+    """
+
+    user: str | None = None
+    password_file: Path | None = None
+    ca_file: Path | None = None
+    certificate: tuple[Path, Path] | None = None
+
+
+class RemoteBroker:
+    """A broker's HTTP port. One thread at a time may use it."""
+
+    def __init__(self, url: str, login: Login) -> None:
+        """Prepare to ask; nothing is sent yet.
+
+        Raises:
+            InvalidRequest: The URL is none; a file cannot be read; a password would go unencrypted.
+        """
+        place = _place_of(url)
+        self._url, self._path = url, place.path.rstrip("/")
+        self._headers = {"Accept": "application/json", **_authorization(login, place)}
+        host, port = place.hostname or "", place.port or _PORTS[place.scheme]
+        self._connection: http.client.HTTPConnection
+        if place.scheme == "https":
+            context = _context(login)
+            self._connection = http.client.HTTPSConnection(
+                host, port, timeout=_TIMEOUT_S, context=context
+            )
+        else:
+            self._connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)
+
+    def ask(self, method: str, path: str, body: Any = None, **query: object) -> Any:
+        """Send a request below `/api/v1/`, and return what its answer's JSON says.
+
+        Args:
+            method: The HTTP method.
+            path: The path, with names that are percent-encoded (`name_in_path`).
+            body: What is sent as JSON; None: nothing is.
+            query: What stands after the question mark; a None is left out.
+
+        Raises:
+            InvalidRequest: The broker refused it: what is wrong, and what to do.
+            Unavailable: There was no answer, or the broker says to try later.
+            StoreError: The broker failed on it.
+        """
+        said = {name: _told(value) for name, value in query.items() if value is not None}
+        target = f"{self._path}/api/v1/{path}" + (f"?{urlencode(said)}" if said else "")
+        headers = dict(self._headers)
+        content = None if body is None else json.dumps(body).encode()
+        if content is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            self._connection.request(method, target, content, headers)
+            answer = self._connection.getresponse()
+            text = answer.read()
+        except ssl.SSLError as reason:
+            message = f"{self._url}: TLS: {reason.reason or reason}: see --ca-file and --cert"
+            raise InvalidRequest(message) from reason
+        except (OSError, http.client.HTTPException) as reason:
+            message = f"{self._url} does not answer: {reason}: look whether it is served there"
+            raise Unavailable(message) from reason
+        return _content(self._url, answer.status, text)
+
+    def pages(self, path: str, **query: object) -> Iterator[dict[str, Any]]:
+        """Iterate over the items of a list that comes in pages."""
+        offset, total = 0, 1
+        while offset < total:
+            page = self.ask("GET", path, limit=_PAGE, offset=offset, **query)
+            yield from page["items"]
+            offset, total = offset + len(page["items"]), page["total"]
+            if not page["items"]:
+                return
+
+    def close(self) -> None:
+        """Close the connection to the broker."""
+        self._connection.close()
+
+
+def name_in_path(name: str) -> str:
+    """Percent-encode the name of a queue as a whole, as it stands in a path."""
+    return quote(name, safe="")
+
+
+def _told(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _place_of(url: str) -> SplitResult:
+    wrong = InvalidRequest(f"--url {url}: say http://HOST:PORT or https://HOST:PORT")
+    try:
+        place = urlsplit(url)
+        port = place.port
+    except ValueError as reason:
+        raise wrong from reason
+    if place.scheme not in _PORTS or not place.hostname or port == 0:
+        raise wrong
+    if place.username is not None or place.query or place.fragment:
+        text = f"--url {place.scheme}://{place.hostname}: leave out what is no host, port or path;"
+        raise InvalidRequest(f"{text} the user is --user NAME")
+    return place
+
+
+def _authorization(login: Login, place: SplitResult) -> Mapping[str, str]:
+    if login.user is None:
+        return {}
+    if place.scheme != "https" and place.hostname not in {"localhost", "127.0.0.1", "::1"}:
+        text = f"{place.geturl()}: a password would go unencrypted: ask by https://"
+        raise InvalidRequest(text)
+    encoded = b64encode(f"{login.user}:{_password(login)}".encode()).decode("ascii")
+    return {"Authorization": f"Basic {encoded}"}
+
+
+def _password(login: Login) -> str:
+    if login.password_file is not None:
+        return login.password_file.read_text().rstrip("\r\n")
+    password = os.environ.get(PASSWORD_VARIABLE)
+    if password is None:
+        raise InvalidRequest(f"--user {login.user}: give --password-file or {PASSWORD_VARIABLE}")
+    return password
+
+
+def _context(login: Login) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=login.ca_file)
+        if login.certificate is not None:
+            context.load_cert_chain(*login.certificate)
+    except (OSError, ssl.SSLError) as reason:
+        named = [login.ca_file, *(login.certificate or ())]
+        files = ", ".join(str(each) for each in named if each is not None)
+        raise InvalidRequest(f"TLS: {files}: {reason}") from reason
+    return context
+
+
+def _content(url: str, status: int, text: bytes) -> Any:
+    try:
+        content = json.loads(text)
+    except ValueError as reason:
+        message = f"{url} answered {status} and no JSON: is it a broker's --http port?"
+        raise CorruptData(message) from reason
+    if status == 200:
+        return content
+    told = content.get("error", text.decode(errors="replace")[:200])
+    if status in _TRY_LATER:
+        raise Unavailable(told)
+    raise InvalidRequest(told) if status < 500 else StoreError(told)

@@ -1,0 +1,204 @@
+"""The command line of `sparkstore COMMAND --url URL`: the commands that a broker's port can do."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sparkstore.cli.parsing import add_check, at_least_0
+from sparkstore.cli.remote import remote_commands as commands
+from sparkstore.cli.remote.http_client import PASSWORD_VARIABLE, Login, RemoteBroker
+from sparkstore.errors import InvalidRequest
+from sparkstore.log_format import add_log_format, use
+from sparkstore.operations.administration import DURABILITIES
+
+if TYPE_CHECKING:
+    from sparkstore.cli.parsing import Subparsers
+
+OPTION = "--url"
+_EXAMPLES = f"""\
+examples:
+  sparkstore queues --url http://127.0.0.1:8161
+  sparkstore purge orders --url https://broker.example:8161 --user ann --dry-run
+  sparkstore redrive dead --url https://broker.example:8161 --cert ann.pem --key ann.key
+
+The queue is named without a root. The password comes from --password-file or {PASSWORD_VARIABLE}.
+"""
+Run = Callable[[Namespace, RemoteBroker], int]
+
+
+def is_remote(words: Sequence[str]) -> bool:
+    """Tell whether a command line is about a broker's HTTP port."""
+    return any(word == OPTION or word.startswith(f"{OPTION}=") for word in words)
+
+
+def run(words: Sequence[str]) -> int:
+    """Run the command that a command line names, and return its exit code.
+
+    Raises:
+        StoreError: The broker refused, or does not answer.
+    """
+    name = next((word for word in words if not word.startswith("-")), "")
+    if name not in _REMOTE:
+        text = (
+            f"{name or 'this'} reads the tables of a root, so it has no {OPTION}: run it where the"
+        )
+        raise InvalidRequest(f"{text} root is. With {OPTION}: {', '.join(sorted(_REMOTE))}")
+    arguments = _parser().parse_args(words)
+    use(arguments.log_format)
+    with closing(RemoteBroker(arguments.url, _login_of(arguments))) as broker:
+        code: int = arguments.run(arguments, broker)
+    return code
+
+
+def _login_of(arguments: Namespace) -> Login:
+    if (arguments.cert is None) != (arguments.key is None):
+        raise InvalidRequest("--cert and --key: give both, or neither")
+    if arguments.password_file is not None and arguments.user is None:
+        raise InvalidRequest("--password-file: whose? give --user NAME, too")
+    certificate = None if arguments.cert is None else (arguments.cert, arguments.key)
+    return Login(arguments.user, arguments.password_file, arguments.ca_file, certificate)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="sparkstore",
+        description="Administer a broker by its HTTP port (serve --http).",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, add in _REMOTE.items():
+        add(subparsers, name)
+    return parser
+
+
+def _added(subparsers: Subparsers, name: str, run: Run) -> argparse.ArgumentParser:
+    summary = (run.__doc__ or "").splitlines()[0]
+    parser = subparsers.add_parser(
+        name,
+        help=summary,
+        description=summary,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument(OPTION, required=True, help="the broker's port: https://HOST:PORT")
+    parser.add_argument("--user", metavar="NAME", help="the user who logs in")
+    parser.add_argument(
+        "--password-file", type=Path, metavar="FILE", help=f"instead of {PASSWORD_VARIABLE}"
+    )
+    parser.add_argument(
+        "--ca-file", type=Path, metavar="FILE", help="authorities of the broker's certificate, PEM"
+    )
+    parser.add_argument("--cert", type=Path, metavar="FILE", help="the client's certificate, PEM")
+    parser.add_argument("--key", type=Path, metavar="FILE", help="the key of --cert, PEM")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line, for machines")
+    add_log_format(parser.add_argument)
+    return parser
+
+
+def _add_queues(subparsers: Subparsers, name: str) -> None:
+    parser = _added(subparsers, name, commands.queues)
+    parser.add_argument("--match", default="", metavar="TEXT", help="a part of their names")
+
+
+def _add_browse(subparsers: Subparsers, name: str) -> None:
+    parser = _added(subparsers, name, commands.browse)
+    parser.add_argument("queue", help="name of the queue")
+    parser.add_argument("--limit", type=at_least_0, metavar="N", help="messages, 0: all")
+    parser.add_argument("--body", action="store_true", help="content, too")
+
+
+def _add_bulk(run: Run, to: bool | None = None) -> Callable[[Subparsers, str], None]:  # noqa: FBT001  # three values
+    """Return what adds a bulk command; `to`: it needs a target, may have one, or has none."""
+
+    def add(subparsers: Subparsers, name: str) -> None:
+        parser = _added(subparsers, name, run)
+        parser.add_argument("queue", help="the queue of the messages")
+        parser.add_argument(
+            "--id", type=int, action="append", default=[], metavar="N", dest="ids",
+            help="this message; may be given again (default: all that nobody holds)",
+        )  # fmt: skip
+        if to is not None:
+            parser.add_argument("--to", required=to, metavar="QUEUE", help="where they go")
+        if run is commands.redrive:
+            parser.add_argument("--limit", type=int, metavar="N", help="the first N of them")
+        parser.add_argument("--dry-run", action="store_true", help="count, change nothing")
+        add_check(parser)
+
+    return add
+
+
+def _add_undo(subparsers: Subparsers, name: str) -> None:
+    parser = _added(subparsers, name, commands.undo)
+    parser.add_argument("operation", help="what is to be undone")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be")
+    add_check(parser)
+
+
+def _add_operations(subparsers: Subparsers, name: str) -> None:
+    parser = _added(subparsers, name, commands.operations)
+    parser.add_argument("--limit", type=at_least_0, metavar="N", help="the newest N (default 100)")
+
+
+def _add_history(subparsers: Subparsers, name: str) -> None:
+    parser = _added(subparsers, name, commands.history)
+    parser.add_argument("message", help="the id of a message, as browse shows it")
+
+
+def _add_connections(subparsers: Subparsers, name: str) -> None:
+    parser = _added(subparsers, name, commands.connections)
+    parser.add_argument("--close", type=at_least_0, metavar="N", help="end this connection")
+    parser.add_argument("--member", metavar="NAME", help="of this member")
+
+
+def _add_check(subparsers: Subparsers, name: str) -> None:
+    parser = _added(subparsers, name, commands.check)
+    for option in ("depth", "age", "dead"):
+        parser.add_argument(
+            f"--{option}", action="append", default=[], metavar="LIMIT",
+            help="WARN, WARN:CRIT or :CRIT, QUEUE=LIMIT for one queue",
+        )  # fmt: skip
+
+
+def _add_queue(subparsers: Subparsers, name: str) -> None:
+    inner = subparsers.add_parser(name, help="Create, alter, delete or show a queue.")
+    ways = inner.add_subparsers(metavar="COMMAND", required=True)
+    for way, run in (
+        ("create", commands.create_queue),
+        ("alter", commands.alter_queue),
+        ("delete", commands.delete_queue),
+        ("show", commands.show_queue),
+    ):
+        parser = _added(ways, way, run)
+        parser.add_argument("queue", help="name of the queue")
+        if way in {"create", "alter"}:
+            parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
+        if way == "create":
+            parser.add_argument("--durability", choices=DURABILITIES, default=DURABILITIES[-1])
+        if way == "alter":
+            parser.add_argument("--unset", action="append", default=[], metavar="NAME")
+        if way == "delete":
+            for limit in ("--force", "--if-unused", "--if-empty"):
+                parser.add_argument(limit, action="store_true")
+
+
+_REMOTE: dict[str, Callable[[Subparsers, str], None]] = {
+    "queues": _add_queues,
+    "browse": _add_browse,
+    "purge": _add_bulk(commands.purge),
+    "requeue": _add_bulk(commands.requeue),
+    "move": _add_bulk(commands.move, to=True),
+    "redrive": _add_bulk(commands.redrive, to=False),
+    "undo": _add_undo,
+    "operations": _add_operations,
+    "history": _add_history,
+    "connections": _add_connections,
+    "check": _add_check,
+    "queue": _add_queue,
+}

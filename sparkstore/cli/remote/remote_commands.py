@@ -1,0 +1,223 @@
+"""Carry out commands by a broker's HTTP port, and print their answers as the local commands do."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from sparkstore.cli.admin_commands import given_arguments
+from sparkstore.cli.commands import print_lines
+from sparkstore.cli.output import Row, fields, json_lines, one_line, table
+from sparkstore.cli.remote.http_client import RemoteBroker, name_in_path
+from sparkstore.exit_codes import ExitCode
+from sparkstore.operations.root_check import Figure, judge, nagios_line, threshold_of, worst
+
+_BROWSED, _OPERATIONS = 20, 100
+_CONNECTION = (
+    *("connection", "member", "user", "peer", "tls", "container", "links", "connected_at", "open"),
+)
+
+
+def queues(arguments: Namespace, broker: RemoteBroker) -> int:
+    """Show every queue with its figures."""
+    columns = ("queue", "depth", "bytes", "acquired", "oldest_age_s", "consumers", "durability")
+    rows = [
+        {
+            "queue": each["name"],
+            "depth": each["depth"],
+            "bytes": each["bytes"],
+            "acquired": each["held"],
+            "oldest_age_s": each["oldest_age_s"] if each["depth"] else None,
+            "consumers": each["consumers"],
+            "durability": each["durability"],
+        }
+        for each in broker.pages("queues", match=arguments.match)
+    ]
+    return _show(arguments, rows, columns)
+
+
+def browse(arguments: Namespace, broker: RemoteBroker) -> int:
+    """Show messages of a queue in its order."""
+    path = f"queues/{name_in_path(arguments.queue)}/messages"
+    limit = (
+        arguments.limit if arguments.limit is not None else (None if arguments.json else _BROWSED)
+    )
+    rows: list[Row] = [*islice(broker.pages(path), limit or None)]
+    if arguments.body:
+        rows = [broker.ask("GET", f"{path}/{each['id']}") for each in rows]
+    rows = [{**each, "enqueued_at": _time(each["enqueued_at"])} for each in rows]
+    if arguments.json:
+        return _show(arguments, rows)
+    if arguments.body:
+        for row in rows:
+            print_lines(["", *fields(row)])
+        return 0
+    columns = ("id", "enqueued_at", "bytes", "held_by", "delivery_count", "priority", "subject")
+    more = ("properties", "death")
+    shown = [
+        {name: each[name] for name in columns} | {name: _pairs(each[name]) for name in more}
+        for each in rows
+    ]
+    return _show(arguments, shown, (*columns, *more))
+
+
+def purge(arguments: Namespace, broker: RemoteBroker) -> int:
+    """Take messages off a queue for good."""
+    return _bulk(arguments, broker, "purge", {})
+
+
+def requeue(arguments: Namespace, broker: RemoteBroker) -> int:
+    """Put messages at the end of their queue."""
+    return _bulk(arguments, broker, "requeue", {})
+
+
+def move(arguments: Namespace, broker: RemoteBroker) -> int:
+    """Move messages to another queue."""
+    return _bulk(arguments, broker, "move", {"to": arguments.to})
+
+
+def redrive(arguments: Namespace, broker: RemoteBroker) -> int:
+    """Put dead letters back where they came from."""
+    more = {"to": arguments.to, "limit": arguments.limit}
+    return _bulk(arguments, broker, "redrive", {k: v for k, v in more.items() if v is not None})
+
+
+def undo(arguments: Namespace, broker: RemoteBroker) -> int:
+    """Take back what a bulk command did."""
+    is_dry = arguments.dry_run or arguments.check
+    path = f"operations/{name_in_path(arguments.operation)}/undo"
+    told = broker.ask("POST", path, {"dry_run": is_dry})
+    print_lines(json_lines([told]) if arguments.json else fields(told))
+    would = sum(map(sum, (told[each].values() for each in ("restored", "removed", "shifted"))))
+    return _checked(arguments, would + (told["queue"] is not None))
+
+
+def operations(arguments: Namespace, broker: RemoteBroker) -> int:
+    """List bulk commands that history has."""
+    columns = ("operation", "at", "action", "queue", "to", "messages", "undoes", "undone_by")
+    found = broker.ask("GET", "operations", limit=arguments.limit or _OPERATIONS)
+    return _show(arguments, [{**each, "at": _time(each["at"])} for each in found["items"]], columns)
+
+
+def history(arguments: Namespace, broker: RemoteBroker) -> int:
+    """Show every event of a message."""
+    columns = ("position", "at", "kind", "queue", "holder", "delivery_count", "detail")
+    found = broker.ask("GET", f"messages/{name_in_path(arguments.message)}/history", limit=1_000)
+    rows = [{**each, "at": _time(each["at"])} for each in found["items"]]
+    if not arguments.json:
+        rows = [{name: each[name] for name in columns} for each in rows]
+    return _show(arguments, rows, columns)
+
+
+def connections(arguments: Namespace, broker: RemoteBroker) -> int:
+    """Show clients that are connected, or end one connection."""
+    if arguments.close is not None:
+        path = f"connections/{arguments.close}"
+        told = broker.ask("DELETE", path, member=arguments.member)
+        print_lines(json_lines([told]) if arguments.json else fields(told))
+        return 0
+    rows = [
+        {
+            **{name: each.get(name) for name in _CONNECTION},
+            "connected_at": _time(each["connected_at"]),
+        }
+        for each in broker.pages("connections")
+        if arguments.member is None or each.get("member") == arguments.member
+    ]
+    return _show(arguments, rows, _CONNECTION)
+
+
+def check(arguments: Namespace, broker: RemoteBroker) -> int:
+    """Judge depth, age and dead letters of a broker's queues, as a plugin of Nagios."""
+    limits = dict(
+        threshold_of(name, told, is_age=name == "age")
+        for name in ("depth", "age", "dead")
+        for told in getattr(arguments, name)
+    )
+    found = [*broker.pages("queues")]
+    dead = {each["name"] for each in broker.pages("dead-letters")}
+    figures = [
+        figure
+        for each in found
+        for figure in (
+            Figure("depth", each["name"], each["depth"]),
+            Figure("age", each["name"], each["oldest_age_s"], "s"),
+            *([Figure("dead", each["name"], each["depth"])] if each["name"] in dead else []),
+        )
+    ]
+    judged = judge(figures, limits)
+    summary = f"{sum(each['depth'] for each in found)} messages on {len(found)} queues"
+    if arguments.json:
+        print_lines(json_lines([{"status": worst(judged).name, "summary": summary}]))
+    else:
+        print_lines([one_line(nagios_line(judged, summary))])
+    return int(worst(judged))
+
+
+def create_queue(arguments: Namespace, broker: RemoteBroker) -> int:
+    """Create a queue."""
+    body = {"arguments": given_arguments(arguments.set), "durability": arguments.durability}
+    return _ordered(arguments, broker.ask("PUT", _queue(arguments), body))
+
+
+def alter_queue(arguments: Namespace, broker: RemoteBroker) -> int:
+    """Change arguments of a queue."""
+    body = {"set": given_arguments(arguments.set), "unset": arguments.unset}
+    return _ordered(arguments, broker.ask("PATCH", _queue(arguments), body))
+
+
+def delete_queue(arguments: Namespace, broker: RemoteBroker) -> int:
+    """Delete a queue and its bindings."""
+    limits = {name: getattr(arguments, name) for name in ("force", "if_unused", "if_empty")}
+    return _ordered(arguments, broker.ask("DELETE", _queue(arguments), None, **limits))
+
+
+def show_queue(arguments: Namespace, broker: RemoteBroker) -> int:
+    """Show one queue with its arguments and bindings."""
+    told = broker.ask("GET", _queue(arguments))
+    print_lines(json_lines([told]) if arguments.json else fields(told))
+    return 0
+
+
+def _bulk(arguments: Namespace, broker: RemoteBroker, action: str, more: dict[str, Any]) -> int:
+    is_dry = arguments.dry_run or arguments.check
+    body = {**more, "dry_run": is_dry, **({"ids": arguments.ids} if arguments.ids else {})}
+    told = broker.ask("POST", f"queues/{name_in_path(arguments.queue)}/{action}", body)
+    row = {"action": action, "from": told.pop("queue"), **told}
+    if not is_dry:
+        row = {name: value for name, value in row.items() if name not in {"would", "held"}}
+    print_lines(json_lines([row]) if arguments.json else fields(row))
+    would = sum(told["to"].values()) if action == "redrive" else told.get("would") or 0
+    return _checked(arguments, would)
+
+
+def _checked(arguments: Namespace, would: int) -> int:
+    return ExitCode.WOULD_CHANGE if arguments.check and would else ExitCode.DONE
+
+
+def _ordered(arguments: Namespace, told: Row) -> int:
+    print_lines(json_lines([told]) if arguments.json else fields(told))
+    return 0
+
+
+def _queue(arguments: Namespace) -> str:
+    return f"queues/{name_in_path(arguments.queue)}"
+
+
+def _show(arguments: Namespace, rows: Sequence[Row], columns: Sequence[str] = ()) -> int:
+    print_lines(json_lines(rows) if arguments.json else table(rows, columns))
+    return 0
+
+
+def _pairs(values: dict[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _time(said: str) -> datetime | str:
+    try:
+        return datetime.fromisoformat(said)
+    except ValueError:  # a year that no calendar has
+        return said
