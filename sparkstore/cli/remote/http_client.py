@@ -26,7 +26,7 @@ _TRY_LATER = frozenset({429, 503})
 _PORTS = {"http": 80, "https": 443}
 
 
-class Login(NamedTuple):
+class RemoteLogin(NamedTuple):
     """The user of a remote broker, and whom to trust.
 
     Attributes:
@@ -45,7 +45,7 @@ class Login(NamedTuple):
 class RemoteBroker:
     """A broker's HTTP port. One thread at a time may use it."""
 
-    def __init__(self, url: str, login: Login) -> None:
+    def __init__(self, url: str, login: RemoteLogin) -> None:
         """Prepare to ask; nothing is sent yet.
 
         Raises:
@@ -135,7 +135,7 @@ def _place_of(url: str) -> SplitResult:
     return place
 
 
-def _authorization(login: Login, place: SplitResult) -> Mapping[str, str]:
+def _authorization(login: RemoteLogin, place: SplitResult) -> Mapping[str, str]:
     if login.user is None:
         return {}
     if place.scheme != "https" and place.hostname not in {"localhost", "127.0.0.1", "::1"}:
@@ -145,7 +145,7 @@ def _authorization(login: Login, place: SplitResult) -> Mapping[str, str]:
     return {"Authorization": f"Basic {encoded}"}
 
 
-def _password(login: Login) -> str:
+def _password(login: RemoteLogin) -> str:
     if login.password_file is not None:
         return login.password_file.read_text().rstrip("\r\n")
     password = os.environ.get(PASSWORD_VARIABLE)
@@ -154,7 +154,7 @@ def _password(login: Login) -> str:
     return password
 
 
-def _context(login: Login) -> ssl.SSLContext:
+def _context(login: RemoteLogin) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=login.ca_file)
         if login.certificate is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sparkstore.cli.parsing import add_check, at_least_0
 from sparkstore.cli.remote import remote_commands as commands
-from sparkstore.cli.remote.http_client import PASSWORD_VARIABLE, Login, RemoteBroker
+from sparkstore.cli.remote.http_client import PASSWORD_VARIABLE, RemoteBroker, RemoteLogin
 from sparkstore.errors import InvalidRequest
 from sparkstore.log_format import add_log_format, use
 from sparkstore.operations.administration import DURABILITIES
@@ -55,13 +55,13 @@ def run(words: Sequence[str]) -> int:
     return code
 
 
-def _login_of(arguments: Namespace) -> Login:
+def _login_of(arguments: Namespace) -> RemoteLogin:
     if (arguments.cert is None) != (arguments.key is None):
         raise InvalidRequest("--cert and --key: give both, or neither")
     if arguments.password_file is not None and arguments.user is None:
         raise InvalidRequest("--password-file: whose? give --user NAME, too")
     certificate = None if arguments.cert is None else (arguments.cert, arguments.key)
-    return Login(arguments.user, arguments.password_file, arguments.ca_file, certificate)
+    return RemoteLogin(arguments.user, arguments.password_file, arguments.ca_file, certificate)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -158,7 +158,7 @@ def check(arguments: Namespace, broker: RemoteBroker) -> int:
 
 
 def create_queue(arguments: Namespace, broker: RemoteBroker) -> int:
-    """Create a queue."""
+    """Create a queue with arguments."""
     body = {"arguments": given_arguments(arguments.set), "durability": arguments.durability}
     return _ordered(arguments, broker.ask("PUT", _queue(arguments), body))
 

@@ -16,6 +16,7 @@ from broker_shim.security import passwd
 from broker_shim.security.security_settings import SecuritySettings, read_security
 from broker_shim.serve.options import parser as serve_parser
 from sparkstore.cli import command_line
+from sparkstore.cli.remote import remote_command_line
 from sparkstore.config import StoreConfig, read_config
 from tests.support.checkout import CHECKOUT
 from tests.support.documents import DOCUMENTS, PAGES, blocks, prose, text_of
@@ -79,10 +80,12 @@ def test_every_file_that_the_documents_name_is_there() -> None:
 
 @pytest.mark.parametrize("line", typed_lines())
 def test_every_command_line_of_the_documents_is_taken(line: str) -> None:
-    words = takewhile(lambda word: word != ">", shlex.split(line, comments=True)[1:])
+    words = [*takewhile(lambda word: word != ">", shlex.split(line, comments=True)[1:])]
     command, *arguments = words
     if command in ABOVE:
         ABOVE[command]().parse_args(arguments)
+    elif remote_command_line.is_remote(words):
+        remote_command_line._parser().parse_args(words)
     else:
         command_line._parser({}).parse_args([command, *arguments])
 
