@@ -46,6 +46,10 @@ class UseWatcher(Protocol):
         """Hear that the last consumer is gone."""
 
 
+_FEW = 16
+"""Consumers that are dealt to in some µs."""
+
+
 class QueueDispatch:
     """The messages and the consumers of one queue, and who holds what.
 
@@ -122,6 +126,12 @@ class QueueDispatch:
     def consumer_count(self) -> int:
         """The number of consumers that are attached."""
         return len(self._consumers) + len(self._cursors)
+
+    @property
+    def is_simple(self) -> bool:
+        """True if `dispatch` is little work, and it alone says who gets what."""
+        has_few = not self._cursors and len(self._consumers) <= _FEW
+        return has_few and self.last_values is None
 
     @property
     def consumers(self) -> list[Consumer]:

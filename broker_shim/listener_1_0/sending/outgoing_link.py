@@ -23,13 +23,7 @@ from broker_shim.links import LinkEndpoint, link_text
 from broker_shim.listener_1_0 import conditions
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import Held
-from broker_shim.listener_1_0.outcomes import (
-    MODIFIED,
-    REJECTED,
-    RELEASED,
-    kept_of,
-    rejection,
-)
+from broker_shim.listener_1_0.outcomes import MODIFIED, REJECTED, RELEASED, kept_of, rejection
 from broker_shim.listener_1_0.resumption import ResumptionPlan
 from broker_shim.listener_1_0.sending.acceptance import accept, has_failed
 from broker_shim.listener_1_0.sending.held_deliveries import Resumption
@@ -183,6 +177,8 @@ class OutgoingLink:
         if self._link.is_draining:
             self._broker.dispatch()
             self.caught_up()
+        elif self.credit == 1:
+            self._broker.dispatch_at_once(self.queue)
 
     def _acquires_in(self, txn_id: Any) -> bool:
         """Acquire in the transaction that a flow named; False if the link ends for that."""

@@ -52,6 +52,23 @@ def test_endless_credit_still_gets_everything_once_it_reads(bench: Bench) -> Non
     assert len(received(link)) == 1_000
 
 
+def test_a_consumer_of_one_at_a_time_has_the_next_acquired_with_its_acceptance(
+    bench: Bench, store: Unreadable
+) -> None:
+    bench.publish(2, 10)
+    link = bench.receiver(credit=1)
+    bench.exchange()
+    (first,) = received(link)
+    first.update(proton.Delivery.ACCEPTED)
+    first.settle()
+    link.flow(1)
+    assert store.acquired == 1
+    bench.step_to_broker()  # before the loop sleeps: both are of one group of a log
+    assert store.acquired == 2
+    bench.exchange()
+    assert [each.tag for each in received(link)] != [first.tag]
+
+
 @pytest.mark.parametrize("mode", [proton.Link.SND_MIXED, proton.Link.SND_SETTLED])
 def test_a_corrupt_message_is_left_held_and_the_others_go_on(
     bench: Bench, store: Unreadable, mode: int, caplog: pytest.LogCaptureFixture
