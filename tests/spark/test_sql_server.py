@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import select
 import shutil
 import signal
@@ -18,17 +20,24 @@ from pyspark.sql import SparkSession
 
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
-from sparkstore.cli.query_result import PrintedAnswer
+from sparkstore.cli import duckdb_sql
+from sparkstore.cli.query_result import PrintedAnswer, printed
 from sparkstore.cli.sql import answer_printed
 from sparkstore.cli.sql_server import client, place, server
 from sparkstore.cli.sql_server.exchange import Question, send
 from sparkstore.errors import InvalidRequest, StoreError
-from sparkstore.tables.root import open_root
+from sparkstore.sql.queries import VIEWS
+from sparkstore.tables.root import Root, open_root
+from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
+from tests.support.histories.seeds import seed
+from tests.support.roots.roots import build_root
 from tests.support.stores.services import short_folder
 from tests.support.stores.stores import DELTA_CONFIG, done
 
 pytestmark = pytest.mark.slow
-LITTLE = "little"
+LITTLE, SEED = "little", seed()
+MOST_STEPS = ("queues", "messages")
+"""Most of the steps are in these two views; the others go further into what they show."""
 END_S = 20.0
 """For a process to end: less than a server waits for questions under way."""
 ENDLESS = "SELECT count(*) FROM range(100000000) AS a CROSS JOIN range(100000000) AS b"
@@ -163,6 +172,56 @@ def test_an_answer_is_never_older_than_its_question(folder: Path, tmp_path: Path
     shutil.rmtree(folder / "root")
     shutil.copytree(tmp_path / "new", folder / "root")
     assert list(by_server(question).lines) == ['{"depth": 2}']
+
+
+@pytest.fixture(scope="module")
+def drawn(folder: Path) -> Root:
+    """One small generated history, cut anywhere; `test_engines_agree` has many, and the types."""
+    chance = random.Random(SEED)
+    history = bundled(chance, [drawn_history(chance, 30) for _ in range(2)])
+    return build_root(folder / "drawn", drawn_layers(chance, history))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        pytest.param(view, marks=() if view in MOST_STEPS else pytest.mark.thorough)
+        for view in VIEWS
+    ],
+)
+def test_spark_of_ones_own_the_server_and_duckdb_tell_the_same(
+    spark: SparkSession, drawn: Root, view: str
+) -> None:
+    statement = f"SELECT * FROM {view}"
+    question = Question(str(drawn.path), statement, 0, None, as_json=True)
+    answers = (
+        answer_printed(spark, drawn, question),
+        by_server(question),
+        printed(duckdb_sql.answer(drawn, statement), as_json=True),
+    )
+    own, warm, embedded = (sorted(map(told_row, found.lines)) for found in answers)
+    assert own == warm == embedded, f"seed {SEED}"
+
+
+def told_row(line: str) -> str:
+    """A printed row with its keys in order, and without what changes from second to second."""
+    row = json.loads(line)
+    row.pop("oldest_age_s", None)
+    return json.dumps(row, sort_keys=True)
+
+
+def test_a_server_that_is_stopped_is_not_waited_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = asked(folder, "SELECT depth FROM queues", as_json=True)
+    (process,) = servers()
+    monkeypatch.setattr(client, "SILENT_S", 0.5)
+    os.kill(process, signal.SIGSTOP)
+    try:
+        assert client.ask(LITTLE, question) is None
+    finally:
+        os.kill(process, signal.SIGCONT)
+    assert f"says nothing, Spark starts here: kill -9 {process}" in capsys.readouterr().err
 
 
 def test_who_hangs_up_has_the_question_cancelled(folder: Path) -> None:

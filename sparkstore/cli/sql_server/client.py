@@ -2,7 +2,9 @@
 
 Two commands at once may both start one. The lock lets one of the two serve; the other ends, and its
 command asks the first. A server that ends while it is asked has changed nothing, since a question
-is a SELECT: the question is asked again, of Spark in this process.
+is a SELECT: the question is asked again, of Spark in this process. The same holds for a server that
+is stopped or hangs. It says every second that it is alive, also while its Spark starts, however
+long an answer takes; after `SILENT_S` without a word nobody waits for it.
 """
 
 from __future__ import annotations
@@ -16,10 +18,19 @@ from contextlib import suppress
 
 from sparkstore.cli.notes import note
 from sparkstore.cli.query_result import PrintedAnswer
-from sparkstore.cli.sql_server.exchange import STOP, Question, answer_of, receive, send
-from sparkstore.cli.sql_server.place import ServerPlace, is_this_user, server_place, servers_folder
+from sparkstore.cli.sql_server.exchange import BEAT, STOP, Question, answer_of, receive, send
+from sparkstore.cli.sql_server.place import (
+    ServerPlace,
+    is_this_user,
+    process_of,
+    server_place,
+    servers_folder,
+)
+from sparkstore.errors import InvalidRequest
 
 _START_S, _AGAIN_S = 15.0, 0.02
+SILENT_S = 30.0
+"""How long a server may say nothing, in seconds."""
 OFF = "SPARKSTORE_NO_SERVER"
 """The variable of the environment that keeps `sparkstore sql` from leaving a server behind."""
 
@@ -30,7 +41,11 @@ def ask(effort: str, question: Question) -> PrintedAnswer | None:
     Raises:
         StoreError: The answer is an error.
     """
-    place = server_place(effort)
+    try:
+        place = server_place(effort)
+    except InvalidRequest as reason:
+        note(f"no SQL server, Spark starts here: {reason}")
+        return None
     if place is None:
         return None
     connection = _connected(place) or _started(place, effort)
@@ -39,7 +54,12 @@ def ask(effort: str, question: Question) -> PrintedAnswer | None:
     with connection:
         try:
             send(connection, question._asdict())
-            told = receive(connection)
+            while (told := receive(connection)) == BEAT:
+                pass
+        except TimeoutError:
+            process = process_of(connection)
+            note(f"the SQL server says nothing, Spark starts here: kill -9 {process} ends it")
+            return None
         except (OSError, EOFError):
             note(f"the SQL server ended before it answered: {place.log} may say why")
             return None
@@ -63,6 +83,7 @@ def stop_servers() -> int:
 
 def _connected(place: ServerPlace) -> socket.socket | None:
     connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(SILENT_S)
     try:
         connection.connect(str(place.socket))
         if is_this_user(connection):

@@ -32,6 +32,9 @@ class Question(NamedTuple):
 
 STOP: dict[str, Any] = {"stop": True}
 """Asks a server to end."""
+BEAT: dict[str, Any] = {"beat": True}
+"""Says, every `BEAT_S` seconds until there is an answer, that the server is alive."""
+BEAT_S = 1.0
 
 
 def send(peer: socket.socket, message: dict[str, Any]) -> None:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import sparkstore
+from sparkstore.errors import InvalidRequest
 from sparkstore.user_cache import user_cache
 
 _LONGEST_PATH = 107
@@ -57,7 +58,11 @@ def servers_folder() -> Path | None:
 
 
 def server_place(effort: str) -> ServerPlace | None:
-    """Return the place of the server for an effort; None if this user can have none."""
+    """Return the place of the server for an effort; None if this user can have none.
+
+    Raises:
+        InvalidRequest: The path of the cache is too long for a Unix socket.
+    """
     folder = servers_folder()
     if folder is None:
         return None
@@ -70,7 +75,10 @@ def server_place(effort: str) -> ServerPlace | None:
     )  # fmt: skip
     name = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     place = ServerPlace(*(folder / f"{name}.{kind}" for kind in ServerPlace._fields))
-    return place if len(os.fsencode(place.socket)) <= _LONGEST_PATH else None
+    if len(os.fsencode(place.socket)) > _LONGEST_PATH:
+        message = f"{place.socket} is longer than the {_LONGEST_PATH} bytes of a socket's path"
+        raise InvalidRequest(f"{message}: set XDG_CACHE_HOME to a shorter folder")
+    return place
 
 
 def _version(name: str) -> str:
@@ -92,7 +100,18 @@ def _changed_ns(package: Path) -> int:
 
 def is_this_user(peer: socket.socket) -> bool:
     """True if the process at the other end of a Unix socket is of this user."""
+    _process, user = _at_other_end(peer)
+    return user == os.geteuid()
+
+
+def process_of(peer: socket.socket) -> int:
+    """Return the number of the process that listens or connected at the other end."""
+    process, _user = _at_other_end(peer)
+    return process
+
+
+def _at_other_end(peer: socket.socket) -> tuple[int, int]:
     size = struct.calcsize("3i")
     credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    _pid, uid, _gid = struct.unpack("3i", credentials)
-    return bool(uid == os.geteuid())
+    process, user, _group = struct.unpack("3i", credentials)
+    return process, user

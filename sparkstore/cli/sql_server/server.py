@@ -5,7 +5,9 @@ setting, are never seen by it. Its views are made anew, and Delta looks for new 
 table at each query. So an answer is never older than its question. What Delta remembers of a table
 is forgotten if its past was written anew (`seen_tables`).
 
-Who asked and hung up has the jobs of its question cancelled. Nothing here writes.
+So many questions are answered at once, and so many more wait in line; each is a thread. Whoever
+comes then is told to come again. From its first moment a server tells everybody who asks that it is
+alive (`BEAT`). Who asked and hung up has the jobs of its question cancelled. Nothing here writes.
 """
 
 from __future__ import annotations
@@ -25,10 +27,18 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from sparkstore.cli.query_result import PrintedAnswer
-from sparkstore.cli.sql_server.exchange import STOP, Question, as_message, receive, send
+from sparkstore.cli.sql_server.exchange import (
+    BEAT,
+    BEAT_S,
+    STOP,
+    Question,
+    as_message,
+    receive,
+    send,
+)
 from sparkstore.cli.sql_server.place import ServerPlace, is_this_user, server_place
 from sparkstore.cli.sql_server.seen_tables import SeenTables
-from sparkstore.errors import InvalidRequest, Locked, StoreError
+from sparkstore.errors import InvalidRequest, Locked, StoreError, Unavailable
 from sparkstore.session_effort import EFFORTS
 
 if TYPE_CHECKING:
@@ -40,6 +50,8 @@ IDLE_S = 900.0
 """How long a server waits for the next question, in seconds."""
 IDLE_VARIABLE = "SPARKSTORE_SERVER_IDLE_S"
 _END_S = 30.0
+AT_ONCE, IN_LINE = 8, 56
+"""Questions that have a session of Spark, and questions that wait for one."""
 
 
 def serve(effort_name: str, idle_s: float | None, on_ready: Callable[[], None]) -> None:
@@ -70,10 +82,14 @@ def serve(effort_name: str, idle_s: float | None, on_ready: Callable[[], None]) 
         with _listening(place) as listener:  # before Spark starts: who asks can wait in line
             from sparkstore.cli.sql import spark_for  # it loads PySpark
 
+            server = SqlServer(listener, idle_s)
+            answering = threading.Thread(target=server.run, daemon=True)
+            answering.start()
             spark = spark_for(EFFORTS[effort_name], java_options="-XX:+ExitOnOutOfMemoryError")
+            server.begin(spark)
             on_ready()
             try:
-                _SqlServer(spark, listener, idle_s).run()
+                answering.join()
             finally:
                 with suppress(Exception):  # its JVM may be gone
                     spark.stop()
@@ -92,21 +108,31 @@ def _listening(place: ServerPlace) -> Iterator[socket.socket]:
             place.socket.unlink(missing_ok=True)
 
 
-class _SqlServer:
+class SqlServer:
     """Takes questions from one listener."""
 
-    def __init__(self, spark: SparkSession, listener: socket.socket, idle_s: float | None) -> None:
-        self._spark, self._listener, self._idle_s = spark, listener, idle_s
+    def __init__(self, listener: socket.socket, idle_s: float | None) -> None:
+        self._listener, self._idle_s = listener, idle_s
+        self._spark: SparkSession | None = None
+        self._has_spark = threading.Event()
+        self._turns = threading.Semaphore(AT_ONCE)
         self._seen = SeenTables()
         self._threads: set[threading.Thread] = set()
         self._last = time.monotonic()
         self._ended, self._end = socket.socketpair()
 
+    def begin(self, spark: SparkSession) -> None:
+        """Begin to answer: Spark is there."""
+        self._spark = spark
+        self._last = time.monotonic()
+        self._has_spark.set()
+
     def run(self) -> None:
         """Answer until the end; what is asked then is answered still."""
         while self._waits():
             peer, _ = self._listener.accept()
-            thread = threading.Thread(target=self._answer_one, args=(peer,), daemon=True)
+            is_full = len(self._threads) >= AT_ONCE + IN_LINE
+            thread = threading.Thread(target=self._answer_one, args=(peer, is_full), daemon=True)
             self._threads.add(thread)
             thread.start()
         for thread in list(self._threads):
@@ -121,16 +147,16 @@ class _SqlServer:
             ready, _, _ = select.select([self._listener, self._ended], [], [], left)
             if ready:
                 return self._ended not in ready
-            if self._threads:  # a long question is no idleness
+            if self._threads or not self._has_spark.is_set():  # neither is idleness
                 self._last = time.monotonic()
             elif not left:
                 return False
 
-    def _answer_one(self, peer: socket.socket) -> None:
+    def _answer_one(self, peer: socket.socket, is_full: bool) -> None:  # noqa: FBT001
         try:
             with peer, suppress(OSError, EOFError):
                 if is_this_user(peer):
-                    self._reply(peer, receive(peer))
+                    self._reply(peer, receive(peer), is_full=is_full)
         except Exception:  # noqa: BLE001 - who asked sees the connection end, and asks Spark itself
             _log.exception("no answer; the server ends")
             self._end.send(b"\0")
@@ -138,50 +164,77 @@ class _SqlServer:
             self._last = time.monotonic()
             self._threads.discard(threading.current_thread())
 
-    def _reply(self, peer: socket.socket, asked: dict[str, Any]) -> None:
+    def _reply(self, peer: socket.socket, asked: dict[str, Any], *, is_full: bool) -> None:
         if asked == STOP:
             self._end.send(b"\0")
             send(peer, {})
             return
-        with self._cancelled_with(peer):
-            try:
-                answer: PrintedAnswer | StoreError = self._answer(Question(**asked))
-            except StoreError as reason:
-                if self._spark.sparkContext._jsc.sc().isStopped():  # noqa: SLF001
-                    raise RuntimeError("Spark has ended") from reason
-                answer = reason
-            send(peer, as_message(answer))
+        if is_full:
+            message = f"the SQL server has {AT_ONCE + IN_LINE} questions already: ask again later"
+            send(peer, as_message(Unavailable(message)))
+            return
+        group = str(uuid4())
+        with self._watched(peer, group) as is_gone:
+            self._has_spark.wait()
+            with self._turns:
+                if is_gone():
+                    return
+                answer = self._answered(Question(**asked), group)
+        send(peer, as_message(answer))
+
+    def _answered(self, question: Question, group: str) -> PrintedAnswer | StoreError:
+        spark = self._spark
+        assert spark is not None
+        spark.sparkContext.setJobGroup(group, "sparkstore sql", interruptOnCancel=True)
+        try:
+            return self._answer(spark, question)
+        except StoreError as reason:
+            if spark.sparkContext._jsc.sc().isStopped():  # noqa: SLF001
+                raise RuntimeError("Spark has ended") from reason
+            return reason
 
     @contextmanager
-    def _cancelled_with(self, peer: socket.socket) -> Iterator[None]:
-        """Cancel the jobs of this thread when the other end hangs up."""
-        context, group = self._spark.sparkContext, str(uuid4())
-        context.setJobGroup(group, "sparkstore sql", interruptOnCancel=True)
+    def _watched(self, peer: socket.socket, group: str) -> Iterator[Callable[[], bool]]:
+        """Tell the other end that we are alive, and cancel a group of jobs when it hangs up.
+
+        Yields:
+            What tells whether it has hung up.
+        """
+        gone, answered = threading.Event(), threading.Event()
 
         def watch() -> None:
             with suppress(OSError):
-                if not peer.recv(1):  # also what it starts after this moment
-                    context._jsc.sc().cancelJobGroupAndFutureJobs(group)  # noqa: SLF001
+                while not select.select([peer], [], [], BEAT_S)[0]:
+                    send(peer, BEAT)
+            if not answered.is_set():  # it asks once, so what there is to read is the end
+                gone.set()
+                self._cancel(group)
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
         try:
-            yield
+            yield gone.is_set
         finally:
+            answered.set()
             with suppress(OSError):
                 peer.shutdown(socket.SHUT_RD)
             watcher.join()
 
-    def _answer(self, question: Question) -> PrintedAnswer:
+    def _cancel(self, group: str) -> None:
+        """Cancel the jobs of a question, also those that it starts after this moment."""
+        if self._spark is not None:
+            self._spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(group)  # noqa: SLF001
+
+    def _answer(self, spark: SparkSession, question: Question) -> PrintedAnswer:
         from sparkstore.cli.sql import answer_printed
         from sparkstore.tables.root import open_root
 
         root = open_root(Path(question.root))
         if self._seen.is_rewritten(root):
-            jvm = self._spark._jvm  # noqa: SLF001
+            jvm = spark._jvm  # noqa: SLF001
             assert jvm is not None
             jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
-        return answer_printed(self._spark.newSession(), root, question)
+        return answer_printed(spark.newSession(), root, question)
 
 
 def main(words: list[str]) -> int:

@@ -6,14 +6,18 @@ import os
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
 import sparkstore
-from sparkstore.cli.sql_server import client
-from sparkstore.cli.sql_server.exchange import Question, receive
+from sparkstore.cli.query_result import PrintedAnswer
+from sparkstore.cli.sql_server import client, server
+from sparkstore.cli.sql_server.exchange import BEAT, Question, as_message, receive, send
 from sparkstore.cli.sql_server.place import ServerPlace, server_place, servers_folder
+from sparkstore.errors import InvalidRequest, Unavailable
 from tests.support.stores.services import short_folder
 
 QUESTION = Question("/nowhere", "SELECT 1", 0, None, as_json=False)
@@ -62,12 +66,16 @@ def test_another_version_effort_or_java_has_another_server(monkeypatch: pytest.M
     assert len({place.socket for place in places}) == 4
 
 
-def test_a_path_too_long_for_a_socket_has_no_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_path_too_long_for_a_socket_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ("long" * 30)))
     assert servers_folder() is not None
-    assert server_place("little") is None
+    why = "is longer than the 107 bytes of a socket's path: set XDG_CACHE_HOME to a shorter folder"
+    with pytest.raises(InvalidRequest, match=why):
+        server_place("little")
+    assert client.ask("little", QUESTION) is None
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.mark.usefixtures("cache")
@@ -110,3 +118,38 @@ def test_a_server_that_ends_before_it_answers_is_told_of(
             receive(peer)
         assert waits.result() is None
     assert "ended before it answered" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_server_that_says_that_it_is_alive_is_waited_for_and_a_silent_one_is_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor(1) as pool:
+        listener.bind(str(found().socket))
+        listener.listen()
+        waits = pool.submit(client.ask, "little", QUESTION)
+        peer, _ = listener.accept()
+        with peer:
+            for message in (BEAT, BEAT, as_message(PrintedAnswer(["1"], is_cut=False))):
+                send(peer, message)
+            assert waits.result() == PrintedAnswer(["1"], is_cut=False)
+        monkeypatch.setattr(client, "SILENT_S", 0.1)
+        assert client.ask("little", QUESTION) is None  # nobody accepts
+    assert f"says nothing, Spark starts here: kill -9 {os.getpid()}" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_server_answers_no_more_at_once_than_it_has_threads() -> None:
+    """Spark is not there yet, so everybody waits; who hangs up then has no question any more."""
+    with socket.socket(socket.AF_UNIX) as listener, ExitStack() as peers:
+        listener.bind(str(found().socket))
+        listener.listen()
+        running = Thread(target=server.SqlServer(listener, None).run, daemon=True)
+        running.start()
+        for _ in range(server.AT_ONCE + server.IN_LINE):
+            peer = peers.enter_context(socket.socket(socket.AF_UNIX))
+            peer.connect(str(found().socket))
+            send(peer, QUESTION._asdict())
+        assert receive(peer) == BEAT
+        with pytest.raises(Unavailable, match="has 64 questions already: ask again later"):
+            client.ask("little", QUESTION)
