@@ -20,6 +20,7 @@ from broker_shim.serve.http import (
 from broker_shim.serve.http.bodies import Model
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.operations import (
+    event_stream,
     history_requests,
     operation_bodies,
     redrive_requests,
@@ -153,6 +154,13 @@ ENDPOINTS = (
         operation_bodies.UndoOutcome,
         body=operation_bodies.UndoOrder,
         conflict=409,
+    ),
+    Endpoint(
+        "GET",
+        API + "/events",
+        _MONITOR,
+        event_stream.stream_events,
+        query=operation_bodies.EventQuery,
     ),
     Endpoint(
         "GET",

@@ -31,9 +31,9 @@ from sparkstore.operations.placement_wire import placements_line
 from sparkstore.tables.root import Root
 
 T = TypeVar("T")
-_EVENTS = (
-    'SELECT position, epoch_us("at") AS at, kind, queue, holder, delivery_count, detail,'
-    " traceparent FROM message_history"
+EVENTS = (
+    'SELECT position, epoch_us("at") AS at, kind, queue, message_id, holder, delivery_count,'
+    " detail, traceparent FROM message_history"
 )
 
 
@@ -41,7 +41,7 @@ async def list_operations(call: Call) -> OperationList:
     """List the bulk operations that history has, the newest last."""
     from sparkstore.recovery.operation_log import operations  # noqa: PLC0415  # it loads pyarrow
 
-    root = await _flushed(call)
+    root = await flushed(call)
     found = await asyncio.to_thread(operations, root)
     items = [
         OperationRow(
@@ -65,7 +65,7 @@ async def undo_operation(call: Call) -> UndoOutcome:
     from sparkstore.recovery.recovered_state import recovered_state  # noqa: PLC0415
 
     operation, name = call.names["operation"], new_operation()
-    root = await _flushed(call)
+    root = await flushed(call)
     found = await asyncio.to_thread(
         lambda: planned_undo(root, recovered_state(root), operation, name)
     )
@@ -100,10 +100,10 @@ async def show_history(call: Call) -> MessageHistory:
     said = call.names["message"]
     if not said.isdecimal() or len(said) > len(str(1 << 62)):
         raise HttpRefusal(400, f"{said!r:.40} is no message id: GET …/messages lists them")
-    root, page = await _flushed(call), call.query
+    root, page = await flushed(call), call.query
     message_id = int(said)
     statement = (
-        f"{_EVENTS} WHERE message_id = {message_id} ORDER BY position"
+        f"{EVENTS} WHERE message_id = {message_id} ORDER BY position"
         f" LIMIT {page.limit} OFFSET {page.offset}"
     )
     rows = (await asyncio.to_thread(query, root, statement)).to_pylist()
@@ -122,7 +122,7 @@ def _read(detail: str | None) -> Any:
     return None if detail is None else json.loads(detail)
 
 
-async def _flushed(call: Call) -> Root:
+async def flushed(call: Call) -> Root:
     """Return the root, once its tables have all that was done before.
 
     Raises:

@@ -95,6 +95,13 @@ class OperationList(Struct, kw_only=True):
     items: list[OperationRow]
 
 
+class EventQuery(Model):
+    """The position after which events are asked for, by default now; of one queue, or of all."""
+
+    after: Count | None = None
+    queue: str | None = None
+
+
 class HistoryQuery(Model):
     """The part of a message's history that is asked for."""
 
@@ -109,6 +116,7 @@ class HistoryRow(Struct, kw_only=True):
     at: str
     kind: str
     queue: str | None
+    message_id: int
     holder: str | None
     delivery_count: int | None
     detail: Any

@@ -1,0 +1,161 @@
+"""Events of messages as they happen: server-sent events, each with the position of its record.
+
+The stream reads the tables, as SQL does: an event is sent once it is in a Delta commit. Its id is
+its position, so a client that comes again with `Last-Event-ID` misses nothing and sees nothing
+twice, whichever broker it asks after a restart. Nothing is kept for a reader: what it has not taken
+is still in the tables. So a slow reader costs a place and no memory, and one that takes nothing for
+`SLOW_S` is cut off.
+
+A stream ends after `MOST_S`: its client comes again, and is asked for its login then. Events of
+queues that the user may not receive from are left out, and so are those of content, which name no
+queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from broker_shim.broker.address import QueueNode
+from broker_shim.security.rules.rights import RIGHTS, Act
+from broker_shim.serve.http.calls import Call, iso_time
+from broker_shim.serve.http.operations.history_requests import EVENTS, flushed
+from broker_shim.serve.http.refusals import HttpRefusal
+from broker_shim.sockets.authorization import denied
+from sparkstore.tables.delta_files import newest_version
+from sparkstore.tables.root import Root
+
+MOST_STREAMS = 32
+SLOW_S, MOST_S = 30.0, 900.0
+_LOOK_S, _ALIVE_S = 0.25, 15.0
+_PART = 500
+_ALIVE = b": nothing new\n\n"
+
+
+class EventStream(Response):
+    """A response of server-sent events, one part after the other as its reader takes them.
+
+    Attributes:
+        open_count: Streams of this process that are open.
+    """
+
+    media_type = "text/event-stream"
+    open_count = 0
+
+    def __init__(self, parts: AsyncIterator[bytes]) -> None:
+        super().__init__()
+        del self.headers["content-length"]
+        self._parts = parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        """Send all parts; a reader that is gone, or takes none in time, has none any more.
+
+        An empty part is not sent: it only lets this look whether the reader is there.
+        """
+        gone = asyncio.ensure_future(_disconnected(receive))
+        EventStream.open_count += 1
+        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
+        try:
+            await send(start)
+            async for part in self._parts:
+                if gone.done():
+                    return
+                if not part:
+                    continue
+                message = {"type": "http.response.body", "body": part, "more_body": True}
+                await asyncio.wait_for(send(message), SLOW_S)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except TimeoutError:  # the answer is not ended, so its connection is closed
+            return
+        finally:
+            gone.cancel()
+            EventStream.open_count -= 1
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def stream_events(call: Call) -> Response:
+    """Stream the events of messages after a position, as server-sent events."""
+    from sparkstore.recovery.point_in_time import latest_position  # noqa: PLC0415  # loads deltalake
+
+    if EventStream.open_count >= MOST_STREAMS:
+        text = f"{MOST_STREAMS} streams of events are open: end one, or try again later"
+        raise HttpRefusal(429, text, {"Retry-After": "10"})
+    root = await flushed(call)
+    last = await asyncio.to_thread(latest_position, root)
+    after = _begin(call, last)
+    if after > last:
+        text = f"the newest event is {last}, and not {after}: begin anew, without Last-Event-ID"
+        raise HttpRefusal(409, text)
+    return EventStream(_parts(call, root, after))
+
+
+def _begin(call: Call, last: int) -> int:
+    """Return the position after which a stream begins: as its client says, else now."""
+    said = call.headers.get("last-event-id")
+    if said is None:
+        return last if call.query.after is None else int(call.query.after)
+    if not said.isascii() or not said.isdecimal() or len(said) > len(str(1 << 62)):
+        raise HttpRefusal(400, f"Last-Event-ID {said!r:.40} is no position: leave it out")
+    return int(said)
+
+
+async def _parts(call: Call, root: Root, after: int) -> AsyncIterator[bytes]:
+    ends_at = time.monotonic() + MOST_S
+    sent_at, seen = time.monotonic(), -1
+    yield b"retry: 2000\n\n"
+    while time.monotonic() < ends_at:
+        version = newest_version(root.journal)
+        rows = [] if version == seen else await asyncio.to_thread(_read, root, after, call.query)
+        if len(rows) < _PART:
+            seen = version
+        if rows:
+            after = rows[-1]["position"]
+            allowed = await call.read(lambda rows=rows: _allowed(call, rows))  # type: ignore[misc]
+            text = "".join(_event(row) for row in rows if row["queue"] in allowed)
+            yield text.encode() or f"id: {after}\n\n".encode()
+            sent_at = time.monotonic()
+        elif time.monotonic() - sent_at >= _ALIVE_S:
+            yield _ALIVE
+            sent_at = time.monotonic()
+        else:
+            await asyncio.sleep(_LOOK_S)
+            yield b""
+
+
+def _read(root: Root, after: int, asked: Any) -> list[dict[str, Any]]:
+    from sparkstore.embedded.query import query  # noqa: PLC0415  # it loads duckdb
+
+    chosen = ""
+    if asked.queue is not None:
+        name = asked.queue.replace("'", "''")
+        chosen = f" AND queue = '{name}'"
+    statement = f"{EVENTS} WHERE position > {after}{chosen} ORDER BY position LIMIT {_PART}"
+    rows: list[dict[str, Any]] = query(root, statement).to_pylist()
+    return rows
+
+
+def _allowed(call: Call, rows: list[dict[str, Any]]) -> set[str]:
+    """Return the queues of events that the user may see. On the loop's thread."""
+    right = RIGHTS[Act.RECEIVE]
+    queues = {row["queue"] for row in rows if row["queue"] is not None}
+    return {each for each in queues if denied(call.visitor, right, QueueNode(each)) is None}
+
+
+def _event(row: dict[str, Any]) -> str:
+    detail = row["detail"]
+    told = {
+        **row,
+        "at": iso_time(row["at"]),
+        "detail": None if detail is None else json.loads(detail),
+    }
+    return f"id: {row['position']}\nevent: {row['kind']}\ndata: {json.dumps(told)}\n\n"
