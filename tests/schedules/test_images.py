@@ -117,7 +117,7 @@ def test_the_pod_runs_what_the_image_can_and_is_asked_where_it_answers(pod: Mani
     options = serve_parser().parse_args(words)
     assert serve == "serve"
     ports = {port["name"]: port["containerPort"] for port in broker["ports"]}
-    asked = {"amqps": options.listen, "metrics": options.metrics_listen}
+    asked = {"amqps": options.listen, "https": options.http, "metrics": options.metrics_listen}
     assert ports == {name: port_of(address) for name, address in asked.items()}
     mounts = {Path(each["mountPath"]) for each in broker["volumeMounts"]}
     for path in (options.root, options.users, options.tls_cert, options.tls_key):
@@ -126,8 +126,9 @@ def test_the_pod_runs_what_the_image_can_and_is_asked_where_it_answers(pod: Mani
     help_text = " ".join(serve_parser().format_help().split())
     for probe in ("livenessProbe", "readinessProbe"):
         asked_at = broker[probe]["httpGet"]
-        assert asked_at["port"] == "metrics"
-        assert f"{asked_at['path']}" in help_text.partition("answer http://HOST:PORT")[2]
+        assert (asked_at["port"], asked_at["scheme"]) == ("https", "HTTPS")
+        assert f"{asked_at['path']}" in help_text.partition("serve a console, REST")[2]
+    assert "[console]" in last("ARG")
 
 
 def test_the_pod_has_no_rights_and_one_store_at_a_time(pod: Manifest) -> None:
