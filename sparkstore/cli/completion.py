@@ -1,0 +1,141 @@
+"""The command `completion`: a script by which a shell completes commands and options.
+
+The script is made from the parsers themselves, so it knows what this release does, and completing
+starts no Python. Arguments that are no option are completed as files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout, suppress
+from importlib.metadata import EntryPoint
+from shlex import quote
+from typing import TYPE_CHECKING, NamedTuple
+
+from sparkstore.cli.parsing import command
+
+if TYPE_CHECKING:
+    from sparkstore.cli.parsing import Subparsers
+
+SHELLS = ("bash", "zsh", "fish")
+_OPTION = re.compile(r"(?<![\w-])--[a-z0-9][a-z0-9-]*")
+
+
+class Completed(NamedTuple):
+    """The words that may follow a command.
+
+    Attributes:
+        path: The command and its subcommand; empty: nothing was typed yet.
+        words: Options, or names of commands, in order.
+        help: The summary of the command.
+    """
+
+    path: tuple[str, ...]
+    words: tuple[str, ...]
+    help: str
+
+
+def add(subparsers: Subparsers) -> None:
+    """Add the command `completion` to the command line."""
+    parser = command(
+        subparsers,
+        completion,
+        "print a script that completes commands and options in a shell",
+        "examples:\n  source <(sparkstore completion bash)          now, or in ~/.bashrc\n"
+        "  sparkstore completion zsh > ~/.zfunc/_sparkstore\n"
+        "  sparkstore completion fish > ~/.config/fish/completions/sparkstore.fish",
+        positional=(),
+    )
+    parser.add_argument("shell", choices=SHELLS, help="which shell")
+
+
+def completion(arguments: Namespace) -> int:
+    """Print the script of a shell."""
+    from sparkstore.cli.command_line import parser_and_others
+
+    parser, others = parser_and_others()
+    known = [*completed(parser, others)]
+    print(_fish(known) if arguments.shell == "fish" else _bash(known, arguments.shell), end="")
+    return 0
+
+
+def completed(
+    parser: argparse.ArgumentParser, others: Mapping[str, EntryPoint]
+) -> Iterator[Completed]:
+    """Iterate over all commands with the words that may follow them.
+
+    Args:
+        parser: The parser of the command line.
+        others: Commands that parse their arguments themselves, by name.
+    """
+    for each in _walk(parser, (), ""):
+        name = each.path[0] if each.path else ""
+        yield each if name not in others else each._replace(words=_told_by(others[name]))
+
+
+def _walk(
+    parser: argparse.ArgumentParser, path: tuple[str, ...], summary: str
+) -> Iterator[Completed]:
+    options, inner = list[str](), dict[str, argparse.ArgumentParser]()
+    summaries: dict[str, str] = {}
+    for action in parser._actions:  # noqa: SLF001  # argparse has no other list of them
+        options += [each for each in action.option_strings if each.startswith("--")]
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            inner.update(action.choices)
+            summaries |= {each.dest: each.help or "" for each in action._choices_actions}  # noqa: SLF001
+    yield Completed(path, (*inner, *options), summary)
+    for name, each in inner.items():
+        yield from _walk(each, (*path, name), summaries.get(name, ""))
+
+
+def _told_by(point: EntryPoint) -> tuple[str, ...]:
+    """Read the options of a command that has a parser of its own from its help."""
+    text = io.StringIO()
+    with redirect_stdout(text), suppress(SystemExit):
+        point.load()(["--help"])
+    return tuple(dict.fromkeys(_OPTION.findall(text.getvalue())))
+
+
+def _bash(known: list[Completed], shell: str) -> str:
+    paths = "|".join(quote(" ".join(each.path)) for each in known if each.path)
+    cases = "\n".join(
+        f"    {quote(' '.join(each.path))}) found={quote(' '.join(each.words))} ;;"
+        for each in known
+    )
+    begin = "#compdef sparkstore\nautoload -U +X bashcompinit && bashcompinit\n"
+    return f"""\
+{begin if shell == "zsh" else ""}\
+_sparkstore() {{
+  local current="${{COMP_WORDS[COMP_CWORD]}}" entered="" next found index
+  for ((index = 1; index < COMP_CWORD; index++)); do
+    next="${{entered:+$entered }}${{COMP_WORDS[index]}}"
+    case "$next" in {paths}) entered="$next" ;; esac
+  done
+  case "$entered" in
+{cases}
+  esac
+  COMPREPLY=($(compgen -W "$found" -- "$current"))
+}}
+complete -o default -F _sparkstore sparkstore
+"""
+
+
+def _fish(known: list[Completed]) -> str:
+    lines = []
+    for each in known:
+        if not each.path:
+            continue
+        *before, name = each.path
+        when = f"__fish_seen_subcommand_from {before[0]}" if before else "__fish_use_subcommand"
+        lines.append(f"complete -c sparkstore -n {quote(when)} -a {name} -d {quote(each.help)}")
+        seen = "; and ".join(f"__fish_seen_subcommand_from {part}" for part in each.path)
+        lines += [
+            f"complete -c sparkstore -n {quote(seen)} -l {word[2:]}"
+            for word in each.words
+            if word.startswith("--")
+        ]
+    return "\n".join(lines) + "\n"
