@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = bulk.with_queue_as_argument(sys.argv[1:] if argv is None else argv)
     words = _as_server_command(words)
     try:
-        found = _others()
+        found = {point.name: point for point in entry_points(group="sparkstore.commands")}
         if (words and words[0] in found) or is_remote(words):
             return _run_other(words, found)
         arguments = _parser(found).parse_args(words)
@@ -81,17 +81,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     return code
-
-
-def _others() -> dict[str, EntryPoint]:
-    """Return the commands that live above this package, by name."""
-    return {point.name: point for point in entry_points(group="sparkstore.commands")}
-
-
-def parser_and_others() -> tuple[argparse.ArgumentParser, dict[str, EntryPoint]]:
-    """Make the parser of all commands; those that parse their arguments themselves beside it."""
-    others = _others()
-    return _parser(others), others
 
 
 def _run_other(words: Sequence[str], found: Mapping[str, EntryPoint]) -> int:
@@ -138,10 +127,10 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
         doctor.add,
         _verify,
         check.add,
-        completion.add,
         _version,
     ):
         add(subparsers)
+    completion.add(subparsers, parser, found)
     return parser
 
 

@@ -39,8 +39,24 @@ class Completed(NamedTuple):
     help: str
 
 
-def add(subparsers: Subparsers) -> None:
-    """Add the command `completion` to the command line."""
+def add(
+    subparsers: Subparsers, whole: argparse.ArgumentParser, others: Mapping[str, EntryPoint]
+) -> None:
+    """Add the command `completion` to a command line.
+
+    Args:
+        subparsers: Its subparsers.
+        whole: Its parser, which has all other commands when the script is made.
+        others: Commands that parse their arguments themselves, by name.
+    """
+
+    def completion(arguments: Namespace) -> int:
+        """Print the script of a shell."""
+        known = [*_completed(whole, others)]
+        is_fish = arguments.shell == "fish"
+        print(_fish(known) if is_fish else _bash(known, arguments.shell), end="")
+        return 0
+
     parser = command(
         subparsers,
         completion,
@@ -53,25 +69,10 @@ def add(subparsers: Subparsers) -> None:
     parser.add_argument("shell", choices=SHELLS, help="which shell")
 
 
-def completion(arguments: Namespace) -> int:
-    """Print the script of a shell."""
-    from sparkstore.cli.command_line import parser_and_others
-
-    parser, others = parser_and_others()
-    known = [*completed(parser, others)]
-    print(_fish(known) if arguments.shell == "fish" else _bash(known, arguments.shell), end="")
-    return 0
-
-
-def completed(
+def _completed(
     parser: argparse.ArgumentParser, others: Mapping[str, EntryPoint]
 ) -> Iterator[Completed]:
-    """Iterate over all commands with the words that may follow them.
-
-    Args:
-        parser: The parser of the command line.
-        others: Commands that parse their arguments themselves, by name.
-    """
+    """Iterate over all commands with the words that may follow them."""
     for each in _walk(parser, (), ""):
         name = each.path[0] if each.path else ""
         yield each if name not in others else each._replace(words=_told_by(others[name]))
