@@ -45,7 +45,7 @@ def add(
     """Add the command `completion` to a command line.
 
     Args:
-        subparsers: Its subparsers.
+        subparsers: The parsers of its commands, to which this one is added.
         whole: Its parser, which has all other commands when the script is made.
         others: Commands that parse their arguments themselves, by name.
     """
