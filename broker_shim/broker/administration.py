@@ -8,8 +8,9 @@ it will be. If the store refuses, the queue is again what it was.
 
 from __future__ import annotations
 
+import json
 from array import array
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -23,6 +24,8 @@ from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
+from sparkstore.core.entries import Entries
+from sparkstore.core.policies import CATEGORY, Policy, in_order, policy_of
 from sparkstore.core.queue_arguments import arguments_of
 from sparkstore.core.queue_names import shown
 from sparkstore.operations.administration import (
@@ -43,6 +46,7 @@ OnUsage = Callable[[StoreError | None, QueueUsage | None], None]
 """Told what a queue has; None: there is none of this name, or an error says why not."""
 
 _MAKING = frozenset({AdminAction.CREATE_QUEUE, AdminAction.CREATE_EXCHANGE})
+_OF_POLICIES = frozenset({AdminAction.SET_POLICY, AdminAction.DELETE_POLICY})
 _COMES_BACK = "the broker's settings make it so again at its next start: change them, too"
 
 
@@ -101,6 +105,16 @@ class BrokerFacts:
         """
         depth = len(self._served.calls.message_ids(queue)) + self._last_value_queues.count(queue)
         return QueueUsage(depth, self._served.queues[queue].consumer_count)
+
+    def policies(self) -> Sequence[Policy]:
+        """List all policies, those that count most first."""
+        return self._served.policies
+
+    def over_delivered(self, queue: str, limit: int) -> int:
+        """Count waiting messages of a queue with more failed deliveries than a limit."""
+        entries = self._served.calls.entries(queue)
+        found = entries.marked() if isinstance(entries, Entries) else ()
+        return sum(each.acquired_by is None and each.delivery_count > limit for _, each in found)
 
     def link_of(self, queue: str) -> OwnLink | None:
         """Find the link whose own queue this is; None: it is no link's."""
@@ -182,6 +196,8 @@ class Administration:
             AdminAction.DELETE_EXCHANGE: self._delete_exchange,
             AdminAction.ADD_BINDING: self._add_binding,
             AdminAction.REMOVE_BINDING: self._remove_binding,
+            AdminAction.SET_POLICY: self._change_policy,
+            AdminAction.DELETE_POLICY: self._change_policy,
         }
 
     def order(self, order: Order, on_told: OnTold, *, user: str | None = None) -> None:
@@ -197,6 +213,7 @@ class Administration:
             self.decider.delete(order, on_told)
             return
         try:
+            self._check_place(order)
             decided = decide(order, self.facts)
         except InvalidRequest as refusal:
             on_told(refusal, {})
@@ -284,7 +301,7 @@ class Administration:
     def _alter_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
         served, name = self._served, decided.order.queue
         before = served.definitions[name]
-        queue = Queue(name, before.durability, arguments_of(decided.detail))
+        queue = served.told(Queue(name, before.durability, arguments_of(decided.detail)))
 
         def altered(error: StoreError | None) -> None:
             dispatch = served.queues.get(name)
@@ -353,6 +370,35 @@ class Administration:
             on_done(error)
 
         self._served.calls.unbind(key, unbound)
+
+    def _check_place(self, order: Order) -> None:
+        if self._served.is_member and order.act in _OF_POLICIES:
+            text = "a member knows no policies: give the order where the store is served"
+            raise InvalidRequest(text)
+
+    def _change_policy(self, decided: OrderDecision, on_done: OnComplete) -> None:
+        """Set or delete a policy: the store gives queues their new definitions in the same call."""
+        served, name = self._served, decided.order.key
+        detail = json.loads(decided.detail) if decided.detail else None
+
+        def configured(error: StoreError | None) -> None:
+            if error is None:
+                left = [each for each in served.policies if each.name != name]
+                new = [] if detail is None else [policy_of(name, detail)]
+                served.policies = in_order([*left, *new])
+                for queue in [*served.definitions.values()]:
+                    self._retell(queue)
+            on_done(error)
+
+        served.calls.configure(CATEGORY, name, detail, configured)
+
+    def _retell(self, queue: Queue) -> None:
+        """Use a queue as the policies say now."""
+        served, told = self._served, self._served.told(queue)
+        if told != queue:
+            served.redefine(told)
+            self._changes.look_over(served.queues[queue.name])
+            served.wanted(queue.name)
 
     def _is_in_settings(self, order: Order) -> bool:
         """True if the next start undoes an order that takes away or alters."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from broker_shim.broker.address import ExchangeNode, Node, QueueNode
@@ -23,7 +24,8 @@ from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.completion import OnComplete
 from broker_shim.messages.header import HeaderReader
 from broker_shim.store.interface import MessageHeader, Queue
-from sparkstore.core.queue_arguments import terms_of
+from sparkstore.core.policies import Policy, with_policies
+from sparkstore.core.queue_arguments import POLICY, terms_of
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.definitions import detail_of
 from sparkstore.operations.administration import OwnLink
@@ -66,6 +68,7 @@ class ServedQueues:
         headers: How the headers of messages are shown to selectors.
         queues: Those that are in use, by name.
         definitions: What each of them was created or altered to be.
+        policies: All that the store has, those that count most first; a member knows none.
         queue_owners: The listeners whose links have queues of their own.
         destinations: What names mean: queues on their addresses, exchanges, settings of addresses.
         router: The exchanges, and what is bound to them.
@@ -94,6 +97,7 @@ class ServedQueues:
         self.later, self.headers, self.is_member = later, headers, is_member
         self.queues: dict[str, QueueDispatch] = {}
         self.definitions: dict[str, Queue] = {}
+        self.policies: list[Policy] = []
         self.queue_owners: list[QueueOwner] = []
         self.destinations = Destinations(settings)
         self.router = self.destinations.router
@@ -146,6 +150,13 @@ class ServedQueues:
     def all_keep(self, queues: Iterable[str]) -> bool:
         """True if every one of some queues keeps its messages."""
         return all(name in self.queues and self.queues[name].is_kept for name in queues)
+
+    def told(self, queue: Queue) -> Queue:
+        """A definition with what policies say of its queue, as the store makes it."""
+        if self.is_member or not (self.policies or POLICY in queue.arguments):
+            return queue
+        arguments = with_policies(queue.name, queue.arguments, self.policies)
+        return replace(queue, arguments=arguments)
 
     def redefine(self, queue: Queue) -> None:
         """Use a queue by this definition from now on; the store is to know it, too."""

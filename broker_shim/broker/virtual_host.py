@@ -237,6 +237,7 @@ class Broker(ServedQueues):
 
     def serve(self, queue: Queue) -> QueueDispatch:
         """Use a queue that the store has."""
+        queue = self.told(queue)
         kept, arguments, _asks = terms_of(detail_of(queue))
         dispatch = self._make_queue(queue.name, is_kept=kept, arguments=arguments)
         if not self.is_member:

@@ -30,6 +30,8 @@ from broker_shim.store.interface import (
     WiringCalls,
 )
 from sparkstore.core.entries import stretches
+from sparkstore.core.policies import policies_of
+from sparkstore.core.queue_arguments import own_arguments
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine import sole_host
 from sparkstore.core.wiring_arguments import (
@@ -90,6 +92,7 @@ def recover(
     broker, links = host.broker, host.links
     recovered = store.recover()
     _leave_host_behind(store, recovered.configured, timeout_s)
+    broker.policies = policies_of(recovered.configured)
     termini = links.registry.recover(now_ms(), _log_failure, set(absent.links.values()))
     keepers = {
         link_text(each.key): each.key
@@ -233,7 +236,7 @@ def create_wiring(store: WiringCalls, broker: Broker, timeout_s: float) -> None:
         broker.serve(queue)
     wait_for((partial(store.alter, queue) for queue in altered), timeout_s)
     for queue in altered:
-        broker.redefine(queue)
+        broker.redefine(broker.told(queue))
         _log.info("queue %r altered, as the settings say: %s", queue.name, dict(queue.arguments))
     bindings = [
         (broker.destinations.bound(key), settings.binding_arguments.get(key, {}))
@@ -297,9 +300,10 @@ def _is_to_alter(broker: Broker, queue: Queue) -> bool:
         message = f"queue {name} is there with durability {tiers[0]}, the settings say {tiers[1]}:"
         message += f" change them, or delete it first: sparkstore queue delete ROOT {name}"
         raise InvalidRequest(message)
-    if not queue.arguments or queue.arguments == there.arguments:
+    if not queue.arguments or queue.arguments == own_arguments(there.arguments):
         return False
-    detail, wanted = (definition(each.arguments, int(each.durability)) for each in (there, queue))
+    told = broker.told(queue)
+    detail, wanted = (definition(each.arguments, int(each.durability)) for each in (there, told))
     depth = len(broker.queues[queue.name])
     check_alteration(queue.name, detail, wanted, QueueUsage(depth))
     return True

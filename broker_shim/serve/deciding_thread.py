@@ -40,6 +40,7 @@ from sparkstore.control.audit import Audit, write_audit
 from sparkstore.core.entries import Stretch, stretches
 from sparkstore.core.fold import State
 from sparkstore.core.holders import since_by_holder, since_of
+from sparkstore.core.policies import policies_of
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.definitions import recovered_of
 from sparkstore.core.state_machine.sole_host import sole_host
@@ -175,6 +176,7 @@ class DecidingThread:
         calls = StoreCalls(self._store, self._inbox, _log_end, entries=there.entries)
         broker = Broker(calls, self._settings, Metrics(), self._loop.later, all_headers())
         broker.queue_owners.append(KeptLinks(self._store, broker, self.dispatcher.link_is_nobodys))
+        broker.policies = policies_of(there.configured)
         for row in rows_of(there):
             apply(broker, row)
         for name, queue in broker.queues.items():

@@ -58,18 +58,11 @@ Decide = Callable[..., list[RecordStep]]
 Observer = Callable[[Sequence[RecordStep]], None]
 """Told of steps when they are durable, in their order, on the thread that fires completions."""
 
-SHARED_KINDS = frozenset(
-    {
-        Kind.CREATED,
-        Kind.ALTERED,
-        Kind.DESTROYED,
-        Kind.BOUND,
-        Kind.UNBOUND,
-        Kind.ATTACHED,
-        Kind.DETACHED,
-    }
-)
-"""What all members of a store service are told of, whoever did it."""
+_WIRING = (Kind.CREATED, Kind.ALTERED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND)
+_LINKS = (Kind.ATTACHED, Kind.DETACHED)
+_POLICIES = (Kind.CONFIGURED, Kind.UNCONFIGURED)
+SHARED_KINDS = frozenset((*_WIRING, *_LINKS, *_POLICIES))
+"""Of a call that begins with one of these all members are told; a policy alters queues."""
 
 
 class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):

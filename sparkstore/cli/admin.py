@@ -1,6 +1,7 @@
 """The commands of an administrator: queues, exchanges, bindings, connections, branches.
 
     queue list|show|create|alter|delete|purge     exchange list|create|delete
+    policy list|set|delete
     binding list|add|remove                       connections [--close N]
     transactions [--commit XID | --rollback XID | --forget XID]
 
@@ -51,6 +52,7 @@ def add(subparsers: Subparsers) -> None:
     binding = _group(subparsers, "binding", "list, add or remove bindings of queues to exchanges")
     wiring_lists.add_binding(binding)
     _add_binding(binding)
+    _add_policy(_group(subparsers, "policy", "list, set or delete policies of queues by pattern"))
     parser = command(
         subparsers,
         commands.connections,
@@ -212,6 +214,36 @@ def _add_binding(binding: Subparsers) -> None:
             _add_set(parser, "x-match, or a header that messages have; may be given again")
 
 
+def _add_policy(policy: Subparsers) -> None:
+    wiring_lists.add_policy(policy)
+    parser = _admin(
+        policy,
+        commands.set_policy,
+        "set",
+        "give all queues on addresses that fit a pattern these arguments",
+        "In a pattern * is any one word of an address, # any number of them. What a queue says\n"
+        "itself wins; then the highest priority, then the first name. A policy of this name is\n"
+        "replaced. It tells which queues say otherwise, and how many messages leave their queue\n"
+        "at once, as they failed too often (over_delivered).\n\n"
+        + _ARGUMENTS
+        + "example:\n  sparkstore policy set ROOT orders --match 'orders.#'"
+        " --set max_delivery_count=5",
+        positional=(_POLICY,),
+    )
+    parser.add_argument("--match", required=True, metavar="PATTERN", help="of the addresses")
+    parser.add_argument("--priority", type=int, default=0, help="the highest counts (default: 0)")
+    _add_set(parser, "an argument of those queues; may be given again")
+    _admin(
+        policy,
+        commands.delete_policy,
+        "delete",
+        "delete a policy; queues have only what they and other policies say",
+        "example:\n  sparkstore policy delete ROOT orders",
+        positional=(_POLICY,),
+    )
+
+
+_POLICY = ("policy", "name of the policy")
 _QUEUE = ("queue", "name of the queue")
 _EXCHANGE = ("exchange", "name of the exchange")
 

@@ -114,6 +114,18 @@ def delete_exchange(arguments: Namespace) -> int:
     return _order(arguments, order._replace(if_unused=arguments.if_unused))
 
 
+def set_policy(arguments: Namespace) -> int:
+    """Give queues by pattern the arguments that the command says."""
+    given, name = _given(arguments.given), arguments.policy
+    order = Order(AdminAction.SET_POLICY, key=name, arguments=given, match=arguments.match)
+    return _order(arguments, order._replace(priority=arguments.priority))
+
+
+def delete_policy(arguments: Namespace) -> int:
+    """Delete the policy that the command names."""
+    return _order(arguments, Order(AdminAction.DELETE_POLICY, key=arguments.policy))
+
+
 def add_binding(arguments: Namespace) -> int:
     """Bind a queue to an exchange."""
     order = _binding(AdminAction.ADD_BINDING, arguments)

@@ -159,7 +159,7 @@ def queue_row(
     name: str, queue: QueueState | None, now_us: int, in_memory: dict[str, int] | None
 ) -> Row:
     """Return a row of `sparkstore queues`; `in_memory` is the running broker's count by queue."""
-    from sparkstore.core.queue_arguments import arguments_of
+    from sparkstore.core.queue_arguments import arguments_of, effective_arguments
 
     entries = () if queue is None else queue.entries.values()
     oldest_at = min((entry.at for entry in entries), default=None)
@@ -170,7 +170,7 @@ def queue_row(
         "acquired": sum(entry.acquired_by is not None for entry in entries),
         "oldest_age_s": None if oldest_at is None else max(0, now_us - oldest_at) / 1_000_000,
         "not_durable": None if in_memory is None else in_memory.get(name, 0),
-        "arguments": (queue and arguments_of(queue.detail)) or None,
+        "arguments": (queue and effective_arguments(arguments_of(queue.detail))) or None,
     }
 
 

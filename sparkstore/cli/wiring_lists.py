@@ -18,6 +18,8 @@ from sparkstore.cli.commands import (
 )
 from sparkstore.cli.output import Row, fields, json_lines, table
 from sparkstore.cli.parsing import ROOT, command
+from sparkstore.core.policies import policies_of
+from sparkstore.core.queue_arguments import arguments_of, own_arguments_of, sources
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 _QUEUES = ("queue", "depth", "durability", "arguments")
 _EXCHANGES = ("exchange", "type", "durability", "arguments")
 _BINDINGS = ("exchange", "binding_key", "queue", "arguments")
+_POLICIES = ("policy", "match", "priority", "arguments", "queues")
 _HOW = "Needs no Java and changes nothing; it shows the state in Delta, as `queues` does.\n\n"
 
 
@@ -62,6 +65,12 @@ def add_binding(binding: Subparsers) -> None:
     parser.add_argument("--exchange", help="of this exchange alone")
 
 
+def add_policy(policy: Subparsers) -> None:
+    """Add the command `policy list` to the command line."""
+    summary = "list policies, those that count most first"
+    _add(policy, list_policies, "list", summary, "policy list ROOT")
+
+
 def list_queues(arguments: Namespace) -> int:
     """Show each queue with its definition."""
 
@@ -79,7 +88,8 @@ def show_queue(arguments: Namespace) -> int:
         state = recovered(root)
         name = queue_named(arguments, state)
         row = queue_row(name, state.queues[name], time.time_ns() // 1000, None)
-        row = {**row, **_defined(state.queues[name].detail)}
+        detail = state.queues[name].detail
+        row = {**row, **_defined(detail), "effective": sources(arguments_of(detail)) or None}
         row.pop("not_durable")
         row["bindings"] = [
             {"exchange": key.exchange, "binding_key": key.binding_key}
@@ -101,6 +111,17 @@ def list_exchanges(arguments: Namespace) -> int:
     return _show(arguments, rows, _EXCHANGES)
 
 
+def list_policies(arguments: Namespace) -> int:
+    """Show each policy, and on how many queues it is about."""
+
+    def rows(state: State) -> Iterator[Row]:
+        for policy in policies_of(state.configured):
+            count = sum(map(policy.fits, state.queues))
+            yield {"policy": policy.name, **policy.detail, "queues": count}
+
+    return _show(arguments, rows, _POLICIES)
+
+
 def list_bindings(arguments: Namespace) -> int:
     """Show each binding of a queue to an exchange."""
 
@@ -117,13 +138,16 @@ def list_bindings(arguments: Namespace) -> int:
 def _defined(detail: str) -> dict[str, Any]:
     """A definition, with None for an argument list that is empty."""
     defined: dict[str, Any] = json.loads(detail)
-    return {**defined, "arguments": defined.get("arguments") or None}
+    return {**defined, "arguments": own_arguments_of(detail) or None}
 
 
 def _flat(row: Row) -> dict[str, Any]:
     """The row for people: the arguments by name, and a line for each binding."""
-    told = {name: value for name, value in row.items() if name not in {"arguments", "bindings"}}
-    told |= row["arguments"] or {}
+    lists = {"arguments", "bindings", "effective"}
+    told = {name: value for name, value in row.items() if name not in lists}
+    for name, each in (row["effective"] or {}).items():
+        is_own = each["from"] == "queue"
+        told[name] = each["value"] if is_own else f"{each['value']} ({each['from']})"
     for number, binding in enumerate(row["bindings"], 1):
         told[f"binding {number}"] = f"{binding['exchange']} {binding['binding_key']}".strip()
     return told

@@ -82,6 +82,7 @@ def audit_order(
         queue=told.get("queue", order.queue) or None,
         exchange=order.exchange or None,
         key=order.key or None,
+        match=order.match or None,
         arguments=json.dumps(order.arguments) if order.arguments else None,
         force=order.force or None,
         messages=told.get("messages_lost", told.get("messages_rerouted")),

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from sparkstore.content.reader import ContentReader
 from sparkstore.core.fold import QueueState, State
-from sparkstore.core.queue_arguments import arguments_of
+from sparkstore.core.queue_arguments import arguments_of, own_arguments_of
 from sparkstore.core.queue_names import shown
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.administration import AdminAction, Order
@@ -159,7 +159,7 @@ def _make_queue(control: PlaceClient, found: Undo) -> None:
     """Make a queue again as it was; what is there already stays, after an undo that was cut off."""
     definition = found.history.definition or "{}"
     content: dict[str, Any] = json.loads(definition)
-    make = Order(AdminAction.CREATE_QUEUE, found.queue, arguments=arguments_of(definition))
+    make = Order(AdminAction.CREATE_QUEUE, found.queue, arguments=own_arguments_of(definition))
     control.order(make._replace(durability=content.get("durability", 2)))
     for exchange, key, detail in found.history.bindings:
         if exchange not in found.unbound:

@@ -32,7 +32,9 @@
     retry_delay_multiplier  each further failure makes it so many times as long, from 1
     max_retry_delay_ms  but not longer than this, in ms, from 0
 
-A queue may have other arguments, too: the store keeps them and asks nothing of them.
+A queue may have other arguments, too: the store keeps them and asks nothing of them. But for
+`policy`, which it writes itself: what policies say of the queue (`core.policies`), where the queue
+says nothing of it.
 """
 
 from __future__ import annotations
@@ -44,6 +46,9 @@ from typing import Any, NamedTuple
 from sparkstore.core.fold import Entry
 from sparkstore.core.queue_names import canonical
 from sparkstore.errors import InvalidRequest
+
+POLICY = "policy"
+"""{argument: {"value": …, "from": the policy's name}}, in the arguments of a definition."""
 
 EXPIRED, OVER_DELIVERED, REJECTED = "expired", "over-delivered", "rejected"
 QUEUE_DELETED, QUEUE_FULL = "queue-deleted", "full"
@@ -290,13 +295,49 @@ def arguments_of(detail: str) -> dict[str, Any]:
     return content.get("arguments") or {}
 
 
+def own_arguments_of(detail: str) -> dict[str, Any]:
+    """The arguments that a queue has by itself, by its definition."""
+    return own_arguments(arguments_of(detail))
+
+
+def own_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that a queue has by itself, without what policies say of it."""
+    return {name: value for name, value in arguments.items() if name != POLICY}
+
+
+def effective_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that count: a queue's own, then those that policies give it."""
+    told = arguments.get(POLICY)
+    by_policy = told if isinstance(told, dict) else {}
+    given = {name: each["value"] for name, each in by_policy.items() if _is_told(each)}
+    return given | own_arguments(arguments)
+
+
+def sources(arguments: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Each argument that counts, with its value and where that is from: `queue`, `policy NAME`."""
+    told = arguments.get(POLICY)
+    by_policy = told if isinstance(told, dict) else {}
+    own = own_arguments(arguments)
+    return {
+        name: {
+            "value": value,
+            "from": "queue" if name in own else f"policy {by_policy[name].get('from', '')}",
+        }
+        for name, value in sorted(effective_arguments(arguments).items())
+    }
+
+
+def _is_told(said: object) -> bool:
+    return isinstance(said, dict) and "value" in said
+
+
 def terms_of(detail: str) -> QueueTerms:
     """Read a definition (the JSON of a `created` record).
 
     A value of the wrong type is none: a definition that an older version took is not refused now.
     """
     content: dict[str, Any] = json.loads(detail)
-    given = arguments_of(detail)
+    given = effective_arguments(arguments_of(detail))
     right: dict[str, Any] = {name: given.get(name) is True for name in _SWITCHES}
     right |= {name: given[name] for name in _NAMES if is_name(given.get(name))}
     right |= {name: given[name] for name, words in _WORDS.items() if given.get(name) in words}

@@ -18,7 +18,13 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
 from sparkstore.core.durability import TerminusDurability
-from sparkstore.core.queue_arguments import QueueArguments, arguments_of, check_arguments
+from sparkstore.core.policies import Policy
+from sparkstore.core.queue_arguments import (
+    arguments_of,
+    check_arguments,
+    own_arguments_of,
+    terms_of,
+)
 from sparkstore.core.queue_names import (
     canonical,
     find,
@@ -39,21 +45,15 @@ from sparkstore.core.wiring_arguments import (
     deletes_itself,
 )
 from sparkstore.errors import InvalidRequest
-from sparkstore.operations.queue_alteration import (
-    QueueUsage,
-    altered,
-    check_alteration,
-    definition,
-)
-from sparkstore.settings_file import check_names
+from sparkstore.operations.order_checks import check_known, check_loss, check_name
+from sparkstore.operations.policy_orders import PolicyFacts, decide_delete, decide_set
+from sparkstore.operations.queue_alteration import altered, check_alteration, definition
 
 EXCHANGE_TYPES = ("direct", "fanout", "topic", HEADERS)
 DEFAULT_EXCHANGES = ("amq.direct", "amq.fanout", "amq.match", "amq.topic")
 DURABILITIES = ("none", "configuration", "unsettled-state")
 """Of a queue; the place of each is its number."""
 _BROKERS_OWN = "amq."
-_MOST_CHARACTERS, _MOST_WORDS = 10_000, 256
-"""Of a name: no client could say a longer one."""
 
 
 class AdminAction(StrEnum):
@@ -66,6 +66,8 @@ class AdminAction(StrEnum):
     DELETE_EXCHANGE = "delete-exchange"
     ADD_BINDING = "add-binding"
     REMOVE_BINDING = "remove-binding"
+    SET_POLICY = "set-policy"
+    DELETE_POLICY = "delete-policy"
 
 
 class Order(NamedTuple):
@@ -75,7 +77,9 @@ class Order(NamedTuple):
         act: What is to be created, altered, deleted or purged.
         queue: Name of a queue, as somebody says it; of a decided order, as the store has it.
         exchange: Name of the exchange that is created, deleted, or bound to.
-        key: The key of a binding.
+        key: The key of a binding; the name of a policy.
+        match: The pattern of a policy.
+        priority: Of a policy.
         type: The type of a new exchange.
         arguments: Of a new queue, exchange or binding: all of them; of a queue that is altered,
             those that change, where None takes one away.
@@ -96,6 +100,8 @@ class Order(NamedTuple):
     force: bool = False
     if_unused: bool = False
     if_empty: bool = False
+    match: str = ""
+    priority: int = 0
 
 
 class OwnLink(NamedTuple):
@@ -110,18 +116,8 @@ class OwnLink(NamedTuple):
     is_attached: bool
 
 
-class AdministrationFacts(Protocol):
+class AdministrationFacts(PolicyFacts, Protocol):
     """The facts that an order is decided by: what exists now. Names are as the store has them."""
-
-    @property
-    def queues(self) -> Collection[str]:
-        """Names of all queues."""
-
-    def detail(self, queue: str) -> str | None:
-        """Definition of a queue; None: there is none."""
-
-    def standing(self, queue: str) -> QueueUsage:
-        """Return how much a queue holds, and how many consumers use it."""
 
     def link_of(self, queue: str) -> OwnLink | None:
         """Return the link whose own queue it is; None: no link's."""
@@ -174,7 +170,7 @@ def decide(order: Order, facts: AdministrationFacts) -> OrderDecision:
 
 def _create_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
     name = canonical(order.queue)
-    _check_name("queue", name)
+    check_name("queue", name)
     if is_reserved(name):
         raise InvalidRequest(f"queue {shown(name)}: a name of the broker's own: say another")
     address = parts_of(name)[0]
@@ -182,13 +178,14 @@ def _create_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
         message = f"queue {shown(name)}: {shown(address)} is an exchange's name: say another, and"
         message += " bind the queue (sparkstore binding add)"
         raise InvalidRequest(message)
-    _check_known(name, order.arguments)
+    check_known("queue", name, order.arguments)
     wanted = definition(order.arguments, order.durability)
     check_arguments(name, arguments_of(wanted))
     _check_queue_alternate(name, order.arguments, facts)
     there = facts.detail(name)
-    if there not in {None, wanted}:
-        message = f"queue {shown(name)} is there as {there}: see sparkstore queue alter"
+    own = None if there is None else altered(there, {})
+    if own not in {None, wanted}:
+        message = f"queue {shown(name)} is there as {own}: see sparkstore queue alter"
         raise InvalidRequest(message)
     told = {"queue": name, "arguments": arguments_of(wanted)}
     return OrderDecision(order._replace(queue=name), told, there is None, wanted)
@@ -199,8 +196,8 @@ def _alter_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
     if not order.arguments:
         message = f"queue {shown(name)}: say what to alter: --set NAME=VALUE or --unset NAME"
         raise InvalidRequest(message)
-    there = arguments_of(detail)
-    _check_known(name, {each for each in order.arguments if each not in there})
+    there = own_arguments_of(detail)
+    check_known("queue", name, {each for each in order.arguments if each not in there})
     wanted = altered(detail, order.arguments)
     check_arguments(name, arguments_of(wanted))
     _check_queue_alternate(name, order.arguments, facts)
@@ -230,8 +227,8 @@ def _delete_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
         (link, "" if link is None else f"the subscription that is {link.name}"),
         (senders, f"where the dead letters of {', '.join(map(shown, senders[:5]))} go"),
     ]
-    _check_loss("queue", name, [text for has, text in losses if has], order)
-    alternate = alternate_of(arguments_of(detail))
+    check_loss("queue", name, [text for has, text in losses if has], is_forced=order.force)
+    alternate = terms_of(detail).arguments.alternate_exchange
     told: dict[str, Any] = {
         "queue": name,
         "messages_lost" if alternate is None else "messages_rerouted": standing.depth,
@@ -245,7 +242,7 @@ def _delete_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
 
 def _create_exchange(order: Order, facts: AdministrationFacts) -> OrderDecision:
     name = order.exchange
-    _check_name("exchange", name)
+    check_name("exchange", name)
     if order.type not in EXCHANGE_TYPES:
         message = f"exchange {shown(name)}: type {shown(order.type)}: say one of "
         raise InvalidRequest(message + ", ".join(EXCHANGE_TYPES))
@@ -288,7 +285,7 @@ def _delete_exchange(order: Order, facts: AdministrationFacts) -> OrderDecision:
     if order.if_unused and bindings:
         message = f"exchange {shown(name)} has {losses[0]}, so it is in use: remove them first"
         raise InvalidRequest(message)
-    _check_loss("exchange", name, losses, order)
+    check_loss("exchange", name, losses, is_forced=order.force)
     return OrderDecision(order, {"exchange": name, "bindings_removed": len(bindings)})
 
 
@@ -296,7 +293,7 @@ def _add_binding(order: Order, facts: AdministrationFacts) -> OrderDecision:
     _check_exchange(order.exchange, facts)
     name, _ = _queue(order, facts)
     if order.key:
-        _check_name("binding key", order.key)
+        check_name("binding key", order.key)
     key = ExchangeBindingKey(order.exchange, name, order.key)
     kind = facts.exchange_type(order.exchange) or ""
     check_binding_arguments(order.exchange, kind, order.arguments)
@@ -325,6 +322,15 @@ def _remove_binding(order: Order, facts: AdministrationFacts) -> OrderDecision:
     return OrderDecision(order._replace(queue=name), told)
 
 
+def _set_policy(order: Order, facts: AdministrationFacts) -> OrderDecision:
+    policy = Policy(order.key, order.match, order.priority, order.arguments)
+    return OrderDecision(order, *decide_set(policy, facts))
+
+
+def _delete_policy(order: Order, facts: AdministrationFacts) -> OrderDecision:
+    return OrderDecision(order, *decide_delete(order.key, facts))
+
+
 _DECISIONS: Mapping[AdminAction, Callable[[Order, AdministrationFacts], OrderDecision]] = {
     AdminAction.CREATE_QUEUE: _create_queue,
     AdminAction.ALTER_QUEUE: _alter_queue,
@@ -333,6 +339,8 @@ _DECISIONS: Mapping[AdminAction, Callable[[Order, AdministrationFacts], OrderDec
     AdminAction.DELETE_EXCHANGE: _delete_exchange,
     AdminAction.ADD_BINDING: _add_binding,
     AdminAction.REMOVE_BINDING: _remove_binding,
+    AdminAction.SET_POLICY: _set_policy,
+    AdminAction.DELETE_POLICY: _delete_policy,
 }
 
 
@@ -408,29 +416,3 @@ def _check_queue_alternate(
 def _alternate_told(alternate: str | None) -> str:
     name = "none" if alternate is None else shown(alternate)
     return f"{ALTERNATE_EXCHANGE} {name}"
-
-
-def _check_name(what: str, name: str) -> None:
-    if not name:
-        message = f"a {what} needs a name of at least one character"
-        raise InvalidRequest(message)
-    try:
-        name.encode()
-    except UnicodeEncodeError as reason:
-        message = f"{what} {name[:40]!a} is not valid Unicode"
-        raise InvalidRequest(message) from reason
-    if len(name) > _MOST_CHARACTERS or name.count(".") >= _MOST_WORDS:
-        message = f"{what} {shown(name)}: a name has at most {_MOST_CHARACTERS} characters and"
-        raise InvalidRequest(f"{message} {_MOST_WORDS} words")
-
-
-def _check_known(queue: str, arguments: Collection[str]) -> None:
-    """Refuse what is misspelt: the store would keep it and ask nothing of it."""
-    known = QueueArguments._fields
-    check_names(dict.fromkeys(arguments), known, "argument", f"of queue {shown(queue)}")
-
-
-def _check_loss(what: str, name: str, losses: list[str], order: Order) -> None:
-    if losses and not order.force:
-        message = f"{what} {shown(name)} has {', '.join(losses)}: --force deletes it, and that is"
-        raise InvalidRequest(f"{message} lost")

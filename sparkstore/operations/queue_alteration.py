@@ -20,7 +20,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from sparkstore.core.queue_arguments import arguments_of, terms_of
+from sparkstore.core.queue_arguments import own_arguments_of, terms_of
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.definitions import as_json
 from sparkstore.errors import InvalidRequest
@@ -57,7 +57,7 @@ def durability_of(detail: str) -> int:
 
 def altered(detail: str, changes: Mapping[str, Any]) -> str:
     """A definition with some arguments changed; None takes one away."""
-    return definition(arguments_of(detail) | dict(changes), durability_of(detail))
+    return definition(own_arguments_of(detail) | dict(changes), durability_of(detail))
 
 
 def check_alteration(queue: str, detail: str, wanted: str, standing: QueueUsage) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from sparkstore.core import records
 from sparkstore.core.fold import State
 from sparkstore.core.link_records import link_key
+from sparkstore.core.policies import CATEGORY, Policy, policies_of
 from sparkstore.core.queue_arguments import QueueTerms, arguments_of, terms_of
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import ExchangeBindingKey
@@ -71,6 +72,15 @@ class StateFacts:
     def standing(self, queue: str) -> QueueUsage:
         """Return how many messages a queue holds; nobody uses it."""
         return QueueUsage(len(self._state.queues[queue].entries))
+
+    def policies(self) -> Sequence[Policy]:
+        """Return all policies, those that count most first."""
+        return policies_of(self._state.configured)
+
+    def over_delivered(self, queue: str, limit: int) -> int:
+        """Count waiting messages of a queue with more failed deliveries than a limit."""
+        found = self._state.queues[queue].entries.marked()
+        return sum(each.acquired_by is None and each.delivery_count > limit for _, each in found)
 
     def link_of(self, queue: str) -> OwnLink | None:
         """Return the link whose own queue it is; None: no link's."""
@@ -156,7 +166,7 @@ def _queue_altered(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
 def _queue_destroyed(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
     queue = decided.order.queue
     there = machine.state.queues[queue]
-    if there.entries and alternate_of(arguments_of(there.detail)) is not None:
+    if there.entries and terms_of(there.detail).arguments.alternate_exchange is not None:
         message = f"queue {shown(queue)} has messages for its alternate exchange, and a broker that"
         message += f" runs routes them: start one, or purge {shown(queue)} first"
         raise InvalidRequest(message)
@@ -181,6 +191,11 @@ def _unbound(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
     return machine.unbind(_key(decided))
 
 
+def _policy_changed(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
+    detail = json.loads(decided.detail) if decided.detail else None
+    return machine.configure(CATEGORY, decided.order.key, detail)
+
+
 def _key(decided: OrderDecision) -> ExchangeBindingKey:
     order = decided.order
     return ExchangeBindingKey(order.exchange, order.queue, order.key)
@@ -194,6 +209,8 @@ _STEPS: Mapping[AdminAction, Callable[[OrderDecision, StoreStateMachine], Steps]
     AdminAction.DELETE_EXCHANGE: _exchange_destroyed,
     AdminAction.ADD_BINDING: _bound,
     AdminAction.REMOVE_BINDING: _unbound,
+    AdminAction.SET_POLICY: _policy_changed,
+    AdminAction.DELETE_POLICY: _policy_changed,
 }
 
 

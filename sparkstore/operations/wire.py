@@ -62,6 +62,8 @@ _ORDER_TYPES: dict[str, type] = {
     "force": bool,
     "if_unused": bool,
     "if_empty": bool,
+    "match": str,
+    "priority": int,
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparkstore.core.queue_arguments import arguments_of
+from sparkstore.core.queue_arguments import arguments_of, sources
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.bulk import Answer
@@ -51,6 +51,11 @@ def binding(act: AdminAction, queue: str, key: str = "#", name: str = "news") ->
     return Order(act, queue, name, key)
 
 
+def policy(name: str, match: str, priority: int = 0, **arguments: Any) -> Order:
+    act = AdminAction.SET_POLICY
+    return Order(act, key=name, match=match, priority=priority, arguments=arguments)
+
+
 def definitions(place: Place) -> dict[str, Any]:
     return {name: arguments_of(q.detail) for name, q in place.after().state.queues.items()}
 
@@ -69,7 +74,47 @@ def test_a_queue_is_created_once_with_what_it_was_said_to_have(place: Place) -> 
     assert definitions(place)["orders::late"] == arguments
 
 
+def test_a_policy_alters_the_queues_that_fit_and_tells_what_it_does(place: Place) -> None:
+    place.put("q")
+    place.fail("q", 1, 2)
+    told = place.control.order(policy("all", "#", max_delivery_count=1, max_depth=9))
+    assert (told["policy"], told["changed"], told["overridden"]) == (
+        "all",
+        True,
+        {"q": ["max_delivery_count"]},
+    )
+    assert (told["altered"], told["over_delivered"]) == (told["queues"], 0)
+    assert not place.control.order(policy("all", "#", max_delivery_count=1, max_depth=9))["changed"]
+    assert place.control.order(create("later"))["arguments"] == {}
+    assert place.control.order(create("later"))["changed"] is False
+    told = place.control.order(alter("q", max_delivery_count=None))
+    assert told["arguments"] == {}
+    place.control.order(policy("prices", "prices.*", priority=1, max_depth=1))
+    place.control.order(policy("gone", "#", 2, max_depth=7))
+    deleted = Order(AdminAction.DELETE_POLICY, key="gone")
+    assert place.control.order(deleted)["changed"]
+    with pytest.raises(InvalidRequest, match="unknown policy 'gone': there is 'prices', 'all'"):
+        place.control.order(deleted)
+    found = {
+        name: {each: value["value"] for each, value in sources(arguments_of(q.detail)).items()}
+        for name, q in place.after().state.queues.items()
+    }
+    assert found["later"] == {"max_delivery_count": 1, "max_depth": 9}
+    assert found["q"] == found["later"]
+    assert found[FOX]["max_depth"] == 1
+
+
 REFUSED = [
+    (policy("p", "#"), "says nothing: give it an argument"),
+    (policy("", "#", max_depth=1), "a policy needs a name"),
+    (policy("p", "", max_depth=1), "its pattern has 1 to"),
+    (policy("p", "orders*", max_depth=1), "stand for whole words"),
+    (policy("p", "#", max_dpth=1), "did you mean 'max_depth'"),
+    (policy("p", "#", max_depth="9"), "policy 'p': max_depth is '9': say an integer"),
+    (policy("p", "#", policy={}), "unknown argument"),
+    (policy("p", "#", when_full="dead_letter"), "name a dead_letter_queue"),
+    (policy("p", "#", 1 << 40, max_depth=1), "priority 1099511627776: say an integer from"),
+    (Order(AdminAction.DELETE_POLICY, key="absent"), "unknown policy 'absent': there is none"),
     (create(""), "at least one character"),
     (create("q"), "is there as .*see sparkstore queue alter"),
     (create("a::b::c"), "more than one"),

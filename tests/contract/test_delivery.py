@@ -599,6 +599,26 @@ def test_a_duplicate_within_a_transaction_is_dropped_where_it_is_one(cell: Cell)
     cell.place.await_depth(cell.queue, 2)
 
 
+def test_a_policy_holds_for_queues_that_fit_and_that_say_nothing_themselves(cell: Cell) -> None:
+    client, free = cell.with_queue(), cell.client()
+    free.declare(cell.other, max_depth=3)
+    cell.place.set_policy(f"of {cell.queue}", cell.queue, max_depth=1)
+    cell.place.set_policy(f"of {cell.other}", cell.other, max_depth=1, max_delivery_count=0)
+    cell.place.until(
+        lambda: cell.place.broker.queues[cell.other].arguments.max_delivery_count == 0,
+        "the broker has heard of the policy",
+    )
+    assert client.send(cell.queue, "1") == [True]
+    assert cell.client().send(cell.queue, "2") == [False]
+    assert free.send(cell.other, "1", "2") == [True, True]
+    free.consume(cell.other, credit=1)
+    free.release(*free.receive(1), failed=True)
+    cell.place.await_depth(cell.other, 1)
+    cell.place.set_policy(f"of {cell.queue}", "")
+    cell.place.set_policy(f"of {cell.other}", "")
+    assert cell.client().send(cell.queue, "2") == [True]
+
+
 ARGUMENTS = {
     "duplicate_window_ms": test_what_came_of_late_is_taken_again_and_is_there_once,
     "lock_timeout_ms": test_a_consumer_that_does_not_settle_in_time_loses_the_message,

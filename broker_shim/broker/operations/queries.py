@@ -9,6 +9,7 @@ from broker_shim.broker.administration import Administration, OnUsage
 from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.durability import TerminusDurability
 from broker_shim.store.interface import ExchangeBindingKey
+from sparkstore.core.queue_arguments import own_arguments
 from sparkstore.operations.queue_alteration import QueueUsage
 
 
@@ -75,7 +76,7 @@ class Queries:
         definition, dispatch = self._served.definitions.get(name), self._served.queues.get(name)
         if definition is None or dispatch is None:
             return None
-        return QueueAnswer(name, definition.durability, definition.arguments)
+        return QueueAnswer(name, definition.durability, own_arguments(definition.arguments))
 
     def usage(self, name: str, on_usage: OnUsage) -> None:
         """Tell how many messages a queue has, and consumers (browsers are none), of all brokers.

@@ -90,6 +90,7 @@ class QueueDetails(QueueRow, kw_only=True):
     """A queue with its arguments and bindings."""
 
     arguments: dict[str, Any]
+    effective: dict[str, dict[str, Any]]
     bindings: list[BindingRow]
 
 
@@ -218,6 +219,32 @@ class ExchangeCreation(Model):
 
     type: ExchangeKind
     arguments: dict[str, Plain] = field(default_factory=dict)
+
+
+class PolicyRow(Struct, kw_only=True):
+    """A policy, and how many queues it fits."""
+
+    name: str
+    match: str
+    priority: int
+    arguments: dict[str, Any]
+    queues: int
+
+
+class PolicyList(Struct, kw_only=True):
+    """A page of policies, those that count most first."""
+
+    total: int
+    offset: int
+    items: list[PolicyRow]
+
+
+class PolicyCreation(Model):
+    """A policy that is to be there, in the place of one of its name."""
+
+    match: str
+    arguments: dict[str, Plain]
+    priority: int = 0
 
 
 class BindingQuery(PageQuery):

@@ -57,6 +57,7 @@ class Endpoint(NamedTuple):
 
 _CONNECTION = API + "/connections/{connection}"
 _EXCHANGE = API + "/exchanges/{exchange}"
+_POLICY = API + "/policies/{policy}"
 _MONITOR, _OPERATOR, _ADMIN = HttpRole.MONITOR, HttpRole.OPERATOR, HttpRole.ADMIN
 
 ENDPOINTS = (
@@ -208,6 +209,30 @@ ENDPOINTS = (
         wiring_requests.delete_exchange,
         bodies.OrderOutcome,
         bodies.ExchangeDeletionLimits,
+        conflict=409,
+    ),
+    Endpoint(
+        "GET",
+        API + "/policies",
+        _MONITOR,
+        wiring_requests.list_policies,
+        bodies.PolicyList,
+        bodies.PageQuery,
+    ),
+    Endpoint(
+        "PUT",
+        _POLICY,
+        _ADMIN,
+        wiring_requests.set_policy,
+        bodies.OrderOutcome,
+        body=bodies.PolicyCreation,
+    ),
+    Endpoint(
+        "DELETE",
+        _POLICY,
+        _ADMIN,
+        wiring_requests.delete_policy,
+        bodies.OrderOutcome,
         conflict=409,
     ),
     Endpoint(

@@ -22,6 +22,7 @@ from broker_shim.serve.http.bodies import (
 from broker_shim.serve.http.calls import Call, now_us
 from broker_shim.serve.metric_families import figures_of
 from broker_shim.store.interface import ExchangeBindingKey
+from sparkstore.core.queue_arguments import own_arguments, sources
 from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
 from sparkstore.operations.bulk import TURN_IDS, Action, Answer, new_operation
 
@@ -78,7 +79,8 @@ async def show_queue(call: Call) -> QueueDetails:
         keys = sorted(key for key in broker.router.bindings() if key.queue == name)
         return QueueDetails(
             **_row(broker, name, now_us()),
-            arguments=dict(broker.definitions[name].arguments),
+            arguments=own_arguments(broker.definitions[name].arguments),
+            effective=sources(broker.definitions[name].arguments),
             bindings=[binding_row(broker.router, key) for key in keys],
         )
 

@@ -1,4 +1,4 @@
-"""Requests about exchanges and bindings."""
+"""Requests about exchanges, bindings, and policies for all queues that fit a pattern."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from broker_shim.serve.http.bodies import (
     ExchangeList,
     ExchangeRow,
     OrderOutcome,
+    PolicyList,
+    PolicyRow,
 )
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.queue_requests import binding_row, done
@@ -78,3 +80,35 @@ async def remove_binding(call: Call) -> OrderOutcome:
     """Take a binding of a queue away."""
     said, act = call.query, AdminAction.REMOVE_BINDING
     return done(await call.order(Order(act, said.queue, said.exchange, said.key)))
+
+
+async def list_policies(call: Call) -> PolicyList:
+    """List a page of the policies."""
+    broker, page = call.house.broker, call.query
+
+    def read() -> PolicyList:
+        items = [
+            PolicyRow(
+                name=each.name,
+                match=each.match,
+                priority=each.priority,
+                arguments=dict(each.arguments),
+                queues=sum(map(each.fits, broker.queues)),
+            )
+            for each in broker.policies[page.offset : page.offset + page.limit]
+        ]
+        return PolicyList(total=len(broker.policies), offset=page.offset, items=items)
+
+    return await call.read(read)
+
+
+async def set_policy(call: Call) -> OrderOutcome:
+    """Set a policy; one that is there as asked for is no change."""
+    body, name = call.body, call.names["policy"]
+    order = Order(AdminAction.SET_POLICY, key=name, arguments=body.arguments, match=body.match)
+    return done(await call.order(order._replace(priority=body.priority)))
+
+
+async def delete_policy(call: Call) -> OrderOutcome:
+    """Delete a policy by its name."""
+    return done(await call.order(Order(AdminAction.DELETE_POLICY, key=call.names["policy"])))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from sparkstore.core import fold, records
+from sparkstore.core import fold, policies, records
 from sparkstore.core.annotations import Annotations, as_detail, given_back
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.queue_arguments import QueueTerms, terms_of
@@ -369,6 +369,10 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         if record.queue is not None:
             self.terms[record.queue] = self._terms_of(record.detail or "{}")
 
+    def _after_configured(self, step: RecordStep) -> None:
+        if step.record.exchange == policies.CATEGORY:
+            self.policies = policies.policies_of(self.state.configured)
+
     def _after_destroyed(self, step: RecordStep) -> None:
         if step.record.queue is not None:
             del self.terms[step.record.queue]
@@ -379,15 +383,16 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
                 self._forget(message_id)
 
     def _after_dequeued(self, step: RecordStep) -> None:
-        assert step.record.message_id is not None
         if self.volatile:
-            self._forget(step.record.message_id)
+            self._forget(step.record.message_id or 0)
 
     def _forget(self, message_id: int) -> None:
         if message_id not in self.state.messages:
             self.volatile.pop(message_id, None)
 
     _AFTER: ClassVar[dict[Kind, Callable[[StoreStateMachine, RecordStep], None]]] = {
+        Kind.CONFIGURED: _after_configured,
+        Kind.UNCONFIGURED: _after_configured,
         Kind.CREATED: _after_created,
         Kind.ALTERED: _after_created,
         Kind.DESTROYED: _after_destroyed,

@@ -6,10 +6,12 @@ The half of the state machine that knows no messages.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from sparkstore.core import fold, records
+from sparkstore.core import fold, policies, records
 from sparkstore.core.durability import TerminusDurability
+from sparkstore.core.queue_arguments import POLICY
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import ExchangeBindingKey
 from sparkstore.core.state_machine import definitions
@@ -33,6 +35,7 @@ class WiringStateMachine:
         state: The fold of every step applied.
         durability: The highest tier the store keeps.
         now_us: The clock, UTC µs.
+        policies: All there are, those that count most first.
     """
 
     def __init__(
@@ -41,10 +44,11 @@ class WiringStateMachine:
         self.state = state
         self.durability = durability
         self.now_us = now_us
+        self.policies = policies.policies_of(state.configured)
 
     def create(self, wiring: Queue | Exchange) -> list[RecordStep]:
         """No step if it is there with the same arguments."""
-        detail = definitions.detail_of(wiring)
+        detail = self._detail(wiring)
         there = self._definition(wiring)
         if there is None:
             is_queue = isinstance(wiring, Queue)
@@ -59,7 +63,7 @@ class WiringStateMachine:
     def alter(self, queue: Queue) -> list[RecordStep]:
         """No step if it is as it shall be already."""
         check_queue_definition(queue)
-        there, detail = self.queue(queue.name).detail, definitions.detail_of(queue)
+        there, detail = self.queue(queue.name).detail, self._detail(queue)
         if definitions.durability_of(there) is not queue.durability:
             message = f"{definitions.what(queue)} exists as {there}: its durability stays so"
             raise InvalidRequest(message)
@@ -113,16 +117,47 @@ class WiringStateMachine:
     def configure(
         self, category: str, key: str, detail: Mapping[str, Any] | None
     ) -> list[RecordStep]:
-        """Create or replace an object, remove it with None; no step if it is so already."""
+        """Create or replace an object, remove it with None; no step if it is so already.
+
+        With a policy, the queues that it is about get their new definitions in the same call.
+        """
         check_name(category, "category")
         check_name(key, "key")
         there = self.state.configured.get((category, key))
         now_us, is_kept = self.now_us(), self.durability >= _KEPT_WIRING
         if detail is None:
             gone = records.unconfigured(now_us, category, key)
-            return [] if there is None else [RecordStep(gone, is_kept)]
+            return [] if there is None else [RecordStep(gone, is_kept), *self._retold(gone)]
         made = records.configured(now_us, category, key, definitions.as_json(detail))
-        return [] if there == made.detail else [RecordStep(made, is_kept)]
+        if there == made.detail:
+            return []
+        return [RecordStep(made, is_kept), *self._retold(made)]
+
+    def _retold(self, record: records.Record) -> list[RecordStep]:
+        """Give queues the definitions that they have with a change of a policy."""
+        name = record.binding_key or ""
+        if record.exchange != policies.CATEGORY:
+            return []
+        others = [each for each in self.policies if each.name != name]
+        if record.detail is not None:
+            others.append(policies.policy_of(name, record.detail))
+        after, steps = policies.in_order(others), list[RecordStep]()
+        for queue, there in self.state.queues.items():
+            old = definitions.queue_of(queue, there.detail)
+            told = policies.with_policies(queue, old.arguments, after)
+            if told != old.arguments:
+                detail = definitions.detail_of(replace(old, arguments=told))
+                altered = records.queue_altered(self.now_us(), queue, detail)
+                steps.append(RecordStep(altered, self.keeps(detail, _KEPT_WIRING)))
+        return steps
+
+    def _detail(self, wiring: Queue | Exchange) -> str:
+        """The definition of a queue with what policies say of it, or of an exchange."""
+        detail = definitions.detail_of(wiring)
+        if isinstance(wiring, Queue) and (self.policies or POLICY in wiring.arguments):
+            told = policies.with_policies(wiring.name, wiring.arguments, self.policies)
+            detail = definitions.detail_of(replace(wiring, arguments=told))
+        return detail
 
     def queue(self, queue: str) -> fold.QueueState:
         """Find a queue by its name.

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sparkstore.core.fold import State
-from sparkstore.core.queue_arguments import arguments_of
+from sparkstore.core.queue_arguments import arguments_of, own_arguments_of
 from sparkstore.core.queue_names import is_reserved
 from sparkstore.operations.administration import DEFAULT_EXCHANGES, DURABILITIES, AdminAction, Order
 from sparkstore.operations.definitions.drafts import Definitions, Draft, PlacedOrder
@@ -65,7 +65,8 @@ def _is_definition(state: State, name: str) -> bool:
 
 
 def _terms(detail: str) -> dict[str, Any]:
-    return {"durability": DURABILITIES[durability_of(detail)], "arguments": arguments_of(detail)}
+    own = own_arguments_of(detail)
+    return {"durability": DURABILITIES[durability_of(detail)], "arguments": own}
 
 
 def read(document: Mapping[str, Any]) -> Definitions:

@@ -8,6 +8,11 @@ WHERE entry.acquired_by IS NULL
   AND (
     entry.expires_at <= current_timestamp()
     OR entry.delivery_count
-      > try_cast(get_json_object(wiring.detail, '$.arguments.max_delivery_count') AS BIGINT)
+      > try_cast(
+        coalesce(
+          get_json_object(wiring.detail, '$.arguments.max_delivery_count'),
+          get_json_object(wiring.detail, '$.arguments.policy.max_delivery_count.value')
+        ) AS BIGINT
+      )
   )
 ORDER BY entry.queue, entry.expires_at NULLS LAST, entry.position

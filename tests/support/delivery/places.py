@@ -185,6 +185,16 @@ class DeliveryPlace(ABC):
         self._wait(lambda done: self.calls.bind(bound, done))
         self.broker.router.bind(exchange, key, queue)
 
+    def set_policy(self, name: str, match: str, **arguments: Any) -> None:
+        """Have the broker that decides set a policy, or delete it if it says nothing."""
+        act = AdminAction.SET_POLICY if arguments else AdminAction.DELETE_POLICY
+        order = Order(act, key=name, match=match, arguments=arguments)
+        self._wait(lambda done: self.decide(order, done))
+
+    @abstractmethod
+    def decide(self, order: Order, on_done: Callable[[StoreError | None], None]) -> None:
+        """Give an order to the broker that decides."""
+
     def destroy(self, queue: str) -> None:
         """Delete a queue, as an administrator does."""
         order = Order(AdminAction.DELETE_QUEUE, queue, force=True)
@@ -268,6 +278,10 @@ class Alone(DeliveryPlace):
         recover(self._store, self.serve(self._store))
         self.run()
 
+    def decide(self, order: Order, on_done: Callable[[StoreError | None], None]) -> None:
+        """To the one broker."""
+        self.broker.administration.order(order, lambda error, _told: on_done(error))
+
     def crash(self) -> None:
         """Its connections end without a word."""
         self.close()
@@ -316,6 +330,16 @@ class AtMember(DeliveryPlace):
             membership,
         )
         self.run()
+
+    def decide(self, order: Order, on_done: Callable[[StoreError | None], None]) -> None:
+        """To that of the service, on the thread of its loop."""
+        deciding = self._service.dispatcher.broker
+        assert deciding is not None
+
+        def told(error: StoreError | None, _told: object) -> None:
+            self.inbox.post(on_done, error)
+
+        self._service.post(lambda: deciding.administration.order(order, told))
 
     def crash(self) -> None:
         """Its process ends, and another begins."""

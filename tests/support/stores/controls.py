@@ -131,6 +131,7 @@ class ServicedRoot:
         if expires:
             self._deciding.expire()
         self.dispatcher = self._deciding.dispatcher
+        self.post = self._deciding._loop.post
         self.service = Service(self.store, [address], 1 << 27, dispatcher=self.dispatcher)
         for queue, message_id in held:
             done(self.store.acquire, message_id, queue, "live")

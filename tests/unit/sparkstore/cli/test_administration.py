@@ -22,6 +22,7 @@ COMMANDS = [
     *(("queue", each) for each in ("create", "alter", "delete", "purge")),
     *(("exchange", each) for each in ("create", "delete")),
     *(("binding", each) for each in ("add", "remove")),
+    *(("policy", each) for each in ("list", "set", "delete")),
     ("connections",),
     ("transactions",),
 ]
@@ -101,6 +102,22 @@ def test_a_queue_is_made_altered_purged_and_deleted_from_the_command_line(
     }
     assert told(captured, "queue", "delete", root, "calls")["changed"]
     assert depths(captured, root) == {"q": 0}
+
+
+def test_a_policy_is_tried_set_shown_and_deleted(
+    root: str, captured: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("policy", "set", root, "p", "--match", "#", "--set", "max_depth=5")
+    dry = told(captured, *asked, "--dry-run")
+    assert (dry["dry_run"], dry["altered"], dry["changed"]) == (True, 1, True)
+    assert told(captured, *asked, "--priority", "3")["changed"]
+    row = {"policy": "p", "match": "#", "priority": 3, "arguments": {"max_depth": 5}, "queues": 1}
+    assert told(captured, "policy", "list", root) == row
+    shown = told(captured, "queue", "show", root, "q")
+    assert shown["effective"] == {"max_depth": {"value": 5, "from": "policy p"}}
+    assert main(["queue", "show", root, "q"]) == 0
+    assert "5 (policy p)" in captured.readouterr().out
+    assert told(captured, "policy", "delete", root, "p")["altered"] == 1
 
 
 def test_a_person_is_shown_a_line_for_each_field(

@@ -58,6 +58,19 @@ def test_lists_come_in_pages(house: HttpHouse) -> None:
     assert found == names
 
 
+def test_policies(house: HttpHouse, orders: str) -> None:
+    said = {"match": "#", "arguments": {"max_depth": 4}, "priority": 2}
+    assert house.ask("PUT", "/api/v1/policies/p", None, said).body["changed"]
+    row = {"name": "p", **said, "queues": house.ask("GET", "/api/v1/queues").body["total"]}
+    assert house.ask("GET", "/api/v1/policies").body["items"] == [row]
+    effective = house.ask("GET", path_of(orders)).body["effective"]
+    assert effective["max_depth"] == {"value": 4, "from": "policy p"}
+    wrong = {"match": "#", "arguments": {"max_dpth": 4}}
+    assert house.ask("PUT", "/api/v1/policies/q", None, wrong).status == 400
+    assert house.ask("DELETE", "/api/v1/policies/p").body["changed"]
+    assert house.ask("DELETE", "/api/v1/policies/p").status == 409
+
+
 def test_exchanges_and_bindings(house: HttpHouse, orders: str) -> None:
     assert house.ask("PUT", "/api/v1/exchanges/x", None, {"type": "topic"}).body["changed"]
     said = {"exchange": "x", "queue": orders, "key": "o.#"}

@@ -1,0 +1,112 @@
+"""Policies: arguments for all queues on addresses that fit a pattern, changed while they run. Pure.
+
+    {"match": "orders.#", "priority": 10, "arguments": {"message_ttl_ms": 60000, …}}
+
+A policy is an object of a broker's configuration (`CATEGORY`, its name). A pattern has words parted
+by dots: `*` is any one word, `#` any number of them. Of several that fit a queue, each argument is
+that of the highest priority, then of the first name. What a queue itself says wins over all.
+
+Why no road misses one: what policies say of a queue stands in its definition, as the argument
+`policy`, which nobody but the store writes. So whoever reads a definition (the store when it
+admits, a broker that dispatches, a member, a view, a replica) has it, and none of them knows
+policies. The record that sets a policy and those that give queues their new definitions are one
+call: one group of the log and one Delta commit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sparkstore.core.queue_arguments import POLICY
+from sparkstore.core.queue_names import is_reserved, parts_of
+
+CATEGORY = "sparkstore.policy"
+
+
+class Policy(NamedTuple):
+    """Arguments for queues on some addresses.
+
+    Attributes:
+        name: It identifies the policy.
+        match: The pattern of the addresses.
+        priority: The highest that says an argument counts.
+        arguments: Of queues, as `queue_arguments` tells of.
+    """
+
+    name: str
+    match: str
+    priority: int
+    arguments: Mapping[str, Any]
+
+    def fits(self, queue: str) -> bool:
+        """True if a queue, by its name, is on an address that fits; a link's own is no such."""
+        address = parts_of(queue)[0]
+        return not is_reserved(queue) and _fits(self.match.split("."), address.split("."))
+
+    @property
+    def detail(self) -> dict[str, Any]:
+        """The object that is kept of it."""
+        kept = {"match": self.match, "priority": self.priority}
+        return {**kept, "arguments": dict(self.arguments)}
+
+
+def policies_of(configured: Mapping[tuple[str, str], Any]) -> list[Policy]:
+    """All policies of a broker's configuration, those that count most first.
+
+    Args:
+        configured: Objects by category and key, as JSON or what it says.
+    """
+    found = [policy_of(key, detail) for (of, key), detail in configured.items() if of == CATEGORY]
+    return in_order(found)
+
+
+def policy_of(name: str, detail: Any) -> Policy:
+    """Read a policy from the object that is kept of it."""
+    told = json.loads(detail) if isinstance(detail, str) else detail
+    return Policy(name, told["match"], told["priority"], told["arguments"])
+
+
+def in_order(policies: Sequence[Policy]) -> list[Policy]:
+    """Sort policies, those that count most first."""
+    return sorted(policies, key=lambda each: (-each.priority, each.name))
+
+
+def with_policies(
+    queue: str, arguments: Mapping[str, Any], policies: Sequence[Policy]
+) -> dict[str, Any]:
+    """The arguments of a queue, with what policies say of it.
+
+    Args:
+        queue: Name of the queue.
+        arguments: Its own; what policies said of it before is left out.
+        policies: All there are, those that count most first.
+    """
+    own = {name: value for name, value in arguments.items() if name != POLICY}
+    told: dict[str, dict[str, Any]] = {}
+    for policy in policies:
+        if policy.fits(queue):
+            for name, value in policy.arguments.items():
+                told.setdefault(name, {"value": value, "from": policy.name})
+    return {**own, POLICY: told} if told else own
+
+
+def _fits(pattern: Sequence[str], words: Sequence[str]) -> bool:
+    """True if words fit a pattern: followed at all of its places at once, so in bounded time."""
+    at = _skipped({0}, pattern)
+    for word in words:
+        following = {place + 1 for place in at if pattern[place : place + 1] in ([word], ["*"])}
+        following |= {place for place in at if pattern[place : place + 1] == ["#"]}
+        at = _skipped(following, pattern)
+    return len(pattern) in at
+
+
+def _skipped(at: set[int], pattern: Sequence[str]) -> set[int]:
+    """The places, and those behind a `#` that stands there, as it may be no word."""
+    found = set(at)
+    for place in sorted(at):
+        while pattern[place : place + 1] == ["#"]:
+            place += 1  # noqa: PLW2901
+            found.add(place)
+    return found

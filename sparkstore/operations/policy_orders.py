@@ -1,0 +1,139 @@
+"""Decide what an administrator asks of policies (`core.policies`): to set one, or delete it. Pure.
+
+A change that a queue cannot take now, as message groups while it has consumers, is refused as a
+whole, as `queue_alteration` refuses it of one queue. What the change would do at once is told: a
+message that failed too often for its queue leaves it (`over_delivered`); lifetimes, delays and
+limits hold for what comes from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
+
+from sparkstore.core.policies import Policy, in_order, with_policies
+from sparkstore.core.queue_arguments import check_arguments, terms_of
+from sparkstore.core.queue_names import shown
+from sparkstore.core.state_machine.definitions import as_json, detail_of, queue_of
+from sparkstore.errors import InvalidRequest
+from sparkstore.operations.order_checks import check_known
+from sparkstore.operations.queue_alteration import QueueUsage, check_alteration
+
+MOST_PRIORITY = 1_000_000
+_MOST_CHARACTERS, _MOST_WORDS = 1_000, 256
+_SHOWN = 20
+
+
+class PolicyFacts(Protocol):
+    """The facts that an order about policies is decided by."""
+
+    @property
+    def queues(self) -> Collection[str]:
+        """Names of all queues."""
+
+    def detail(self, queue: str) -> str | None:
+        """Definition of a queue; None: there is none."""
+
+    def standing(self, queue: str) -> QueueUsage:
+        """Return how much a queue holds, and how many consumers use it."""
+
+    def policies(self) -> Sequence[Policy]:
+        """Return all policies, those that count most first."""
+
+    def over_delivered(self, queue: str, limit: int) -> int:
+        """Count waiting messages of a queue with more failed deliveries than a limit."""
+
+
+class PolicyDecision(NamedTuple):
+    """The decision of an order about a policy: its fields as `administration.OrderDecision`."""
+
+    told: dict[str, Any]
+    is_change: bool
+    detail: str
+
+
+def decide_set(policy: Policy, facts: PolicyFacts) -> PolicyDecision:
+    """Decide to create a policy, or to replace the one of its name.
+
+    Raises:
+        InvalidRequest: It is none, or a queue cannot take it now.
+    """
+    _check(policy)
+    others = [each for each in facts.policies() if each.name != policy.name]
+    told = {"policy": policy.name, **policy.detail}
+    told |= _effects(policy, in_order([*others, policy]), facts)
+    return PolicyDecision(told, policy not in facts.policies(), as_json(policy.detail))
+
+
+def decide_delete(name: str, facts: PolicyFacts) -> PolicyDecision:
+    """Decide to delete a policy.
+
+    Raises:
+        InvalidRequest: There is none of this name, or a queue cannot do without it now.
+    """
+    there = {each.name: each for each in facts.policies()}
+    if name not in there:
+        known = ", ".join(map(shown, [*there][:_SHOWN])) or "none"
+        message = f"unknown policy {shown(name)}: there is {known} (sparkstore policy list)"
+        raise InvalidRequest(message)
+    left = [each for each in facts.policies() if each.name != name]
+    return PolicyDecision({"policy": name, **_effects(there[name], left, facts)}, True, "")  # noqa: FBT003
+
+
+def _effects(policy: Policy, after: Sequence[Policy], facts: PolicyFacts) -> dict[str, Any]:
+    """Tell what a change does: how many queues fit, which of them say otherwise, what leaves."""
+    fitting, changed, leaving = 0, 0, 0
+    overridden: dict[str, list[str]] = {}
+    for queue in facts.queues:
+        if not policy.fits(queue):
+            continue
+        fitting += 1
+        detail = facts.detail(queue) or "{}"
+        old = queue_of(queue, detail)
+        told = with_policies(queue, old.arguments, after)
+        own = sorted(policy.arguments.keys() & old.arguments.keys())
+        if own and len(overridden) < _SHOWN:
+            overridden[queue] = own
+        if told == old.arguments:
+            continue
+        changed += 1
+        wanted = detail_of(replace(old, arguments=told))
+        check_alteration(queue, detail, wanted, facts.standing(queue))
+        limit = terms_of(wanted).arguments.max_delivery_count
+        if limit is not None and limit != terms_of(detail).arguments.max_delivery_count:
+            leaving += facts.over_delivered(queue, limit)
+    found: dict[str, Any] = {"queues": fitting, "altered": changed, "over_delivered": leaving}
+    return {**found, "overridden": overridden} if overridden else found
+
+
+def _check(policy: Policy) -> None:
+    """Refuse what is no policy. Raises InvalidRequest."""
+    name = shown(policy.name)
+    if not policy.name or len(policy.name) > _MOST_CHARACTERS:
+        message = f"a policy needs a name of 1 to {_MOST_CHARACTERS} characters"
+        raise InvalidRequest(message)
+    words = policy.match.split(".")
+    is_wild = any(word not in {"#", "*"} and {"#", "*"} & {*word} for word in words)
+    if not policy.match or len(policy.match) > _MOST_CHARACTERS or len(words) > _MOST_WORDS:
+        message = f"policy {name}: its pattern has 1 to {_MOST_CHARACTERS} characters and at most"
+        raise InvalidRequest(f"{message} {_MOST_WORDS} words")
+    if is_wild:
+        message = f"policy {name}: pattern {shown(policy.match)}: * and # stand for whole words,"
+        raise InvalidRequest(f"{message} as in orders.*.new or orders.#")
+    if not -MOST_PRIORITY <= policy.priority <= MOST_PRIORITY:
+        message = f"policy {name}: priority {policy.priority}: say an integer from"
+        raise InvalidRequest(f"{message} -{MOST_PRIORITY} to {MOST_PRIORITY}")
+    if not policy.arguments:
+        raise InvalidRequest(f"policy {name} says nothing: give it an argument of queues")
+    check_known("policy", policy.name, policy.arguments)
+    _check_values(policy)
+
+
+def _check_values(policy: Policy) -> None:
+    said: Mapping[str, Any] = policy.arguments
+    try:
+        check_arguments(policy.name, said)
+    except InvalidRequest as refusal:
+        message = str(refusal).replace(f"queue {policy.name!r}", f"policy {shown(policy.name)}", 1)
+        raise InvalidRequest(message) from refusal
