@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import sparkstore
 from sparkstore.cli import admin, commands, completion, current, jobs, replicas
-from sparkstore.cli.health import check, doctor, reconcile
+from sparkstore.cli.health import check, doctor, migrate, reconcile
 from sparkstore.cli.messages import browse, bulk, diff, resubmit, undo
 from sparkstore.cli.output import of_the_system, one_line
 from sparkstore.cli.parsing import ROOT, at_least_0, command
@@ -125,6 +125,7 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
         replicas.add,
         reconcile.add,
         doctor.add,
+        migrate.add,
         _verify,
         check.add,
         _version,

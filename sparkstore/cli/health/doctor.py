@@ -52,10 +52,11 @@ def doctor(arguments: Namespace) -> int:
         print_lines(json_lines(each._asdict() for each in found))
     else:
         width = max(len(each.name) for each in found)
-        print_lines(_line(each, width) for each in found)
+        print_lines(diagnosis_line(each, width) for each in found)
     return ExitCode.ERROR if worst(found) == "fail" else ExitCode.DONE
 
 
-def _line(found: Diagnosis, width: int) -> str:
+def diagnosis_line(found: Diagnosis, width: int) -> str:
+    """Write a diagnosis as a line for people; names are padded to a width."""
     advice = f": {found.advice}" if found.advice else ""
     return f"{found.status:4}  {found.name:{width}}  {printable(found.found + advice)}"
