@@ -116,7 +116,7 @@ def delete_exchange(arguments: Namespace) -> int:
 
 def set_policy(arguments: Namespace) -> int:
     """Give queues by pattern the arguments that the command says."""
-    given, name = _given(arguments.given), arguments.policy
+    given, name = given_arguments(arguments.given), arguments.policy
     order = Order(AdminAction.SET_POLICY, key=name, arguments=given, match=arguments.match)
     return _order(arguments, order._replace(priority=arguments.priority))
 
