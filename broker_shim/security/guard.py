@@ -15,7 +15,7 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.protocol_1_0.sasl.exchange import Mechanism
 from broker_shim.protocol_1_0.sasl.mechanisms import Anonymous, External, Plain
 from broker_shim.protocol_1_0.sasl.scram import Scram, ScramSecret
-from broker_shim.security.passwords import ITERATIONS, Passwords
+from broker_shim.security.passwords import ITERATIONS, Passwords, user_of_token
 from broker_shim.security.rules.attempts import FailedLogins
 from broker_shim.security.rules.limits import Counts, HalfOpen
 from broker_shim.security.rules.permissions import AccessTarget, Permission, Permissions, Principal
@@ -138,6 +138,10 @@ class Guard:
     def remembers_password(self, name: str, password: str) -> bool:
         """True if this is the user's password and was right before: that costs microseconds."""
         return self._passwords.remembers(name, password)
+
+    def user_of_token(self, token: str) -> str | None:
+        """Return the name of the user whose token this is; None: nobody's."""
+        return user_of_token(self.users, token)
 
     def knows(self, principal: Principal, mechanism: str) -> bool:
         """False if a user who came by a password is not in the users file any more."""

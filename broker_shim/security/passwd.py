@@ -14,7 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.security.passwords import MOST_PASSWORD_BYTES, secrets_of_new
+from broker_shim.security.passwords import (
+    MOST_PASSWORD_BYTES,
+    new_token,
+    secrets_of_new,
+    token_hash,
+)
 from broker_shim.security.rules.users import User, Users, check_name
 from broker_shim.security.users_file import changing_users, read_users
 from sparkstore.exit_codes import ExitCode, exit_code_of
@@ -24,6 +29,7 @@ examples:
   sparkstore passwd users.json ann                    a new user, or a new password (asked twice)
   sparkstore passwd users.json ann --stdin <secret    the first line of standard input
   sparkstore passwd users.json ann --roles shop,audit also what permissions may name: role:shop
+  sparkstore passwd users.json ci --token --roles monitor    prints a token for the HTTP port, once
   sparkstore passwd users.json host7 --no-password    logs in by certificate only; has roles
   sparkstore passwd users.json ann --delete
   sparkstore passwd users.json --list
@@ -60,6 +66,9 @@ def _parser() -> argparse.ArgumentParser:
     how = found.add_mutually_exclusive_group()
     how.add_argument("--stdin", action="store_true", help="read the password from standard input")
     how.add_argument("--no-password", action="store_true", help="a user without a password")
+    how.add_argument(
+        "--token", action="store_true", help="a new token, by which it logs in over HTTP (Bearer)"
+    )
     how.add_argument("--delete", action="store_true", help="delete the user")
     how.add_argument("--list", action="store_true", help="list users, roles and mechanisms")
     return found
@@ -80,13 +89,19 @@ def _run(options: argparse.Namespace) -> None:
     roles = None if options.roles is None else _roles(options.roles)
     if options.file.exists():
         read_users(options.file)  # what cannot be used is told before a password is asked for
-    secrets = {} if options.no_password else secrets_of_new(_password(options))
+    token = new_token() if options.token else ""
+    keeps_secrets = options.no_password or options.token
+    secrets = {} if keeps_secrets else secrets_of_new(_password(options))
     with changing_users(options.file) as users:
         is_new = options.name not in users
-        user = replace(users.get(options.name, User(options.name)), secrets=secrets)
+        user = users.get(options.name, User(options.name))
+        changed = {"token": token_hash(token)} if token else {"secrets": secrets}
+        user = replace(user, **changed)
         user = user if roles is None else replace(user, roles=roles)
         users[options.name] = user
     _say(options, _became(user, is_new=is_new))
+    if token:
+        print(token)
 
 
 def _check_order(file: Path, name: str) -> None:
@@ -99,6 +114,7 @@ def _check_order(file: Path, name: str) -> None:
 def _became(user: User, *, is_new: bool) -> str:
     """Describe a user after a change, in words."""
     secret = "a password" if user.secrets else "no password"
+    secret += " and a token" if user.token else ""
     roles = ",".join(sorted(user.roles)) or "no roles"
     return f"{'added' if is_new else 'changed'}, with {secret} and {roles}"
 
@@ -118,7 +134,8 @@ def _delete(file: Path, name: str) -> None:
 
 def _list(users: Users) -> None:
     for name, user in sorted(users.items()):
-        how = ",".join(sorted(user.secrets)) or "certificate"
+        how = ",".join([*sorted(user.secrets), *(["token"] if user.token else [])])
+        how = how or "certificate"
         print(f"{name}\troles={','.join(sorted(user.roles))}\t{how}")
 
 

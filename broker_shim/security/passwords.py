@@ -25,6 +25,8 @@ from broker_shim.protocol_1_0.sasl.scram import ScramSecret
 from broker_shim.security.rules.users import SECRET_KINDS, Users
 
 ITERATIONS = 10_000
+TOKEN_PREFIX = "sst_"  # noqa: S105  # of all tokens, which are random after it
+"""By it one sees in a file or a log that something is such a token."""
 LEAST_PASSWORD_CHARACTERS = 8
 MOST_PASSWORD_BYTES = 512
 _KIND = "SCRAM-SHA-256"
@@ -64,6 +66,28 @@ def secrets_of_new(password: str) -> dict[str, ScramSecret]:
         message = f"a password has at least {LEAST_PASSWORD_CHARACTERS} characters"
         raise InvalidRequest(message)
     return secrets_of_it
+
+
+def new_token() -> str:
+    """Make a random token of 256 bits, by which a user logs in at the HTTP port."""
+    return f"{TOKEN_PREFIX}{secrets.token_urlsafe(32)}"
+
+
+def token_hash(token: str) -> str:
+    """Return what the users file keeps of a token."""
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def user_of_token(users: Users, token: str) -> str | None:
+    """Return the name of the user whose token this is; None: nobody's.
+
+    Hashes are compared, and each in the same time: what differs of one says nothing of a token.
+    """
+    said, found = token_hash(token), None
+    for name, user in users.items():
+        if user.token and hmac.compare_digest(user.token, said):
+            found = name
+    return found
 
 
 class Passwords:

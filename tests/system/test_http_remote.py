@@ -109,6 +109,29 @@ def test_commands_administer_a_broker_by_its_url(house: RemoteHouse, run: Run) -
     assert (code, "no operation" in err) == (2, True)  # it took nothing off
 
 
+def test_a_token_is_a_login_until_there_is_a_new_one(
+    house: RemoteHouse, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = str(tmp_path / "users.json")
+    code, out, _err = run("passwd", users, "ci", "--token", "--roles", "monitor")
+    token = out.splitlines()[-1]
+    assert (code, token in Path(users).read_text()) == (0, False)
+    (file := tmp_path / "token").write_text(token + "\n")
+    as_ci = (*house.ca, "--token-file", str(file))
+    assert run("queues", *as_ci)[0] == 0
+    assert "needs the role operator" in run("purge", "orders", *as_ci)[2]
+    assert run("passwd", users, "ci", "--token")[0] == 0
+    code, _out, err = run("queues", *as_ci)
+    assert (code, "no user has this token" in err) == (2, True)
+    monkeypatch.setenv("SPARKSTORE_TOKEN", token)
+    assert run("queues", *house.ca)[0] in {2, 75}  # wrong again: refused, or told to wait
+    assert "--user" in run("queues", *as_ci, "--user", "ada")[2]
+    assert "ci\troles=monitor\ttoken" in run("passwd", users, "--list")[1]
+    assert house.broker.terminate() == 0
+    assert '"mechanism": "HTTP-BEARER"' in house.broker.log
+    assert token not in house.broker.log
+
+
 def test_each_refusal_is_one_line_with_what_to_do(house: RemoteHouse, run: Run) -> None:
     refused = (
         (("verify", *house.as_ada), 2, "run it where the root is"),

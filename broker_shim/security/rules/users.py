@@ -5,11 +5,13 @@
      "users": {"ann": {"roles": ["orders"],
                        "secrets": {"SCRAM-SHA-256": {"salt": base64, "stored_key": base64,
                                                      "server_key": base64, "iterations": 10000},
-                                   "SCRAM-SHA-512": {…}}}}}
+                                   "SCRAM-SHA-512": {…}},
+                       "token": hex}}}
 
 A user without secrets has no password: it comes with a certificate (EXTERNAL), and is listed for
-its roles. The decoy key makes up what users who do not exist are asked (SCRAM): were it another
-after each start, whoever asks twice would know who exists.
+its roles. `token` is the SHA-256 of a random token, by which a user logs in at the HTTP port: it
+has 256 bits, and needs no salt. The decoy key makes up what users who do not exist are
+asked (SCRAM): were it another after each start, whoever asks twice would know who exists.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ LEAST_ITERATIONS = 4_096
 MOST_ITERATIONS = 20_000
 """Checking a password by PLAIN takes the loop's thread so many rounds: 8 ms (see `passwords`)."""
 MOST_NAME_CHARACTERS = 255
+TOKEN_HASH_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +47,13 @@ class User:
         name: The user's name, as the client says it.
         roles: What permissions may name instead.
         secrets: By mechanism; both kinds, or none.
+        token: SHA-256 of the token, in hexadecimal; empty: it has none.
     """
 
     name: str
     roles: frozenset[str] = frozenset()
     secrets: Mapping[str, ScramSecret] = field(default_factory=dict)
+    token: str = ""
 
 
 Users = Mapping[str, User]
@@ -125,13 +130,16 @@ def _user_as_json(user: User) -> dict[str, Any]:
         }
         for kind, secret in user.secrets.items()
     }
-    return {"roles": sorted(user.roles), "secrets": secrets}
+    token = {"token": user.token} if user.token else {}
+    return {"roles": sorted(user.roles), "secrets": secrets, **token}
 
 
 def _user(name: str, item: Any) -> User:
     check_name(name)
     try:
-        roles, secrets = item["roles"], item["secrets"]
+        roles, secrets, token = item["roles"], item["secrets"], item.get("token", "")
+        if token and len(bytes.fromhex(token)) != TOKEN_HASH_BYTES:
+            raise ValueError("a token of the wrong length")  # noqa: TRY301  # likewise
         if not isinstance(roles, list) or not all(isinstance(role, str) for role in roles):
             raise TypeError("roles")  # noqa: TRY301  # told like all else that is not as it must be
         read = {kind: _secret(kind, secrets[kind]) for kind in secrets}
@@ -143,7 +151,7 @@ def _user(name: str, item: Any) -> User:
         raise InvalidRequest(message)
     for role in roles:
         check_name(role, "role")
-    return User(name, frozenset(roles), read)
+    return User(name, frozenset(roles), read, token)
 
 
 def _secret(kind: str, item: Mapping[str, Any]) -> ScramSecret:

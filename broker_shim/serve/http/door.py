@@ -2,10 +2,11 @@
 
 Decision: who is not logged in may do what everybody on this machine may by AMQP, if and only if
 nobody logs in there: the listener asks for no name, there are no permissions, and the port is on
-loopback. Else each request needs a login: Basic, or the certificate that the client showed, where
-AMQP offers EXTERNAL. There is no cookie, so no other site can use one. A browser sends both logins
-by itself, so writes that another site asks it for are refused by their origin (`application`), and
-the names of another site's host, too (DNS rebinding).
+loopback. Else each request needs a login: Basic, the token of a user (Bearer), or the certificate
+that the client showed, where AMQP offers EXTERNAL. There is no cookie, so no other site can use
+one. A browser sends a password or a certificate by itself, so writes that another site asks it for
+are refused by their origin (`application`), and the names of another site's host, too (DNS
+rebinding).
 
 A wrong password costs 4 ms of the loop. So an address that gave one waits as long as a failed login
 by AMQP waits (`rules.attempts`), and is answered 429 meanwhile without a look at the password;
@@ -33,7 +34,7 @@ from broker_shim.serve.http.roles import HttpRole, role_of
 from broker_shim.sockets.access import Access
 
 MECHANISM = "HTTP-BASIC"
-_EXTERNAL = "EXTERNAL"
+_EXTERNAL, _BEARER = "EXTERNAL", "HTTP-BEARER"
 _ASK = {"WWW-Authenticate": 'Basic realm="sparkstore", charset="UTF-8"'}
 K = TypeVar("K")
 _MOST_REMEMBERED = 10_000
@@ -89,12 +90,14 @@ class Door:
         if said is None and self.is_open:
             _check_host(headers.get("host", ""))
             return Visitor(broker, Access(self._guard, remote), Principal(), HttpRole.ADMIN)
-        if said is not None:
+        if said is not None and said[:7].lower() == "bearer ":
+            principal = self._bearer(remote, said[7:].strip())
+        elif said is not None:
             principal = self._principal(remote, *_name_and_password(said))
         elif remote.certificate_name is not None and _EXTERNAL in self._guard.mechanisms(remote):
             principal = self._known(remote, _EXTERNAL, remote.certificate_name)
         else:
-            text = "log in: user and password by HTTP Basic, or by a client's certificate"
+            text = "log in: by HTTP Basic, a Bearer token, or a client's certificate"
             raise HttpRefusal(401, text, _ASK)
         role = role_of(principal.roles)
         if role is None:
@@ -104,19 +107,34 @@ class Door:
             raise HttpRefusal(403, f"{text} passwd FILE NAME --roles ROLE")
         return Visitor(broker, Access(self._guard, remote), principal, role)
 
+    def _bearer(self, remote: Remote, token: str) -> Principal:
+        """Log in by a token; one that is right is never kept waiting, as no guess can be."""
+        name = self._guard.user_of_token(token)
+        if name is None:
+            self._check_wait(remote)
+            raise self._failed(remote, _BEARER, "no user has this token: see sparkstore passwd")
+        return self._known(remote, _BEARER, name)
+
     def _principal(self, remote: Remote, name: str, password: str) -> Principal:
-        now_s, network = time.monotonic(), network_of(remote.host)
-        left_s = self._wait_until.get(network, 0.0) - now_s
-        if left_s > 0 and not self._guard.remembers_password(name, password):
+        if not self._guard.remembers_password(name, password):
+            self._check_wait(remote)
+        if not self._guard.is_password_of(name, password):
+            raise self._failed(remote, MECHANISM, "wrong user or password")
+        return self._known(remote, MECHANISM, name)
+
+    def _check_wait(self, remote: Remote) -> None:
+        left_s = self._wait_until.get(network_of(remote.host), 0.0) - time.monotonic()
+        if left_s > 0:
             after = {"Retry-After": str(math.ceil(left_s))}
             raise HttpRefusal(
                 429, f"a login from here failed: wait {left_s:.1f} s, then try", after
             )
-        if not self._guard.is_password_of(name, password):
-            delay_s = self._guard.login_failed(remote, MECHANISM, "wrong user or password", now_s)
-            _remember(self._wait_until, network, now_s + delay_s)
-            raise HttpRefusal(401, "wrong user or password", _ASK)
-        return self._known(remote, MECHANISM, name)
+
+    def _failed(self, remote: Remote, mechanism: str, why: str) -> HttpRefusal:
+        now_s = time.monotonic()
+        delay_s = self._guard.login_failed(remote, mechanism, why, now_s)
+        _remember(self._wait_until, network_of(remote.host), now_s + delay_s)
+        return HttpRefusal(401, why, _ASK)
 
     def _known(self, remote: Remote, mechanism: str, name: str) -> Principal:
         """Return a user whose login is right; the audit log has a line now and then."""

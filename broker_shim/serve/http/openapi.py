@@ -16,6 +16,11 @@ from sparkstore import __version__
 
 PATH = API + "/openapi.json"
 _REFERENCE = "#/components/schemas/{name}"
+_LOGINS = {
+    "basic": {"type": "http", "scheme": "basic"},
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "certificate": {"type": "mutualTLS"},
+}
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 
 
@@ -45,12 +50,11 @@ def openapi_of(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for each in every:
         paths.setdefault(each.path, {})[each.method.lower()] = _operation(each)
-    login = {"basic": {"type": "http", "scheme": "basic"}}
     return {
         "openapi": "3.1.0",
         "info": {"title": "sparkstore", "version": version},
         "paths": paths,
-        "components": {"schemas": components, "securitySchemes": login},
+        "components": {"schemas": components, "securitySchemes": _LOGINS},
     }
 
 
@@ -63,7 +67,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "summary": summary,
         "parameters": [*_names(endpoint.path), *_parameters(endpoint)],
         "responses": {"200": {"description": summary, "content": answer}, "default": problem},
-        "security": [] if endpoint.role is None else [{"basic": [endpoint.role]}],
+        "security": [] if endpoint.role is None else [{name: [endpoint.role]} for name in _LOGINS],
     }
     if endpoint.body is not None:
         found["requestBody"] = {"required": True, "content": _json(endpoint.body)}

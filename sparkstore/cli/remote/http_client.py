@@ -18,6 +18,7 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailable
 
+TOKEN_VARIABLE = "SPARKSTORE_TOKEN"  # noqa: S105  # likewise
 PASSWORD_VARIABLE = "SPARKSTORE_PASSWORD"  # noqa: S105  # the name of it
 _TIMEOUT_S = 150.0
 """Longer than the broker lets an order wait."""
@@ -33,6 +34,7 @@ class RemoteLogin(NamedTuple):
         user: Its name; None: a certificate says it, or nobody logs in there.
         password_file: Has the password; None: the environment has it.
         ca_file: Authorities that vouch for the broker, PEM; None: the system's.
+        token_file: Has the token of a user; None: the environment may have it.
         certificate: The client's certificate and key, PEM; None: it has none.
     """
 
@@ -40,6 +42,7 @@ class RemoteLogin(NamedTuple):
     password_file: Path | None = None
     ca_file: Path | None = None
     certificate: tuple[Path, Path] | None = None
+    token_file: Path | None = None
 
 
 class RemoteBroker:
@@ -136,11 +139,16 @@ def _place_of(url: str) -> SplitResult:
 
 
 def _authorization(login: RemoteLogin, place: SplitResult) -> Mapping[str, str]:
-    if login.user is None:
+    token = os.environ.get(TOKEN_VARIABLE) if login.user is None else None
+    if login.token_file is not None:
+        token = login.token_file.read_text().strip()
+    if login.user is None and token is None:
         return {}
     if place.scheme != "https" and place.hostname not in {"localhost", "127.0.0.1", "::1"}:
-        text = f"{place.geturl()}: a password would go unencrypted: ask by https://"
+        text = f"{place.geturl()}: a password or token would go unencrypted: ask by https://"
         raise InvalidRequest(text)
+    if token is not None:
+        return {"Authorization": f"Bearer {token}"}
     encoded = b64encode(f"{login.user}:{_password(login)}".encode()).decode("ascii")
     return {"Authorization": f"Basic {encoded}"}
 

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 
 from sparkstore.cli.parsing import add_check, at_least_0
 from sparkstore.cli.remote import remote_commands as commands
-from sparkstore.cli.remote.http_client import PASSWORD_VARIABLE, RemoteBroker, RemoteLogin
+from sparkstore.cli.remote.http_client import (
+    PASSWORD_VARIABLE,
+    TOKEN_VARIABLE,
+    RemoteBroker,
+    RemoteLogin,
+)
 from sparkstore.errors import InvalidRequest
 from sparkstore.log_format import add_log_format, use
 from sparkstore.operations.administration import DURABILITIES
@@ -61,7 +66,10 @@ def _login_of(arguments: Namespace) -> RemoteLogin:
     if arguments.password_file is not None and arguments.user is None:
         raise InvalidRequest("--password-file: whose? give --user NAME, too")
     certificate = None if arguments.cert is None else (arguments.cert, arguments.key)
-    return RemoteLogin(arguments.user, arguments.password_file, arguments.ca_file, certificate)
+    if arguments.token_file is not None and arguments.user is not None:
+        raise InvalidRequest("--token-file says who logs in: leave --user out")
+    files = arguments.password_file, arguments.ca_file, certificate, arguments.token_file
+    return RemoteLogin(arguments.user, *files)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -91,6 +99,9 @@ def _added(subparsers: Subparsers, name: str, run: Run) -> argparse.ArgumentPars
     parser.add_argument("--user", metavar="NAME", help="the user who logs in")
     parser.add_argument(
         "--password-file", type=Path, metavar="FILE", help=f"instead of {PASSWORD_VARIABLE}"
+    )
+    parser.add_argument(
+        "--token-file", type=Path, metavar="FILE", help=f"a user's token, or {TOKEN_VARIABLE}"
     )
     parser.add_argument(
         "--ca-file", type=Path, metavar="FILE", help="authorities of the broker's certificate, PEM"
