@@ -25,7 +25,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.core.entries import Entries
-from sparkstore.core.policies import CATEGORY, Policy, in_order, policy_of
+from sparkstore.core.policies import CATEGORY, Policy, policy_of
 from sparkstore.core.queue_arguments import arguments_of
 from sparkstore.core.queue_names import shown
 from sparkstore.operations.administration import (
@@ -382,23 +382,12 @@ class Administration:
         detail = json.loads(decided.detail) if decided.detail else None
 
         def configured(error: StoreError | None) -> None:
-            if error is None:
-                left = [each for each in served.policies if each.name != name]
-                new = [] if detail is None else [policy_of(name, detail)]
-                served.policies = in_order([*left, *new])
-                for queue in [*served.definitions.values()]:
-                    self._retell(queue)
+            policy = None if detail is None else policy_of(name, detail)
+            for queue in served.use_policy(name, policy) if error is None else ():
+                self._changes.look_over(queue)
             on_done(error)
 
         served.calls.configure(CATEGORY, name, detail, configured)
-
-    def _retell(self, queue: Queue) -> None:
-        """Use a queue as the policies say now."""
-        served, told = self._served, self._served.told(queue)
-        if told != queue:
-            served.redefine(told)
-            self._changes.look_over(served.queues[queue.name])
-            served.wanted(queue.name)
 
     def _is_in_settings(self, order: Order) -> bool:
         """True if the next start undoes an order that takes away or alters."""
@@ -408,6 +397,8 @@ class Administration:
                 return any(each.name == order.queue for each in settings.queues)
             case AdminAction.ALTER_QUEUE:
                 return any(each.name == order.queue and each.arguments for each in settings.queues)
+            case AdminAction.SET_POLICY | AdminAction.DELETE_POLICY:
+                return any(each.name == order.key for each in settings.policies)
             case AdminAction.DELETE_EXCHANGE:
                 return any(each.name == order.exchange for each in settings.exchanges)
             case AdminAction.REMOVE_BINDING:

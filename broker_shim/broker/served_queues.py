@@ -24,7 +24,7 @@ from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.completion import OnComplete
 from broker_shim.messages.header import HeaderReader
 from broker_shim.store.interface import MessageHeader, Queue
-from sparkstore.core.policies import Policy, with_policies
+from sparkstore.core.policies import Policy, in_order, with_policies
 from sparkstore.core.queue_arguments import POLICY, terms_of
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.definitions import detail_of
@@ -157,6 +157,17 @@ class ServedQueues:
             return queue
         arguments = with_policies(queue.name, queue.arguments, self.policies)
         return replace(queue, arguments=arguments)
+
+    def use_policy(self, name: str, policy: Policy | None) -> list[QueueDispatch]:
+        """Use a policy of this name from now on, or none; the queues whose arguments changed."""
+        left = [each for each in self.policies if each.name != name]
+        self.policies = in_order([*left, *([] if policy is None else [policy])])
+        changed = [(old, self.told(old)) for old in self.definitions.values()]
+        changed = [(old, new) for old, new in changed if old != new]
+        for _old, new in changed:
+            self.redefine(new)
+            self.wanted(new.name)
+        return [self.queues[new.name] for _old, new in changed]
 
     def redefine(self, queue: Queue) -> None:
         """Use a queue by this definition from now on; the store is to know it, too."""

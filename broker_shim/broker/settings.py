@@ -25,10 +25,12 @@ from broker_shim.broker.routing import EXCHANGE_TYPES
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
+from sparkstore.core.policies import Policy
 from sparkstore.core.queue_arguments import QueueArguments, check_arguments
 from sparkstore.core.queue_names import TEMPORARY, canonical, is_reserved
 from sparkstore.core.wiring_arguments import check_exchange_arguments
 from sparkstore.declared_settings import MIB, Bounds, NotRead, check_declared
+from sparkstore.operations.policy_orders import MOST_PRIORITY, check_policy
 from sparkstore.settings_file import check_names, named_section, read_row, read_section
 
 _TIERS = {tier.word: tier for tier in TerminusDurability}
@@ -96,6 +98,18 @@ class _BindingRow:
     exchange: Annotated[str, Bounds(is_needed=True)]
     queue: Annotated[str, Bounds(is_needed=True)]
     key: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _PolicyRow:
+    """A policy of the settings."""
+
+    PLACE: ClassVar[str] = "[broker] policies:"
+
+    name: Annotated[str, Bounds(is_needed=True)]
+    match: Annotated[str, Bounds(is_needed=True)]
+    priority: Annotated[int, Bounds(-MOST_PRIORITY, MOST_PRIORITY)] = 0
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -168,6 +182,13 @@ class BrokerSettings:
               addresses = [{match = "prices.#", routing = "multicast",
                             arguments = {message_ttl_ms = 60000}}]
 
+        policies: Arguments for all queues on addresses that fit a pattern, those there are and
+            those that come, set at start. What a queue says itself wins, then the highest priority.
+            For example:
+
+              policies = [{name = "eu", match = "orders.eu.#", priority = 10,
+                           arguments = {max_depth = 100000}}]
+
         temporary_queues: Who consumes from a queue that the broker makes and names for a client,
             for answers: the "connection" that had it made alone, or any connection of its "user".
         credit: Messages that one sending link may have under way.
@@ -222,6 +243,7 @@ class BrokerSettings:
         default_factory=dict
     )
     addresses: tuple[AddressSettings, ...] = ()
+    policies: tuple[Policy, ...] = ()
     temporary_queues: Annotated[str, Bounds(words=("connection", "user"))] = "connection"
     credit: Annotated[int, Bounds(1, 1_000_000)] = 1000
     max_message_bytes: Annotated[int, NotRead] = 128 * MIB
@@ -322,6 +344,12 @@ def _address(item: object) -> AddressSettings:
     return row
 
 
+def _policy(item: object) -> Policy:
+    row = read_row(item, _PolicyRow, QueueArguments._fields)
+    check_policy(policy := Policy(row.name, row.match, row.priority, row.arguments))
+    return policy
+
+
 def _check_arguments(where: str, name: str, arguments: Mapping[str, Any]) -> None:
     """Check arguments of a queue; only what the store acts on, as nobody else asks these queues."""
     check_names(arguments, QueueArguments._fields, "argument", f"of {where}")
@@ -336,4 +364,10 @@ def _reserved(name: str) -> str:
     return f"{text}: choose another"
 
 
-_ROWS = {"queues": _queue, "exchanges": _exchange, "bindings": _binding, "addresses": _address}
+_ROWS = {
+    "queues": _queue,
+    "exchanges": _exchange,
+    "bindings": _binding,
+    "addresses": _address,
+    "policies": _policy,
+}

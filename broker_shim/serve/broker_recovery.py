@@ -30,7 +30,7 @@ from broker_shim.store.interface import (
     WiringCalls,
 )
 from sparkstore.core.entries import stretches
-from sparkstore.core.policies import policies_of
+from sparkstore.core.policies import CATEGORY, policies_of
 from sparkstore.core.queue_arguments import own_arguments
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine import sole_host
@@ -41,6 +41,7 @@ from sparkstore.core.wiring_arguments import (
 )
 from sparkstore.core.xids import is_branch_holder
 from sparkstore.operations.administration import DURABILITIES
+from sparkstore.operations.policy_orders import decide_set
 from sparkstore.operations.queue_alteration import QueueUsage, check_alteration, definition
 
 _log = logging.getLogger(__name__)
@@ -226,6 +227,8 @@ def create_wiring(store: WiringCalls, broker: Broker, timeout_s: float) -> None:
     _check_exchanges(router, exchanges)
     exchanges = [each for each in exchanges if each.arguments or each.name not in router]
     altered = [each for each in settings.queues if _is_to_alter(broker, each)]
+    for policy in settings.policies:  # what a queue cannot take now is refused before all else
+        decide_set(policy, broker.administration.facts)
     for exchange in exchanges:
         router.add_exchange(exchange)
     _check_alternates(router, settings, exchanges)
@@ -246,8 +249,19 @@ def create_wiring(store: WiringCalls, broker: Broker, timeout_s: float) -> None:
         kind = router.type_of(key.exchange) or ""
         check_binding_arguments(key.exchange, kind, arguments)
     wait_for((partial(store.bind, *each) for each in bindings), timeout_s)
+    _set_policies(store, broker, timeout_s)
     for key, arguments in bindings:
         router.bind(key.exchange, key.binding_key, key.queue, arguments)
+
+
+def _set_policies(store: WiringCalls, broker: Broker, timeout_s: float) -> None:
+    """Have the policies of the settings. Raises StoreError; a queue may not take one now."""
+    for policy in broker.settings.policies:
+        if decide_set(policy, broker.administration.facts).is_change:
+            set_it = partial(store.configure, CATEGORY, policy.name, policy.detail)
+            wait_for([set_it], timeout_s)
+            broker.use_policy(policy.name, policy)
+            _log.info("policy %r set, as the settings say: %s", policy.name, policy.detail)
 
 
 def _check_exchanges(router: Router, exchanges: Iterable[Exchange]) -> None:

@@ -59,7 +59,7 @@ def decide_set(policy: Policy, facts: PolicyFacts) -> PolicyDecision:
     Raises:
         InvalidRequest: It is none, or a queue cannot take it now.
     """
-    _check(policy)
+    check_policy(policy)
     others = [each for each in facts.policies() if each.name != policy.name]
     told = {"policy": policy.name, **policy.detail}
     told |= _effects(policy, in_order([*others, policy]), facts)
@@ -107,8 +107,8 @@ def _effects(policy: Policy, after: Sequence[Policy], facts: PolicyFacts) -> dic
     return {**found, "overridden": overridden} if overridden else found
 
 
-def _check(policy: Policy) -> None:
-    """Refuse what is no policy. Raises InvalidRequest."""
+def check_policy(policy: Policy) -> None:
+    """Refuse what is no policy, whatever queues there are. Raises InvalidRequest."""
     name = shown(policy.name)
     if not policy.name or len(policy.name) > _MOST_CHARACTERS:
         message = f"a policy needs a name of 1 to {_MOST_CHARACTERS} characters"

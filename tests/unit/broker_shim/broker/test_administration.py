@@ -33,6 +33,7 @@ from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.protocol_1_0.codec.values import Described
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
+from sparkstore.core.policies import Policy
 from sparkstore.operations import administration
 from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.bulk import TURN_IDS, Answer
@@ -384,6 +385,21 @@ def test_what_the_settings_say_of_a_queue_is_applied_to_what_is_there(house: Hou
     assert "settings" in told["note"]
 
 
+def test_policies_of_the_settings_are_set_and_stay_until_they_are_deleted(house: House) -> None:
+    publish(house, "q", "a")
+    policy = Policy("p", "#", 0, {"max_depth": 1, "max_delivery_count": 5})
+    again = started(house, policies=(policy,), queues=(Q,))
+    q = again.broker.queues["q"].arguments
+    assert (q.max_depth, q.max_delivery_count) == (1, 3)
+    delete_it = Order(AdminAction.DELETE_POLICY, key="p")
+    assert "settings" in ask(again, delete_it)["note"]
+    later = started(again, policies=(policy,))
+    later = started(later)
+    assert later.broker.queues["q"].arguments.max_depth == 1
+    assert "note" not in ask(later, delete_it)
+    assert later.broker.queues["q"].arguments.max_depth is None
+
+
 def test_settings_that_give_a_queue_no_arguments_leave_it_those_it_has(house: House) -> None:
     ask(house, Order(AdminAction.CREATE_QUEUE, "q", arguments=Q.arguments))
     assert arguments(started(house, queues=(Queue("q"),))) == Q.arguments
@@ -398,8 +414,12 @@ def test_settings_that_give_a_queue_no_arguments_leave_it_those_it_has(house: Ho
             "sparkstore queue purge ROOT 'q'",
         ),
         ({"exchanges": (Exchange("x", "direct"),)}, "sparkstore exchange delete ROOT 'x'"),
+        (
+            {"policies": (Policy("p", "q", 0, {"last_value_key": "k"}),)},
+            "sparkstore queue purge ROOT 'q'",
+        ),
     ],
-    ids=["durability", "last values", "exchange"],
+    ids=["durability", "last values", "exchange", "policy"],
 )
 def test_a_start_that_cannot_apply_the_settings_changes_nothing_and_names_the_command(
     house: House, settings: dict[str, Any], command: str
