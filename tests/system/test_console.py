@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
+import proton
 import pytest
+from proton.utils import BlockingConnection
 
 from broker_shim.serve.http.http_server import HttpServer
 from broker_shim.store.interface import MessageHeader
 from tests.support.stores.http_houses import PASSWORD, HttpHouse, path_of
 from tests.support.system.chromium import CHROMIUM, Page, browser
+from tests.support.system.processes import StartBroker
 
 pytestmark = [
     pytest.mark.system,
@@ -110,3 +115,37 @@ def test_a_question_tells_how_many_and_its_first_answer_changes_nothing(
     assert "2 messages were purged" in page.until("document.getElementById('status').textContent")
     assert house.ask("GET", path_of(HOSTILE), "ada").body["depth"] == 0
     assert page.troubles == []
+
+
+def test_a_history_is_a_line_of_time_and_an_operation_is_undone(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    """Of a broker on a root: what is in memory alone has no history."""
+    broker = start_broker(str(tmp_path / "root"), "--http", "127.0.0.1:0", "--queue", "orders")
+    found = re.search(r" http=(\S+)", broker.ready_line)
+    assert found is not None
+    client = BlockingConnection(broker.url, timeout=20)
+    client.create_sender("orders").send(proton.Message("x", durable=True))
+    client.close()
+    with browser(tmp_path / "profile") as page:  # the other one logs in, and nobody does here
+        page.open("about:blank")
+        page.open(f"{found[1]}/#/queue/orders")
+        page.until("document.querySelectorAll('tbody tr').length === 1")
+        page.evaluate("document.querySelector('tbody button').click()")
+        events = "document.querySelector('ol.history')?.innerText"
+        assert "enqueued on orders" in page.until(events)
+        press(page, "Purge")
+        page.until("document.querySelector('dialog').open")
+        page.evaluate("document.getElementById('dialog-go').click()")
+        page.until(
+            "document.getElementById('status').textContent.includes('1 messages were purged')"
+        )
+        page.open(f"{found[1]}/#/operations")
+        page.until("document.querySelectorAll('tbody tr').length === 1")
+        press(page, "Undo")
+        page.until("document.querySelector('dialog').open")
+        page.evaluate("document.getElementById('dialog-go').click()")
+        page.until(
+            "document.getElementById('status').textContent.includes('1 messages were put back')"
+        )
+        assert page.troubles == []

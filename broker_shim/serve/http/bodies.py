@@ -314,6 +314,7 @@ class UserAnswer(Struct, kw_only=True):
     user: str
     role: str
     version: str
+    has_history: bool
 
 
 class OrderOutcome(Struct, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from broker_shim.serve.http.bodies import ConnectionList, ConnectionRow, OrderOutcome, UserAnswer
 from broker_shim.serve.http.calls import Call, iso_time
+from broker_shim.serve.http.operations.history_requests import root_of
 from broker_shim.serve.http.queue_requests import done
 from broker_shim.serve.http.refusals import HttpRefusal
 from sparkstore import __version__
@@ -33,4 +34,9 @@ async def close_connection(call: Call) -> OrderOutcome:
 async def show_self(call: Call) -> UserAnswer:
     """Tell who asks, and what it may do here."""
     visitor = call.visitor
-    return UserAnswer(user=visitor.principal.name, role=visitor.role, version=__version__)
+    return UserAnswer(
+        user=visitor.principal.name,
+        role=visitor.role,
+        version=__version__,
+        has_history=root_of(call) is not None,
+    )

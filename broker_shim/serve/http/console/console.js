@@ -7,8 +7,9 @@ import { queues } from "./queues.js";
 import { queue } from "./queue.js";
 import { connections } from "./connections.js";
 import { deadLetters } from "./dead_letters.js";
+import { operations } from "./operations.js";
 
-const VIEWS = { queues, queue, connections, "dead-letters": deadLetters };
+const VIEWS = { queues, queue, connections, operations, "dead-letters": deadLetters };
 const LOOK_MS = 2000;
 
 let look = async () => {};

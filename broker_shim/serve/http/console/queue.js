@@ -1,6 +1,7 @@
 // One queue: its figures and arguments, its messages with their bodies, and orders for operators.
 
 import { complain, confirmed, element, pager, say, show, table, terms } from "./elements.js";
+import { historyOf } from "./history.js";
 import { age } from "./queues.js";
 import { get, post, queuePath } from "./requests.js";
 
@@ -60,7 +61,8 @@ export function queue(parts, user) {
           ...Object.entries(it.properties), ...Object.entries(it.annotations),
         ]),
         element("h2", {}, `Body (${it.body_form}, ${it.body_bytes} bytes)`),
-        element("pre", { tabindex: "0" }, body));
+        element("pre", { tabindex: "0" }, body),
+        ...(user.has_history ? [element("h2", {}, "History"), await historyOf(id)] : []));
     } catch (error) {
       complain(error);
     }
@@ -99,9 +101,25 @@ export function queue(parts, user) {
     }
   }
 
+  async function redrive() {
+    try {
+      const told = await post(queuePath(name, "/redrive"), { dry_run: true });
+      const going = Object.entries(told.to).map(([queue, count]) => `${count} to ${queue}`).join(", ");
+      const gone = Object.keys(told.origin_gone).join(", ");
+      const text = `Dead letters go back: ${going || "none"}.${gone ? ` Gone: ${gone}.` : ""}`;
+      if (!(await confirmed("Redrive this queue?", "Send them back", element("p", {}, text)))) return;
+      const done = await post(queuePath(name, "/redrive"), {});
+      say(`${done.done} messages went back; sparkstore undo ROOT ${done.operation} takes that back`);
+      await look();
+    } catch (error) {
+      complain(error);
+    }
+  }
+
   const orders = element("div", { class: "bar" },
     element("button", { type: "button", onclick: purge }, "Purge…"),
-    element("button", { type: "button", onclick: move }, "Move…"));
+    element("button", { type: "button", onclick: move }, "Move…"),
+    element("button", { type: "button", onclick: redrive }, "Redrive…"));
   show(element("h1", {}, name), figures, ...(user.mayOperate ? [orders] : []), list.whole, pages.whole, details);
   return look;
 }

@@ -128,12 +128,18 @@ async def flushed(call: Call) -> Root:
     Raises:
         HttpRefusal: This broker keeps nothing.
     """
-    store = call.house.store
-    first = getattr(store, "first", store)
-    if not isinstance(first, DeltaMessageStore):
+    root = root_of(call)
+    if root is None:
         raise HttpRefusal(409, "this broker has no root, so no history: serve a folder or bucket")
     await call.send({"flush": True})
-    return first.root
+    return root
+
+
+def root_of(call: Call) -> Root | None:
+    """Return the root whose tables have the broker's history; None if it keeps none."""
+    store = call.house.store
+    first = getattr(store, "first", store)
+    return first.root if isinstance(first, DeltaMessageStore) else None
 
 
 class _CallControl:
