@@ -176,7 +176,8 @@ def serve(
         return _complain(str(reason), _code_of(reason, options))
     tune_process()
     listen(listener, host, entrance)
-    _handle_signals(loop, listener, metrics, partial(_reload, entrance, listener, options))
+    reload = partial(_reload, partial(entrance.reload, options, host.broker), listener)
+    _handle_signals(loop, listener, metrics, reload)
     show_broker(reporter, loop, listener, host.broker, stores.messages, options)
     connections = ConnectionOrders(listener.connections, write_audit, served and served.inquiries)
     turns = turns_of(stores, loop, host.broker, connections)
@@ -270,8 +271,8 @@ def _handle_signals(
     loop.asyncio.add_signal_handler(signal.SIGHUP, reload)
 
 
-def _reload(entrance: Entrance, listener: Listener, options: argparse.Namespace) -> None:
-    entrance.reload(options)
+def _reload(reload: Callable[[], None], listener: Listener) -> None:
+    reload()
     listener.end_unknown()
 
 

@@ -8,8 +8,11 @@ import socket
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from broker_shim.errors import InvalidRequest
+from broker_shim.broker.settings import read_settings
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.handlers.add_ons import read_handlers
 from broker_shim.handlers.handler_chain import InsertionPoints
 from broker_shim.security.guard import Guard
@@ -25,6 +28,7 @@ from broker_shim.serve.bind_address import (
     parse_listen,
 )
 from sparkstore.control.audit import AuditEvent, add_audit_file, remove_audit_file
+from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.settings_file import SettingsAtStart
 
 _log = logging.getLogger(__name__)
@@ -98,8 +102,11 @@ class Entrance:
             self.in_force["amqp-0-10"] = self.second.open() if self.second else self.url
         return self.url
 
-    def reload(self, options: argparse.Namespace) -> None:
+    def reload(self, options: argparse.Namespace, broker: Broker | None = None) -> None:
         """Take certificates and permissions anew (SIGHUP); a slip in a file changes nothing.
+
+        So are policies, if there is a broker to give them to: those of the file are set, no others
+        deleted.
 
         What changed in the file and is not read is named: who edits it would take it for in force.
         """
@@ -113,6 +120,9 @@ class Entrance:
         _warn_of_certificates(settings)
         said = {name for name in READ_AGAIN if getattr(options, name, None) is not None}
         read = {f"[security] {name}" for name in READ_AGAIN if name not in said}
+        if broker is not None and options.config is not None:
+            _set_policies(broker, options.config)
+            read.add("[broker] policies")
         unread = [name for name in self.settings.changed() if name not in read]
         if unread:
             text = "SIGHUP does not read %s: what they say now counts from the next start"
@@ -191,6 +201,26 @@ def _in_force(
         "permissions": str(len(settings.permissions)) if settings.permissions else "no",
         "tls": tls,
     }
+
+
+def _set_policies(broker: Broker, config: Path) -> None:
+    """Have the policies of a settings file; what cannot be is told in the log, one line each."""
+    try:
+        wanted = read_settings(config).policies
+    except InvalidRequest as reason:
+        _log.error("SIGHUP: %s; policies are as they were", reason)
+        return
+
+    def told(error: StoreError | None, answer: dict[str, Any]) -> None:
+        if error is not None:
+            _log.error("SIGHUP: %s; that policy is as it was", error)
+        elif answer["changed"]:
+            _log.info("SIGHUP: policy %(policy)r set, %(altered)d queues altered", answer)
+
+    for policy in wanted:
+        order = Order(AdminAction.SET_POLICY, key=policy.name, match=policy.match)
+        order = order._replace(priority=policy.priority, arguments=policy.arguments)
+        broker.administration.order(order, told)
 
 
 def _warn_of_certificates(settings: SecuritySettings) -> None:

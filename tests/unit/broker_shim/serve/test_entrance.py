@@ -25,6 +25,7 @@ from broker_shim.service.service_options import service_addresses_of
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.exit_codes import ExitCode
 from tests.support.amqp.certificates import Authority
+from tests.support.delivery.places import Home
 
 
 def options(*arguments: str) -> argparse.Namespace:
@@ -297,6 +298,31 @@ def test_a_reload_names_what_it_did_not_read(
             if unread
             else []
         )
+
+
+def test_a_reload_sets_the_policies_of_the_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, home = tmp_path / "sparkstore.toml", Home("alone", tmp_path)
+    file.write_text("")
+    place = home.place()
+    place.create("q")
+    entrance = entrance_of(said := options("--config", str(file)))
+    rule = "[broker]\npolicies = [{{name = 'p', match = '#', arguments = {{{}}}}}]\n"
+    for arguments, depth, line in (
+        ("max_depth = 4", 4, "policy 'p' set, 1 queues altered"),
+        ("max_dpth = 5", 4, "did you mean 'max_depth'"),
+        ("max_depth = 6", 6, "policy 'p' set, 1 queues altered"),
+    ):
+        caplog.clear()
+        file.write_text(rule.format(arguments))
+        with caplog.at_level(logging.INFO):
+            entrance.reload(said, place.broker)
+            place.run()
+        assert place.broker.queues["q"].arguments.max_depth == depth
+        assert line in caplog.text
+        assert "does not read" not in caplog.text
+    home.close()
 
 
 def test_what_an_option_says_instead_of_the_file_is_not_read_from_it(
