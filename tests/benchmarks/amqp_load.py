@@ -46,17 +46,24 @@ _HEADERS = {True: b"\x00\x53\x70\xc0\x02\x01\x41", False: b"\x00\x53\x70\xc0\x02
 """Header sections: durable or not."""
 
 
-def message(size: int, *, durable: bool = True) -> bytes:
-    """A message with `size` bytes of data."""
-    return _HEADERS[durable] + b"\x00\x53\x75\xb0" + size.to_bytes(4, "big") + bytes(size)
+def message(size: int, *, durable: bool = True, number: int | None = None) -> bytes:
+    """A message with `size` bytes of data, and with a message id, if it has a number."""
+    said = b"" if number is None else b"\x00\x53\x73\xc0\x0a\x01\x80" + number.to_bytes(8, "big")
+    data = b"\x00\x53\x75\xb0" + size.to_bytes(4, "big") + bytes(size)
+    return _HEADERS[durable] + said + data
 
 
 def transfers(count: int, payload: bytes) -> bytes:
     """So many deliveries from id 0, each of the same length."""
+    return transfers_of([payload] * count)
+
+
+def transfers_of(payloads: Sequence[bytes]) -> bytes:
+    """A delivery of each, from id 0."""
     return b"".join(
         transfer_frame(0, Transfer(0, n, n.to_bytes(8, "big"), 0, settled=False), len(payload))
         + payload
-        for n in range(count)
+        for n, payload in enumerate(payloads)
     )
 
 

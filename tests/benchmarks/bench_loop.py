@@ -1,11 +1,12 @@
 """Processor time that one message costs the loop's thread, and what a change makes of it.
 
-    python -m tests.benchmarks.bench_loop [--against COMMIT] [--rounds N] [--count N] [--json]
+    python -m tests.benchmarks.bench_loop [--against COMMIT] [--rounds N] [--count N] [--ids]
 
 The loop of `trace_message` is driven, with the store's own threads beside it; what is measured is
 the processor time of this thread alone (`time.thread_time`), which other work on the machine hardly
 changes. With `--against` this checkout and that commit take turns, each round a process of its own.
-Of each process the least of several passes counts, of the rounds the median.
+Of each process the least of several passes counts, of the rounds the median. All messages are
+alike, or each has an id of its own (`--ids`).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Timing:
         self.took_s += time.thread_time() - before
 
 
-def one_process(count: int) -> dict[str, float]:
+def one_process(count: int, *, have_ids: bool) -> dict[str, float]:
     """Microseconds a message, the least of several passes after one to warm up."""
     found: dict[str, list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
@@ -59,7 +60,7 @@ def one_process(count: int) -> dict[str, float]:
         try:
             for _ in range(1 + _PASSES):
                 times = {name: Timing() for name in ("send", "deliver", "accept")}
-                send(server, count, times["send"])
+                send(server, count, times["send"], have_ids=have_ids)
                 receive(server, count, _RANGE, times["deliver"], times["accept"])
                 for name, timing in times.items():
                     found[name].append(timing.took_s / count * 1e6)
@@ -69,9 +70,10 @@ def one_process(count: int) -> dict[str, float]:
     return {**least, "receive and accept": least["deliver"] + least["accept"]}
 
 
-def _measured(where: Path, count: int) -> dict[str, float]:
+def _measured(where: Path, count: int, *, have_ids: bool) -> dict[str, float]:
     """The same in a process whose broker is that of a checkout."""
     words = [sys.executable, "-m", "tests.benchmarks.bench_loop", "--worker", "--count", str(count)]
+    words += ["--ids"] if have_ids else []
     environment = {**os.environ, "PYTHONPATH": f"{where}{os.pathsep}{_HERE}"}
     told = subprocess.run(
         words, check=True, cwd=where, env=environment, stdout=subprocess.PIPE, text=True
@@ -86,11 +88,12 @@ def main() -> None:
     parser.add_argument("--against", help="a commit that takes turns with this checkout")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--count", type=int, default=4_000)
+    parser.add_argument("--ids", action="store_true", help="messages with ids of their own")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.worker:
-        print(json.dumps(one_process(asked.count)))
+        print(json.dumps(one_process(asked.count, have_ids=asked.ids)))
         return
     places = {"now": _HERE}
     if asked.against:
@@ -98,7 +101,7 @@ def main() -> None:
     rounds: dict[str, list[dict[str, float]]] = defaultdict(list)
     for _ in range(asked.rounds):
         for name, where in places.items():
-            rounds[name].append(_measured(where, asked.count))
+            rounds[name].append(_measured(where, asked.count, have_ids=asked.ids))
     found = {
         name: {phase: median([each[phase] for each in told]) for phase in told[0]}
         for name, told in rounds.items()

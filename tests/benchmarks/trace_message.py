@@ -24,6 +24,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from itertools import repeat
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple, Protocol
@@ -57,7 +58,7 @@ from broker_shim.protocol_1_0.codec.frames import (
 from broker_shim.sockets.turns import Turns
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Queue
-from tests.benchmarks.amqp_load import CREDIT, WINDOW, message, transfers
+from tests.benchmarks.amqp_load import CREDIT, WINDOW, message, transfers_of
 
 READ_BYTES = 1 << 16
 SIZE = 1_024
@@ -218,13 +219,15 @@ def traced(count: int, in_range: int, most: int = 0) -> dict[str, Trace]:
     }
 
 
-def send(server: Server, count: int, watch: Watch) -> None:
+def send(server: Server, count: int, watch: Watch, *, have_ids: bool = False) -> None:
     """So many messages that a client sends on one link, until all are stored."""
     link = Attach(
         f"s{count}", 0, False, source=Source("x"), target=Target("load"), initial_delivery_count=0
     )
     connection = server.connect(link)
-    stream, before = transfers(count, message(SIZE)), server.metrics.enqueued
+    numbers = range(count) if have_ids else repeat(None, count)
+    stream = transfers_of([message(SIZE, number=number) for number in numbers])
+    before = server.metrics.enqueued
     with watch.on():
         for at in range(0, len(stream), READ_BYTES):
             server.turn(connection, received=stream[at : at + READ_BYTES])

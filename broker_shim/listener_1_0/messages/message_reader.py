@@ -44,11 +44,15 @@ class MessageReader:
         header, first, end = located(encoded, now_us=now_us, most_header_bytes=self._most)
         is_last = end == len(encoded)
         if is_last and header.expires_at is None and header.message_type in _ALIKE:
-            self._lead, self._byte_count, self.header = encoded[:first], end, header
+            self._lead, self._byte_count, self.header = header.header or b"", end, header
             self._is_text = header.message_type == "text"
         else:
             self._byte_count, self.header = -1, None
         return header, encoded[first:end]
+
+    def begins_alike(self, encoded: bytes) -> bool:
+        """True if a message looks as if `alike` finds it: quick, where no two are alike."""
+        return len(encoded) == self._byte_count and encoded.startswith(self._lead)
 
     def alike(self, messages: Iterable[bytes]) -> list[bytes]:
         """The contents of the first of these messages, as far as they have `header`."""
