@@ -176,8 +176,7 @@ def serve(
         return _complain(str(reason), _code_of(reason, options))
     tune_process()
     listen(listener, host, entrance)
-    reload = partial(_reload, partial(entrance.reload, options, host.broker), listener)
-    _handle_signals(loop, listener, metrics, reload)
+    _handle_signals(loop, listener, metrics, partial(entrance.reload, options, host.broker))
     show_broker(reporter, loop, listener, host.broker, stores.messages, options)
     connections = ConnectionOrders(listener.connections, write_audit, served and served.inquiries)
     turns = turns_of(stores, loop, host.broker, connections)
@@ -265,15 +264,14 @@ def _handle_signals(
         _log.info("%s: stopping", number.name)
         listener.stop()
 
+    def hang_up() -> None:
+        reload()
+        listener.end_unknown()
+
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.asyncio.add_signal_handler(number, stop, number)
     loop.asyncio.add_signal_handler(signal.SIGUSR1, lambda: _log.info("%s", metrics.line()))
-    loop.asyncio.add_signal_handler(signal.SIGHUP, reload)
-
-
-def _reload(reload: Callable[[], None], listener: Listener) -> None:
-    reload()
-    listener.end_unknown()
+    loop.asyncio.add_signal_handler(signal.SIGHUP, hang_up)
 
 
 def _probe(loop: Loop, calls: StoreCalls) -> None:
