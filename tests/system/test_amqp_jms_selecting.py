@@ -118,6 +118,11 @@ def test_an_exclusive_queue_has_one_consumer(broker: BrokerProcess) -> None:
     assert found["browsed"] == []
 
 
+def test_a_delivery_delay_of_jms_is_kept_and_told(broker: BrokerProcess) -> None:
+    found = jms(broker, "delay", "delayed")
+    assert found == {"consumed": ["now", "late"], "in time": True, "told": True}
+
+
 def test_what_expired_is_not_selected(broker: BrokerProcess) -> None:
     assert jms(broker, "expire", "short") == {"consumed": ["long"]}
     assert is_empty(broker.url, "short")

@@ -46,6 +46,7 @@ public final class JmsSelecting {
                 case "replace" -> replace(session, queue, found);
                 case "exclude" -> exclude(connection, session, queue, found);
                 case "expire" -> expire(session, queue, found);
+                case "delay" -> delay(session, queue, found);
                 default -> throw new IllegalArgumentException(arguments[1]);
             }
         }
@@ -179,6 +180,28 @@ public final class JmsSelecting {
         producer.send(session.createTextMessage("long"), DeliveryMode.PERSISTENT, 4, COMES_MS);
         MessageConsumer consumer = session.createConsumer(queue, "JMSPriority > 0");
         found.put("consumed", texts(consumer));
+    }
+
+    /** One with a delivery delay of JMS 2.0, before one without: it comes later, and says when. */
+    private static void delay(Session session, Queue queue, Map<String, Object> found)
+            throws JMSException {
+        MessageProducer producer = session.createProducer(queue);
+        producer.setDeliveryDelay(QUIET_MS / 2);
+        TextMessage late = session.createTextMessage("late");
+        producer.send(late);
+        producer.setDeliveryDelay(0);
+        producer.send(session.createTextMessage("now"));
+        MessageConsumer consumer = session.createConsumer(queue);
+        List<String> order = new ArrayList<>();
+        for (int n = 0; n < 2; n++) {
+            TextMessage next = (TextMessage) consumer.receive(COMES_MS);
+            order.add(next.getText());
+            if (next.getText().equals("late")) {
+                found.put("in time", System.currentTimeMillis() >= next.getJMSDeliveryTime());
+                found.put("told", next.getJMSDeliveryTime() == late.getJMSDeliveryTime());
+            }
+        }
+        found.put("consumed", order);
     }
 
     private static List<String> texts(MessageConsumer consumer) throws JMSException {
