@@ -54,9 +54,7 @@ class AlikeMessages:
             How many were taken; 0: the first is to be looked at by itself.
         """
         header = self.reader.header
-        if header is None or not self.reader.begins_alike(pieces[first].payload):
-            return 0
-        if self._broker.is_stopping:
+        if header is None or self._broker.is_stopping:
             return 0
         routed = self._route.own(header)
         if routed is None or (header.durable and self.takes_no_durable):

@@ -33,7 +33,8 @@ class WholeMessages:
     ) -> None:
         """Add messages of one header after the others, with the queues that they go to."""
         self._deliveries += deliveries
-        self._messages += [_new(Publication, (header, each, queues)) for each in contents]
+        for content in contents:
+            self._messages.append(_new(Publication, (header, content, queues)))
 
     def hand_over(self, on_stored: Callable[[Sequence[Delivery], Outcomes], None]) -> None:
         """Give them to the store; the next attach of the link waits for what it says.
