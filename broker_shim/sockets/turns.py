@@ -147,6 +147,11 @@ class Turn:
         """Count work that was done."""
         self._work_left -= work
 
+    @property
+    def work_left(self) -> int:
+        """The work that the turn has left; it is over at 0 or below."""
+        return self._work_left
+
     def goes_on(self) -> bool:
         """False if the rest has to wait for the next turn."""
         return self._work_left > 0 and thread_time() < self._ends_s

@@ -26,6 +26,7 @@ from broker_shim.service.requests import MemberRequests
 from broker_shim.service.service_metrics import ServiceMetrics
 from broker_shim.store import protocol as wire
 from broker_shim.store.delta import Batch
+from broker_shim.store.settlement_times import SettlementTimes
 from sparkstore.core import fold
 from sparkstore.core.records import Kind, MessageHeader, Record
 from sparkstore.core.state_machine import branches
@@ -96,7 +97,7 @@ class ListService:
 
     def begin(self) -> None:
         """Make the queue."""
-        batch = Batch(self.machine, self.log, iter((1,)), None)
+        batch = Batch(self.machine, self.log, iter((1,)), None, SettlementTimes(self.machine))
         batch.take(self.machine.create(Queue("q")))
         batch.take(self.machine.reserve(100_000)[1])
         batch.hand_over()
@@ -104,7 +105,8 @@ class ListService:
     def ask(self, kind: int, *body: Any) -> str:
         """Make one request; why it was refused, by its error's name and message."""
         self._request += 1
-        batch = Batch(self.machine, self.log, iter(range(1, 1000)), None)
+        numbers, times = iter(range(1, 1000)), SettlementTimes(self.machine)
+        batch = Batch(self.machine, self.log, numbers, None, times)
         decided = self._requests.decide(batch, [(kind, (self._request, *body))])
         batch.hand_over()
         return " ".join(f"{name}: {message}" for _, name, message in decided.refusals)

@@ -100,13 +100,20 @@ class ConsumerLocks:
             for message_id in message_ids:
                 self._until.pop(message_id, None)
             if not self._until:
-                self.let_go()
+                self._clear()
 
-    def let_go(self) -> None:
-        """Forget all locks: the consumer has gone, or nothing is locked."""
+    def _clear(self) -> None:
         self._until.clear()
         self._heap.clear()
         self._timer.forget(self)
+
+    def close(self) -> None:
+        """Forget all locks, and who takes back: the consumer is gone, and nothing begins any more.
+
+        Else each consumer that ends would be a cycle, which only Python's collector finds.
+        """
+        self._clear()
+        self._take_back = _nobody
 
     def expire(self, now_s: float) -> float | None:
         """Take back what was locked until now; when to look again, None: nothing is locked."""
@@ -116,3 +123,7 @@ class ConsumerLocks:
                 del self._until[message_id]
                 self._take_back(message_id)
         return self._heap[0][0] if self._heap else None
+
+
+def _nobody(_message_id: int) -> None:
+    """Take nothing back, as nothing is locked."""

@@ -19,7 +19,7 @@ class ConsumerHoldings:
     """Most of its methods end it for some messages. On the loop's thread only.
 
     It knows its consumer by name, and by what takes a message back: the consumer has this, and each
-    that ends without `locks.let_go` would be a cycle, which only Python's collector finds.
+    that ends without `locks.close` would be a cycle, which only Python's collector finds.
 
     Attributes:
         locks: How long the consumer has each of them.

@@ -304,7 +304,7 @@ class Subscriptions:
         sent, self._sent = self._sent, Numbered()
         self._in_window.clear()
         for each in sent.values():
-            each.subscription.holdings.locks.let_go()
+            each.subscription.holdings.locks.close()
             if each.is_acquired and not each.in_transaction:
                 each.subscription.holdings.give_back(each.message_id, failed=True)
 

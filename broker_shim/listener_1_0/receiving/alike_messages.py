@@ -18,7 +18,7 @@ from broker_shim.listener_1_0.receiving.whole_messages import WholeMessages
 from broker_shim.protocol_1_0.events import TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery
 
-_AT_A_TIME = 8
+AT_A_TIME = 8
 """Messages that are taken before the turn's clock is looked at: some 50 µs."""
 
 
@@ -59,8 +59,12 @@ class AlikeMessages:
         routed = self._route.own(header)
         if routed is None or (header.durable and self.takes_no_durable):
             return 0
+        work = self._broker.work_of(header, routed.queues)
+        most = AT_A_TIME
+        if work:  # no more than the turn has left for
+            most = max(1, min(most, self._connection.turn.work_left // work))
         deliveries, payloads = list[Delivery](), list[bytes]()
-        for piece in islice(pieces, first, first + _AT_A_TIME):
+        for piece in islice(pieces, first, first + most):
             if not piece.is_last or piece.delivery.remote_state is not None:
                 break
             deliveries.append(piece.delivery)
@@ -70,7 +74,6 @@ class AlikeMessages:
         if count:
             self._window.used(count)
             self._broker.metrics.received += count
-            work = self._broker.work_of(header, routed.queues)
             self._connection.turn.spend(count * work)
             self._whole.add(deliveries[:count], header, contents, routed.queues)
         return count

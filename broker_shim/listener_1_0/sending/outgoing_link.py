@@ -115,7 +115,7 @@ class OutgoingLink:
         # Off the queue first: it is handed nothing of what is given back below.
         self.queue.discard(self)
         self._outlet.gone()
-        self.holdings.locks.let_go()
+        self.holdings.locks.close()
         held = {} if self._resumption is None else self._resumption.left()
         for delivery, taken in self._unsettled.items():
             taken.release()

@@ -23,7 +23,8 @@ from broker_shim.amqp_1_0.composites import (
     Disposition,
     Flow,
     Open,
-    Received,
+    Rejected,
+    Released,
     SaslInit,
     Source,
     Target,
@@ -32,6 +33,7 @@ from broker_shim.amqp_1_0.composites import (
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop
+from broker_shim.listener_1_0.receiving.alike_messages import AT_A_TIME
 from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     SASL_FRAME,
@@ -134,10 +136,10 @@ def told(client: Client) -> int:
 
 def test_a_disposition_that_changes_nothing_tells_nothing() -> None:
     client, deliveries = sent(300)
-    for state in (Received(0, 1), None, Received(0, 1)):
+    for state in (Released(), None, Released()):
         client.send(Disposition(True, 0, FAR, state=state))
     assert told(client) == 300
-    client.send(Disposition(True, 0, FAR, state=Received(0, 2)))
+    client.send(Disposition(True, 0, FAR, state=Rejected()))
     assert told(client) == 300
     for settled in (True, True):
         client.send(Disposition(True, 0, FAR, settled=settled, state=Accepted()))
@@ -620,7 +622,7 @@ def test_what_the_frames_of_one_step_lead_to_is_acted_on_as_far_as_the_time_goes
         sender.connection.tick(0.0)
         assert metrics.received == before  # the clock hurries nothing that waits for its turn
         peers.loop.turn()
-        assert 0 < metrics.received - before <= 2
+        assert 0 < metrics.received - before <= 1 + AT_A_TIME  # these are alike: one look for some
     assert metrics.received == 30
 
 
@@ -636,16 +638,16 @@ def test_messages_before_the_end_of_a_connection_are_stored_in_however_many_turn
     hung_up: list[int] = []
     metrics = sender.connection.broker.metrics
     transport.close = lambda: hung_up.append(metrics.received)
-    peers.say(sender, messages(30, is_settled=True) + last)
-    assert metrics.received < 30
+    peers.say(sender, messages(200, is_settled=True) + last)
+    assert metrics.received < 200
     if not last:
         sender.eof_received()
     sender.write()
     while peers.loop.due:
         peers.loop.turn()
         sender.write()
-    assert metrics.received == 30
-    assert hung_up[0] == 30
+    assert metrics.received == 200
+    assert hung_up[0] == 200
 
 
 def test_what_a_turn_took_too_much_is_taken_off_the_next_ones(
