@@ -38,7 +38,7 @@ MESSAGES = st.builds(
 
 @st.composite
 def sent(draw: st.DrawFn) -> list[bytes]:
-    """Messages of a link, the first two alike; each other is new, or has a byte changed, or none."""
+    """Messages of a link, the first two alike; each other is new, alike, or has a byte changed."""
     messages = [draw(MESSAGES)] * 2
     for _ in range(draw(st.integers(1, 6))):
         message = draw(st.one_of(MESSAGES, st.just(messages[-1])))
