@@ -53,9 +53,10 @@ def at(page: Page, server: HttpServer, user: str, view: str, rows: int) -> None:
 
 
 def press(page: Page, label: str) -> None:
-    """Click the button that begins with a text."""
-    buttons = "[...document.querySelectorAll('main button')]"
-    page.evaluate(f"{buttons}.find((each) => each.textContent.startsWith({label!r})).click()")
+    """Click the button that begins with a text, once the view shows it."""
+    buttons, begins = "[...document.querySelectorAll('main button')]", f"startsWith({label!r})"
+    page.until(f"{buttons}.some((each) => each.textContent.{begins})")
+    page.evaluate(f"{buttons}.find((each) => each.textContent.{begins}).click()")
 
 
 def open_hostile(page: Page, house: HttpHouse, user: str) -> None:
