@@ -149,4 +149,6 @@ def test_a_history_is_a_line_of_time_and_an_operation_is_undone(
         page.until(
             "document.getElementById('status').textContent.includes('1 messages were put back')"
         )
+        page.open(f"{found[1]}/#/upkeep")
+        page.until("document.querySelector('main').innerText.includes('No job has run yet')")
         assert page.troubles == []

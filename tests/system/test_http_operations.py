@@ -7,6 +7,7 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ import proton
 import pytest
 from proton.utils import BlockingConnection
 
+from sparkstore.jobs import job_runs
+from sparkstore.jobs.job_runs import JobRun
+from sparkstore.tables.root import open_root
 from tests.support.system.processes import BrokerProcess, StartBroker
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
@@ -108,3 +112,16 @@ def test_what_history_has_not_is_said_in_a_line(ask: Ask) -> None:
     assert "there is no queue" in ask("queues/dead/redrive", {"to": "lost"}, 404)["error"]
     assert ask("queues/dead/redrive", {})["done"] == 0
     assert "dry_run" in ask("queues/dead/redrive", {"dryrun": True}, 400)["error"]
+
+
+def test_upkeep_has_the_runs_of_jobs_and_the_lag_of_replicas(
+    broker: BrokerProcess, ask: Ask, tmp_path: Path
+) -> None:
+    assert ask("upkeep")["job_runs"] == ask("upkeep")["replicas"] == []
+    run = JobRun("1", "compact", datetime(2026, 11, 27, tzinfo=UTC), 2.5, "done", {"moved": 7})
+    job_runs.record(open_root(tmp_path / "root"), run)
+    (row,) = ask("upkeep")["job_runs"]
+    assert (row["job"], row["outcome"], row["seconds"]) == ("compact", "done", 2.5)
+    assert row["began_at"].startswith("2026-11-27T00:00:00")
+    assert "limit" in ask("upkeep?limit=0", None, 400)["error"]
+    assert broker.terminate() == 0

@@ -24,6 +24,7 @@ from broker_shim.serve.http.operations import (
     history_requests,
     operation_bodies,
     redrive_requests,
+    upkeep_requests,
 )
 from broker_shim.serve.http.roles import HttpRole
 
@@ -155,6 +156,14 @@ ENDPOINTS = (
         operation_bodies.UndoOutcome,
         body=operation_bodies.UndoOrder,
         conflict=409,
+    ),
+    Endpoint(
+        "GET",
+        API + "/upkeep",
+        _MONITOR,
+        upkeep_requests.show_upkeep,
+        operation_bodies.UpkeepAnswer,
+        operation_bodies.UpkeepQuery,
     ),
     Endpoint(
         "GET",

@@ -138,17 +138,9 @@ def _figures(root: Root, state: State) -> Iterator[Figure]:
 
 def _lags(root: Root) -> Iterator[Figure]:
     """How many records each replica in a folder lacks; one that cannot be read is not known."""
-    from sparkstore.recovery.point_in_time import latest_position
-    from sparkstore.storage.objects import is_object_uri
-    from sparkstore.tables.root import open_root
+    from sparkstore.recovery.replica_lag import replica_lags
 
-    folders = [each for each in root.identity.replicas if not is_object_uri(each)]
-    last = latest_position(root) if folders else 0
-    for folder in folders:
-        try:
-            lag: float | None = max(0, last - latest_position(open_root(folder)))
-        except (StoreError, OSError):
-            lag = None
+    for folder, lag in replica_lags(root).items():
         yield Figure("lag", folder, lag)
 
 

@@ -8,8 +8,9 @@ import { queue } from "./queue.js";
 import { connections } from "./connections.js";
 import { deadLetters } from "./dead_letters.js";
 import { operations } from "./operations.js";
+import { upkeep } from "./upkeep.js";
 
-const VIEWS = { queues, queue, connections, operations, "dead-letters": deadLetters };
+const VIEWS = { queues, queue, connections, operations, upkeep, "dead-letters": deadLetters };
 const LOOK_MS = 2000;
 
 let look = async () => {};

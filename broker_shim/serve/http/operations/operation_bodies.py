@@ -102,6 +102,28 @@ class EventQuery(Model):
     queue: str | None = None
 
 
+class UpkeepQuery(Model):
+    """How many rows of each list are asked for."""
+
+    limit: _Limit = 50
+
+
+class ReplicaRow(Struct, kw_only=True):
+    """A replica in a folder, and how many records it lacks; null: it cannot be read."""
+
+    replica: str
+    lag_records: int | None
+
+
+class UpkeepAnswer(Struct, kw_only=True):
+    """The state of a root's upkeep; rows are those of the views of these names."""
+
+    replicas: list[ReplicaRow]
+    members: list[dict[str, Any]]
+    job_runs: list[dict[str, Any]]
+    findings: list[dict[str, Any]]
+
+
 class HistoryQuery(Model):
     """The part of a message's history that is asked for."""
 

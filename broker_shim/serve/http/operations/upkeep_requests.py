@@ -1,0 +1,47 @@
+"""Requests for the state of a root's upkeep: members, replicas, runs of jobs and findings."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Any
+
+from broker_shim.serve.http.calls import Call
+from broker_shim.serve.http.operations.history_requests import flushed
+from broker_shim.serve.http.operations.operation_bodies import ReplicaRow, UpkeepAnswer
+from sparkstore.tables.root import Root
+
+_VIEWS = {"members": "member", "job_runs": "began_at DESC", "findings": "1"}
+"""The views that are shown, and by what they are sorted; the tables of two come with a job."""
+_OF_JOBS = ("job_runs", "findings")
+
+
+async def show_upkeep(call: Call) -> UpkeepAnswer:
+    """Show members, replicas with their lag, the newest runs of jobs, and findings."""
+    root, limit = await flushed(call), call.query.limit
+    return await asyncio.to_thread(_answer, root, limit)
+
+
+def _answer(root: Root, limit: int) -> UpkeepAnswer:
+    from sparkstore.recovery.replica_lag import replica_lags  # noqa: PLC0415  # it loads deltalake
+
+    lags = replica_lags(root)
+    replicas = [ReplicaRow(replica=name, lag_records=lag) for name, lag in lags.items()]
+    found = {view: _rows(root, view, limit) for view in _VIEWS}
+    return UpkeepAnswer(replicas=replicas, **found)
+
+
+def _rows(root: Root, view: str, limit: int) -> list[dict[str, Any]]:
+    from sparkstore.embedded.query import query  # noqa: PLC0415  # it loads duckdb
+
+    if view in _OF_JOBS and not (root.path / view / "_delta_log").is_dir():
+        return []
+    statement = f"SELECT * FROM {view} ORDER BY {_VIEWS[view]} LIMIT {limit}"  # noqa: S608  # ours
+    rows = query(root, statement).to_pylist()
+    return [{name: _plain(value) for name, value in row.items()} for row in rows]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds")
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
