@@ -17,13 +17,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from functools import partial
 from heapq import heappop, heappush
 
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.storage.loop import Later
+from broker_shim.broker.storage.loop import Later, SoonestTimer
 
-_NEVER = float("inf")
 _MOST_STALE = 4096
 
 
@@ -32,25 +30,20 @@ class LockTimer:
 
     def __init__(self, later: Later, now_s: Callable[[], float] = time.monotonic) -> None:
         """Begin with no lock; `now_s` never goes back."""
-        self._later, self.now_s = later, now_s
+        self.now_s = now_s
         self._locking: set[ConsumerLocks] = set()
-        self._wakes_at_s = _NEVER
+        self._timer = SoonestTimer(later, self._turn)
 
     def watch(self, locks: ConsumerLocks, until_s: float) -> None:
         """Have `expire` called when this time has come, or soon after."""
         self._locking.add(locks)
-        if until_s < self._wakes_at_s:
-            self._wakes_at_s = until_s
-            self._later(max(0.0, until_s - self.now_s()), partial(self._turn, until_s))
+        self._timer.ask(until_s, max(0.0, until_s - self.now_s()))
 
     def forget(self, locks: ConsumerLocks) -> None:
         """Let go of a consumer that has no lock."""
         self._locking.discard(locks)
 
-    def _turn(self, at_s: float) -> None:
-        if at_s != self._wakes_at_s:  # an earlier one was set after it
-            return
-        self._wakes_at_s = _NEVER
+    def _turn(self) -> None:
         for locks in [*self._locking]:
             until_s = locks.expire(self.now_s())
             if until_s is None:

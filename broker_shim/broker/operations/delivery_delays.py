@@ -14,18 +14,17 @@ forward is seen. A restart reads the times from the entries.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 
 from broker_shim.broker.delivery.taken_message import wall_us
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.served_queues import ServedQueues
+from broker_shim.broker.storage.loop import SoonestTimer
 from sparkstore.core.annotations import delivery_time_of
 from sparkstore.core.entries import Entries
 
 _LONGEST_S = 60.0
 _TURN_IDS = 5_000
 """Messages of one queue that a turn touches: some ms."""
-_NEVER = float("inf")
 
 
 class DeliveryDelays:
@@ -35,7 +34,7 @@ class DeliveryDelays:
         """Begin with no message that waits for its time."""
         self._served, self._now_us = served, now_us
         self._delaying: dict[str, QueueDispatch] = {}
-        self._wakes_at_us: float = _NEVER
+        self._timer = SoonestTimer(served.later, self._turn)
 
     def recovered(self, queue: QueueDispatch) -> None:
         """Hide what is on a queue after a start and has to wait."""
@@ -64,16 +63,10 @@ class DeliveryDelays:
         if due_us is None:
             return
         wait_s = min(max(0.0, (due_us - now_us) / 1e6), _LONGEST_S)
-        at_us = now_us + wait_s * 1e6
-        if at_us < self._wakes_at_us:
-            self._wakes_at_us = at_us
-            self._served.later(wait_s, partial(self._turn, at_us))
+        self._timer.ask(now_us + wait_s * 1e6, wait_s)
 
-    def _turn(self, at_us: float) -> None:
+    def _turn(self) -> None:
         """Show messages whose time has come, some at a time, and wait for the next."""
-        if at_us != self._wakes_at_us:  # an earlier one was set after it
-            return
-        self._wakes_at_us = _NEVER
         now_us = self._now_us()
         for name, queue in [*self._delaying.items()]:
             if not self._served.serves(queue):

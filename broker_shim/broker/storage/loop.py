@@ -11,6 +11,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable
+from functools import partial
 
 from broker_shim.broker.storage.inbox import Inbox
 
@@ -18,8 +19,34 @@ _log = logging.getLogger(__name__)
 
 Call = Callable[[], None]
 
+_NEVER = float("inf")
+
 Later = Callable[[float, Call], None]
 """later(delay_s, call): make a call on the loop's thread after a while."""
+
+
+class SoonestTimer:
+    """One timer for many times, by whatever clock: a call is made when the soonest has come.
+
+    Who is called asks again for what is not due yet. A timer that was set before a sooner one does
+    nothing when its time comes.
+    """
+
+    def __init__(self, later: Later, call: Call) -> None:
+        """Begin without a time; on the loop's thread only, as all that follows."""
+        self._later, self._call = later, call
+        self._at = _NEVER
+
+    def ask(self, at: float, delay_s: float) -> None:
+        """Have the call made at a time, which comes after a delay, unless it is made before."""
+        if at < self._at:
+            self._at = at
+            self._later(delay_s, partial(self._ring, at))
+
+    def _ring(self, at: float) -> None:
+        if at == self._at:
+            self._at = _NEVER
+            self._call()
 
 
 class Loop:
