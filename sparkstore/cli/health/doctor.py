@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,6 @@ def add(subparsers: Subparsers) -> None:
 
 def doctor(arguments: Namespace) -> int:
     """Look at the machine, and at the root if one is named."""
-    from sparkstore.cli.health.diagnosis import worst
     from sparkstore.cli.health.machine_health import of_machine
     from sparkstore.cli.health.root_health import of_root
     from sparkstore.config import StoreConfig, read_config
@@ -48,15 +48,22 @@ def doctor(arguments: Namespace) -> int:
     if arguments.root is not None:
         config = read_config(arguments.config) if arguments.config else StoreConfig()
         found += of_root(arguments.root, config)
+    return show_diagnoses(arguments, found)
+
+
+def show_diagnoses(arguments: Namespace, found: Sequence[Diagnosis]) -> int:
+    """Print diagnoses, at least one; the exit code that the worst of them asks for."""
+    from sparkstore.cli.health.diagnosis import worst
+
     if arguments.json:
         print_lines(json_lines(each._asdict() for each in found))
     else:
         width = max(len(each.name) for each in found)
-        print_lines(diagnosis_line(each, width) for each in found)
+        print_lines(_diagnosis_line(each, width) for each in found)
     return ExitCode.ERROR if worst(found) == "fail" else ExitCode.DONE
 
 
-def diagnosis_line(found: Diagnosis, width: int) -> str:
+def _diagnosis_line(found: Diagnosis, width: int) -> str:
     """Write a diagnosis as a line for people; names are padded to a width."""
     advice = f": {found.advice}" if found.advice else ""
     return f"{found.status:4}  {found.name:{width}}  {printable(found.found + advice)}"

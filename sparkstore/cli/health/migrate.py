@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparkstore.cli.commands import opened_root, print_lines, recovered
-from sparkstore.cli.health.diagnosis import Diagnosis, worst
-from sparkstore.cli.health.doctor import diagnosis_line
-from sparkstore.cli.output import json_lines
+from sparkstore.cli.commands import opened_root, recovered
+from sparkstore.cli.health.diagnosis import Diagnosis
+from sparkstore.cli.health.doctor import show_diagnoses
 from sparkstore.cli.parsing import command
 from sparkstore.errors import StoreError
-from sparkstore.exit_codes import ExitCode
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
@@ -42,12 +40,7 @@ def migrate(arguments: Namespace) -> int:
     """Say whether this release can serve a root."""
     with opened_root(arguments.root, whole=True) as root:
         found = [*_of_root(root)]
-    if arguments.json:
-        print_lines(json_lines(each._asdict() for each in found))
-    else:
-        width = max(len(each.name) for each in found)
-        print_lines(diagnosis_line(each, width) for each in found)
-    return ExitCode.ERROR if worst(found) == "fail" else ExitCode.DONE
+    return show_diagnoses(arguments, found)
 
 
 def _of_root(root: Root) -> Iterator[Diagnosis]:
