@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from sparkstore.core.queue_names import WordPattern, words_of
+
 MOST_CHARACTERS = 10_000
 """Of an address or a routing key: no name in a store is longer."""
 MOST_WORDS = 256
@@ -68,7 +70,7 @@ class TopicBindings:
 
     def bind(self, binding_key: str, queue: str) -> None:
         """Add a pattern for a name; again changes nothing."""
-        words = _same(binding_key)
+        words = words_of(binding_key)
         if _is_wild(words):
             names = self._rows.setdefault(words, _Row(words)).names
         else:
@@ -83,7 +85,7 @@ class TopicBindings:
 
         Branches that end in nothing are cut.
         """
-        words = _same(binding_key)
+        words = words_of(binding_key)
         if _is_wild(words):
             row = self._rows.get(words)
             if row is not None and _taken(row.names, binding_key, queue) and not row.names:
@@ -127,41 +129,12 @@ class TopicBindings:
         return fitting
 
 
-class _Row:
-    """A pattern with all of its places at once: bit n is set when n of its words are used up."""
+class _Row(WordPattern):
+    """A pattern that is not in the tree, with the names that are bound by it."""
 
     def __init__(self, words: tuple[str, ...]) -> None:
+        super().__init__(words)
         self.names: dict[str, set[str]] = {}
-        self._takes: dict[str, int] = {}
-        for place, word in enumerate(words):
-            self._takes[word] = self._takes.get(word, 0) | 1 << place
-        self._hashes = self._takes.pop("#", 0)
-        self._stars = self._takes.pop("*", 0)
-        self._end = 1 << len(words)
-
-    def fits(self, words: Sequence[str]) -> bool:
-        """True if it fits these words: some steps for each, however long the pattern is."""
-        hashes, stars, takes = self._hashes, self._stars, self._takes
-        here = 1 | (1 & hashes) << 1
-        for word in words:
-            here = (here & (stars | takes.get(word, 0))) << 1 | here & hashes
-            here |= (here & hashes) << 1
-        return bool(here & self._end)
-
-
-def _same(pattern: str) -> tuple[str, ...]:
-    """The words of the one pattern that stands for all that mean the same."""
-    words: list[str] = []
-    is_any = False
-    for word in pattern.split("."):
-        if word == "#":
-            is_any = True
-            continue
-        if is_any and word != "*":
-            words.append("#")
-            is_any = False
-        words.append(word)
-    return (*words, "#") if is_any else tuple(words)
 
 
 def _is_wild(words: Sequence[str]) -> bool:

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sparkstore.core.queue_arguments import POLICY
-from sparkstore.core.queue_names import is_reserved, parts_of
+from sparkstore.core.queue_names import WordPattern, is_reserved, parts_of, words_of
 
 CATEGORY = "sparkstore.policy"
 
@@ -43,7 +43,11 @@ class Policy(NamedTuple):
     def fits(self, queue: str) -> bool:
         """True if a queue, by its name, is on an address that fits; a link's own is no such."""
         address = parts_of(queue)[0]
-        return not is_reserved(queue) and _fits(self.match.split("."), address.split("."))
+        return not is_reserved(queue) and self._pattern.fits(address.split("."))
+
+    @property
+    def _pattern(self) -> WordPattern:
+        return WordPattern(words_of(self.match))
 
     @property
     def detail(self) -> dict[str, Any]:
@@ -90,23 +94,3 @@ def with_policies(
             for name, value in policy.arguments.items():
                 told.setdefault(name, {"value": value, "from": policy.name})
     return {**own, POLICY: told} if told else own
-
-
-def _fits(pattern: Sequence[str], words: Sequence[str]) -> bool:
-    """True if words fit a pattern: followed at all of its places at once, so in bounded time."""
-    at = _skipped({0}, pattern)
-    for word in words:
-        following = {place + 1 for place in at if pattern[place : place + 1] in ([word], ["*"])}
-        following |= {place for place in at if pattern[place : place + 1] == ["#"]}
-        at = _skipped(following, pattern)
-    return len(pattern) in at
-
-
-def _skipped(at: set[int], pattern: Sequence[str]) -> set[int]:
-    """The places, and those behind a `#` that stands there, as it may be no word."""
-    found = set(at)
-    for place in sorted(at):
-        while pattern[place : place + 1] == ["#"]:
-            place += 1  # noqa: PLW2901
-            found.add(place)
-    return found

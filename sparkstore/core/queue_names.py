@@ -7,13 +7,13 @@
 The store calls a queue by one text only: `address::queue`, or the queue alone where its address
 has the same name. So each queue has one name in SQL, and a plain name is what it always was.
 
-Here and not in `broker_shim.addressing`, which stands on this: the command line of a root that
+Patterns of addresses are read here, too. Here and not in `broker_shim.addressing`, which stands on this: the command line of a root that
 nobody serves takes the same names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from sparkstore.errors import InvalidRequest
 
@@ -109,3 +109,43 @@ def shown(name: str) -> str:
     if len(name) <= _SHOWN_CHARACTERS:
         return repr(name)
     return f"{name[:_SHOWN_CHARACTERS]!r}… ({len(name)} characters)"
+
+
+class WordPattern:
+    """A pattern of an address's words: `*` is any one, `#` any number of them, none too.
+
+    It is followed at all of its places at once: bit n is set when n of its words are used up.
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        """Begin with the words of a pattern, as `words_of` gives them."""
+        self._takes: dict[str, int] = {}
+        for place, word in enumerate(words):
+            self._takes[word] = self._takes.get(word, 0) | 1 << place
+        self._hashes = self._takes.pop("#", 0)
+        self._stars = self._takes.pop("*", 0)
+        self._end = 1 << len(words)
+
+    def fits(self, words: Sequence[str]) -> bool:
+        """True if it fits these words: some steps for each, however long the pattern is."""
+        hashes, stars, takes = self._hashes, self._stars, self._takes
+        here = 1 | (1 & hashes) << 1
+        for word in words:
+            here = (here & (stars | takes.get(word, 0))) << 1 | here & hashes
+            here |= (here & hashes) << 1
+        return bool(here & self._end)
+
+
+def words_of(pattern: str) -> tuple[str, ...]:
+    """The words of the one pattern that stands for all that mean the same."""
+    words: list[str] = []
+    is_any = False
+    for word in pattern.split("."):
+        if word == "#":
+            is_any = True
+            continue
+        if is_any and word != "*":
+            words.append("#")
+            is_any = False
+        words.append(word)
+    return (*words, "#") if is_any else tuple(words)
