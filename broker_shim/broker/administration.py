@@ -38,6 +38,7 @@ from sparkstore.operations.administration import (
     new_exchange,
 )
 from sparkstore.operations.bulk import TURN_IDS, Action, Answer, Request
+from sparkstore.operations.policy_orders import count_over_delivered
 from sparkstore.operations.queue_alteration import QueueUsage, definition
 
 OnTold = Callable[[StoreError | None, dict[str, Any]], None]
@@ -113,8 +114,8 @@ class BrokerFacts:
     def over_delivered(self, queue: str, limit: int) -> int:
         """Count waiting messages of a queue with more failed deliveries than a limit."""
         entries = self._served.calls.entries(queue)
-        found = entries.marked() if isinstance(entries, Entries) else ()
-        return sum(each.acquired_by is None and each.delivery_count > limit for _, each in found)
+        marked = entries.marked() if isinstance(entries, Entries) else ()
+        return count_over_delivered(marked, limit)
 
     def link_of(self, queue: str) -> OwnLink | None:
         """Find the link whose own queue this is; None: it is no link's."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from broker_shim.broker.address import ExchangeNode, Node, QueueNode
@@ -24,10 +23,10 @@ from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.completion import OnComplete
 from broker_shim.messages.header import HeaderReader
 from broker_shim.store.interface import MessageHeader, Queue
-from sparkstore.core.policies import Policy, in_order, with_policies
-from sparkstore.core.queue_arguments import POLICY, terms_of
+from sparkstore.core.policies import Policy, with_change
+from sparkstore.core.queue_arguments import terms_of
 from sparkstore.core.queue_names import shown
-from sparkstore.core.state_machine.definitions import detail_of
+from sparkstore.core.state_machine.definitions import as_policies_say, detail_of
 from sparkstore.operations.administration import OwnLink
 
 _log = logging.getLogger(__name__)
@@ -153,15 +152,11 @@ class ServedQueues:
 
     def told(self, queue: Queue) -> Queue:
         """A definition with what policies say of its queue, as the store makes it."""
-        if self.is_member or not (self.policies or POLICY in queue.arguments):
-            return queue
-        arguments = with_policies(queue.name, queue.arguments, self.policies)
-        return replace(queue, arguments=arguments)
+        return queue if self.is_member else as_policies_say(queue, self.policies)
 
     def use_policy(self, name: str, policy: Policy | None) -> list[QueueDispatch]:
         """Use a policy of this name from now on, or none; the queues whose arguments changed."""
-        left = [each for each in self.policies if each.name != name]
-        self.policies = in_order([*left, *([] if policy is None else [policy])])
+        self.policies = with_change(self.policies, name, policy)
         changed = [(old, self.told(old)) for old in self.definitions.values()]
         changed = [(old, new) for old, new in changed if old != new]
         for _old, new in changed:

@@ -16,7 +16,7 @@ call: one group of the log and one Delta commit.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sparkstore.core.queue_arguments import POLICY
@@ -72,9 +72,15 @@ def policy_of(name: str, detail: Any) -> Policy:
     return Policy(name, told["match"], told["priority"], told["arguments"])
 
 
-def in_order(policies: Sequence[Policy]) -> list[Policy]:
+def in_order(policies: Iterable[Policy]) -> list[Policy]:
     """Sort policies, those that count most first."""
     return sorted(policies, key=lambda each: (-each.priority, each.name))
+
+
+def with_change(policies: Sequence[Policy], name: str, policy: Policy | None) -> list[Policy]:
+    """All policies after the one of a name was set, or deleted: None."""
+    others = (each for each in policies if each.name != name)
+    return in_order(others if policy is None else (*others, policy))
 
 
 def with_policies(

@@ -7,8 +7,8 @@
 The store calls a queue by one text only: `address::queue`, or the queue alone where its address
 has the same name. So each queue has one name in SQL, and a plain name is what it always was.
 
-Patterns of addresses are read here, too. Here and not in `broker_shim.addressing`, which stands on this: the command line of a root that
-nobody serves takes the same names.
+Patterns of addresses are read here, too. Here and not in `broker_shim.addressing`, which stands on
+this: the command line of a root that nobody serves takes the same names.
 """
 
 from __future__ import annotations

@@ -8,14 +8,19 @@ limits hold for what comes from then on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from sparkstore.core.policies import Policy, in_order, with_policies
+from sparkstore.core.entries import Entry
+from sparkstore.core.policies import Policy, with_change
 from sparkstore.core.queue_arguments import check_arguments, terms_of
 from sparkstore.core.queue_names import shown
-from sparkstore.core.state_machine.definitions import as_json, detail_of, queue_of
+from sparkstore.core.state_machine.definitions import (
+    as_json,
+    as_policies_say,
+    detail_of,
+    queue_of,
+)
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.order_checks import check_known
 from sparkstore.operations.queue_alteration import QueueUsage, check_alteration
@@ -60,9 +65,8 @@ def decide_set(policy: Policy, facts: PolicyFacts) -> PolicyDecision:
         InvalidRequest: It is none, or a queue cannot take it now.
     """
     check_policy(policy)
-    others = [each for each in facts.policies() if each.name != policy.name]
     told = {"policy": policy.name, **policy.detail}
-    told |= _effects(policy, in_order([*others, policy]), facts)
+    told |= _effects(policy, with_change(facts.policies(), policy.name, policy), facts)
     return PolicyDecision(told, policy not in facts.policies(), as_json(policy.detail))
 
 
@@ -77,8 +81,8 @@ def decide_delete(name: str, facts: PolicyFacts) -> PolicyDecision:
         known = ", ".join(map(shown, [*there][:_SHOWN])) or "none"
         message = f"unknown policy {shown(name)}: there is {known} (sparkstore policy list)"
         raise InvalidRequest(message)
-    left = [each for each in facts.policies() if each.name != name]
-    return PolicyDecision({"policy": name, **_effects(there[name], left, facts)}, True, "")  # noqa: FBT003
+    effects = _effects(there[name], with_change(facts.policies(), name, None), facts)
+    return PolicyDecision({"policy": name, **effects}, is_change=True, detail="")
 
 
 def _effects(policy: Policy, after: Sequence[Policy], facts: PolicyFacts) -> dict[str, Any]:
@@ -91,20 +95,25 @@ def _effects(policy: Policy, after: Sequence[Policy], facts: PolicyFacts) -> dic
         fitting += 1
         detail = facts.detail(queue) or "{}"
         old = queue_of(queue, detail)
-        told = with_policies(queue, old.arguments, after)
+        new = as_policies_say(old, after)
         own = sorted(policy.arguments.keys() & old.arguments.keys())
         if own and len(overridden) < _SHOWN:
             overridden[queue] = own
-        if told == old.arguments:
+        if new == old:
             continue
         changed += 1
-        wanted = detail_of(replace(old, arguments=told))
+        wanted = detail_of(new)
         check_alteration(queue, detail, wanted, facts.standing(queue))
         limit = terms_of(wanted).arguments.max_delivery_count
         if limit is not None and limit != terms_of(detail).arguments.max_delivery_count:
             leaving += facts.over_delivered(queue, limit)
     found: dict[str, Any] = {"queues": fitting, "altered": changed, "over_delivered": leaving}
     return {**found, "overridden": overridden} if overridden else found
+
+
+def count_over_delivered(entries: Iterable[tuple[int, Entry]], limit: int) -> int:
+    """Count entries that wait with more failed deliveries than a limit."""
+    return sum(each.acquired_by is None and each.delivery_count > limit for _, each in entries)
 
 
 def check_policy(policy: Policy) -> None:

@@ -48,6 +48,7 @@ from sparkstore.operations.bulk import (
     check,
     decide,
 )
+from sparkstore.operations.policy_orders import count_over_delivered
 from sparkstore.operations.queue_alteration import QueueUsage
 
 Steps = list[RecordStep]
@@ -79,8 +80,7 @@ class StateFacts:
 
     def over_delivered(self, queue: str, limit: int) -> int:
         """Count waiting messages of a queue with more failed deliveries than a limit."""
-        found = self._state.queues[queue].entries.marked()
-        return sum(each.acquired_by is None and each.delivery_count > limit for _, each in found)
+        return count_over_delivered(self._state.queues[queue].entries.marked(), limit)
 
     def link_of(self, queue: str) -> OwnLink | None:
         """Return the link whose own queue it is; None: no link's."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.fold import Entry, LinkState, QueueState, State
 from sparkstore.core.link_records import link_key
-from sparkstore.core.queue_arguments import check_arguments
+from sparkstore.core.policies import Policy, with_policies
+from sparkstore.core.queue_arguments import POLICY, check_arguments
 from sparkstore.core.state_machine.arguments import check_definition
 from sparkstore.core.state_machine.call_values import Exchange, Queue, Recovered
 from sparkstore.errors import InvalidRequest
@@ -86,6 +88,13 @@ def queue_of(name: str, detail: str) -> Queue:
     """The definition that a record carried."""
     content = json.loads(detail)
     return Queue(name, TerminusDurability(content["durability"]), content["arguments"])
+
+
+def as_policies_say(queue: Queue, policies: Sequence[Policy]) -> Queue:
+    """The definition of a queue with what policies say of it, and nothing that they said before."""
+    if not policies and POLICY not in queue.arguments:  # most often
+        return queue
+    return replace(queue, arguments=with_policies(queue.name, queue.arguments, policies))
 
 
 def exchange_of(name: str, detail: str) -> Exchange:

@@ -6,12 +6,10 @@ The half of the state machine that knows no messages.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from sparkstore.core import fold, policies, records
 from sparkstore.core.durability import TerminusDurability
-from sparkstore.core.queue_arguments import POLICY
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import ExchangeBindingKey
 from sparkstore.core.state_machine import definitions
@@ -135,29 +133,27 @@ class WiringStateMachine:
 
     def _retold(self, record: records.Record) -> list[RecordStep]:
         """Give queues the definitions that they have with a change of a policy."""
-        name = record.binding_key or ""
+        name, detail = record.binding_key or "", record.detail
         if record.exchange != policies.CATEGORY:
             return []
-        others = [each for each in self.policies if each.name != name]
-        if record.detail is not None:
-            others.append(policies.policy_of(name, record.detail))
-        after, steps = policies.in_order(others), list[RecordStep]()
+        policy = None if detail is None else policies.policy_of(name, detail)
+        after, steps = policies.with_change(self.policies, name, policy), list[RecordStep]()
         for queue, there in self.state.queues.items():
             old = definitions.queue_of(queue, there.detail)
-            told = policies.with_policies(queue, old.arguments, after)
-            if told != old.arguments:
-                detail = definitions.detail_of(replace(old, arguments=told))
-                altered = records.queue_altered(self.now_us(), queue, detail)
-                steps.append(RecordStep(altered, self.keeps(detail, _KEPT_WIRING)))
+            new = definitions.as_policies_say(old, after)
+            if new != old:
+                told = definitions.detail_of(new)
+                altered = records.queue_altered(self.now_us(), queue, told)
+                steps.append(RecordStep(altered, self.keeps(told, _KEPT_WIRING)))
         return steps
 
     def _detail(self, wiring: Queue | Exchange) -> str:
         """The definition of a queue with what policies say of it, or of an exchange."""
-        detail = definitions.detail_of(wiring)
-        if isinstance(wiring, Queue) and (self.policies or POLICY in wiring.arguments):
-            told = policies.with_policies(wiring.name, wiring.arguments, self.policies)
-            detail = definitions.detail_of(replace(wiring, arguments=told))
-        return detail
+        detail = definitions.detail_of(wiring)  # what is no definition is refused here
+        if isinstance(wiring, Exchange):
+            return detail
+        told = definitions.as_policies_say(wiring, self.policies)
+        return detail if told is wiring else definitions.detail_of(told)
 
     def queue(self, queue: str) -> fold.QueueState:
         """Find a queue by its name.
