@@ -92,6 +92,7 @@ class Mirror:
         self._place = dict(place or {})
         self._known: Mapping[str, Any] = {}  # what the first store is called
         self._gone: set[int] = set()
+        self._lacks = False  # what is being applied has a message whose content is gone
         self._links: set[LinkKey] = set()
         self._staged: dict[int, StoredMessage] = {}  # by the calls that are being applied
         self._unmade: set[Xid] = set()  # branches of which nothing was left when we heard of them
@@ -228,7 +229,10 @@ class Mirror:
                 (xid,) = calls[0].arguments
                 self._store.adopt_branch(xid, on_complete)
                 return
+            self._lacks = False
             calls = [ours for call in calls if (ours := self._translated(call)) is not None]
+            if self._lacks:
+                on_complete = partial(self._when_followed, on_complete)
             if len(calls) == 1 and calls[0].operation != PREPARE:
                 self._make(calls[0], on_complete, None)
                 return
@@ -254,6 +258,27 @@ class Mirror:
         else:
             self._unmade.discard(xid)
             self._store.prepare(transaction, xid, on_complete)
+
+    def _when_followed(self, on_complete: OnComplete, error: StoreError | None) -> None:
+        """Complete calls that lack a message when what took it off its last queue is here, too.
+
+        Told before, the message would be missing here that everybody believes to be there, until
+        that comes: with the other half of a transaction, or after calls before it that nobody was
+        told of. The first store has decided it, so its completion is one of those before that of a
+        call which is made now; and each is passed on before the next one fires.
+        """
+
+        def passed_on(error: StoreError | None) -> None:
+            if error is not None:
+                on_complete(error)
+            else:
+                end = partial(_do_nothing, self._store, on_complete)
+                self._call_line.take(end, may_wait=False)
+
+        if error is not None:
+            on_complete(error)
+        else:
+            _do_nothing(self._first, passed_on)
 
     def _flush(self, on_complete: OnComplete) -> None:
         try:
@@ -311,6 +336,7 @@ class Mirror:
                 at += len(piece)
         except InvalidRequest:  # it left its last queue while its enqueue was on its way to us
             self._gone.add(message_id)
+            self._lacks = True
             return None
         self._staged[message_id] = writer.end(_ignore)
         return self._staged[message_id]
@@ -323,6 +349,14 @@ class Mirror:
             make(on_complete=on_complete)
         else:
             make(on_complete=on_complete, transaction=transaction)
+
+
+def _do_nothing(store: InDoubtStore, on_complete: OnComplete) -> None:
+    """Complete in turn, after all that was called before."""
+    try:
+        store.abort(store.begin(), on_complete)
+    except StoreError as error:
+        on_complete(error)
 
 
 def take_place(store: BrokerStore, *, accept_loss: bool = False) -> bool:

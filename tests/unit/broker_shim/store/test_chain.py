@@ -25,6 +25,7 @@ from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import LinkKey, MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from tests.support.documents import blocks, text_of
+from tests.support.roots.logs import until
 from tests.support.stores.chains import contents
 from tests.support.stores.stores import (
     DELTA_CONFIG,
@@ -367,6 +368,9 @@ def test_content_in_pieces_that_is_gone_when_a_mirror_asks_for_it_does_not_end_t
     first.sink.is_holding = True
     chain.enqueue(message, "q", told.of("enqueue"))
     chain.dequeue(message.message_id, "q", None, told.of("dequeue"))
+    first.sink.tell()  # the enqueue is durable in the first store, and goes to the mirror
+    until(lambda: len(first.sink.held) == 2)  # which asks when the dequeue will be
+    assert told == []
     first.sink.tell()
     first.sink.tell()
     first.wait()
