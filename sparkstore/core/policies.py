@@ -20,7 +20,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sparkstore.core.queue_arguments import POLICY
-from sparkstore.core.queue_names import WordPattern, is_reserved, parts_of, words_of
+from sparkstore.core.queue_names import WordPattern, is_reserved, parts_of, shown, words_of
+from sparkstore.errors import InvalidRequest
 
 CATEGORY = "sparkstore.policy"
 
@@ -67,9 +68,17 @@ def policies_of(configured: Mapping[tuple[str, str], Any]) -> list[Policy]:
 
 
 def policy_of(name: str, detail: Any) -> Policy:
-    """Read a policy from the object that is kept of it."""
+    """Read a policy from the object that is kept of it.
+
+    Raises:
+        InvalidRequest: It is none; whoever may configure the store may send anything.
+    """
     told = json.loads(detail) if isinstance(detail, str) else detail
-    return Policy(name, told["match"], told["priority"], told["arguments"])
+    fields = (told.get("match"), told.get("priority"), told.get("arguments"))
+    if tuple(map(type, fields)) != (str, int, dict):
+        message = f"policy {shown(name)}: {detail!r:.100}: it has match, priority and arguments"
+        raise InvalidRequest(message)
+    return Policy(name, *fields)
 
 
 def in_order(policies: Iterable[Policy]) -> list[Policy]:

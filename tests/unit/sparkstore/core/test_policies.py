@@ -14,6 +14,7 @@ from sparkstore.core.queue_arguments import own_arguments_of, sources, terms_of
 from sparkstore.core.records import Kind
 from sparkstore.core.state_machine.call_values import Queue
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.errors import InvalidRequest
 
 
 @pytest.mark.parametrize(
@@ -97,6 +98,25 @@ def test_a_policy_and_the_queues_that_it_alters_are_one_call() -> None:
     kinds = it.do(it.machine.configure(CATEGORY, "p", None))
     assert kinds == [Kind.UNCONFIGURED, Kind.ALTERED, Kind.ALTERED]
     assert [it.terms(each) for each in ("a.1", "a.2")] == [(None, 7), (None, None)]
+
+
+@pytest.mark.parametrize(
+    "detail",
+    [
+        {},
+        {"match": 7, "priority": 0, "arguments": {}},
+        {"match": "#", "priority": True, "arguments": {}},
+        {"match": "#", "priority": 0, "arguments": []},
+    ],
+    ids=str,
+)
+def test_what_is_no_policy_is_refused_by_the_store(detail: dict[str, Any]) -> None:
+    """A member of the service may configure anything, but for this."""
+    it = Store()
+    it.do(it.machine.create(Queue("q")))
+    with pytest.raises(InvalidRequest):
+        it.machine.configure(CATEGORY, "p", detail)
+    assert it.machine.policies == []
 
 
 def test_nobody_but_the_store_says_what_a_policy_says() -> None:
