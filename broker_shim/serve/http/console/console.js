@@ -51,7 +51,7 @@ async function again(mine) {
   } catch (error) {
     if (mine === turn) complain(error);
   }
-  setTimeout(again, LOOK_MS, mine);
+  setTimeout(again, look.pauseMs ?? LOOK_MS, mine);
 }
 
 window.addEventListener("hashchange", open);

@@ -44,6 +44,7 @@ export function operations(_parts, user) {
     list.fill((await get("operations", { limit: LIMIT })).items.reverse());
   }
 
+  look.pauseMs = 10000;  // it reads tables, for which the store commits what it has
   show(element("h1", {}, "Operations"), list.whole);
   return look;
 }

@@ -36,6 +36,7 @@ export function upkeep(_parts, user) {
       ...section("Findings", found.findings, "Nothing was found, or reconcile has not run yet."));
   }
 
+  look.pauseMs = 10000;  // it reads tables, for which the store commits what it has
   show(element("h1", {}, "Upkeep"), told);
   return look;
 }
