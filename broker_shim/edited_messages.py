@@ -91,7 +91,7 @@ def _of_0_10(header: MessageHeader, body: bytes, edit: MessageEdit) -> tuple[Mes
     )
     from broker_shim.framing.errors import RemoteCommandError  # noqa: PLC0415
     from broker_shim.framing.segments import HeaderSegment  # noqa: PLC0415
-    from broker_shim.listener_0_10.message_headers import columns  # noqa: PLC0415
+    from broker_shim.listener_0_10.messages.message_headers import columns  # noqa: PLC0415
 
     try:
         segment = HeaderSegment(bytes(header.header or b""))

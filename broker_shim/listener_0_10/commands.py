@@ -7,14 +7,10 @@ from typing import Any, Protocol
 
 from broker_shim.amqp_0_10 import commands as c
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
-from broker_shim.amqp_0_10.structs import Struct
-from broker_shim.broker.virtual_host import Broker
-from broker_shim.errors import StoreError
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.framing.segments import BodySegment, HeaderSegment
+from broker_shim.listener_0_10.command_session import CommandSession
 from broker_shim.listener_0_10.dtx import dtx_commands
-from broker_shim.listener_0_10.open_transactions import OpenTransactions
 from broker_shim.listener_0_10.refusals import illegal_state, not_implemented
 from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
 from broker_shim.listener_0_10.session_publisher import SessionPublisher
@@ -23,45 +19,12 @@ from broker_shim.listener_0_10.transaction import SessionTransaction
 from broker_shim.listener_0_10.wiring import exchange_commands, queue_commands
 
 
-class CommandTarget(Protocol):
-    """The session that a command was sent on; see `Amqp010Session`."""
+class CommandTarget(CommandSession, Protocol):
+    """A session with what its commands are about; see `Amqp010Session`."""
 
-    connection: Any
-    broker: Broker
     incoming: IncomingCommands
     publisher: SessionPublisher
     subscriptions: Subscriptions
-    transaction: SessionTransaction | None
-    is_distributed: bool
-
-    @property
-    def holder(self) -> str:
-        """The name by which the store knows the holder of the session's messages."""
-
-    def wait_for(self, command_id: int) -> None:
-        """Do the commands after this one only when it is complete."""
-
-    def complete(self, command_id: int) -> None:
-        """Complete a command that is done, durably."""
-
-    def done(self, command_id: int) -> Callable[[StoreError | None], None]:
-        """Make the completion that completes a command, or fails the session."""
-
-    def result(self, command_id: int, value: Struct) -> None:
-        """Answer a command, and complete it."""
-
-    def fail(self, error: RemoteCommandError, command_id: int | None = None) -> None:
-        """End the session with the reason why a command cannot be done."""
-
-    def command(
-        self,
-        command: c.Command,
-        header: HeaderSegment | None = None,
-        body: BodySegment | None = None,
-        *,
-        sync: bool = False,
-    ) -> int:
-        """Send a command; its number."""
 
 
 Step = Callable[[CommandTarget, Any, int], None]
@@ -111,7 +74,7 @@ def _select(session: CommandTarget, _command: c.TxSelect, command_id: int) -> No
     if session.transaction is not None or session.is_distributed:
         raise illegal_state("tx.select: this session is transacted already")
     session.transaction = transaction = SessionTransaction(session.broker)
-    opened: OpenTransactions = session.connection.host.transactions
+    opened = session.connection.host.transactions
     transaction.on_begun = lambda: opened.began(transaction, late)
     transaction.on_ended = lambda: opened.ended(transaction)
     session.complete(command_id)

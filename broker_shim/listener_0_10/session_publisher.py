@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from broker_shim.amqp_0_10.commands import MessageReject, MessageTransfer
 from broker_shim.amqp_0_10.definitions import (
@@ -15,12 +14,14 @@ from broker_shim.broker.address import ExchangeNode, Node, described
 from broker_shim.broker.queues.local_messages import Origin, without_local
 from broker_shim.broker.settings import DurableMessages
 from broker_shim.broker.storage.publications import Publication
+from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.segments import HeaderSegment
 from broker_shim.listener_0_10.authorization import check, check_user_id
-from broker_shim.listener_0_10.message_headers import check_items, read_header
+from broker_shim.listener_0_10.command_session import CommandSession
+from broker_shim.listener_0_10.messages.message_headers import check_items, read_header
 from broker_shim.listener_0_10.refusals import not_found, short_text
 from broker_shim.security.rules.rights import Act
 from sparkstore.core.queue_names import shown
@@ -33,7 +34,7 @@ class SessionPublisher:
     transaction sends waits there.
     """
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: CommandSession) -> None:
         """Begin; the session is an `Amqp010Session`."""
         self._session, self._metrics = session, session.broker.metrics
         self._numbers: list[int] = []
@@ -135,15 +136,19 @@ class SessionPublisher:
             session.done(numbers[refused])(outcomes[refused])
 
 
-def _node(broker: Any, exchange: str, routing_key: str) -> Node:
+def _node(broker: Broker, exchange: str, routing_key: str) -> Node:
     if not exchange:
-        node: Node = broker.destinations.node_of(routing_key)
-        return node
+        return broker.destinations.node_of(routing_key)
     return ExchangeNode(exchange, routing_key)
 
 
 def _unroutable(
-    session: Any, transfer: MessageTransfer, command_id: int, node: Node, *, is_dropped: bool
+    session: CommandSession,
+    transfer: MessageTransfer,
+    command_id: int,
+    node: Node,
+    *,
+    is_dropped: bool,
 ) -> None:
     """Refuse a message that no queue gets, or drop it if its sender said so."""
     session.broker.metrics.unroutable += 1

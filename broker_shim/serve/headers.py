@@ -23,6 +23,6 @@ def all_headers() -> HeaderReader:
 
 def _first_of_older(header: MessageHeader) -> NeutralHeader:
     """Imported with the first such message: most brokers have none, and start without it."""
-    from broker_shim.listener_0_10 import message_headers as messages  # noqa: PLC0415
+    from broker_shim.listener_0_10.messages import message_headers as messages  # noqa: PLC0415
 
     return READERS[messages.PROTOCOL](header)

@@ -7,13 +7,13 @@ the store knows it. So one of the two says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from broker_shim.amqp_0_10 import commands as c
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.listener_0_10.dtx.open_branches import OpenBranch, OpenBranches
+from broker_shim.listener_0_10.command_session import CommandSession
+from broker_shim.listener_0_10.dtx.open_branches import OpenBranch
 from broker_shim.listener_0_10.refusals import not_allowed, refusal_of
 from broker_shim.listener_0_10.transaction import SessionTransaction
 from broker_shim.store.branch_store import BranchFacts, Xid
@@ -27,12 +27,16 @@ class BranchBegin:
     """A branch from its command until it is open, or its session has ended."""
 
     def __init__(
-        self, session: Any, xid: Xid, command_id: int, on_begun: Callable[[OpenBranch], None]
+        self,
+        session: CommandSession,
+        xid: Xid,
+        command_id: int,
+        on_begun: Callable[[OpenBranch], None],
     ) -> None:
         """Prepare to begin a branch, which `on_begun` gets."""
         self._session, self._xid, self._command_id = session, xid, command_id
         self._on_begun = on_begun
-        self._opened: OpenBranches = session.connection.host.branches
+        self._opened = session.connection.host.branches
 
     def run(self) -> None:
         """Ask who may have begun it; the session's next commands wait until that is decided.

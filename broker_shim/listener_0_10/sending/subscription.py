@@ -21,8 +21,8 @@ from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage
 from broker_shim.broker.queues.consumer_credit import ConsumerCredit
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.framing.segments import BodySegment, HeaderSegment
-from broker_shim.listener_0_10.message_headers import written_header
-from broker_shim.listener_0_10.sending.subscribing_session import SubscribingSession
+from broker_shim.listener_0_10.command_session import CommandSession
+from broker_shim.listener_0_10.messages.message_headers import written_header
 from broker_shim.messages.residency import LoadedMessage
 from broker_shim.selectors import Selector
 from broker_shim.store.interface import Entry, MessageHeader
@@ -92,7 +92,7 @@ class SessionConsumer:
     def __init__(
         self,
         owner: SubscriptionOwner,
-        session: SubscribingSession,
+        session: CommandSession,
         holder: str,
         queue: QueueDispatch,
         command: c.MessageSubscribe,

@@ -22,13 +22,13 @@ from broker_shim.errors import StoreError
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.number_map import Numbered
 from broker_shim.framing.sequences import Ranges, is_ordered, ranges_of
+from broker_shim.listener_0_10.command_session import CommandSession
 from broker_shim.listener_0_10.refusals import (
     illegal_argument,
     locked,
     not_allowed,
     not_found,
 )
-from broker_shim.listener_0_10.sending.subscribing_session import SubscribingSession
 from broker_shim.listener_0_10.sending.subscription import SentMessage, SessionConsumer
 from broker_shim.listener_0_10.transaction import AcceptedDelivery, SessionTransaction
 from broker_shim.listener_0_10.wiring.queue_commands import check_owner, existing
@@ -45,7 +45,7 @@ _NO_LOCAL = "x-qpid-no-local"
 class Subscriptions:
     """All consumers of one session by destination, and what it was sent by command id."""
 
-    def __init__(self, session: SubscribingSession) -> None:
+    def __init__(self, session: CommandSession) -> None:
         self._session, settings = session, session.broker.settings
         self._max_links, self._max_unsettled = settings.max_links, settings.max_unsettled
         self._by_name: dict[str, SessionConsumer] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from broker_shim.amqp_0_10.commands import (
@@ -22,7 +22,6 @@ from broker_shim.amqp_0_10.controls import (
 )
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode, SessionDetachCode
 from broker_shim.amqp_0_10.structs import Struct
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
@@ -33,6 +32,7 @@ from broker_shim.handlers.handler import AssemblyHandler
 from broker_shim.handlers.handler_chain import HandlerContext, InsertionPoints
 from broker_shim.handlers.session_incoming import SessionIncoming
 from broker_shim.handlers.session_outgoing import SessionOutgoing
+from broker_shim.listener_0_10.command_session import CommandConnection, CommandHost
 from broker_shim.listener_0_10.commands import WIRING, CommandTarget, invoke
 from broker_shim.listener_0_10.connection_output import RoomWaiter
 from broker_shim.listener_0_10.refusals import refusal_of
@@ -42,13 +42,11 @@ from broker_shim.listener_0_10.sessions import controls
 from broker_shim.listener_0_10.sessions.incoming_commands import IncomingCommands
 from broker_shim.listener_0_10.sessions.outgoing_commands import OutgoingCommands
 from broker_shim.listener_0_10.transaction import SessionTransaction
-from broker_shim.sockets.access import Access
-from broker_shim.sockets.login import Login
 
 _log = logging.getLogger(__name__)
 
 
-class SessionHost(Protocol):
+class SessionHost(CommandHost, Protocol):
     """All sessions of a broker, by name."""
 
     def attach(self, connection: Any, channel: int, name: bytes, *, force: bool) -> bool:
@@ -61,18 +59,16 @@ class SessionHost(Protocol):
         """Forget a session that ended; its client is gone, too, if it is lost."""
 
 
-class SessionConnection(Hashable, Protocol):
-    """The connection that carries a session."""
+class SessionConnection(CommandConnection, Protocol):
+    """The connection that carries a session, with what a session needs of it alone."""
 
-    broker: Broker
-    host: SessionHost
     points: InsertionPoints
-    access: Access
-    login: Login
     context: HandlerContext
-    number: int
     max_frame_bytes: int
-    waiting_bytes: int
+
+    @property
+    def host(self) -> SessionHost:
+        """The state that all connections share, with their sessions."""
 
     def write(self, encoded: bytes) -> None:
         """Have some bytes written."""

@@ -20,6 +20,7 @@ from broker_shim.broker.routing import DEFAULT_EXCHANGES, EXCHANGE_TYPES
 from broker_shim.durability import TerminusDurability
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.listener_0_10.authorization import check, check_something, may
+from broker_shim.listener_0_10.command_session import CommandSession
 from broker_shim.listener_0_10.refusals import not_allowed, not_found
 from broker_shim.listener_0_10.wiring.order_commands import carry_out, check_order
 from broker_shim.listener_0_10.wiring.queue_commands import (
@@ -37,7 +38,7 @@ from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE, AUTO_DELETE, HE
 from sparkstore.operations.administration import AdminAction, Order
 
 
-def declare(session: Any, command: ExchangeDeclare, command_id: int) -> None:
+def declare(session: CommandSession, command: ExchangeDeclare, command_id: int) -> None:
     """Have an exchange of this type: the one that is there, or a new one."""
     name, router = command.exchange, session.broker.router
     if not name:
@@ -69,7 +70,7 @@ def declare(session: Any, command: ExchangeDeclare, command_id: int) -> None:
     carry_out(session, order, command_id)
 
 
-def _check_known(session: Any, name: str, *others: Node) -> None:
+def _check_known(session: CommandSession, name: str, *others: Node) -> None:
     """Check that a client may know of an exchange; the broker's own all may know."""
     if name not in DEFAULT_EXCHANGES:
         check_something(session, name, ExchangeNode(name), *others)
@@ -87,7 +88,7 @@ def _check_there(command: ExchangeDeclare, kind: str, alternate: str | None) -> 
         raise not_allowed(f"exchange {name} is there with another alternate exchange")
 
 
-def _check_new(session: Any, command: ExchangeDeclare) -> None:
+def _check_new(session: CommandSession, command: ExchangeDeclare) -> None:
     if command.exchange.startswith("amq."):
         text = f"{shown(command.exchange)}: names with amq. are the broker's"
         raise not_allowed(text)
@@ -98,7 +99,7 @@ def _check_new(session: Any, command: ExchangeDeclare) -> None:
         raise _missing(command.alternate_exchange)
 
 
-def delete(session: Any, command: ExchangeDelete, command_id: int) -> None:
+def delete(session: CommandSession, command: ExchangeDelete, command_id: int) -> None:
     """Destroy an exchange with its bindings, unless it is the alternate of something."""
     name = command.exchange
     _check(session, Act.DELETE_EXCHANGE, name)
@@ -116,7 +117,7 @@ def delete(session: Any, command: ExchangeDelete, command_id: int) -> None:
     carry_out(session, order, command_id)
 
 
-def query(session: Any, command: ExchangeQuery, command_id: int) -> None:
+def query(session: CommandSession, command: ExchangeQuery, command_id: int) -> None:
     """Answer an exchange.query; the exchange without a name is direct, to queues by name."""
     name = command.name or ""
     if name:  # clients ask by one name for an exchange and for a queue, to learn which it is
@@ -132,7 +133,7 @@ def query(session: Any, command: ExchangeQuery, command_id: int) -> None:
     session.result(command_id, told)
 
 
-def bind(session: Any, command: ExchangeBind, command_id: int) -> None:
+def bind(session: CommandSession, command: ExchangeBind, command_id: int) -> None:
     """Bind a queue to an exchange; arguments mean something to headers exchanges alone."""
     queue = existing(session, command.queue, Act.BIND_QUEUE)
     check_owner(session, queue)
@@ -144,7 +145,7 @@ def bind(session: Any, command: ExchangeBind, command_id: int) -> None:
     carry_out(session, order, command_id)
 
 
-def unbind(session: Any, command: ExchangeUnbind, command_id: int) -> None:
+def unbind(session: CommandSession, command: ExchangeUnbind, command_id: int) -> None:
     """Take a binding away."""
     queue = destroyed(session, command.queue, Act.UNBIND)
     _check(session, Act.BIND_TO_EXCHANGE, command.exchange)
@@ -157,7 +158,7 @@ def unbind(session: Any, command: ExchangeUnbind, command_id: int) -> None:
 
 
 def _matching(
-    session: Any, exchange: str, arguments: Mapping[str, Any] | None
+    session: CommandSession, exchange: str, arguments: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
     """Read the arguments of a binding that the exchange asks for; None: it asks for none."""
     if session.broker.router.type_of(exchange) != HEADERS:
@@ -165,7 +166,7 @@ def _matching(
     return plain_arguments(arguments)
 
 
-def bound(session: Any, command: ExchangeBound, command_id: int) -> None:
+def bound(session: CommandSession, command: ExchangeBound, command_id: int) -> None:
     """Answer an exchange.bound, as far as the client may know."""
     broker, exchange = session.broker, command.exchange or ""
     queue = None if not command.queue else canonical_or_empty(command.queue)
@@ -194,7 +195,7 @@ def _bound_by_name(broker: Any, queue: str | None, key: str | None) -> ExchangeB
     return told
 
 
-def _check_asked(session: Any, command: ExchangeBound, queue: str | None) -> None:
+def _check_asked(session: CommandSession, command: ExchangeBound, queue: str | None) -> None:
     """Check that a client may know of the exchange and the queue that it asks about.
 
     Of the broker's own exchanges everybody knows, but not what others bound to them.
@@ -209,7 +210,7 @@ def _check_asked(session: Any, command: ExchangeBound, queue: str | None) -> Non
         check_something(session, command.binding_key, node)
 
 
-def _check(session: Any, act: Act, name: str) -> None:
+def _check(session: CommandSession, act: Act, name: str) -> None:
     """Check that a client may do this at an exchange, and that it is there."""
     if not name:
         raise _nameless()

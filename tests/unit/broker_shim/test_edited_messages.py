@@ -10,7 +10,7 @@ import pytest
 from broker_shim.amqp_0_10.structs import MessageDeliveryProperties, MessageProperties
 from broker_shim.edited_messages import edited
 from broker_shim.framing.segments import HeaderSegment
-from broker_shim.listener_0_10.message_headers import read_header
+from broker_shim.listener_0_10.messages.message_headers import read_header
 from broker_shim.listener_1_0.messages.message import framing, parse
 from sparkstore.content.edits import MessageEdit
 from sparkstore.core.records import MessageHeader

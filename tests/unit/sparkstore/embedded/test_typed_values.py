@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from broker_shim.listener_0_10.message_headers import PROTOCOL as OLDER
+from broker_shim.listener_0_10.messages.message_headers import PROTOCOL as OLDER
 from broker_shim.listener_1_0.messages.message import PROTOCOL
 from broker_shim.stored_values import body_of, properties_of
 from sparkstore.content.typed_values import typed_properties

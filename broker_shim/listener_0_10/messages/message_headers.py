@@ -24,7 +24,7 @@ from broker_shim.amqp_0_10.structs import (
 )
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.segments import HeaderSegment
-from broker_shim.listener_0_10.foreign_headers import application_headers, neutral_header
+from broker_shim.listener_0_10.messages.foreign_headers import application_headers, neutral_header
 from broker_shim.messages.neutral import READERS, MessageIdentity, neutral_of
 from broker_shim.store.interface import MessageHeader
 

@@ -14,7 +14,7 @@ from broker_shim.amqp_0_10.structs import (
 )
 from broker_shim.framing.segments import HeaderSegment
 from broker_shim.framing.values import TypedArray
-from broker_shim.listener_0_10.message_headers import read_header, written_header
+from broker_shim.listener_0_10.messages.message_headers import read_header, written_header
 from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.listener_1_0.messages.message import framing, parse
 from broker_shim.selectors import parse as selector
