@@ -1,4 +1,4 @@
-"""The command `definitions`: queues, exchanges and bindings out of a root, and into another."""
+"""The command `definitions`: queues, exchanges, bindings and policies as a document, and back."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_BYTES = 64 << 20
 
 def add(subparsers: Subparsers) -> None:
     """Add the commands `definitions export` and `definitions import` to the command line."""
-    summary = "write or read queues, exchanges and bindings as a document"
+    summary = "write or read queues, exchanges, bindings and policies as a document"
     parser = subparsers.add_parser("definitions", help=summary, description=f"{summary}.")
     group = parser.add_subparsers(metavar="COMMAND", required=True)
     command(
@@ -139,7 +139,7 @@ def _line(told: dict[str, Any]) -> str:
     what = "created" if told["changed"] else "is there"
     if told["act"] == "add-binding":
         return f"{what:12} binding {told['exchange']} {told['key']!r} → {told['queue']}"
-    kind = "queue" if "queue" in told else "exchange"
+    kind = next(each for each in ("queue", "exchange", "policy") if each in told)
     return f"{what:12} {kind} {told[kind]}"
 
 

@@ -1,4 +1,4 @@
-"""Queues, exchanges and bindings as a document: written, read, and judged before anything is done.
+"""Queues, exchanges, bindings and policies as a document: written, read, and judged as a whole.
 
     document     our own form: a state becomes a document, a document becomes orders
     rabbitmq     the definitions of RabbitMQ become orders

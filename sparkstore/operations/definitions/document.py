@@ -3,10 +3,11 @@
     {"sparkstore_definitions": 1,
      "exchanges": [{"name": …, "type": …, "durability": …, "arguments": {…}}],
      "queues":    [{"name": …, "durability": …, "arguments": {…}}],
-     "bindings":  [{"exchange": …, "queue": …, "key": …, "arguments": {…}}]}
+     "bindings":  [{"exchange": …, "queue": …, "key": …, "arguments": {…}}],
+     "policies":  [{"name": …, "match": …, "priority": …, "arguments": {…}}]}
 
 The exchanges of every broker, queues that belong to a link, and what ends with its broker, are no
-definitions.
+definitions. Arguments are a queue's own: those that a policy gives come again with the policy.
 """
 
 from __future__ import annotations
@@ -16,24 +17,34 @@ from collections.abc import Mapping
 from typing import Any
 
 from sparkstore.core.fold import State
+from sparkstore.core.policies import policies_of
 from sparkstore.core.queue_arguments import arguments_of, own_arguments_of
 from sparkstore.core.queue_names import is_reserved
 from sparkstore.operations.administration import DEFAULT_EXCHANGES, DURABILITIES, AdminAction, Order
-from sparkstore.operations.definitions.drafts import Definitions, Draft, PlacedOrder
+from sparkstore.operations.definitions.drafts import (
+    Definitions,
+    Draft,
+    PlacedOrder,
+    set_policy,
+)
 from sparkstore.operations.queue_alteration import durability_of
 from sparkstore.operations.root_at_rest import own_link_text
 
 MARK = "sparkstore_definitions"
 _VERSION = 1
-_PARTS = (MARK, "exchanges", "queues", "bindings")
+_PARTS = (MARK, "exchanges", "queues", "bindings", "policies")
 _KEPT = DURABILITIES[1:]
 _QUEUE = {"name": str, "durability": str, "arguments": dict}
 _EXCHANGE = {**_QUEUE, "type": str}
 _BINDING = {"exchange": str, "queue": str, "key": str, "arguments": dict}
+_POLICY = {"name": str, "match": str, "priority": int, "arguments": dict}
 
 
 def document_of(state: State) -> tuple[dict[str, Any], list[str]]:
-    """Return the definitions of a state, sorted by name, and the queues that are none."""
+    """Return the definitions of a state and the queues that are none, sorted by name.
+
+    Policies come in their own order: those that count most first.
+    """
     left = [name for name in state.queues if not _is_definition(state, name)]
     queues = sorted(state.queues.keys() - set(left))
     document: dict[str, Any] = {
@@ -54,6 +65,7 @@ def document_of(state: State) -> tuple[dict[str, Any], list[str]]:
             for key, detail in sorted(state.bindings.items())
             if key.queue in state.queues and key.queue not in left
         ],
+        "policies": [{"name": each.name, **each.detail} for each in policies_of(state.configured)],
     }
     return document, sorted(left)
 
@@ -94,6 +106,8 @@ def read(document: Mapping[str, Any]) -> Definitions:
             arguments=entry.get("arguments", {}),
         )
         draft.bindings.append(PlacedOrder(place, order))
+    for place, entry in draft.entries(document, "policies", _POLICY, is_ours=True):
+        draft.policies.append(PlacedOrder(place, set_policy(**entry)))
     return draft.done()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sparkstore.errors import InvalidRequest
-from sparkstore.operations.administration import Order
+from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.settings_file import check_names
 
 
@@ -28,7 +28,7 @@ class Definitions(NamedTuple):
     """The content of a document.
 
     Attributes:
-        orders: Exchanges, queues and bindings, in this order.
+        orders: Exchanges, queues, bindings and policies, in this order.
         unmapped: What the other broker has and this one has not; the rest can be imported.
         errors: What is wrong; nothing may be imported then.
     """
@@ -45,6 +45,7 @@ class Draft:
         self.exchanges: list[PlacedOrder] = []
         self.queues: list[PlacedOrder] = []
         self.bindings: list[PlacedOrder] = []
+        self.policies: list[PlacedOrder] = []
         self.unmapped: list[Problem] = []
         self.errors: list[Problem] = []
 
@@ -85,8 +86,21 @@ class Draft:
     def done(self) -> Definitions:
         """Return what was collected; an exchange comes after its alternate."""
         exchanges = _alternates_first(self.exchanges)
-        orders = [*exchanges, *self.queues, *self.bindings]
+        orders = [*exchanges, *self.queues, *self.bindings, *self.policies]
         return Definitions(orders, self.unmapped, self.errors)
+
+
+def set_policy(
+    name: str = "", match: str = "", priority: int = 0, arguments: Mapping[str, Any] | None = None
+) -> Order:
+    """The order that sets a policy as an entry of a document says; it is refused if parts lack."""
+    return Order(
+        AdminAction.SET_POLICY,
+        key=name,
+        match=match,
+        priority=priority,
+        arguments=arguments or {},
+    )
 
 
 def _wrong(entry: object, fields: Mapping[str, type], *, is_ours: bool) -> str:
@@ -98,7 +112,7 @@ def _wrong(entry: object, fields: Mapping[str, type], *, is_ours: bool) -> str:
     except InvalidRequest as reason:
         return str(reason)
     for name, wanted in fields.items():
-        if name in entry and not isinstance(entry[name], wanted):
+        if name in entry and type(entry[name]) is not wanted:  # true is no number
             return f"{name} is {_kind(entry[name])}: it must be {_KINDS[wanted]}"
     return ""
 

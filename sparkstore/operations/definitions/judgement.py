@@ -3,6 +3,9 @@
 Why the answer is that of the orders: each is decided by `administration.decide` upon the state that
 those before it leave, and that state is the fold of the steps of `root_at_rest`, as it is where no
 broker runs. So a document that is half wrong is refused as a whole.
+
+Decision: an import makes what is not there, and changes nothing that is. So a policy of the same
+name with another content is an error, as a queue is, although an order to set it would replace it.
 """
 
 from __future__ import annotations
@@ -12,9 +15,12 @@ from typing import Any, NamedTuple
 
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.fold import State
+from sparkstore.core.policies import policies_of
+from sparkstore.core.queue_names import shown
+from sparkstore.core.state_machine.definitions import as_json
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.errors import InvalidRequest
-from sparkstore.operations.administration import Order, decide
+from sparkstore.operations.administration import AdminAction, Order, decide
 from sparkstore.operations.definitions.drafts import PlacedOrder, Problem
 from sparkstore.operations.root_at_rest import StateFacts, order_steps
 
@@ -45,6 +51,7 @@ def judge(orders: Iterable[PlacedOrder], state: State) -> Judgement:
     position = state.position
     for place, order in orders:
         try:
+            _check_not_replaced(order, state)
             decided = decide(order, StateFacts(state))
             steps = order_steps(decided, machine)
         except InvalidRequest as reason:
@@ -57,3 +64,16 @@ def judge(orders: Iterable[PlacedOrder], state: State) -> Judgement:
         if decided.is_change:
             judged.changes.append(order)
     return judged
+
+
+def _check_not_replaced(order: Order, state: State) -> None:
+    if order.act is not AdminAction.SET_POLICY:
+        return
+    name = shown(order.key)
+    wanted = {"match": order.match, "priority": order.priority, "arguments": order.arguments}
+    for there in policies_of(state.configured):
+        if there.name == order.key and there.detail != wanted:
+            message = (
+                f"policy {name} is there as {as_json(there.detail)}: set it so, or take it out"
+            )
+            raise InvalidRequest(f"{message} of the document")

@@ -2,11 +2,16 @@
 
 The default exchange and the bindings to it have no counterpart, because a queue is reached by its
 own name. `amq.headers` is `amq.match`. Sources: RabbitMQ's documentation of queue arguments, of
-`definitions.json` and of maximum length, where a full queue drops its head if nothing is said.
+`definitions.json`, of policies, and of maximum length, where a full queue drops its head if nothing
+is said.
+
+A policy comes if its regular expression says the same as a pattern of words, and gives the queues
+what a queue's arguments of these names would.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,7 +21,12 @@ from sparkstore.operations.administration import (
     AdminAction,
     Order,
 )
-from sparkstore.operations.definitions.drafts import Definitions, Draft, PlacedOrder
+from sparkstore.operations.definitions.drafts import (
+    Definitions,
+    Draft,
+    PlacedOrder,
+    set_policy,
+)
 
 _QUEUE = {"name": str, "vhost": str, "durable": bool, "auto_delete": bool, "arguments": dict}
 _EXCHANGE = {**_QUEUE, "type": str, "internal": bool}
@@ -24,6 +34,13 @@ _BINDING = {
     "source": str, "vhost": str, "destination": str, "destination_type": str, "routing_key": str,
     "arguments": dict,
 }  # fmt: skip
+_POLICY = {
+    "name": str, "vhost": str, "pattern": str, "apply-to": str, "priority": int,
+    "definition": dict,
+}  # fmt: skip
+_ANY = {"", "^", ".*", ".+", "^.*", "^.+", ".*$", ".+$", "^.*$", "^.+$"}
+_WORDS = re.compile(r"\^(?P<words>[\w-]+(?:\\\.[\w-]+)*)(?P<end>\$|\\\.(?:\.[*+]\$?)?)")
+"""Words with escaped dots between them; then the end, or a dot and anything."""
 _RENAMED = {
     "x-message-ttl": "message_ttl_ms",
     "x-max-length": "max_depth",
@@ -39,7 +56,6 @@ _OTHER_PARTS = {
     "users": "users: make them with sparkstore passwd",
     "permissions": "rights: write them into [security] of the settings",
     "topic_permissions": "rights by topic",
-    "policies": "policies: give queues the arguments, or write [[policy]] into the settings",
     "parameters": "parameters, such as shovels and federation",
 }
 
@@ -54,7 +70,12 @@ def read(document: Mapping[str, Any], vhost: str | None) -> Definitions:
     draft = Draft()
     parts = {
         part: draft.entries(document, part, fields, is_ours=False)
-        for part, fields in (("exchanges", _EXCHANGE), ("queues", _QUEUE), ("bindings", _BINDING))
+        for part, fields in (
+            ("exchanges", _EXCHANGE),
+            ("queues", _QUEUE),
+            ("bindings", _BINDING),
+            ("policies", _POLICY),
+        )
     }
     hosts = {entry.get("vhost", "/") for entries in parts.values() for _, entry in entries}
     if vhost is not None and vhost not in hosts:
@@ -62,16 +83,23 @@ def read(document: Mapping[str, Any], vhost: str | None) -> Definitions:
     elif vhost is None and len(hosts) > 1:
         draft.fail("vhosts", f"a root is one virtual host: say --vhost, one of {_listed(hosts)}")
     read_entry: dict[str, Callable[[Draft, str, dict[str, Any]], None]] = {
-        "exchanges": _exchange, "queues": _queue, "bindings": _binding,
+        "exchanges": _exchange, "queues": _queue, "bindings": _binding, "policies": _policy,
     }  # fmt: skip
     for part, entries in parts.items():
         for place, entry in entries:
             if vhost in {None, entry.get("vhost", "/")}:
                 read_entry[part](draft, place, entry)
+    _leave_the_rest(draft, document)
+    return draft.done()
+
+
+def _leave_the_rest(draft: Draft, document: Mapping[str, Any]) -> None:
+    if len(draft.policies) > 1:
+        text = "of several that fit a queue RabbitMQ takes one; here each argument is that of the"
+        draft.leave("policies", f"{text} first by priority that says it")
     for part, text in _OTHER_PARTS.items():
         if count := len(document.get(part) or ()):
             draft.leave(part, f"{count} {text}")
-    return draft.done()
 
 
 def _listed(hosts: set[str]) -> str:
@@ -108,7 +136,16 @@ def _queue(draft: Draft, place: str, entry: dict[str, Any]) -> None:
     if given.pop("x-queue-type", "classic") == "stream":
         draft.leave(place, "a stream: history here keeps what consumers took")
         return
-    arguments: dict[str, Any] = {"auto_delete": True} if entry.get("auto_delete") else {}
+    arguments = _arguments(draft, place, given)
+    if entry.get("auto_delete"):
+        arguments["auto_delete"] = True
+    order = Order(AdminAction.CREATE_QUEUE, queue=entry.get("name", ""), arguments=arguments)
+    draft.queues.append(PlacedOrder(place, order))
+
+
+def _arguments(draft: Draft, place: str, given: dict[str, Any]) -> dict[str, Any]:
+    """Turn arguments of RabbitMQ's into those of a queue; those that have none are left out."""
+    arguments: dict[str, Any] = {}
     if when_full := _when_full(draft, place, given):
         arguments["when_full"] = when_full
     if given.get("x-dead-letter-exchange") == "" and "x-dead-letter-routing-key" in given:
@@ -119,8 +156,37 @@ def _queue(draft: Draft, place: str, entry: dict[str, Any]) -> None:
             arguments[_RENAMED[argument]] = value
         elif argument not in _NO_EFFECT:
             draft.leave(place, _why(argument))
-    order = Order(AdminAction.CREATE_QUEUE, queue=entry.get("name", ""), arguments=arguments)
-    draft.queues.append(PlacedOrder(place, order))
+    return arguments
+
+
+def _policy(draft: Draft, place: str, entry: dict[str, Any]) -> None:
+    pattern, of = entry.get("pattern", ""), entry.get("apply-to", "all")
+    match = _pattern_of(pattern)
+    if of not in {"all", "queues"}:
+        draft.leave(place, f"applies to {of!r:.40}: policies here are about all queues that fit")
+        return
+    if match is None:
+        text = f"pattern {pattern!r:.60}: say it as whole words, with sparkstore policy set"
+        draft.leave(place, text)
+        return
+    given = {f"x-{name}": value for name, value in entry.get("definition", {}).items()}
+    arguments = _arguments(draft, place, given)
+    if not arguments:
+        draft.leave(place, "says nothing that queues here have")
+        return
+    order = set_policy(entry.get("name", ""), match, entry.get("priority", 0), arguments)
+    draft.policies.append(PlacedOrder(place, order))
+
+
+def _pattern_of(expression: str) -> str | None:
+    """The pattern that fits just what a regular expression fits; None: there is none."""
+    if expression in _ANY:
+        return "#"
+    found = _WORDS.fullmatch(expression)
+    if found is None:
+        return None
+    words = found["words"].replace("\\.", ".")
+    return words if found["end"] == "$" else f"{words}.*.#"
 
 
 def _when_full(draft: Draft, place: str, given: dict[str, Any]) -> str | None:

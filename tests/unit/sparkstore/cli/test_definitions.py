@@ -11,13 +11,30 @@ import pytest
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.cli.command_line import main
+from sparkstore.core.policies import CATEGORY
 from tests.support.stores.stores import DELTA_CONFIG, done
 
 RABBITMQ = {
     "rabbit_version": "4.1.0",
     "vhosts": [{"name": "/"}],
     "users": [{"name": "guest"}],
-    "policies": [],
+    "policies": [
+        {
+            "vhost": "/", "name": "eu", "pattern": "^orders\\.eu\\.", "apply-to": "queues",
+            "priority": 3,
+            "definition": {
+                "max-length": 5, "dead-letter-exchange": "", "dead-letter-routing-key": "dead",
+                "ha-mode": "all",
+            },
+        },
+        {"vhost": "/", "name": "every", "pattern": ".*", "definition": {"message-ttl": 9}},
+        {"vhost": "/", "name": "part", "pattern": "^ord", "definition": {"message-ttl": 9}},
+        {"vhost": "/", "name": "nothing", "pattern": "", "definition": {"queue-mode": "lazy"}},
+        {
+            "vhost": "/", "name": "routed", "pattern": "", "apply-to": "exchanges",
+            "definition": {"alternate-exchange": "lost"},
+        },
+    ],
     "exchanges": [
         {"name": "land", "vhost": "/", "type": "headers", "durable": True, "arguments": {}},
         {
@@ -87,6 +104,10 @@ def empty(path: Path) -> str:
     return str(path)
 
 
+def policy(match: str, priority: int, **arguments: Any) -> dict[str, Any]:
+    return {"match": match, "priority": priority, "arguments": arguments}
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> str:
     store = DeltaMessageStore(tmp_path / "root", DELTA_CONFIG)
@@ -95,6 +116,8 @@ def root(tmp_path: Path) -> str:
     done(store.create, Queue("orders", arguments={"max_depth": 9, "dead_letter_queue": "dead"}))
     done(store.create, Queue("dead"))
     done(store.bind, ExchangeBindingKey("land", "orders", ""), {"x-match": "any", "land": "eu"})
+    done(store.configure, CATEGORY, "all", policy("#", 0, max_depth=7, message_ttl_ms=5))
+    done(store.configure, CATEGORY, "late", policy("orders.#", 9, message_ttl_ms=8))
     store.close()
     return str(tmp_path / "root")
 
@@ -128,7 +151,7 @@ def test_what_is_exported_is_imported_elsewhere(
     assert [each["name"] for each in document["queues"]] == ["dead", "orders"]
     nothing, file = exported(capsys, target), written(target, document)
     dry = rows(capsys, target, file, "--dry-run")
-    assert (len(dry), {row["changed"] for row in dry}) == (5, {True})
+    assert (len(dry), {row["changed"] for row in dry}) == (7, {True})
     assert exported(capsys, target) == nothing
     assert main(["definitions", "import", target, file, "--check"]) == 10
     capsys.readouterr()
@@ -136,6 +159,37 @@ def test_what_is_exported_is_imported_elsewhere(
     assert exported(capsys, target) == document
     assert not any(row["changed"] for row in rows(capsys, target, file))
     assert main(["definitions", "import", target, file, "--check"]) == 0
+
+
+def effective(capsys: pytest.CaptureFixture[str], root: str, queue: str) -> dict[str, Any]:
+    assert main(["queue", "show", root, queue, "--json"]) == 0
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)["effective"]
+    return {name: each["value"] for name, each in told.items()}
+
+
+def test_policies_are_exported_and_an_import_applies_them(
+    root: str, target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = exported(capsys, root)
+    assert document["policies"] == [
+        {"name": "late", **policy("orders.#", 9, message_ttl_ms=8)},
+        {"name": "all", **policy("#", 0, max_depth=7, message_ttl_ms=5)},
+    ]
+    rows(capsys, target, written(target, document))
+    orders = {"max_depth": 9, "dead_letter_queue": "dead", "message_ttl_ms": 8}
+    assert effective(capsys, target, "orders") == orders
+    assert effective(capsys, target, "dead") == {"max_depth": 7, "message_ttl_ms": 5}
+
+
+def test_a_policy_that_is_there_otherwise_is_no_more_replaced_than_a_queue(
+    root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = exported(capsys, root)
+    other = {"name": "all", **policy("#", 1, max_depth=7)}
+    document = {"sparkstore_definitions": 1, "queues": [{"name": "new"}], "policies": [other]}
+    assert main(["definitions", "import", root, written(root, document)]) == 2
+    assert "policies[0] 'all': policy 'all' is there as" in capsys.readouterr().err
+    assert exported(capsys, root) == before
 
 
 def test_of_a_document_that_is_half_wrong_nothing_is_done(
@@ -152,6 +206,12 @@ def test_of_a_document_that_is_half_wrong_nothing_is_done(
         ],
         "exchanges": [{"name": "news", "type": "topik"}],
         "bindings": [{"exchange": "amq.topic", "queue": "nope", "key": "a"}],
+        "policies": [
+            {"name": "fine", "match": "#", "arguments": {"max_depth": 3}},
+            {"name": "deep", "match": "#", "arguments": {"max_dept": 3}},
+            {"name": "first", "match": "#", "priority": True, "arguments": {"max_depth": 3}},
+            {"name": "wild", "match": "a*", "arguments": {"max_depth": 3}},
+        ],
     }
     before = exported(capsys, target)
     assert main(["definitions", "import", target, written(target, wrong)]) == 2
@@ -163,10 +223,13 @@ def test_of_a_document_that_is_half_wrong_nothing_is_done(
         ("queues[4]", "it must be an object"),
         ("exchanges[0] 'news'", "say one of direct"),
         ("bindings[0]", "unknown queue 'nope'"),
+        ("policies[1] 'deep'", "did you mean 'max_depth'?"),
+        ("policies[2] 'first'", "priority is true or false: it must be a number"),
+        ("policies[3] 'wild'", "stand for whole words"),
     ):
         assert any(f": {place}: " in line and text in line for line in told), place
     assert told[-1].endswith("nothing is done")
-    assert "6 errors" in told[-1]
+    assert "9 errors" in told[-1]
     assert exported(capsys, target) == before
 
 
@@ -200,7 +263,8 @@ def test_definitions_of_rabbitmq_come_as_far_as_they_map(
     left = {row["left_out"]: row["reason"] for row in told if "left_out" in row}
     assert set(left) == {
         "exchanges[3] 'later'", "queues[0] 'orders'", "queues[2] 'brief'", "queues[3] 'tape'",
-        "bindings[2] 'news' → 'lost'", "users",
+        "bindings[2] 'news' → 'lost'", "users", "policies", "policies[0] 'eu'",
+        "policies[2] 'part'", "policies[3] 'nothing'", "policies[4] 'routed'",
     }  # fmt: skip
     assert "x-single-active-consumer" in left["queues[0] 'orders'"]
     found = exported(capsys, target)
@@ -212,6 +276,11 @@ def test_definitions_of_rabbitmq_come_as_far_as_they_map(
             "dead_letter_queue": "dead", "max_delivery_count": 5,
         },
     }  # fmt: skip
+    limit = {"max_depth": 5, "when_full": "drop_head", "dead_letter_queue": "dead"}
+    assert found["policies"] == [
+        {"name": "eu", **policy("orders.eu.*.#", 3, **limit)},
+        {"name": "every", **policy("#", 0, message_ttl_ms=9)},
+    ]
     exchanges = {each["name"]: each["arguments"] for each in found["exchanges"]}
     assert exchanges["news"] == {"alternate_exchange": "lost"}
     keys = {(each["exchange"], each["queue"], each["key"]) for each in found["bindings"]}
