@@ -581,6 +581,7 @@ def test_a_turn_is_over_when_its_time_is_whatever_its_work_was_thought_to_be(
     peers.turns._awaited_until_s = math.inf
     seen, clock_s = taken(monkeypatch, peer), count(step=0.0005)
     monkeypatch.setattr(turns, "thread_time", lambda: next(clock_s))
+    monkeypatch.setattr(turns, "monotonic", lambda: math.inf)  # so each look reads the other
     peers.say(peer, flooded(400))
     turn_count = 1
     while peers.loop.due:
@@ -616,6 +617,7 @@ def test_what_the_frames_of_one_step_lead_to_is_acted_on_as_far_as_the_time_goes
     peers.turns._awaited_until_s = math.inf
     metrics, clock_s = sender.connection.broker.metrics, count(step=0.0005)
     monkeypatch.setattr(turns, "thread_time", lambda: next(clock_s))
+    monkeypatch.setattr(turns, "monotonic", lambda: math.inf)  # so each look reads the other
     peers.say(sender, messages(30, is_settled=False))  # one step
     while peers.loop.due:
         before = metrics.received
@@ -634,6 +636,7 @@ def test_messages_before_the_end_of_a_connection_are_stored_in_however_many_turn
 ) -> None:
     clock_s = count(step=0.001)
     monkeypatch.setattr(turns, "thread_time", lambda: next(clock_s))
+    monkeypatch.setattr(turns, "monotonic", lambda: math.inf)  # so each look reads the other
     transport = cast("Any", sender._transport)
     hung_up: list[int] = []
     metrics = sender.connection.broker.metrics
