@@ -202,6 +202,10 @@ class Guard:
         """True if this is allowed in any place."""
         return self._permissions.allow_anywhere(principal, act)
 
+    def allows_everywhere(self, principal: Principal, act: Permission) -> bool:
+        """True if this is allowed in every place."""
+        return self._permissions.allow_everywhere(principal, act)
+
     def allows_user_id(self, principal: Principal, user_id: str) -> bool:
         """True if this client's messages may carry this user's id.
 

@@ -33,7 +33,7 @@ def answer(root: Root, statement: str, limit: int = 0, as_of: str | None = None)
         dict(zip(columns, map(_told, row, schema.types), strict=True))
         for row in zip(*values, strict=True)
     ]
-    return QueryResult(columns, rows, found.is_cut)
+    return QueryResult(columns, rows, found.is_cut, [str(kind) for kind in schema.types])
 
 
 def _told(value: Any, kind: pa.DataType) -> Any:

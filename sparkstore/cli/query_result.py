@@ -18,11 +18,13 @@ class QueryResult(NamedTuple):
         columns: Their names, each once: a second `depth` is `depth_2`.
         rows: A value for each column.
         is_cut: There are more rows than were asked for.
+        types: The engine's type of each column.
     """
 
     columns: list[str]
     rows: list[dict[str, Any]]
     is_cut: bool
+    types: list[str]
 
 
 class PrintedAnswer(NamedTuple):
@@ -39,8 +41,9 @@ class PrintedAnswer(NamedTuple):
 
 def printed(found: QueryResult, *, as_json: bool) -> PrintedAnswer:
     """Print the rows of a query."""
-    columns, rows, is_cut = found
-    return PrintedAnswer(json_lines(rows) if as_json else table(rows, columns, width=WIDTH), is_cut)
+    rows = found.rows
+    lines = json_lines(rows) if as_json else table(rows, found.columns, width=WIDTH)
+    return PrintedAnswer(lines, found.is_cut)
 
 
 def distinct(names: list[str]) -> list[str]:

@@ -64,8 +64,9 @@ def answer(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> Q
             message = f"a value of the answer has no form here ({reason}): make it a string(…)"
             raise InvalidRequest(message) from reason
     is_cut = 0 < limit < len(found)
-    columns = distinct(kind.names)
-    return QueryResult(columns, [_fields(row, kind) for row in found[: limit or None]], is_cut)
+    rows = [_fields(row, kind) for row in found[: limit or None]]
+    types = [field.dataType.simpleString() for field in kind.fields]
+    return QueryResult(distinct(kind.names), rows, is_cut, types)
 
 
 def _told(value: Any, kind: DataType) -> Any:

@@ -44,6 +44,7 @@ class AuditEvent(StrEnum):
     CONNECTION_REFUSED = "connection-refused"
     PERMISSION_REFUSED = "permission-refused"
     ADMINISTRATION = "administration"
+    QUERY = "query"
     SECURITY_RELOADED = "security-reloaded"
 
 

@@ -36,6 +36,8 @@ from broker_shim.security.rules.users import ANONYMOUS, EVERYBODY, ROLE_PREFIX, 
 from sparkstore.core.queue_names import SEPARATOR, TEMPORARY
 from sparkstore.settings_file import check_names
 
+_EVERYWHERE = {"#", "#::#"}
+
 
 class Permission(StrEnum):
     """The permissions that a rule can give."""
@@ -123,6 +125,15 @@ class Permissions:
         """True if the client may do this in any place."""
         return not self or any(
             not rule.allow.isdisjoint({act, Permission.ADMIN}) and principal.is_one_of(rule.who)
+            for rule in self._rules
+        )
+
+    def allow_everywhere(self, principal: Principal, act: Permission) -> bool:
+        """True if one rule lets the client do this on every address, also on those to come."""
+        return not self or any(
+            rule.address in _EVERYWHERE
+            and not rule.allow.isdisjoint({act, Permission.ADMIN})
+            and principal.is_one_of(rule.who)
             for rule in self._rules
         )
 

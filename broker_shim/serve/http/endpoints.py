@@ -24,6 +24,7 @@ from broker_shim.serve.http.operations import (
     history_requests,
     operation_bodies,
     redrive_requests,
+    sql_requests,
     upkeep_requests,
 )
 from broker_shim.serve.http.roles import HttpRole
@@ -164,6 +165,14 @@ ENDPOINTS = (
         upkeep_requests.show_upkeep,
         operation_bodies.UpkeepAnswer,
         operation_bodies.UpkeepQuery,
+    ),
+    Endpoint(
+        "POST",
+        API + "/sql",
+        _OPERATOR,
+        sql_requests.ask_views,
+        operation_bodies.SqlAnswer,
+        body=operation_bodies.SqlQuestion,
     ),
     Endpoint(
         "GET",

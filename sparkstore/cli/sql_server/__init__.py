@@ -11,4 +11,6 @@ port, and ends after 15 minutes without a question.
 
 A question goes through the same gate and the same printing as without a server
 (`sparkstore.cli.sql`), so its answer has the same bytes. The client loads no PySpark.
+
+Beside it, `limited_process` answers one question by DuckDB for the broker's HTTP port.
 """

@@ -29,7 +29,7 @@ from broker_shim.serve.bind_address import listening_socket, parse_listen
 from broker_shim.serve.http.application import Gate
 from broker_shim.serve.http.http_server import HttpServer
 from broker_shim.serve.monitor import Subject
-from broker_shim.store.interface import MessageHeader, Queue
+from broker_shim.store.interface import BrokerStore, MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.operations.bulk import MessageDraft
 
@@ -45,8 +45,15 @@ class Reply(NamedTuple):
     headers: Mapping[str, str]
 
 
+class _Connections(threading.local):
+    """Has a connection for each thread that asks."""
+
+    def __init__(self, port: int) -> None:
+        self.mine = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
+
+
 class HttpHouse:
-    """A broker over a store in memory, its loop on a thread, and its HTTP port."""
+    """A broker over a store in memory or another, its loop on a thread, and its HTTP port."""
 
     def __init__(
         self,
@@ -54,6 +61,7 @@ class HttpHouse:
         users: Mapping[str, tuple[str, ...]] | None = None,
         permissions: tuple[Rule, ...] = (),
         delay_s: float = 0.0,
+        store: BrokerStore | None = None,
     ) -> None:
         """Serve it.
 
@@ -62,12 +70,13 @@ class HttpHouse:
             users: Names of users, with their roles; None: nobody logs in.
             permissions: Rules of who may do what.
             delay_s: How long the first failed login waits.
+            store: A store that is empty, which it closes; None: one in memory.
         """
         self.audited: list[tuple[str, dict[str, Any]]] = []
         guard = self._guard(folder, users, permissions, delay_s)
         inbox = Inbox()
         self.loop = Loop(inbox)
-        self.store = MemoryMessageStore()
+        self.store = store or MemoryMessageStore()
         calls = StoreCalls(self.store, inbox, lambda _error: None)
         self.broker = Broker(calls, BrokerSettings(), Metrics(), self.loop.later, AmqpCommonHeader)
         self.turns = OrderTurns(self.loop, OneBroker(self.broker), self._audit)
@@ -80,7 +89,7 @@ class HttpHouse:
         gate = Gate(guard, subject, is_loopback=True)
         self.server = HttpServer(gate, listening, f"http://127.0.0.1:{self.port}")
         self.server.serving(self.loop, self.broker, self.store, self.turns)
-        self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
+        self._connections = _Connections(self.port)
 
     def ask(
         self,
@@ -90,7 +99,7 @@ class HttpHouse:
         said: Any = None,
         **headers: str,
     ) -> Reply:
-        """Ask as a user with the right password, or as nobody.
+        """Ask as a user with the right password, or as nobody; on any thread.
 
         Args:
             method: The HTTP method.
@@ -106,8 +115,9 @@ class HttpHouse:
         body = said if said is None or isinstance(said, bytes) else json.dumps(said).encode()
         if body is not None:
             sent.setdefault("Content-Type", "application/json")
-        self._connection.request(method, path, body, sent)
-        answer = self._connection.getresponse()
+        connection = self._connections.mine
+        connection.request(method, path, body, sent)
+        answer = connection.getresponse()
         content = answer.read()
         is_json = answer.headers.get("Content-Type") == "application/json" and content
         told = json.loads(content) if is_json else content.decode()
@@ -133,7 +143,7 @@ class HttpHouse:
 
     def stop(self) -> None:
         """A clean end."""
-        self._connection.close()
+        self._connections.mine.close()
         self.server.close()
         self.loop.stop()
         self._thread.join(TIMEOUT_S)

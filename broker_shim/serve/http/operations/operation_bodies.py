@@ -124,6 +124,29 @@ class UpkeepAnswer(Struct, kw_only=True):
     findings: list[dict[str, Any]]
 
 
+class SqlQuestion(Model):
+    """A SELECT over the views, in DuckDB's SQL; `as_of`: a time or `position=N`, by default now."""
+
+    statement: Annotated[str, Meta(min_length=1, max_length=100_000)]
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
+    as_of: str | None = None
+
+
+class SqlColumn(Struct, kw_only=True):
+    """A column of an answer; `type` is that of Arrow."""
+
+    name: str
+    type: str
+
+
+class SqlAnswer(Struct, kw_only=True):
+    """The rows of a query, each with a value for each column; `is_cut`: there are more."""
+
+    columns: list[SqlColumn]
+    is_cut: bool
+    rows: list[dict[str, Any]]
+
+
 class HistoryQuery(Model):
     """The part of a message's history that is asked for."""
 

@@ -1,0 +1,95 @@
+"""Requests that somebody typed as SQL: one SELECT over the views of the root.
+
+What may pass is decided by `sparkstore.embedded.typed_select`, as for `sparkstore sql`: one SELECT
+over the views, without files, settings or changes. A process of its own answers it
+(`sparkstore.cli.sql_server.limited_process`), so neither the broker's loop nor another request
+waits for it, and time and memory have an end.
+
+Decision: who may ask. The views show the bodies of all messages, also of those that were consumed,
+of subscriptions and of others' queues for answers. Rows are not filtered by what their reader may
+`read`: sums, links and transactions tell of queues, too. So where there are permissions, it takes
+one rule that allows `admin` on every address (`#`), the permission to get at such queues. And it
+takes the role `operator`: a query changes nothing, but it takes memory and processors from the
+broker's machine, and a `monitor` is there for figures, asked by programs again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+
+from starlette.responses import Response
+
+from broker_shim.security.rules.permissions import AccessTarget
+from broker_shim.security.rules.rights import RIGHTS, Act
+from broker_shim.serve.http.calls import Call
+from broker_shim.serve.http.operations.history_requests import flushed
+from broker_shim.serve.http.refusals import HttpRefusal
+from sparkstore.cli.sql_server import limited_process
+from sparkstore.cli.sql_server.limited_process import LimitedQuestion
+from sparkstore.control.audit import AuditEvent
+from sparkstore.operations import wire
+
+MOST_S, MOST_AT_ONCE = 30.0, 2
+_COMMAND = (sys.executable, "-m", limited_process.__name__)
+
+
+class _Running:
+    """How many queries run now, of this process. Used by the thread of the HTTP port."""
+
+    count = 0
+
+
+async def ask_views(call: Call) -> Response:
+    """Answer one SELECT over the views, as `sparkstore sql --engine duckdb` does."""
+    await call.read(lambda: _let_in(call))
+    if _Running.count >= MOST_AT_ONCE:
+        text = f"{MOST_AT_ONCE} queries run now: try again when one has ended"
+        raise HttpRefusal(429, text, {"Retry-After": "1"})
+    _Running.count += 1
+    try:
+        root, asked = await flushed(call), call.body
+        question = LimitedQuestion(
+            str(root.path), asked.statement, asked.limit, MOST_S, asked.as_of
+        )
+        return Response(await _answered(question), media_type="application/json")
+    finally:
+        _Running.count -= 1
+
+
+async def _answered(question: LimitedQuestion) -> bytes:
+    """Have a question answered; the answer as JSON, of the model `SqlAnswer`."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*_COMMAND, stdin=pipe, stdout=pipe)
+    try:
+        said, _ = await process.communicate(json.dumps(question._asdict()).encode())
+    finally:
+        if process.returncode is None:  # nobody waits for the answer any more
+            process.kill()
+    if process.returncode == 0:
+        return said
+    if process.returncode == limited_process.FAILED and said:
+        raise wire.error_of(json.loads(said))
+    if process.returncode == -signal.SIGALRM:
+        text = f"the query took longer than {question.most_s:g} s: ask for less"
+        raise HttpRefusal(400, f"{text}, or ask where the root is by sparkstore sql")
+    text = f"the engine failed on this query (exit code {process.returncode})"
+    raise HttpRefusal(500, f"{text}: see the broker's log, or ask for less")
+
+
+def _let_in(call: Call) -> None:
+    """Check that the user may see all queues, and write the query down. On the loop's thread.
+
+    Raises:
+        HttpRefusal: The user may not.
+    """
+    access, principal = call.visitor.access, call.visitor.principal
+    right = RIGHTS[Act.USE_ANOTHERS]
+    if not access.guard.allows_everywhere(principal, right):
+        access.guard.refused(access.remote, principal, right, AccessTarget("#"))
+        text = f"SQL shows every queue, and {principal.name} has no permission to {right} '#'"
+        raise HttpRefusal(403, f"{text}: give it one in [security] permissions")
+    peer, statement = f"http {access.remote}", call.body.statement
+    access.guard.audit(AuditEvent.QUERY, peer=peer, user=call.user, statement=statement)

@@ -1,0 +1,132 @@
+"""SQL over HTTP: who may ask, what comes back, and that nobody waits for a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from broker_shim.security.rules.permissions import Permission, Rule
+from broker_shim.serve.http.operations import sql_requests
+from broker_shim.store.delta import DeltaMessageStore
+from tests.support.roots.logs import until
+from tests.support.sql_attempts import FILES, FUNCTIONS, STATEMENTS
+from tests.support.stores.http_houses import HttpHouse, Reply
+from tests.support.stores.stores import DELTA_CONFIG
+
+pytestmark = pytest.mark.slow
+
+SQL = "/api/v1/sql"
+ENDLESS = "SELECT count(*) FROM range(1000000000000)"
+USERS = {"mia": ("monitor",), "olaf": ("operator",), "ada": ("admin",)}
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpHouse]:
+    folder = tmp_path_factory.mktemp("house")
+    it = HttpHouse(folder, store=DeltaMessageStore(folder / "root", DELTA_CONFIG))
+    it.put_queue("orders")
+    it.put("orders", b"eggs", b"bread", b"milk")
+    yield it
+    it.stop()
+
+
+def ask(house: HttpHouse, statement: str, **more: Any) -> Reply:
+    return house.ask("POST", SQL, None, {"statement": statement, **more})
+
+
+def test_an_answer_is_of_now_and_as_openapi_says(house: HttpHouse) -> None:
+    house.audited.clear()
+    statement = "SELECT queue, decode(body) AS body FROM queue_messages ORDER BY message_id"
+    reply = ask(house, statement, limit=2)
+    assert reply.body["rows"] == [
+        {"queue": "orders", "body": "eggs"},
+        {"queue": "orders", "body": "bread"},
+    ]
+    assert reply.body["is_cut"] is True
+    document = house.ask("GET", "/api/v1/openapi.json").body
+    told = document["paths"][SQL]["post"]["responses"]["200"]["content"]["application/json"]
+    schema = {**told["schema"], "components": document["components"]}
+    jsonschema.validate(reply.body, schema, jsonschema.Draft202012Validator)
+    assert reply.headers["content-type"] == "application/json"
+    assert "default-src 'none'" in reply.headers["content-security-policy"]
+    ((event, details),) = house.audited
+    assert (event, details["statement"], details["user"]) == ("query", statement, None)
+
+
+def test_the_views_are_asked_as_of_a_position(house: HttpHouse) -> None:
+    reply = ask(house, "SELECT count(*) AS count FROM queue_messages", as_of="position=1")
+    assert reply.body["rows"] == [{"count": 0}]
+
+
+@pytest.mark.parametrize("statement", [STATEMENTS[0], FILES[0], FUNCTIONS[0], "SELEKT", "FROM x"])
+def test_what_may_not_pass_is_refused_in_one_line(house: HttpHouse, statement: str) -> None:
+    """All attempts go through what the process does in test_limited_process.py."""
+    said = statement if statement[0].isupper() else f"SELECT * FROM {statement}"
+    reply = ask(house, said.format(secret=__file__))
+    assert reply.status == 400
+    assert reply.body["error"].count("\n") == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"statement": ""}, "length >= 1"),
+        ({"statement": "x" * 100_001}, "length <= 100000"),
+        ({"statement": "SELECT 1", "limit": 0}, "limit"),
+        ({"statement": "SELECT 1", "limit": 10_001}, "limit"),
+        ({"statment": "SELECT 1"}, "did you mean 'statement'?"),
+        ({"statement": ["SELECT 1"]}, "statement"),
+        ({"statement": "SELECT 1", "as_of": "never"}, "never"),
+    ],
+)
+def test_a_question_that_is_none_is_refused(
+    house: HttpHouse, said: dict[str, Any], why: str
+) -> None:
+    reply = house.ask("POST", SQL, None, said)
+    assert reply.status == 400
+    assert why in reply.body["error"]
+
+
+def test_nobody_waits_for_a_query_and_there_are_few_at_once(
+    house: HttpHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_requests, "MOST_S", 3.0)
+    monkeypatch.setattr(sql_requests, "MOST_AT_ONCE", 1)
+    house.audited.clear()
+    with ThreadPoolExecutor(1) as pool:
+        long = pool.submit(ask, house, ENDLESS)
+        until(lambda: ENDLESS in [details.get("statement") for _, details in house.audited])
+        assert ask(house, "SELECT 1").status == 429
+        assert house.depth("orders") == 3
+        assert house.ask("GET", "/healthz").status == 200
+        assert not long.done()
+        reply = long.result()
+    assert reply.status == 400
+    assert "took longer than 3 s" in reply.body["error"]
+    assert ask(house, "SELECT 1 AS one").body["rows"] == [{"one": 1}]
+
+
+def test_where_there_are_permissions_it_takes_admin_on_every_address(tmp_path: Path) -> None:
+    some = frozenset({Permission.READ, Permission.WRITE, Permission.DELETE})
+    every = frozenset({Permission.ADMIN})
+    rules = (
+        Rule(frozenset({"olaf"}), "#", some),
+        Rule(frozenset({"olaf"}), "orders.#", every),
+        Rule(frozenset({"mia", "ada"}), "#", every),
+    )
+    house = HttpHouse(tmp_path, USERS, rules)
+    try:
+        replies = {user: house.ask("POST", SQL, user, {"statement": "SELECT 1"}) for user in USERS}
+    finally:
+        house.stop()
+    assert "needs the role operator" in replies["mia"].body["error"]
+    assert (replies["olaf"].status, replies["ada"].status) == (403, 409)
+    assert "olaf has no permission to admin '#'" in replies["olaf"].body["error"]
+    assert "no root" in replies["ada"].body["error"]
+    refused = [details for event, details in house.audited if event == "permission-refused"]
+    assert [(each["user"], each["address"]) for each in refused] == [("olaf", "#")]

@@ -1,0 +1,119 @@
+"""One query in a process that the kernel limits: what it answers, refuses, and cannot do."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sparkstore.cli.command_line import main
+from sparkstore.cli.sql_server import limited_process
+from sparkstore.cli.sql_server.limited_process import LimitedQuestion, answered
+from sparkstore.errors import InvalidRequest
+from tests.support.sql_attempts import FILES, FUNCTIONS, STATEMENTS
+
+VALUES = """SELECT 1 AS a, 2 AS a, 9223372036854775807 AS b, 1.5::DECIMAL(5, 2) AS d,
+    'x'::BLOB AS x, {'b': [1.5, 'inf'::DOUBLE]} AS s,
+    TIMESTAMPTZ '2026-01-02 03:04:05Z' AS t, NULL AS o"""
+
+
+def question(root: Path, statement: str, most_s: float = 60) -> LimitedQuestion:
+    return LimitedQuestion(str(root), statement, limit=2, most_s=most_s)
+
+
+def run(asked: LimitedQuestion, first: str = "") -> tuple[int, Any]:
+    """Ask a process of its own, in which something is done first; its exit code and answer."""
+    program = f"import sys; from sparkstore.cli.sql_server import limited_process as it\n{first}\n"
+    done = subprocess.run(
+        [sys.executable, "-c", program + "sys.exit(it.main())"],
+        input=json.dumps(asked._asdict()).encode(),
+        capture_output=True,
+        check=False,
+    )
+    if done.stderr:
+        done.check_returncode()
+    return done.returncode, json.loads(done.stdout) if done.stdout else None
+
+
+def test_an_answer_has_its_columns_with_types_and_rows_as_the_command_prints_them(
+    template: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = json.loads(answered(question(template, VALUES)))
+    main(["sql", str(template), VALUES, "--engine", "duckdb", "--json"])
+    assert found["rows"] == [json.loads(capsys.readouterr().out)]
+    assert [each["name"] for each in found["columns"]] == [*found["rows"][0]]
+    types = {each["name"]: each["type"] for each in found["columns"]}
+    assert (types["b"], types["d"], types["x"]) == ("int64", "decimal128(5, 2)", "binary")
+    assert found["is_cut"] is False
+
+
+def test_no_more_rows_come_than_were_asked_for_and_an_empty_answer_has_columns(
+    template: Path,
+) -> None:
+    found = json.loads(answered(question(template, "SELECT * FROM range(5) AS r(id)")))
+    assert (found["rows"], found["is_cut"]) == ([{"id": 0}, {"id": 1}], True)
+    found = json.loads(answered(question(template, "SELECT queue, depth FROM queues LIMIT 0")))
+    assert [each["name"] for each in found["columns"]] == ["queue", "depth"]
+    assert found["rows"] == []
+
+
+def test_every_attempt_to_do_more_is_refused(template: Path, tmp_path: Path) -> None:
+    """That nothing of them is done tests/unit/sparkstore/embedded/test_typed_select.py shows."""
+    (secret := tmp_path / "secret").write_text("s3cret\n")
+    attempts = [
+        *STATEMENTS,
+        *(f"FROM {each}" for each in FILES),
+        *(f"SELECT {each}" for each in FUNCTIONS),
+    ]
+    for each in attempts:
+        with pytest.raises(InvalidRequest) as refused:
+            answered(question(template, each.format(secret=secret, root=template)))
+        assert "s3cret" not in str(refused.value)
+    assert [*tmp_path.iterdir()] == [secret]
+
+
+def test_an_answer_that_is_too_large_is_refused(
+    template: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limited_process, "MOST_ANSWER_BYTES", 1 << 20)
+    with pytest.raises(InvalidRequest, match="more than 1 MiB: name fewer columns"):
+        answered(question(template, "SELECT repeat('x', 600000) FROM range(2)"))
+
+
+@pytest.mark.slow
+def test_a_query_that_needs_too_much_memory_is_refused(template: Path) -> None:
+    asked = question(template, "SELECT list(r) FROM range(400000000) AS t(r)")
+    code, told = run(asked, "it.MOST_MEMORY_BYTES = 500 << 20")
+    assert (code, told["error"]) == (limited_process.FAILED, "InvalidRequest")
+    assert "more than 500 MiB of memory" in told["message"]
+
+
+@pytest.mark.slow
+def test_a_query_that_takes_too_long_ends_with_its_process(template: Path) -> None:
+    asked = question(template, "SELECT count(*) FROM range(1000000000000)", most_s=0.2)
+    assert run(asked) == (-signal.SIGALRM, None)
+
+
+@pytest.mark.slow
+def test_the_process_writes_no_file(template: Path, tmp_path: Path) -> None:
+    """Whatever the engine would do: the kernel refuses it."""
+    file = tmp_path / "file"
+    write = (
+        f"it.limit_this_process(60); import pathlib; pathlib.Path({str(file)!r}).write_text('x')"
+    )
+    with pytest.raises(subprocess.CalledProcessError) as failed:
+        run(question(template, "FROM queues"), write)
+    assert b"File too large" in failed.value.stderr
+    assert file.read_bytes() == b""
+
+
+@pytest.mark.slow
+def test_without_duckdb_it_says_what_to_install(template: Path) -> None:
+    code, told = run(question(template, "FROM queues"), "sys.modules['duckdb'] = None")
+    assert (code, told["error"]) == (limited_process.FAILED, "Unavailable")
+    assert told["message"] == "SQL needs duckdb, which pip install sparkstore brings: install it"
