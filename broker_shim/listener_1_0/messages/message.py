@@ -55,9 +55,13 @@ MAX_PRIORITY = 9
 _ANY_SIZE = 1 << 62
 
 _DEFAULTS: list[object] = [*MessageHeader(PROTOCOL, durable=False)]
-_REST, _DURABLE, _PRIORITY, _CREATED_AT, _EXPIRES_AT, _MESSAGE_TYPE, _GROUP_ID = map(
+REST, CREATED_AT, MESSAGE_ID = map(
+    MessageHeader._fields.index, ("header", "created_at", "amqp_message_id")
+)
+"""Places of columns in a `MessageHeader`: what is alike may differ in these."""
+_DURABLE, _PRIORITY, _EXPIRES_AT, _MESSAGE_TYPE, _GROUP_ID = map(
     MessageHeader._fields.index,
-    ("header", "durable", "priority", "created_at", "expires_at", "message_type", "group_id"),
+    ("durable", "priority", "expires_at", "message_type", "group_id"),
 )
 _HEADER_BYTES, _BODY_BYTES, _PROPERTIES = map(
     MessageHeader._fields.index, ("header_bytes", "body_bytes", "properties")
@@ -168,7 +172,7 @@ def _with_trace(properties: Any, trace: str) -> tuple[tuple[str, str], ...]:
 def _header(
     rest: bytes, message_type: str, body_bytes: int, columns: list[object]
 ) -> MessageHeader:
-    columns[_REST], columns[_MESSAGE_TYPE] = rest, message_type
+    columns[REST], columns[_MESSAGE_TYPE] = rest, message_type
     columns[_HEADER_BYTES], columns[_BODY_BYTES] = len(rest), body_bytes
     return _new(MessageHeader, columns)  # each was read by the rule of its own column
 
@@ -307,7 +311,7 @@ def _read_header(fields: Sequence[Any], columns: list[object], now_us: int) -> N
     if priority is not None:
         columns[_PRIORITY] = min(priority, MAX_PRIORITY)
     if ttl is not None:
-        columns[_EXPIRES_AT] = _in_range(now_us + ttl * 1000)
+        columns[_EXPIRES_AT] = in_range(now_us + ttl * 1000)
 
 
 def _read_properties(items: list[Any], columns: list[object]) -> None:
@@ -317,10 +321,10 @@ def _read_properties(items: list[Any], columns: list[object]) -> None:
             columns[column] = text_of(value)
     expiry, created, group = _three(items[8:])
     if created is not None:
-        columns[_CREATED_AT] = _in_range(created * 1000)
+        columns[CREATED_AT] = in_range(created * 1000)
     columns[_GROUP_ID] = group
     if expiry is not None:
-        ends = (columns[_EXPIRES_AT], _in_range(expiry * 1000))
+        ends = (columns[_EXPIRES_AT], in_range(expiry * 1000))
         columns[_EXPIRES_AT] = min((at for at in ends if isinstance(at, int)), default=None)
 
 
@@ -332,7 +336,8 @@ def _three(items: list[Any]) -> tuple[Any, Any, Any]:
     return first, second, third
 
 
-def _in_range(at_us: int) -> int | None:
+def in_range(at_us: int) -> int | None:
+    """A time, UTC µs; None if no timestamp column can show it."""
     return int(at_us) if _LEAST_AT_US <= at_us <= _MOST_AT_US else None
 
 

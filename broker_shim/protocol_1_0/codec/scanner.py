@@ -141,6 +141,20 @@ def item_at(encoded: bytes, at: int, index: int) -> Scalar:
     return scalar_at(encoded, at)[0] if at < end else None
 
 
+def places_of(encoded: bytes, at: int) -> list[int]:
+    """Return where each item of the list at `at` begins.
+
+    Raises:
+        DecodeError: It is no list; an item runs past its end.
+    """
+    _count, at, end = _items_at(encoded, at, LISTS)
+    found = []
+    while at < end:
+        found.append(at)
+        at = skip(encoded, at)
+    return found
+
+
 def entry_at(encoded: bytes, at: int, key: bytes) -> Scalar:
     """The value of a key (UTF-8) in the map at `at`; None without one, the last of several.
 

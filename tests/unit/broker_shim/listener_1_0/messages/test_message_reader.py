@@ -19,6 +19,16 @@ LEADS = (
     b"\x00\x53\x72\xc1\x01\x00",
     b"\x00\x53\x73\xc0\x04\x01\xa1\x01m",
 )
+CREATED = b"\x40" * 8 + b"\x83\x00\x00\x01\x9a\xbc\xde\xf0\x12"
+PROPERTIES = tuple(
+    b"\x00\x53\x73\xc0" + bytes([len(fields) + 1, count]) + fields
+    for message_id in (b"\xa1\x03a-1", b"\xa0\x02\xff1", b"\x98" + bytes(16), b"\x53\x07", b"\x40")
+    for count, fields in (
+        (1, message_id),
+        (10, message_id + CREATED),
+        (4, message_id + b"\x40\x40\xa1\x02s3"),
+    )
+)
 BODIES = (
     b"\x00\x53\x75\xa0\x04four",
     b"\x00\x53\x75\xb0\x00\x00\x00\x04four",
@@ -30,7 +40,10 @@ BODIES = (
 FOOTERS = (b"", b"\x00\x53\x78\xc1\x01\x00")
 MESSAGES = st.builds(
     lambda leads, body, footer: b"".join((*leads, body, footer)),
-    st.sets(st.sampled_from(LEADS)).map(lambda chosen: sorted(chosen, key=LEADS.index)),
+    st.one_of(
+        st.sets(st.sampled_from(LEADS)).map(lambda chosen: sorted(chosen, key=LEADS.index)),
+        st.tuples(st.sampled_from(LEADS[:4]), st.sampled_from(PROPERTIES)),
+    ),
     st.sampled_from(BODIES),
     st.sampled_from(FOOTERS),
 )
@@ -80,6 +93,38 @@ def test_messages_of_one_sender_are_alike_until_one_differs() -> None:
         b"thre",
     ]
     assert reader.header is header
+
+
+def test_of_messages_that_differ_in_id_and_time_alone_nothing_else_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def sent(
+        message_id: bytes, created: bytes, subject: bytes = b"s3", group: bytes = b"g1"
+    ) -> bytes:
+        fields = b"\xa1\x04" + message_id + b"\x40\x40\xa1\x02" + subject
+        fields += b"\x40" * 5 + b"\x83" + created + b"\xa1\x02" + group
+        return b"\x00\x53\x73\xc0" + bytes([len(fields) + 1, 11]) + fields + BODIES[2]
+
+    reader = MessageReader(MOST)
+    for number in range(2):
+        reader.read(sent(b"ID-%d" % number, bytes(8)), NOW_US)
+    others = [
+        sent(b"ID-2", b"\x00\x00\x01" + bytes(5)),
+        sent(b"ID-3", b"\xff" * 8),
+        sent(b"\xc3\xa4-4", b"\x7f" * 8),  # beyond the year 9999
+    ]
+    told = [parse(each, now_us=NOW_US) for each in others]
+    with monkeypatch.context() as patched:
+        patched.setattr("broker_shim.listener_1_0.messages.message_reader.located", None)
+        assert [reader.read(each, NOW_US) for each in others] == told
+    for wrong in (sent(b"\xff\xff\xff\xff", bytes(8)), others[0][:-1] + b"\xff"):
+        with pytest.raises(DecodeError):
+            reader.read(wrong, NOW_US)
+    for other in (sent(b"ID-5", bytes(8), b"s4"), sent(b"ID-6", bytes(8), group=b"g2")):
+        reader = MessageReader(MOST)
+        for number in range(2):
+            reader.read(sent(b"ID-%d" % number, bytes(8)), NOW_US)
+        assert reader.read(other, NOW_US) == parse(other, now_us=NOW_US)
 
 
 @pytest.mark.parametrize(
