@@ -129,8 +129,7 @@ def delete_policy(arguments: Namespace) -> int:
 def add_binding(arguments: Namespace) -> int:
     """Bind a queue to an exchange."""
     order = _binding(AdminAction.ADD_BINDING, arguments)
-    headers = {name: _header(value) for name, value in _texts(arguments.given).items()}
-    return _order(arguments, order._replace(arguments=headers))
+    return _order(arguments, order._replace(arguments=given_headers(arguments.given)))
 
 
 def remove_binding(arguments: Namespace) -> int:
@@ -268,6 +267,11 @@ def given_arguments(said: Iterable[str]) -> dict[str, Any]:
     """
     texts = _texts(said).items()
     return {name: value if name in _NAMES else _plain(value) for name, value in texts}
+
+
+def given_headers(said: Iterable[str]) -> dict[str, Any]:
+    """Headers of a binding as `NAME=VALUE` tells them. Raises InvalidRequest."""
+    return {name: _header(value) for name, value in _texts(said).items()}
 
 
 def _texts(said: Iterable[str]) -> dict[str, str]:

@@ -129,7 +129,7 @@ def list_bindings(arguments: Namespace) -> int:
         for key in sorted(state.bindings):
             is_wanted = arguments.queue in {None, key.queue}
             if is_wanted and arguments.exchange in {None, key.exchange}:
-                given = json.loads(state.bindings[key] or "{}")
+                given = arguments_of(state.bindings[key])
                 yield {**key._asdict(), "arguments": given or None}
 
     return _show(arguments, rows, _BINDINGS)

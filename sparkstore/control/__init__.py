@@ -2,9 +2,9 @@
 
 `client` finds out which: it speaks to the control socket of a running broker (what travels is in
 `sparkstore.operations.wire`), or has `offline` write the records that `sparkstore.operations`
-decided, under the lock of the root. `bulk_run` carries out an operation on many messages in turns,
-`undo_run` takes one back, and `audit` writes down who did what. Commands and jobs call it; it
-starts no JVM.
+decided, under the lock of the root. `message_choice` chooses messages, `bulk_run` carries out an
+operation on many of them in turns, `undo_run` takes one back, and `audit` writes down who did what.
+Commands, jobs and the HTTP port call it; it starts no JVM.
 
 Orders come in as values, and answers go out when what was ordered is durable. A broker that serves
 its control socket lives elsewhere (`broker_shim.serve`), and so does every decision. No table is

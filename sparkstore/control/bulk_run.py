@@ -9,9 +9,10 @@ of, and the choice leaves out what has a copy on the target.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol
 
 from sparkstore.content.reader import ContentReader
 from sparkstore.control.client import AdminClient
@@ -71,8 +72,15 @@ def run(control: AdminClient, job: Job, message_ids: Iterable[int], show: Show) 
     return _summed(answers(), show)
 
 
+class PutClient(Protocol):
+    """The part of `AdminClient` that a replay needs."""
+
+    def put(self, queue: str, messages: Sequence[MessageDraft]) -> Answer:
+        """Put new messages on a queue, all or none."""
+
+
 def replay(
-    control: AdminClient,
+    control: PutClient,
     reader: ContentReader,
     to: str,
     message_ids: Iterable[int],

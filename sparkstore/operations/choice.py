@@ -81,15 +81,15 @@ def choice_of(
             message = f"--property {told!r}: write it as NAME=VALUE"
             raise InvalidRequest(message)
         pairs.append((name, value))
-    least_us = None if older_than is None else age_us("older-than", older_than)
+    least_us = None if older_than is None else age_us("--older-than", older_than)
     return Choice(frozenset(message_ids), least_us, tuple(pairs), subject)
 
 
 def age_us(option: str, told: str) -> int:
-    """Read an age as a command line says it, in µs.
+    """Read an age as somebody says it, in µs.
 
     Args:
-        option: The option that says it.
+        option: The option or field that says it.
         told: A number and a unit, such as 90s or 7d.
 
     Raises:
@@ -97,6 +97,6 @@ def age_us(option: str, told: str) -> int:
     """
     found = _AGE.fullmatch(told)
     if found is None:
-        message = f"--{option} {told!r}: write a number and ms, s, m, h or d, such as 90s or 7d"
+        message = f"{option} {told!r}: write a number and ms, s, m, h or d, such as 90s or 7d"
         raise InvalidRequest(message)
     return int(found[1]) * _UNITS_US[found[2]]

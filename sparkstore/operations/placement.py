@@ -13,16 +13,23 @@ same rule for what is moved); a new one in place of another has its room.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from sparkstore.core.annotations import Annotations
+from sparkstore.core.annotations import RESUBMITTED_FROM, Annotations, origin_of
 from sparkstore.core.fold import Entry
 from sparkstore.core.queue_arguments import QueueTerms
-from sparkstore.core.queue_names import shown
+from sparkstore.core.queue_names import find, shown
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest
-from sparkstore.operations.bulk import MAX_IDS, Dequeue, Enqueue, MessageDraft
+from sparkstore.operations.bulk import (
+    MAX_IDS,
+    Answer,
+    Dequeue,
+    Enqueue,
+    MessageDraft,
+    new_operation,
+)
 
 SHIFTED = "shifted"
 """The outcome of a message that is put again behind what an undo brought back to its queue."""
@@ -136,3 +143,51 @@ def taken_from(placements: Sequence[Placement]) -> dict[str, list[int]]:
         if each.source is not None:
             found.setdefault(each.source, []).append(each.message_id)
     return found
+
+
+def place_of(message_id: int, there: Mapping[str, Entry], named: str | None) -> tuple[str, Entry]:
+    """Find the queue of a message that is to be resubmitted, and its entry there.
+
+    Args:
+        message_id: The message that is to be repaired.
+        there: Its entries, by the queues that it is on.
+        named: The queue that somebody says, as the store has it; None: the only one.
+
+    Raises:
+        InvalidRequest: It is on none, or on several and none was named.
+    """
+    found = {name: entry for name, entry in there.items() if named in {None, name}}
+    if len(found) > 1:
+        names = ", ".join(sorted(found))
+        raise InvalidRequest(f"message {message_id} is on {names}: name one as its queue")
+    for name, entry in found.items():
+        return name, entry
+    where = "any queue" if named is None else shown(named)
+    message = f"message {message_id} is not on {where}: sparkstore browse shows ids, and"
+    raise InvalidRequest(f"{message} sparkstore replay brings back what left")
+
+
+def target_of(entry: Entry, queue: str, to: str | None, queues: Collection[str]) -> str:
+    """Name the queue that a repaired message is put on: as somebody says, or where it came from.
+
+    A dead letter goes back to the queue that it died on, if that is there; any other message to the
+    end of its own.
+    """
+    if to is not None:
+        return find(to, queues)
+    origin = origin_of(entry.detail)
+    return queue if origin is None or origin not in queues else origin
+
+
+def resubmission(message_id: int, queue: str, target: str, draft: MessageDraft) -> PlacementRequest:
+    """Request that a repaired message comes in the place of another; history links both."""
+    annotations: Annotations = {RESUBMITTED_FROM: ("ulong", str(message_id))}
+    placement = Placement(message_id, queue, target, draft, annotations=annotations)
+    return PlacementRequest((placement,), new_operation())
+
+
+def check_resubmitted(message_id: int, queue: str, answer: Answer) -> None:
+    """Refuse to call it done if the message could not be taken. Raises InvalidRequest."""
+    if not answer.done:
+        why = "a consumer holds it" if answer.left else f"it left {shown(queue)} meanwhile"
+        raise InvalidRequest(f"message {message_id}: {why}; nothing was done")

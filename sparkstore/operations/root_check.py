@@ -99,7 +99,7 @@ def _number(name: str, told: str, text: str, *, is_age: bool) -> float | None:
     if not text:
         return None
     if is_age:
-        return age_us(name, text) / _SECOND_US
+        return age_us(f"--{name}", text) / _SECOND_US
     if not text.isascii() or not text.isdecimal():
         raise InvalidRequest(f"--{name} {told!r}: {text!r} is no count")
     return int(text)

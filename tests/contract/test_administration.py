@@ -1,13 +1,21 @@
-"""What an administrator's orders promise: to a running broker, and to a root at rest."""
+"""What an administrator's orders promise: to a running broker, and to a root at rest.
+
+The commands at the end go two roads to a running broker, by its control socket and by its HTTP
+port. What they print and do is the same.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker_shim.store.branch_store import Xid
+from sparkstore.cli.command_line import main
+from sparkstore.core.annotations import Death, with_death
 from sparkstore.core.queue_arguments import arguments_of, sources
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.administration import AdminAction, Order
@@ -337,3 +345,175 @@ def test_what_is_on_a_deleted_queue_goes_by_its_alternate_exchange_if_a_broker_r
     after = place.after()
     assert len(after.ids("dead")) == 3
     assert "q" not in after.state.queues
+
+
+class Road:
+    """A command's way to a running broker: by the control socket of its root, or by its URL."""
+
+    def __init__(self, place: Place, captured: pytest.CaptureFixture[str], url: str) -> None:
+        self.place, self._captured, self._url = place, captured, url
+
+    def run(self, command: str, *more: str, code: int = 0) -> list[dict[str, Any]]:
+        """What a command prints for machines."""
+        assert main([*self._words(command, more), "--json"]) == code, self._captured.readouterr()
+        return [json.loads(line) for line in self._captured.readouterr().out.splitlines()]
+
+    def refused(self, command: str, *more: str) -> str:
+        """What a command says that is refused."""
+        assert main(self._words(command, more)) == 2
+        told = self._captured.readouterr()
+        assert told.out == ""
+        return told.err
+
+    def audited(self) -> list[str]:
+        assert self.place.served is not None
+        told = [details for _, details in self.place.served.audited]
+        return [details["act"] for details in told if details.get("error") is None]
+
+    def _words(self, command: str, more: tuple[str, ...]) -> list[str]:
+        if self._url:
+            return [*command.split(), *more, "--url", self._url]
+        self.place.control.flush()  # a list is read in the tables
+        return [*command.split(), str(self.place.path), *more]
+
+
+XID, XID_TEXT = Xid(1, b"order 17", b"q"), "1:6f72646572203137:71"
+
+
+@pytest.fixture(params=["control socket", "http"])
+def road(
+    request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Road]:
+    """A broker with a dead letter of `q` on `dead`, and a branch in doubt that takes from `q`."""
+    place = Place(tmp_path / "root", is_served=True)
+    for name in ("q", "dead", "other"):
+        place.create(name)
+    place.put("dead", annotations=with_death(None, Death("q", "rejected", 1, 2)))
+    place.put("q", "other")
+    place.prepare(XID, "q", place.put("q")[0])
+    assert place.control
+    assert place.served is not None
+    yield Road(place, capsys, place.served.serve_http() if request.param == "http" else "")
+    place.close()
+
+
+def test_wiring_is_made_listed_and_taken_away_by_either_road(road: Road) -> None:
+    made = {"act": "create-exchange", "exchange": "news", "type": "topic", "changed": True}
+    assert road.run("exchange create", "news", "--type", "topic") == [made]
+    bound = {"exchange": "news", "queue": "q", "key": "a.#"}
+    (told,) = road.run("binding add", "news", "q", "--key", "a.#")
+    assert told == {"act": "add-binding", **bound, "changed": True}
+    row = {"exchange": "news", "binding_key": "a.#", "queue": "q", "arguments": None}
+    assert road.run("binding list", "--queue", "q") == [row]
+    said = ("--match", "#", "--priority", "2", "--set", "max_depth=9")
+    (told,) = road.run("policy set", "p", *said)
+    assert (told["policy"], told["altered"], told["changed"]) == ("p", told["queues"], True)
+    (row,) = road.run("policy list")
+    assert (row["policy"], row["arguments"]) == ("p", {"max_depth": 9})
+    assert road.run("policy delete", "p")[0]["changed"]
+    assert road.refused("exchange delete", "news").count("has 1 bindings") == 1
+    assert road.run("binding remove", "news", "q", "--key", "a.#")[0]["changed"]
+    assert road.run("exchange delete", "news")[0]["changed"]
+    (told,) = road.run("queue purge", "q")
+    assert len(told.pop("operation")) == 8
+    assert told == {"act": "purge-queue", "queue": "q", "done": 1, "left": 1, "gone": 0}
+    assert [row["queue"] for row in road.run("queue list")] == ["dead", "other", "q"]
+    assert road.audited() == [
+        *("create-exchange", "add-binding", "set-policy", "delete-policy"),
+        *("remove-binding", "delete-exchange", "purge-queue"),
+    ]
+
+
+def test_a_repaired_message_takes_the_place_of_another_by_either_road(road: Road) -> None:
+    edit = ("1", "--body", "mended", "--property", "color=red")
+    (dry,) = road.run("resubmit", *edit, "--dry-run")
+    assert dry == {
+        "action": "resubmit", "message_id": 1, "from": "dead", "to": "q", "dry_run": True,
+        "properties": {"color": "red"}, "body": "mended",
+    }  # fmt: skip
+    (told,) = road.run("resubmit", *edit)
+    assert len(told.pop("operation")) == 8
+    assert told == {"action": "resubmit", "message_id": 1, "from": "dead", "to": "q", "done": 1}
+    for words, why in (
+        (("1",), "message 1 is not on any queue"),
+        (("2",), "message 2 is on other, q"),
+        (("2", "--queue", "absent"), "absent"),
+        (("2", "--queue", "other", "--to", "absent"), "absent"),
+        (("2", "--queue", "other", "--unset", "shape"), "shape"),
+        (("3",), "a consumer holds it; nothing was done"),
+        (("2", "--property", "color=red", "--unset", "color"), "'color': say one of them"),
+    ):
+        assert why in road.refused("resubmit", *words)
+    assert road.audited() == ["resubmit", "resubmit"]  # one of them took nothing
+    after = road.place.after()
+    assert after.ids("dead") == []
+    newest = max(after.ids("q"))
+    assert after.reader.read(newest)[0].properties == (("color", "red"),)
+    assert (len(after.ids("q")), after.body(newest)) == (3, b"mended")
+
+
+def test_what_left_a_queue_is_replayed_once_by_either_road(road: Road) -> None:
+    road.run("queue purge", "other")
+    assert road.run("replay", "other", "--subject", "ham", "--dry-run")[0]["count"] == 0
+    assert road.run("replay", "other", "--subject", "eggs", "--check", code=10)[0]["count"] == 1
+    (told,) = road.run("replay", "other", "--property", "color=brown", "--to", "dead")
+    told.pop("seconds", None)
+    rest = {"from": "other", "to": "dead", "done": 1, "left": 0, "gone": 0}
+    assert told == {"action": "replay", **rest}
+    assert road.run("replay", "other", "--older-than", "0s", "--to", "dead")[0]["done"] == 0
+    assert "say which messages" in road.refused("replay", "other")
+    assert "such as 90s" in road.refused("replay", "other", "--older-than", "soon")
+    assert "absent" in road.refused("replay", "other", "--id", "2", "--to", "absent")
+    after = road.place.after()
+    assert [after.body(each) for each in after.ids("dead")] == [b"body 0", b"body 0"]
+
+
+def test_messages_are_exported_with_their_content_by_either_road(
+    road: Road, tmp_path: Path
+) -> None:
+    rows = road.run("export", "q")
+    assert [row["message_id"] for row in rows] == [2, 3]
+    assert (rows[0]["body"], rows[0]["properties"]) == ("body 0", {"color": "brown"})
+    assert rows[0]["header"]["subject"] == "eggs"
+    assert road.run("export", "q", "--id", "3", "--subject", "eggs") == rows[1:]
+    assert road.run("export", "q", "--older-than", "1d") == []
+    road.run("export", "q", "--output", str(tmp_path / "q.jsonl"))
+    assert [*map(json.loads, (tmp_path / "q.jsonl").read_text().splitlines())] == rows
+    assert "absent" in road.refused("export", "absent")
+
+
+def test_an_operator_decides_a_branch_by_either_road(road: Road) -> None:
+    (row,) = road.run("transactions")
+    assert (row["xid"], row["state"], row["operations"]) == (XID_TEXT, "prepared", 1)
+    (told,) = road.run("transactions", "--commit", XID_TEXT)
+    assert told.pop("by")
+    assert told == {"act": "commit-branch", "xid": XID_TEXT, "changed": True}
+    assert "heuristically" in road.refused("transactions", "--rollback", XID_TEXT)
+    assert road.run("transactions")[0]["state"] == "heuristically committed"
+    assert road.run("transactions", "--forget", XID_TEXT)[0]["changed"]
+    assert road.run("transactions") == []
+    assert road.refused("transactions", "--commit", XID_TEXT)
+    assert road.refused("transactions", "--commit", "no xid")
+    assert road.place.after().ids("q") == [2]
+
+
+def test_definitions_come_and_go_by_either_road(road: Road, tmp_path: Path) -> None:
+    road.run("policy set", "p", "--match", "#", "--set", "max_depth=9")
+    (document,) = road.run("definitions export")
+    assert [each["name"] for each in document["queues"]] == ["dead", "other", "q"]
+    assert document["policies"][0]["name"] == "p"
+    document["queues"].append({"name": "new", "arguments": {"max_depth": 1}})
+    document["bindings"].append({"exchange": "absent", "queue": "new"})
+    (file := tmp_path / "definitions.json").write_text(json.dumps(document))
+    told = road.refused("definitions import", str(file))
+    assert "bindings[0]: unknown exchange 'absent'" in told
+    assert "nothing is done" in told
+    assert road.run("definitions export")[0]["queues"] == document["queues"][:-1]
+    document["bindings"].clear()
+    file.write_text(json.dumps(document))
+    assert len(road.run("definitions import", str(file), "--check", code=10)) == 5
+    assert [row["changed"] for row in road.run("definitions import", str(file))] == [
+        *(False, False, False, True, False)
+    ]
+    assert len(road.run("definitions import", str(file), "--check")) == 5
+    assert arguments_of(road.place.after().state.queues["new"].detail)["max_depth"] == 1

@@ -47,7 +47,13 @@ class RemoteHouse:
         self.url, self.port = found[1], int(found[2])
         self.ca = ("--url", self.url, "--ca-file", str(self.authority.pair.certificate))
         self.as_ada = (*self.ca, "--user", "ada", "--password-file", str(folder / "password"))
-        self.as_ann = (*self.ca, "--cert", str(self.ann.certificate), "--key", str(self.ann.key))
+        self.as_ann = (
+            *self.ca,
+            "--cert",
+            str(self.ann.certificate),
+            "--cert-key",
+            str(self.ann.key),
+        )
 
     def status(self, shown: Pair | None, method: str = "GET", path: str = "/api/v1/self") -> int:
         """The status of a request with a client's certificate, or with no login."""
@@ -138,7 +144,7 @@ def test_each_refusal_is_one_line_with_what_to_do(house: RemoteHouse, run: Run) 
         (("queues", "--url", house.url), 2, "TLS"),
         (("queues", *house.ca), 2, "log in"),
         (("queues", *house.ca, "--user", "ada"), 2, "SPARKSTORE_PASSWORD"),
-        (("queues", *house.ca, "--cert", "x.pem"), 2, "--cert and --key"),
+        (("queues", *house.ca, "--cert", "x.pem"), 2, "--cert and --cert-key"),
         (("queues", "--url", "ftp://x"), 2, "http://HOST:PORT"),
         (("queues", "--url", "http://broker.example", "--user", "ada"), 2, "unencrypted"),
         (("queues", "--url", "http://127.0.0.1:1"), 75, "does not answer"),

@@ -89,7 +89,7 @@ class Gate:
         if request.method not in _SAFE:
             _check_origin(request)
         query = query_of(endpoint.query, request.query_params)
-        body = await body_of_request(endpoint.body, request)
+        body = await body_of_request(endpoint.body, request, endpoint.most_body_bytes)
         names = _names(request.path_params)
         call = Call(self._probes, house, visitor, names, query, body, request.headers)
         return await endpoint.run(call)

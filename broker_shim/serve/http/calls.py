@@ -101,10 +101,18 @@ class Call:
             HttpRefusal: The user has not all rights.
             StoreError: The broker did not do it.
         """
-        allowed = await self.read(lambda: self._allowed(order))
+        allowed = await self.check_order(order)
         said = await self.send(wire.content_of(wire.order_line(allowed)))
         told: dict[str, Any] = said["told"]
         return told
+
+    async def check_order(self, order: Order) -> Order:
+        """Return an order with the store's names, if the user has all rights to it.
+
+        Raises:
+            HttpRefusal: The user has not all rights.
+        """
+        return await self.read(lambda: self._allowed(order))
 
     async def queue(self, said: str, *acts: Act) -> str:
         """Return the whole name of an existing queue, on which the user may do these acts.

@@ -27,6 +27,7 @@ from broker_shim.serve.http.operations import (
     sql_requests,
     upkeep_requests,
 )
+from broker_shim.serve.http.request_models import MOST_BODY_BYTES
 from broker_shim.serve.http.roles import HttpRole
 
 API = "/api/v1"
@@ -45,6 +46,7 @@ class Endpoint(NamedTuple):
         query: The model of what stands after the question mark; None: nothing may.
         body: The model of its body; None: it has none.
         conflict: The status of an order that cannot be carried out as things are.
+        most_body_bytes: The longest body that is read.
     """
 
     method: str
@@ -55,6 +57,7 @@ class Endpoint(NamedTuple):
     query: type[Model] | None = None
     body: type[Model] | None = None
     conflict: int = 400
+    most_body_bytes: int = MOST_BODY_BYTES
 
 
 _CONNECTION = API + "/connections/{connection}"

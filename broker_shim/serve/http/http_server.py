@@ -32,13 +32,15 @@ from broker_shim.serve.http.console.console_files import console_endpoints
 from broker_shim.serve.http.endpoints import ENDPOINTS
 from broker_shim.serve.http.loop_calls import LoopCalls
 from broker_shim.serve.http.openapi import description_of
+from broker_shim.serve.http.operations.repair_endpoints import REPAIR_ENDPOINTS
 from broker_shim.store.interface import BrokerStore
 
 _log = logging.getLogger(__name__)
 
 OPTION = "--http"
 PATIENCE_S = 10.0
-EVERY = (*console_endpoints(), *ENDPOINTS, description_of(ENDPOINTS))
+_DESCRIBED = (*ENDPOINTS, *REPAIR_ENDPOINTS)
+EVERY = (*console_endpoints(), *_DESCRIBED, description_of(_DESCRIBED))
 """All that the port answers."""
 _MOST_AT_ONCE, _STOP_S = 256, 5.0
 

@@ -48,11 +48,9 @@ async def browse(call: Call) -> MessageList:
 
 async def show_message(call: Call) -> MessageDetails:
     """Show a message with its body, decoded as far as its type tells."""
-    name, said = await call.queue(call.names["queue"], Act.RECEIVE), call.names["message"]
+    name = await call.queue(call.names["queue"], Act.RECEIVE)
     gone = HttpRefusal(404, "there is no such message on this queue now: browse it again")
-    if not said.isascii() or not said.isdecimal() or len(said) > 18:
-        raise HttpRefusal(400, "a message is named by its id, a number: browse the queue")
-    message_id = int(said)
+    message_id = message_named(call)
     entry = await call.read(lambda: call.house.broker.calls.entry(name, message_id))
     if entry is None:
         raise gone
@@ -69,6 +67,14 @@ async def show_message(call: Call) -> MessageDetails:
     annotations = {key: text for key, (_, text) in annotations_of(entry.detail).items()}
     row = _row(message_id, entry, header)
     return MessageDetails(**row, **told, body_bytes=header.body_bytes, annotations=annotations)
+
+
+def message_named(call: Call) -> int:
+    """Return the message that the path names. Raises HttpRefusal."""
+    said = call.names["message"]
+    if not said.isascii() or not said.isdecimal() or len(said) > 18:
+        raise HttpRefusal(400, "a message is named by its id, a number: browse the queue")
+    return int(said)
 
 
 def _row(message_id: int, entry: Entry, header: MessageHeader) -> dict[str, Any]:

@@ -33,13 +33,15 @@ def query_of(model: type[M] | None, said: Mapping[str, str]) -> M | None:
         raise HttpRefusal(400, f"query: {reason}") from reason
 
 
-async def body_of_request(model: type[M] | None, request: Request) -> M | None:
+async def body_of_request(
+    model: type[M] | None, request: Request, most_bytes: int = MOST_BODY_BYTES
+) -> M | None:
     """Read the body; of a request that has none by its model, nothing may come.
 
     Raises:
         HttpRefusal: It is too large, no JSON, has an unknown name or a value of a wrong type.
     """
-    content = await _content(request)
+    content = await _content(request, most_bytes)
     if model is None:
         if content:
             raise HttpRefusal(400, "this request has no body: leave it out")
@@ -68,18 +70,16 @@ def _check_names(said: Mapping[str, Any], known: tuple[str, ...], what: str) -> 
         raise HttpRefusal(400, str(reason)) from reason
 
 
-async def _content(request: Request) -> bytes:
-    too_large = HttpRefusal(
-        413, f"the body is larger than {MOST_BODY_BYTES} bytes: send less at once"
-    )
+async def _content(request: Request, most_bytes: int) -> bytes:
+    too_large = HttpRefusal(413, f"the body is larger than {most_bytes} bytes: send less at once")
     said = request.headers.get("content-length", "0")
-    if not said.isdecimal() or int(said[:18]) > MOST_BODY_BYTES:
+    if not said.isdecimal() or int(said[:18]) > most_bytes:
         raise too_large
     content = bytearray()
     try:
         async for piece in request.stream():
             content += piece
-            if len(content) > MOST_BODY_BYTES:
+            if len(content) > most_bytes:
                 raise too_large
     except ClientDisconnect as reason:
         raise HttpRefusal(400, "the body did not come whole: send it again") from reason

@@ -3,5 +3,5 @@
 Arguments of the command line come in; rows, files and requests to whoever has the queues go out.
 `bulk` makes the parsers and `bulk_commands` carries them out. Which messages are meant is said by a
 predicate that Spark evaluates (`sparkstore.views.message_choice`), or by simple conditions that
-need no Java (`plain_choice`).
+need no Java (`sparkstore.control.message_choice`).
 """

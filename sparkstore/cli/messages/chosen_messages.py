@@ -81,15 +81,16 @@ def _departed_by_spark(arguments: Namespace, root: Root, _state: State) -> Itera
 def _departed_by_conditions(
     arguments: Namespace, choice: Choice, root: Root, state: State
 ) -> Iterator[ChosenMessages]:
-    from sparkstore.cli.messages import plain_choice
+    from sparkstore.cli.messages.plain_choice import departed_row
     from sparkstore.content.reader import ContentReader
+    from sparkstore.control.message_choice import departed
 
     reader, queue = ContentReader(root), arguments.queue
-    find = partial(plain_choice.departed, root, state, reader, queue, arguments.to, choice)
+    find = partial(departed, root, state, reader, queue, arguments.to, choice)
     yield ChosenMessages(
         lambda: (each.message_id for each, _header in find()),
         lambda: sum(1 for _ in find()),
-        lambda limit: [plain_choice.departed_row(*each) for each in islice(find(), limit)],
+        lambda limit: [departed_row(*each) for each in islice(find(), limit)],
     )
 
 
@@ -107,8 +108,9 @@ def _waiting_by_spark(arguments: Namespace, root: Root, _state: State) -> Iterat
 def _waiting_by_conditions(
     arguments: Namespace, choice: Choice, root: Root, state: State
 ) -> Iterator[ChosenMessages]:
-    from sparkstore.cli.messages.plain_choice import chosen, sample
+    from sparkstore.cli.messages.plain_choice import sample
     from sparkstore.content.reader import ContentReader
+    from sparkstore.control.message_choice import chosen
 
     reader = ContentReader(root)
     find = partial(chosen, state, reader, arguments.queue, choice)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,10 @@ from sparkstore.cli.notes import note_unreplayed
 from sparkstore.cli.output import body_as_json, body_text, fields, json_lines
 from sparkstore.cli.parsing import ROOT, command
 from sparkstore.errors import InvalidRequest
-from sparkstore.operations.bulk import new_operation
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
     from sparkstore.content.edits import MessageEdit
-    from sparkstore.core.fold import Entry, State
     from sparkstore.operations.bulk import MessageDraft
     from sparkstore.tables.root import Root
 
@@ -40,6 +38,14 @@ def add(subparsers: Subparsers) -> None:
         "  sparkstore resubmit ROOT 17 --property land=eu --to orders",
         positional=(ROOT,),
     )
+    add_edit(parser)
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="settings of the store, if it has its own"
+    )
+
+
+def add_edit(parser: ArgumentParser) -> None:
+    """Add the message and its changes to a command, local or remote."""
     parser.add_argument("message_id", metavar="ID", type=int, help="the message, as browse says")
     body = parser.add_mutually_exclusive_group()
     body.add_argument("--body", metavar="TEXT", help="the new body")
@@ -55,19 +61,17 @@ def add(subparsers: Subparsers) -> None:
     parser.add_argument("--queue", metavar="QUEUE", help="where it is, if it is on several")
     parser.add_argument("--to", metavar="QUEUE", help="where the repaired one goes")
     parser.add_argument("--dry-run", action="store_true", help="show it, change nothing")
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="settings of the store, if it has its own"
-    )
 
 
 def resubmit(arguments: Namespace) -> int:
     """Put a repaired message in the place of another."""
-    edit = _edit(arguments)
+    edit = edit_of(arguments)
     with opened_root(arguments.root, whole=True) as root:
         return _resubmit(arguments, root, edit)
 
 
-def _edit(arguments: Namespace) -> MessageEdit:
+def edit_of(arguments: Namespace) -> MessageEdit:
+    """Read the changes that `add_edit` lets somebody say. Raises InvalidRequest."""
     from sparkstore.content.edits import MessageEdit
     from sparkstore.operations.choice import choice_of
 
@@ -88,68 +92,34 @@ def _new_body(arguments: Namespace) -> bytes | None:
 def _resubmit(arguments: Namespace, root: Root, edit: MessageEdit) -> int:
     from sparkstore.content.edits import edited
     from sparkstore.content.reader import ContentReader
-    from sparkstore.core.annotations import RESUBMITTED_FROM
+    from sparkstore.core.queue_names import find
     from sparkstore.operations.bulk import MessageDraft
-    from sparkstore.operations.placement import Placement, PlacementRequest
+    from sparkstore.operations.placement import (
+        check_resubmitted,
+        place_of,
+        resubmission,
+        target_of,
+    )
 
-    state = recovered(root)
-    queue, entry = _place(arguments, state)
-    target = _target(arguments, state, queue, entry)
-    header, body = ContentReader(root).read(arguments.message_id)
-    draft = MessageDraft(*edited(header, body, edit))
-    row: dict[str, Any] = {"action": "resubmit", "message_id": arguments.message_id}
+    message_id, queues = arguments.message_id, recovered(root).queues
+    there = {name: each.entries.get(message_id) for name, each in queues.items()}
+    named = None if arguments.queue is None else find(arguments.queue, queues)
+    entries = {name: entry for name, entry in there.items() if entry is not None}
+    queue, entry = place_of(message_id, entries, named)
+    target = target_of(entry, queue, arguments.to, queues)
+    draft = MessageDraft(*edited(*ContentReader(root).read(message_id), edit))
+    row: dict[str, Any] = {"action": "resubmit", "message_id": message_id}
     row |= {"from": queue, "to": target}
     if arguments.dry_run:
         _print(arguments, row | {"dry_run": True, **_shown(draft, as_json=arguments.json)})
     else:
-        operation = new_operation()
-        annotations = {RESUBMITTED_FROM: ("ulong", str(arguments.message_id))}
-        placement = Placement(arguments.message_id, queue, target, draft, annotations=annotations)
+        request = resubmission(message_id, queue, target, draft)
         with opened_control(arguments.root, arguments.config) as control:
-            answer = control.place(PlacementRequest((placement,), operation))
-        if not answer.done:
-            why = "a consumer holds it" if answer.left else f"it left {queue!r} meanwhile"
-            raise InvalidRequest(f"message {arguments.message_id}: {why}; nothing was done")
-        _print(arguments, row | {"operation": operation, "done": answer.done})
+            answer = control.place(request)
+        check_resubmitted(message_id, queue, answer)
+        _print(arguments, row | {"operation": request.operation, "done": answer.done})
     note_unreplayed(root)
     return 0
-
-
-def _place(arguments: Namespace, state: State) -> tuple[str, Entry]:
-    """Find the queue that a message is on.
-
-    Raises:
-        InvalidRequest: It is on none, or on several and none was named.
-    """
-    from sparkstore.core.queue_names import find
-
-    message_id, named = arguments.message_id, arguments.queue
-    found = {
-        name: entry
-        for name, queue in state.queues.items()
-        if (entry := queue.entries.get(message_id)) is not None
-    }
-    if named is not None:
-        name = find(named, state.queues)
-        found = {name: found[name]} if name in found else {}
-    if len(found) > 1:
-        names = ", ".join(sorted(found))
-        raise InvalidRequest(f"message {message_id} is on {names}: say which with --queue")
-    for name, entry in found.items():
-        return name, entry
-    where = "any queue" if named is None else repr(named)
-    message = f"message {message_id} is not on {where}: sparkstore browse shows ids, and"
-    raise InvalidRequest(f"{message} sparkstore replay brings back what left")
-
-
-def _target(arguments: Namespace, state: State, queue: str, entry: Entry) -> str:
-    from sparkstore.core.annotations import origin_of
-    from sparkstore.core.queue_names import find
-
-    if arguments.to is not None:
-        return find(arguments.to, state.queues)
-    origin = origin_of(entry.detail)
-    return queue if origin is None or origin not in state.queues else origin
 
 
 def _shown(draft: MessageDraft, *, as_json: bool) -> dict[str, Any]:

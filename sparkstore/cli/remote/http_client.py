@@ -12,6 +12,7 @@ import os
 import ssl
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
@@ -22,7 +23,7 @@ TOKEN_VARIABLE = "SPARKSTORE_TOKEN"  # noqa: S105  # likewise
 PASSWORD_VARIABLE = "SPARKSTORE_PASSWORD"  # noqa: S105  # the name of it
 _TIMEOUT_S = 150.0
 """Longer than the broker lets an order wait."""
-_PAGE = 1_000
+_PAGE, _PIECE_BYTES = 1_000, 1 << 16
 _TRY_LATER = frozenset({429, 503})
 _PORTS = {"http": 80, "https": 443}
 
@@ -81,23 +82,49 @@ class RemoteBroker:
             Unavailable: There was no answer, or the broker says to try later.
             StoreError: The broker failed on it.
         """
+        answer = self._answer(method, path, body, query)
+        with self._told_as_errors():
+            text = answer.read()
+        return _content(self._url, answer.status, text)
+
+    def lines(self, method: str, path: str, body: Any) -> Iterator[str]:
+        """Iterate over the lines of an answer while it comes; it is refused as that of `ask`.
+
+        Raises:
+            Unavailable: It ended before it was whole.
+        """
+        answer = self._answer(method, path, body, {})
+        with self._told_as_errors():
+            if answer.status != 200:
+                _content(self._url, answer.status, answer.read())
+            rest = b""
+            while piece := answer.read(_PIECE_BYTES):
+                *whole, rest = (rest + piece).split(b"\n")
+                yield from map(bytes.decode, whole)
+
+    def _answer(
+        self, method: str, path: str, body: Any, query: Mapping[str, object]
+    ) -> http.client.HTTPResponse:
         said = {name: _told(value) for name, value in query.items() if value is not None}
         target = f"{self._path}/api/v1/{path}" + (f"?{urlencode(said)}" if said else "")
         headers = dict(self._headers)
         content = None if body is None else json.dumps(body).encode()
         if content is not None:
             headers["Content-Type"] = "application/json"
-        try:
+        with self._told_as_errors():
             self._connection.request(method, target, content, headers)
-            answer = self._connection.getresponse()
-            text = answer.read()
+            return self._connection.getresponse()
+
+    @contextmanager
+    def _told_as_errors(self) -> Iterator[None]:
+        try:
+            yield
         except ssl.SSLError as reason:
             message = f"{self._url}: TLS: {reason.reason or reason}: see --ca-file and --cert"
             raise InvalidRequest(message) from reason
         except (OSError, http.client.HTTPException) as reason:
             message = f"{self._url} does not answer: {reason}: look whether it is served there"
             raise Unavailable(message) from reason
-        return _content(self._url, answer.status, text)
 
     def pages(self, path: str, **query: object) -> Iterator[dict[str, Any]]:
         """Iterate over the items of a list that comes in pages."""

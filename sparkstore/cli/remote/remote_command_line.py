@@ -6,34 +6,18 @@ import argparse
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparkstore.cli.parsing import add_check, at_least_0
 from sparkstore.cli.remote import remote_commands as commands
-from sparkstore.cli.remote.http_client import (
-    PASSWORD_VARIABLE,
-    TOKEN_VARIABLE,
-    RemoteBroker,
-    RemoteLogin,
-)
+from sparkstore.cli.remote import remote_repairs, remote_wiring
+from sparkstore.cli.remote.http_client import RemoteBroker, RemoteLogin
+from sparkstore.cli.remote.remote_parsing import EXAMPLES, OPTION, Run, added
 from sparkstore.errors import InvalidRequest
-from sparkstore.log_format import add_log_format, use
-from sparkstore.operations.administration import DURABILITIES
+from sparkstore.log_format import use
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
-
-OPTION = "--url"
-_EXAMPLES = f"""\
-examples:
-  sparkstore queues --url http://127.0.0.1:8161
-  sparkstore purge orders --url https://broker.example:8161 --user ann --dry-run
-  sparkstore redrive dead --url https://broker.example:8161 --cert ann.pem --key ann.key
-
-The queue is named without a root. The password comes from --password-file or {PASSWORD_VARIABLE}.
-"""
-Run = Callable[[Namespace, RemoteBroker], int]
 
 
 def is_remote(words: Sequence[str]) -> bool:
@@ -61,11 +45,11 @@ def run(words: Sequence[str]) -> int:
 
 
 def _login_of(arguments: Namespace) -> RemoteLogin:
-    if (arguments.cert is None) != (arguments.key is None):
-        raise InvalidRequest("--cert and --key: give both, or neither")
+    if (arguments.cert is None) != (arguments.cert_key is None):
+        raise InvalidRequest("--cert and --cert-key: give both, or neither")
     if arguments.password_file is not None and arguments.user is None:
         raise InvalidRequest("--password-file: whose? give --user NAME, too")
-    certificate = None if arguments.cert is None else (arguments.cert, arguments.key)
+    certificate = None if arguments.cert is None else (arguments.cert, arguments.cert_key)
     if arguments.token_file is not None and arguments.user is not None:
         raise InvalidRequest("--token-file says who logs in: leave --user out")
     files = arguments.password_file, arguments.ca_file, certificate, arguments.token_file
@@ -76,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sparkstore",
         description="Administer a broker by its HTTP port (serve --http).",
-        epilog=_EXAMPLES,
+        epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -85,41 +69,13 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _added(subparsers: Subparsers, name: str, run: Run) -> argparse.ArgumentParser:
-    summary = (run.__doc__ or "").splitlines()[0]
-    parser = subparsers.add_parser(
-        name,
-        help=summary,
-        description=summary,
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(run=run)
-    parser.add_argument(OPTION, required=True, help="the broker's port: https://HOST:PORT")
-    parser.add_argument("--user", metavar="NAME", help="the user who logs in")
-    parser.add_argument(
-        "--password-file", type=Path, metavar="FILE", help=f"instead of {PASSWORD_VARIABLE}"
-    )
-    parser.add_argument(
-        "--token-file", type=Path, metavar="FILE", help=f"a user's token, or {TOKEN_VARIABLE}"
-    )
-    parser.add_argument(
-        "--ca-file", type=Path, metavar="FILE", help="authorities of the broker's certificate, PEM"
-    )
-    parser.add_argument("--cert", type=Path, metavar="FILE", help="the client's certificate, PEM")
-    parser.add_argument("--key", type=Path, metavar="FILE", help="the key of --cert, PEM")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line, for machines")
-    add_log_format(parser.add_argument)
-    return parser
-
-
 def _add_queues(subparsers: Subparsers, name: str) -> None:
-    parser = _added(subparsers, name, commands.queues)
+    parser = added(subparsers, name, commands.queues)
     parser.add_argument("--match", default="", metavar="TEXT", help="a part of their names")
 
 
 def _add_browse(subparsers: Subparsers, name: str) -> None:
-    parser = _added(subparsers, name, commands.browse)
+    parser = added(subparsers, name, commands.browse)
     parser.add_argument("queue", help="name of the queue")
     parser.add_argument("--limit", type=at_least_0, metavar="N", help="messages, 0: all")
     parser.add_argument("--body", action="store_true", help="content, too")
@@ -129,7 +85,7 @@ def _add_bulk(run: Run, to: bool | None = None) -> Callable[[Subparsers, str], N
     """Return what adds a bulk command; `to`: it needs a target, may have one, or has none."""
 
     def add(subparsers: Subparsers, name: str) -> None:
-        parser = _added(subparsers, name, run)
+        parser = added(subparsers, name, run)
         parser.add_argument("queue", help="the queue of the messages")
         parser.add_argument(
             "--id", type=int, action="append", default=[], metavar="N", dest="ids",
@@ -146,57 +102,35 @@ def _add_bulk(run: Run, to: bool | None = None) -> Callable[[Subparsers, str], N
 
 
 def _add_undo(subparsers: Subparsers, name: str) -> None:
-    parser = _added(subparsers, name, commands.undo)
+    parser = added(subparsers, name, commands.undo)
     parser.add_argument("operation", help="what is to be undone")
     parser.add_argument("--dry-run", action="store_true", help="say what would be")
     add_check(parser)
 
 
 def _add_operations(subparsers: Subparsers, name: str) -> None:
-    parser = _added(subparsers, name, commands.operations)
+    parser = added(subparsers, name, commands.operations)
     parser.add_argument("--limit", type=at_least_0, metavar="N", help="the newest N (default 100)")
 
 
 def _add_history(subparsers: Subparsers, name: str) -> None:
-    parser = _added(subparsers, name, commands.history)
+    parser = added(subparsers, name, commands.history)
     parser.add_argument("message", help="the id of a message, as browse shows it")
 
 
 def _add_connections(subparsers: Subparsers, name: str) -> None:
-    parser = _added(subparsers, name, commands.connections)
+    parser = added(subparsers, name, commands.connections)
     parser.add_argument("--close", type=at_least_0, metavar="N", help="end this connection")
     parser.add_argument("--member", metavar="NAME", help="of this member")
 
 
 def _add_check(subparsers: Subparsers, name: str) -> None:
-    parser = _added(subparsers, name, commands.check)
+    parser = added(subparsers, name, commands.check)
     for option in ("depth", "age", "dead"):
         parser.add_argument(
             f"--{option}", action="append", default=[], metavar="LIMIT",
             help="WARN, WARN:CRIT or :CRIT, QUEUE=LIMIT for one queue",
         )  # fmt: skip
-
-
-def _add_queue(subparsers: Subparsers, name: str) -> None:
-    inner = subparsers.add_parser(name, help="Create, alter, delete or show a queue.")
-    ways = inner.add_subparsers(metavar="COMMAND", required=True)
-    for way, run in (
-        ("create", commands.create_queue),
-        ("alter", commands.alter_queue),
-        ("delete", commands.delete_queue),
-        ("show", commands.show_queue),
-    ):
-        parser = _added(ways, way, run)
-        parser.add_argument("queue", help="name of the queue")
-        if way in {"create", "alter"}:
-            parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
-        if way == "create":
-            parser.add_argument("--durability", choices=DURABILITIES, default=DURABILITIES[-1])
-        if way == "alter":
-            parser.add_argument("--unset", action="append", default=[], metavar="NAME")
-        if way == "delete":
-            for limit in ("--force", "--if-unused", "--if-empty"):
-                parser.add_argument(limit, action="store_true")
 
 
 _REMOTE: dict[str, Callable[[Subparsers, str], None]] = {
@@ -211,5 +145,13 @@ _REMOTE: dict[str, Callable[[Subparsers, str], None]] = {
     "history": _add_history,
     "connections": _add_connections,
     "check": _add_check,
-    "queue": _add_queue,
+    "queue": remote_wiring.add_queue,
+    "exchange": remote_wiring.add_exchange,
+    "binding": remote_wiring.add_binding,
+    "policy": remote_wiring.add_policy,
+    "transactions": remote_repairs.add_transactions,
+    "resubmit": remote_repairs.add_resubmit,
+    "replay": remote_repairs.add_replay,
+    "export": remote_repairs.add_export,
+    "definitions": remote_repairs.add_definitions,
 }

@@ -8,7 +8,6 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from sparkstore.cli.admin_commands import given_arguments
 from sparkstore.cli.commands import print_lines
 from sparkstore.cli.output import Row, fields, json_lines, one_line, table
 from sparkstore.cli.remote.http_client import RemoteBroker, name_in_path
@@ -36,7 +35,7 @@ def queues(arguments: Namespace, broker: RemoteBroker) -> int:
         }
         for each in broker.pages("queues", match=arguments.match)
     ]
-    return _show(arguments, rows, columns)
+    return show(arguments, rows, columns)
 
 
 def browse(arguments: Namespace, broker: RemoteBroker) -> int:
@@ -48,9 +47,9 @@ def browse(arguments: Namespace, broker: RemoteBroker) -> int:
     rows: list[Row] = [*islice(broker.pages(path), limit or None)]
     if arguments.body:
         rows = [broker.ask("GET", f"{path}/{each['id']}") for each in rows]
-    rows = [{**each, "enqueued_at": _time(each["enqueued_at"])} for each in rows]
+    rows = [{**each, "enqueued_at": time_said(each["enqueued_at"])} for each in rows]
     if arguments.json:
-        return _show(arguments, rows)
+        return show(arguments, rows)
     if arguments.body:
         for row in rows:
             print_lines(["", *fields(row)])
@@ -61,7 +60,7 @@ def browse(arguments: Namespace, broker: RemoteBroker) -> int:
         {name: each[name] for name in columns} | {name: _pairs(each[name]) for name in more}
         for each in rows
     ]
-    return _show(arguments, shown, (*columns, *more))
+    return show(arguments, shown, (*columns, *more))
 
 
 def purge(arguments: Namespace, broker: RemoteBroker) -> int:
@@ -90,26 +89,28 @@ def undo(arguments: Namespace, broker: RemoteBroker) -> int:
     is_dry = arguments.dry_run or arguments.check
     path = f"operations/{name_in_path(arguments.operation)}/undo"
     told = broker.ask("POST", path, {"dry_run": is_dry})
-    print_lines(json_lines([told]) if arguments.json else fields(told))
+    show_one(arguments, told)
     would = sum(map(sum, (told[each].values() for each in ("restored", "removed", "shifted"))))
-    return _checked(arguments, would + (told["queue"] is not None))
+    return checked(arguments, would + (told["queue"] is not None))
 
 
 def operations(arguments: Namespace, broker: RemoteBroker) -> int:
     """List bulk commands that history has."""
     columns = ("operation", "at", "action", "queue", "to", "messages", "undoes", "undone_by")
     found = broker.ask("GET", "operations", limit=arguments.limit or _OPERATIONS)
-    return _show(arguments, [{**each, "at": _time(each["at"])} for each in found["items"]], columns)
+    return show(
+        arguments, [{**each, "at": time_said(each["at"])} for each in found["items"]], columns
+    )
 
 
 def history(arguments: Namespace, broker: RemoteBroker) -> int:
     """Show every event of a message."""
     columns = ("position", "at", "kind", "queue", "holder", "delivery_count", "detail")
     found = broker.ask("GET", f"messages/{name_in_path(arguments.message)}/history", limit=1_000)
-    rows = [{**each, "at": _time(each["at"])} for each in found["items"]]
+    rows = [{**each, "at": time_said(each["at"])} for each in found["items"]]
     if not arguments.json:
         rows = [{name: each[name] for name in columns} for each in rows]
-    return _show(arguments, rows, columns)
+    return show(arguments, rows, columns)
 
 
 def connections(arguments: Namespace, broker: RemoteBroker) -> int:
@@ -117,17 +118,17 @@ def connections(arguments: Namespace, broker: RemoteBroker) -> int:
     if arguments.close is not None:
         path = f"connections/{arguments.close}"
         told = broker.ask("DELETE", path, member=arguments.member)
-        print_lines(json_lines([told]) if arguments.json else fields(told))
+        show_one(arguments, told)
         return 0
     rows = [
         {
             **{name: each.get(name) for name in _CONNECTION},
-            "connected_at": _time(each["connected_at"]),
+            "connected_at": time_said(each["connected_at"]),
         }
         for each in broker.pages("connections")
         if arguments.member is None or each.get("member") == arguments.member
     ]
-    return _show(arguments, rows, _CONNECTION)
+    return show(arguments, rows, _CONNECTION)
 
 
 def check(arguments: Namespace, broker: RemoteBroker) -> int:
@@ -157,31 +158,6 @@ def check(arguments: Namespace, broker: RemoteBroker) -> int:
     return int(worst(judged))
 
 
-def create_queue(arguments: Namespace, broker: RemoteBroker) -> int:
-    """Create a queue with arguments."""
-    body = {"arguments": given_arguments(arguments.set), "durability": arguments.durability}
-    return _ordered(arguments, broker.ask("PUT", _queue(arguments), body))
-
-
-def alter_queue(arguments: Namespace, broker: RemoteBroker) -> int:
-    """Change arguments of a queue."""
-    body = {"set": given_arguments(arguments.set), "unset": arguments.unset}
-    return _ordered(arguments, broker.ask("PATCH", _queue(arguments), body))
-
-
-def delete_queue(arguments: Namespace, broker: RemoteBroker) -> int:
-    """Delete a queue and its bindings."""
-    limits = {name: getattr(arguments, name) for name in ("force", "if_unused", "if_empty")}
-    return _ordered(arguments, broker.ask("DELETE", _queue(arguments), None, **limits))
-
-
-def show_queue(arguments: Namespace, broker: RemoteBroker) -> int:
-    """Show one queue with its arguments and bindings."""
-    told = broker.ask("GET", _queue(arguments))
-    print_lines(json_lines([told]) if arguments.json else fields(told))
-    return 0
-
-
 def _bulk(arguments: Namespace, broker: RemoteBroker, action: str, more: dict[str, Any]) -> int:
     is_dry = arguments.dry_run or arguments.check
     body = {**more, "dry_run": is_dry, **({"ids": arguments.ids} if arguments.ids else {})}
@@ -189,34 +165,33 @@ def _bulk(arguments: Namespace, broker: RemoteBroker, action: str, more: dict[st
     row = {"action": action, "from": told.pop("queue"), **told}
     if not is_dry:
         row = {name: value for name, value in row.items() if name not in {"would", "held"}}
-    print_lines(json_lines([row]) if arguments.json else fields(row))
+    show_one(arguments, row)
     would = sum(told["to"].values()) if action == "redrive" else told.get("would") or 0
-    return _checked(arguments, would)
+    return checked(arguments, would)
 
 
-def _checked(arguments: Namespace, would: int) -> int:
+def checked(arguments: Namespace, would: int) -> int:
+    """Return the exit code of a command that changed, or would change, so many things."""
     return ExitCode.WOULD_CHANGE if arguments.check and would else ExitCode.DONE
 
 
-def _ordered(arguments: Namespace, told: Row) -> int:
-    print_lines(json_lines([told]) if arguments.json else fields(told))
-    return 0
-
-
-def _queue(arguments: Namespace) -> str:
-    return f"queues/{name_in_path(arguments.queue)}"
-
-
-def _show(arguments: Namespace, rows: Sequence[Row], columns: Sequence[str] = ()) -> int:
+def show(arguments: Namespace, rows: Sequence[Row], columns: Sequence[str] = ()) -> int:
+    """Print rows: a table for people, an object a line for machines."""
     print_lines(json_lines(rows) if arguments.json else table(rows, columns))
     return 0
+
+
+def show_one(arguments: Namespace, row: Row) -> None:
+    """Print one answer: a line for each field for people, an object for machines."""
+    print_lines(json_lines([row]) if arguments.json else fields(row))
 
 
 def _pairs(values: dict[str, str]) -> str:
     return " ".join(f"{name}={value}" for name, value in values.items())
 
 
-def _time(said: str) -> datetime | str:
+def time_said(said: str) -> datetime | str:
+    """Read a time of an answer."""
     try:
         return datetime.fromisoformat(said)
     except ValueError:  # a year that no calendar has

@@ -20,8 +20,6 @@ from sparkstore.errors import InvalidRequest, StoreError
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
     from sparkstore.operations.administration import Order
-    from sparkstore.operations.definitions.drafts import Problem
-    from sparkstore.operations.definitions.judgement import Judgement
 
 _MOST_BYTES = 64 << 20
 
@@ -79,7 +77,7 @@ def import_definitions(arguments: Namespace) -> int:
     from sparkstore.operations.definitions.formats import definitions_of
     from sparkstore.operations.definitions.judgement import judge
 
-    found = definitions_of(_text(arguments.file), arguments.vhost)
+    found = definitions_of(document_text(arguments.file), arguments.vhost)
     _flush(arguments.root)
     with opened_root(arguments.root) as root:
         judged = judge(found.orders, recovered(root))
@@ -91,7 +89,7 @@ def import_definitions(arguments: Namespace) -> int:
     is_dry = arguments.dry_run or arguments.check
     if not is_dry:
         _give(arguments, judged.changes)
-    _show(arguments, judged, found.unmapped, is_dry=is_dry)
+    show_import(arguments, judged.told, found.unmapped, is_dry=is_dry)
     return check_code(arguments, len(judged.changes))
 
 
@@ -110,6 +108,8 @@ def _give(arguments: Namespace, orders: Sequence[Order]) -> None:
     Raises:
         StoreError: One was refused after all: the root has changed meanwhile, or has no room.
     """
+    from sparkstore.operations.definitions.judgement import unfinished
+
     if not orders:
         return
     with opened_control(arguments.root, arguments.config) as control:
@@ -117,22 +117,26 @@ def _give(arguments: Namespace, orders: Sequence[Order]) -> None:
             try:
                 control.order(order)
             except StoreError as reason:
-                done = f"{number} of {len(orders)} are done; run it again for the others"
-                raise type(reason)(f"{reason}: {done}") from reason
+                raise unfinished(reason, number, len(orders)) from reason
 
 
-def _show(
-    arguments: Namespace, judged: Judgement, unmapped: Sequence[Problem], *, is_dry: bool
+def show_import(
+    arguments: Namespace,
+    told: Sequence[dict[str, Any]],
+    unmapped: Sequence[tuple[str, str]],
+    *,
+    is_dry: bool,
 ) -> None:
+    """Print what came of an import, or what would: each order, and what is left out and why."""
     if arguments.json:
         dry = {"dry_run": True} if is_dry else {}
-        print_lines(json_lines({**each, **dry} for each in judged.told))
+        print_lines(json_lines({**each, **dry} for each in told))
         print_lines(json_lines({"left_out": place, "reason": text} for place, text in unmapped))
         return
-    print_lines(_line(each) for each in judged.told)
+    print_lines(_line(each) for each in told)
     print_lines(f"left out     {place}: {text}" for place, text in unmapped)
     would = " would change" if is_dry else " changed"
-    note(f"{len(judged.changes)}{would}, {len(unmapped)} left out")
+    note(f"{sum(each['changed'] for each in told)}{would}, {len(unmapped)} left out")
 
 
 def _line(told: dict[str, Any]) -> str:
@@ -143,8 +147,8 @@ def _line(told: dict[str, Any]) -> str:
     return f"{what:12} {kind} {told[kind]}"
 
 
-def _text(file: str) -> str:
-    """Read the document.
+def document_text(file: str) -> str:
+    """Read the text of a document from a file, or from standard input.
 
     Raises:
         InvalidRequest: It is too large, or no text.

@@ -19,7 +19,7 @@ from sparkstore.core.policies import policies_of
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.definitions import as_json
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.errors import InvalidRequest
+from sparkstore.errors import InvalidRequest, StoreError
 from sparkstore.operations.administration import AdminAction, Order, decide
 from sparkstore.operations.definitions.drafts import PlacedOrder, Problem
 from sparkstore.operations.root_at_rest import StateFacts, order_steps
@@ -64,6 +64,11 @@ def judge(orders: Iterable[PlacedOrder], state: State) -> Judgement:
         if decided.is_change:
             judged.changes.append(order)
     return judged
+
+
+def unfinished(reason: StoreError, done: int, count: int) -> StoreError:
+    """Tell how far an import came that was refused after all: the root has changed meanwhile."""
+    return type(reason)(f"{reason}: {done} of {count} are done; run it again for the others")
 
 
 def _check_not_replaced(order: Order, state: State) -> None:

@@ -19,16 +19,23 @@ from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.host import Host
 from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
+from broker_shim.security.guard import Guard
+from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.serve.administration.connection_orders import ConnectionOrders
 from broker_shim.serve.administration.control import ControlServer
 from broker_shim.serve.administration.order_turns import OneBroker, OrderTurns
+from broker_shim.serve.bind_address import listening_socket, parse_listen
 from broker_shim.serve.broker_recovery import expire, recover
 from broker_shim.serve.deciding_thread import DecidingThread, release_lost
+from broker_shim.serve.http.application import Gate
+from broker_shim.serve.http.http_server import HttpServer
+from broker_shim.serve.monitor import Subject
 from broker_shim.serve.stores import trouble_of
 from broker_shim.service.service import Service
 from broker_shim.service.socket import ServiceSocket, listen_on_path
 from broker_shim.sockets.listener import Listener
 from broker_shim.sockets.served_connection import ConnectionHost
+from broker_shim.store.branch_store import Xid
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.config import StoreConfig
@@ -83,7 +90,8 @@ class ServedRoot:
         def audit(event: str, **details: Any) -> None:
             self.audited.append((event, details))
 
-        turns = OrderTurns(
+        self._loop, self._http = loop, list[HttpServer]()
+        self._turns = turns = OrderTurns(
             loop,
             OneBroker(self.broker, self.store.look),
             audit,
@@ -94,8 +102,23 @@ class ServedRoot:
         self._thread = threading.Thread(target=self._listener.run)
         self._thread.start()
 
+    def serve_http(self) -> str:
+        """Have an HTTP port, too, where nobody logs in; its URL."""
+        listening = listening_socket(parse_listen("127.0.0.1:0"))
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        subject = Subject()
+        subject.now(lambda: (), lambda: None, self._loop.post)
+        server = HttpServer(
+            Gate(Guard(SecuritySettings()), subject, is_loopback=True), listening, url
+        )
+        server.serving(self._loop, self.broker, self.store, self._turns)
+        self._http.append(server)
+        return url
+
     def stop(self) -> None:
         """A clean end, in the order of `serve`."""
+        for server in self._http:
+            server.close()
         self._listener.stop()
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive()
@@ -179,6 +202,13 @@ class Place:
                 done(self._store.enqueue, message, queue, annotations=annotations)
             ids.append(message.message_id)
         return ids
+
+    def prepare(self, xid: Xid, queue: str, message_id: int) -> None:
+        """A branch in doubt takes a message off a queue, while nobody serves yet."""
+        assert self._store is not None
+        branch = self._store.begin()
+        done(self._store.dequeue, message_id, queue, "c", transaction=branch)
+        done(self._store.prepare, branch, xid)
 
     def hold(self, queue: str, message_id: int) -> None:
         """A consumer has acquired a message, and lives if there is a broker."""

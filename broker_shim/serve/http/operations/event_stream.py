@@ -39,7 +39,7 @@ _ALIVE = b": nothing new\n\n"
 
 
 class EventStream(Response):
-    """A response of server-sent events, one part after the other as its reader takes them.
+    """A response of events or lines, one part after the other as its reader takes them.
 
     Attributes:
         open_count: Streams of this process that are open.
@@ -87,9 +87,7 @@ async def stream_events(call: Call) -> Response:
     """Stream the events of messages after a position, as server-sent events."""
     from sparkstore.recovery.point_in_time import latest_position  # noqa: PLC0415  # loads deltalake
 
-    if EventStream.open_count >= MOST_STREAMS:
-        text = f"{MOST_STREAMS} streams of events are open: end one, or try again later"
-        raise HttpRefusal(429, text, {"Retry-After": "10"})
+    check_streams()
     root = await flushed(call)
     last = await asyncio.to_thread(latest_position, root)
     after = _begin(call, last)
@@ -97,6 +95,13 @@ async def stream_events(call: Call) -> Response:
         text = f"the newest event is {last}, and not {after}: begin anew, without Last-Event-ID"
         raise HttpRefusal(409, text)
     return EventStream(_parts(call, root, after))
+
+
+def check_streams() -> None:
+    """Refuse a stream while too many are open. Raises HttpRefusal."""
+    if EventStream.open_count >= MOST_STREAMS:
+        text = f"{MOST_STREAMS} streams are open: end one, or try again later"
+        raise HttpRefusal(429, text, {"Retry-After": "10"})
 
 
 def _begin(call: Call, last: int) -> int:

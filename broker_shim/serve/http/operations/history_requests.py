@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import Any
 
 from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.calls import Call, iso_time
+from broker_shim.serve.http.operations.call_control import CallControl
 from broker_shim.serve.http.operations.operation_bodies import (
     HistoryRow,
     MessageHistory,
@@ -23,14 +23,9 @@ from broker_shim.serve.http.operations.operation_bodies import (
 from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.serve.http.roles import HttpRole
 from broker_shim.store.delta import DeltaMessageStore
-from sparkstore.operations import wire
-from sparkstore.operations.administration import Order
-from sparkstore.operations.bulk import Answer, new_operation
-from sparkstore.operations.placement import PlacementRequest
-from sparkstore.operations.placement_wire import placements_line
+from sparkstore.operations.bulk import new_operation
 from sparkstore.tables.root import Root
 
-T = TypeVar("T")
 EVENTS = (
     'SELECT position, epoch_us("at") AS at, kind, queue, message_id, holder, delivery_count,'
     " detail, traceparent FROM message_history"
@@ -86,7 +81,7 @@ async def undo_operation(call: Call) -> UndoOutcome:
         not_bound_to=found.unbound,
     )
     if not outcome.dry_run:
-        control = _CallControl(call, asyncio.get_running_loop())
+        control = CallControl(call)
         answer = await asyncio.to_thread(run_undo, control, root, found, name, lambda _sum: None)
         outcome.operation = name
         outcome.done, outcome.left, outcome.gone = answer.done, answer.left, answer.gone
@@ -130,7 +125,7 @@ async def flushed(call: Call) -> Root:
     """
     root = root_of(call)
     if root is None:
-        raise HttpRefusal(409, "this broker has no root, so no history: serve a folder or bucket")
+        raise HttpRefusal(409, "this broker has no root to read: serve a folder or a bucket")
     await call.send({"flush": True})
     return root
 
@@ -140,27 +135,3 @@ def root_of(call: Call) -> Root | None:
     store = call.house.store
     first = getattr(store, "first", store)
     return first.root if isinstance(first, DeltaMessageStore) else None
-
-
-class _CallControl:
-    """Carries out the requests of an undo by the broker, from a thread that may wait."""
-
-    def __init__(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
-        self._call, self._loop = call, loop
-
-    def order(self, order: Order) -> dict[str, Any]:
-        """Make the queue again that was deleted, and its bindings."""
-        return self._wait(self._call.order(order))
-
-    def place(self, request: PlacementRequest) -> Answer:
-        """Put messages back on the queues that they were on."""
-        content = wire.content_of(placements_line(request))
-        told = self._wait(self._call.send(content))
-        return Answer(**{name: told[name] for name in Answer._fields if name in told})
-
-    def _wait(self, asked: Awaitable[T]) -> T:
-        return asyncio.run_coroutine_threadsafe(_awaited(asked), self._loop).result()
-
-
-async def _awaited(asked: Awaitable[T]) -> T:
-    return await asked

@@ -174,7 +174,18 @@ def test_permissions_hold_for_orders_and_for_looking(tmp_path: Path) -> None:
             house.put_queue(queue)
         assert house.ask("POST", path_of("mine.a", "/purge"), "olaf", {}).status == 200
         assert house.ask("GET", path_of("mine.a", "/messages"), "olaf").status == 200
-        for method, more in (("POST", "/purge"), ("GET", "/messages"), ("GET", "/messages/1")):
+        house.put("theirs", b"secret")
+        message = house.ask("GET", "/api/v1/queues/theirs/messages", "root").body
+        assert "items" not in message
+        resubmit = house.ask("POST", "/api/v1/messages/1/resubmit", "olaf", {"dry_run": True})
+        assert (resubmit.status, "secret" in str(resubmit.body)) == (403, False)
+        for method, more in (
+            ("POST", "/purge"),
+            ("GET", "/messages"),
+            ("GET", "/messages/1"),
+            ("POST", "/export"),
+            ("POST", "/replay"),
+        ):
             said = {} if method == "POST" else None
             reply = house.ask(method, path_of("theirs", more), "olaf", said)
             assert reply.status == 403
@@ -184,7 +195,7 @@ def test_permissions_hold_for_orders_and_for_looking(tmp_path: Path) -> None:
     finally:
         house.stop()
     refused = [details for event, details in house.audited if event == "permission-refused"]
-    assert len(refused) == 6
+    assert len(refused) == 10
 
 
 def test_nothing_is_asked_of_a_broker_that_stops(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,9 @@ import pytest
 from broker_shim.serve.http.console.console_files import console_endpoints
 from broker_shim.serve.http.http_server import EVERY
 from broker_shim.serve.http.message_requests import MOST_BODY_BYTES
+from broker_shim.serve.http.operations.definition_requests import (
+    MOST_BODY_BYTES as MOST_DOCUMENT_BYTES,
+)
 from broker_shim.serve.http.request_models import MOST_BODY_BYTES as MOST_REQUEST_BYTES
 from broker_shim.store.interface import MessageHeader
 from tests.support.stores.http_houses import HttpHouse, path_of
@@ -188,6 +192,30 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/api/v1/bindings", {"exchange": "none", "queue": "here"}, 400, "none"),
     ("DELETE", "/api/v1/bindings?exchange=amq.topic", None, 400, "queue"),
     ("PUT", "/api/v1/exchanges/x", {"type": "tropic"}, 400, "tropic"),
+    ("POST", "/api/v1/transactions/1:ab:cd/commit", {}, 400, "no body"),
+    ("POST", "/api/v1/transactions/x/commit", None, 400, "xid"),
+    ("POST", "/api/v1/transactions/1:ab:cd/forget", None, 409, "1:ab:cd"),
+    ("POST", "/api/v1/messages/x/resubmit", {}, 400, "a number"),
+    ("POST", "/api/v1/messages/4711/resubmit", {}, 409, "is not on any queue"),
+    ("POST", "/api/v1/messages/1/resubmit", {"propertys": {}}, 400, "did you mean 'properties'?"),
+    ("POST", "/api/v1/messages/1/resubmit", {"properties": {"a": 1}}, 400, "Expected `str`"),
+    ("POST", "/api/v1/messages/1/resubmit", {"queue": "none"}, 404, "there is no queue"),
+    ("POST", "/api/v1/messages/1/resubmit", {"body_base64": "?"}, 400, "is no base64"),
+    ("POST", "/api/v1/messages/1/resubmit", {"body": "", "body_base64": ""}, 400, "say one of"),
+    (
+        *("POST", "/api/v1/messages/1/resubmit", {"properties": {"a": ""}, "unset": ["a"]}),
+        *(400, "have 'a': say one of them"),
+    ),
+    ("POST", "/api/v1/queues/here/replay", {}, 400, "say which messages"),
+    ("POST", "/api/v1/queues/here/replay", {"older_then": "1s"}, 400, "did you mean 'older_than'?"),
+    ("POST", "/api/v1/queues/here/replay", {"older_than": "soon"}, 400, "such as 90s or 7d"),
+    ("POST", "/api/v1/queues/here/replay", {"ids": [0]}, 400, "ids"),
+    ("POST", "/api/v1/queues/here/replay", {"ids": [1]}, 409, "no root to read"),
+    ("POST", "/api/v1/queues/here/export", {"subjct": "x"}, 400, "did you mean 'subject'?"),
+    ("POST", "/api/v1/queues/here/export", {"ids": "1"}, 400, "ids"),
+    ("POST", "/api/v1/definitions", {"documnt": {}}, 400, "did you mean 'document'?"),
+    ("POST", "/api/v1/definitions", {"document": 7}, 400, "document"),
+    ("POST", "/api/v1/definitions", b" " * (MOST_DOCUMENT_BYTES + 1), 413, "send less"),
     ("DELETE", "/api/v1/connections/4711", None, 404, "there is no connection 4711"),
     ("DELETE", "/api/v1/connections/x", None, 400, "is a number"),
 ]
@@ -211,6 +239,17 @@ def test_what_cannot_be_is_refused_in_one_line(
     assert why in reply.body["error"]
     assert "\n" not in reply.body["error"]
     assert depths(house) == before
+
+
+def test_an_export_has_each_message_on_a_line_and_takes_none(house: HttpHouse, orders: str) -> None:
+    reply = house.ask("POST", path_of(orders, "/export"), None, {})
+    assert reply.headers["content-type"] == "application/x-ndjson"
+    rows = [json.loads(line) for line in reply.body.splitlines()]
+    assert [row.get("body", "")[:3] for row in rows] == ["one", "two", "", "xxx"]
+    assert (rows[2]["body_base64"], len(rows[3]["body"])) == ("/w==", MOST_BODY_BYTES + 1)
+    some = house.ask("POST", path_of(orders, "/export"), None, {"ids": [rows[1]["message_id"]]})
+    assert [*map(json.loads, some.body.splitlines())] == rows[1:2]
+    assert house.depth(orders) == 4
 
 
 @pytest.fixture(scope="module")

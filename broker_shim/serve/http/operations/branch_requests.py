@@ -1,0 +1,70 @@
+"""Requests for branches of distributed transactions in doubt: list them, and decide one.
+
+A decision is the operator's, and is remembered with the name of the user who gave it. It takes
+messages off queues and puts others there, so the user needs the rights to both, of every queue of
+the branch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker_shim.errors import InvalidRequest
+from broker_shim.security.rules.rights import Act
+from broker_shim.serve.http.bodies import OrderOutcome
+from broker_shim.serve.http.calls import Call, iso_time
+from broker_shim.serve.http.operations.repair_bodies import BranchList, BranchRow
+from broker_shim.serve.http.queue_requests import done
+from broker_shim.serve.http.refusals import HttpRefusal
+from sparkstore.core.xids import xid_of, xid_text
+from sparkstore.operations.branch_orders import BranchAct, BranchOrder
+
+
+async def list_branches(call: Call) -> BranchList:
+    """List a page of the branches in doubt, the oldest first."""
+    store, page = call.house.broker.calls.branches, call.query
+    found = [] if store is None else await asyncio.to_thread(store.prepared)
+    items = [
+        BranchRow(
+            xid=xid_text(each.xid),
+            state=each.state,
+            since=iso_time(each.since),
+            holder=each.holder,
+            operations=each.operations,
+        )
+        for each in found[page.offset : page.offset + page.limit]
+    ]
+    return BranchList(total=len(found), offset=page.offset, items=items)
+
+
+async def commit_branch(call: Call) -> OrderOutcome:
+    """Commit a branch in place of its coordinator."""
+    return await _decide(call, BranchAct.COMMIT)
+
+
+async def roll_back_branch(call: Call) -> OrderOutcome:
+    """Roll a branch back in place of its coordinator."""
+    return await _decide(call, BranchAct.ROLL_BACK)
+
+
+async def forget_branch(call: Call) -> OrderOutcome:
+    """Forget that a branch was decided, once its coordinator knows."""
+    return await _decide(call, BranchAct.FORGET)
+
+
+async def _decide(call: Call, act: BranchAct) -> OrderOutcome:
+    try:
+        xid = xid_of(call.names["xid"])
+    except InvalidRequest as reason:
+        raise HttpRefusal(400, str(reason)) from reason
+    store = call.house.broker.calls.branches
+    if store is not None:
+        entries = await asyncio.to_thread(store.branch_entries, xid)
+        for queue in {each[0] for each in entries.taken}:
+            await call.queue(queue, Act.PURGE)
+        for queue in {each[0] for each in entries.enqueued}:
+            await call.queue(queue, Act.SEND)
+    by = call.user or f"http {call.visitor.access.remote}"
+    order = BranchOrder(act, xid_text(xid), by)
+    said = await call.send({"branch": str(order.act), "xid": order.xid, "by": order.by})
+    return done(said["told"])

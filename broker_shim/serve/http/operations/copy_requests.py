@@ -1,0 +1,121 @@
+"""Requests for copies of messages: back from history to a queue, or out to a file.
+
+An export reads what is on the queue when it is asked for, in the order of the queue, part by part
+as its reader takes it. A message that leaves meanwhile is left out, and none is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from itertools import islice
+
+from starlette.responses import Response
+
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import InvalidRequest
+from broker_shim.security.rules.rights import Act
+from broker_shim.serve.http.calls import Call, now_us
+from broker_shim.serve.http.operations.call_control import CallControl
+from broker_shim.serve.http.operations.event_stream import EventStream, check_streams
+from broker_shim.serve.http.operations.history_requests import flushed
+from broker_shim.serve.http.operations.repair_bodies import MessageChoice, ReplayOutcome
+from broker_shim.serve.http.refusals import HttpRefusal
+from broker_shim.store.interface import BrokerStore
+from sparkstore.operations.choice import Choice, age_us
+from sparkstore.tables.root import Root
+
+_PART, _PART_BYTES = 100, 1 << 20
+
+
+async def replay_messages(call: Call) -> ReplayOutcome:
+    """Put copies of messages that left a queue back from history."""
+    body, name = call.body, await call.queue(call.names["queue"], Act.RECEIVE)
+    to = await call.queue(body.to or name, Act.SEND)
+    choice = _choice(body)
+    if choice == Choice():
+        text = "say which messages: ids, older_than, properties or subject; older_than 0s: all"
+        raise HttpRefusal(400, text)
+    root = await flushed(call)
+    outcome = ReplayOutcome(queue=name, to=to, dry_run=body.dry_run)
+    control = None if body.dry_run else CallControl(call)
+    count = await asyncio.to_thread(_replayed, root, outcome, choice, control)
+    if body.dry_run:
+        outcome.would = count
+    else:
+        outcome.done = count
+    return outcome
+
+
+def _replayed(root: Root, outcome: ReplayOutcome, choice: Choice, to: CallControl | None) -> int:
+    """Put copies of what left a queue, or only count them, on a thread that may wait."""
+    from sparkstore.content.reader import ContentReader  # noqa: PLC0415  # it loads deltalake
+    from sparkstore.control.bulk_run import replay  # noqa: PLC0415
+    from sparkstore.control.message_choice import departed  # noqa: PLC0415
+    from sparkstore.recovery.recovered_state import recovered_state  # noqa: PLC0415
+
+    reader, state = ContentReader(root), recovered_state(root)
+    found = departed(root, state, reader, outcome.queue, outcome.to, choice)
+    ids = (each.message_id for each, _header in found)
+    if to is None:
+        return sum(1 for _ in ids)
+    return replay(to, reader, outcome.to, ids, lambda _sum: None).done
+
+
+class ExportStream(EventStream):
+    """A response of lines of JSON, one for each message; it is one of the open streams."""
+
+    media_type = "application/x-ndjson"
+
+
+async def export_messages(call: Call) -> Response:
+    """Export messages of a queue with header, properties and body, a line of JSON each."""
+    name, choice = await call.queue(call.names["queue"], Act.RECEIVE), _choice(call.body)
+    check_streams()
+    broker, at_us = call.house.broker, now_us()
+    found = await call.read(lambda: _chosen(broker, name, choice, at_us))
+    return ExportStream(_parts(call.house.store, found, choice))
+
+
+def _chosen(broker: Broker, name: str, choice: Choice, at_us: int) -> list[int]:
+    """List the messages on a queue that may be meant, by what their entries say. On the loop."""
+    ids = broker.calls.message_ids(name)
+    if choice.message_ids:
+        ids = [each for each in ids if each in choice.message_ids]
+    if choice.older_than_us is None:
+        return [*ids]
+    entries = ((each, broker.calls.entry(name, each)) for each in ids)
+    return [each for each, entry in entries if entry and choice.takes(each, entry.at, at_us)]
+
+
+async def _parts(store: BrokerStore, ids: list[int], choice: Choice) -> AsyncIterator[bytes]:
+    left = iter(ids)
+    while part := [*islice(left, _PART)]:
+        for lines in await asyncio.to_thread(_lines, store, part, choice):
+            yield lines
+
+
+def _lines(store: BrokerStore, ids: list[int], choice: Choice) -> list[bytes]:
+    """Read some messages, and encode those that are chosen and there, in pieces of about a MiB."""
+    from sparkstore.cli.messages.export import as_json  # noqa: PLC0415  # it loads pyarrow
+    from sparkstore.cli.output import json_lines  # noqa: PLC0415
+
+    pieces, lines, size = [], list[str](), 0
+    for message_id in ids:
+        try:
+            stored = store.load(message_id)
+        except InvalidRequest:  # it left meanwhile
+            continue
+        if choice.takes_header(stored.header):
+            lines += json_lines(as_json([(message_id, stored.header, stored.body)]))
+            size += len(lines[-1])
+        if size >= _PART_BYTES:
+            pieces.append("".join(f"{line}\n" for line in lines).encode())
+            lines, size = [], 0
+    return [*pieces, "".join(f"{line}\n" for line in lines).encode()]
+
+
+def _choice(body: MessageChoice) -> Choice:
+    least_us = None if body.older_than is None else age_us("older_than", body.older_than)
+    pairs = tuple(body.properties.items())
+    return Choice(frozenset(body.ids or ()), least_us, pairs, body.subject)

@@ -1,0 +1,79 @@
+"""Requests for definitions: all that is defined as a document, and what a document defines.
+
+An import is judged as a whole by what the tables have, and the user's rights to each of its orders
+are looked at, before the first of them is given. So one that is half wrong does nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from broker_shim.errors import StoreError
+from broker_shim.serve.http.calls import Call
+from broker_shim.serve.http.operations.history_requests import flushed
+from broker_shim.serve.http.operations.repair_bodies import (
+    DefinitionsAnswer,
+    DefinitionsImport,
+    DefinitionsOutcome,
+    LeftOut,
+)
+from broker_shim.serve.http.refusals import HttpRefusal
+from sparkstore.operations.administration import Order
+from sparkstore.operations.definitions.document import document_of
+from sparkstore.operations.definitions.drafts import Definitions
+from sparkstore.operations.definitions.formats import definitions_of
+from sparkstore.operations.definitions.judgement import Judgement, judge, unfinished
+from sparkstore.tables.root import Root
+
+MOST_BODY_BYTES = 16 << 20
+_TOLD_ERRORS = 20
+
+
+async def export_definitions(call: Call) -> DefinitionsAnswer:
+    """Write the queues, exchanges, bindings and policies that are defined as a document."""
+    root = await flushed(call)
+
+    def read() -> DefinitionsAnswer:
+        from sparkstore.recovery.recovered_state import recovered_state  # noqa: PLC0415
+
+        document, left = document_of(recovered_state(root))
+        return DefinitionsAnswer(document=document, left_out=left)
+
+    return await asyncio.to_thread(read)
+
+
+async def import_definitions(call: Call) -> DefinitionsOutcome:
+    """Make what a document defines, or nothing of it."""
+    body, root = call.body, await flushed(call)
+    found, judged = await asyncio.to_thread(_judged, root, body)
+    errors = [*found.errors, *judged.errors]
+    if errors:
+        told = "; ".join(f"{place}: {text}" for place, text in errors[:_TOLD_ERRORS])
+        raise HttpRefusal(400, f"{len(errors)} errors, so nothing is done: {told}")
+    for order in judged.changes:
+        await call.check_order(order)
+    if not body.dry_run:
+        await _give(call, judged.changes)
+    return DefinitionsOutcome(
+        dry_run=body.dry_run,
+        changes=len(judged.changes),
+        orders=judged.told,
+        left_out=[LeftOut(left_out=place, reason=text) for place, text in found.unmapped],
+    )
+
+
+def _judged(root: Root, body: DefinitionsImport) -> tuple[Definitions, Judgement]:
+    from sparkstore.recovery.recovered_state import recovered_state  # noqa: PLC0415  # deltalake
+
+    said = body.document
+    found = definitions_of(said if isinstance(said, str) else json.dumps(said), body.vhost)
+    return found, judge(found.orders, recovered_state(root))
+
+
+async def _give(call: Call, orders: list[Order]) -> None:
+    for number, order in enumerate(orders):
+        try:
+            await call.order(order)
+        except StoreError as reason:
+            raise unfinished(reason, number, len(orders)) from reason

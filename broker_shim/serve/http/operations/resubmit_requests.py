@@ -1,0 +1,75 @@
+"""Requests to put a repaired message in the place of another, in one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+
+from broker_shim.errors import InvalidRequest
+from broker_shim.security.rules.rights import Act
+from broker_shim.serve.http.calls import Call
+from broker_shim.serve.http.message_requests import message_named
+from broker_shim.serve.http.operations.call_control import CallControl
+from broker_shim.serve.http.operations.repair_bodies import ResubmitOrder, ResubmitOutcome
+from broker_shim.serve.http.refusals import HttpRefusal
+from sparkstore.content.edits import MessageEdit, edited
+from sparkstore.core.fold import Entry
+from sparkstore.operations.bulk import MessageDraft
+from sparkstore.operations.placement import check_resubmitted, place_of, resubmission, target_of
+
+
+async def resubmit_message(call: Call) -> ResubmitOutcome:
+    """Put a repaired message in the place of another: a dead letter where it came from."""
+    message_id, body = message_named(call), call.body
+    edit = _edit(body)
+    named = None if body.queue is None else await call.queue(body.queue)
+    queue, entry = await call.read(lambda: place_of(message_id, _entries(call, message_id), named))
+    for act in (Act.RECEIVE, Act.PURGE):
+        await call.queue(queue, act)
+    to = await call.read(lambda: target_of(entry, queue, body.to, call.house.broker.queues))
+    target = await call.queue(to, Act.SEND)
+    try:
+        stored = await asyncio.to_thread(call.house.store.load, message_id)
+    except InvalidRequest as reason:
+        raise HttpRefusal(404, "there is no such message now: browse its queue again") from reason
+    draft = MessageDraft(*edited(stored.header, stored.body, edit))
+    outcome = ResubmitOutcome(message=message_id, queue=queue, to=target, dry_run=body.dry_run)
+    if body.dry_run:
+        return _shown(outcome, draft)
+    request = resubmission(message_id, queue, target, draft)
+    answer = await asyncio.to_thread(CallControl(call).place, request)
+    check_resubmitted(message_id, queue, answer)
+    outcome.done, outcome.operation = answer.done, request.operation
+    return outcome
+
+
+def _entries(call: Call, message_id: int) -> dict[str, Entry]:
+    """Find a message's entries on queues. On the loop's thread."""
+    broker = call.house.broker
+    names = [name for name, queue in broker.queues.items() if message_id in queue]
+    found = ((name, broker.calls.entry(name, message_id)) for name in names)
+    return {name: entry for name, entry in found if entry is not None}
+
+
+def _edit(body: ResubmitOrder) -> MessageEdit:
+    if body.body is not None and body.body_base64 is not None:
+        raise HttpRefusal(400, "body and body_base64: say one of them")
+    if twice := body.properties.keys() & {*body.unset}:
+        raise HttpRefusal(400, f"properties and unset have {min(twice)!r:.80}: say one of them")
+    content = None if body.body is None else body.body.encode()
+    if body.body_base64 is not None:
+        try:
+            content = base64.b64decode(body.body_base64, validate=True)
+        except binascii.Error as reason:
+            raise HttpRefusal(400, f"body_base64 is no base64: {reason}") from reason
+    return MessageEdit(content, body.properties, frozenset(body.unset))
+
+
+def _shown(outcome: ResubmitOutcome, draft: MessageDraft) -> ResubmitOutcome:
+    outcome.properties = dict(draft.header.properties)
+    try:
+        outcome.body = draft.body.decode()
+    except UnicodeDecodeError:
+        outcome.body_base64 = base64.b64encode(draft.body).decode("ascii")
+    return outcome
