@@ -20,7 +20,7 @@ from sparkstore.session import local_session
 from sparkstore.tables.root import Root
 from sparkstore.views import views
 from sparkstore.views.job_tables import LOGS
-from tests.support.documents import DOCUMENTS, blocks, text_of
+from tests.support.documents import DOCUMENTS, blocks, text_of, view_columns
 
 ALL = "".join(page.read_text() for page in DOCUMENTS)
 
@@ -29,13 +29,6 @@ def snippet(page: str, word: str) -> str:
     """The Python of a page that has a word in it."""
     (found,) = [block for block in blocks(text_of(page), "python") if word in block]
     return found
-
-
-def told_columns() -> dict[str, list[tuple[str, str]]]:
-    """The columns of each view with their types, as docs/sql.md has them."""
-    parts = re.split(r"^### `(\w+)`$", text_of("docs/sql.md"), flags=re.MULTILINE)[1:]
-    rows = re.compile(r"^\| `(\w+)` \| (\S+) \|", re.MULTILINE)
-    return {view: rows.findall(text) for view, text in zip(parts[::2], parts[1::2], strict=True)}
 
 
 def test_the_snippets_run_and_every_query_has_an_answer(
@@ -84,7 +77,7 @@ def test_the_dictionary_tells_every_column_of_every_view_with_its_type(
         view: [(field.name, field.dataType.simpleString()) for field in schema]
         for view, schema in schemas.items()
     }
-    assert told_columns() == there
+    assert view_columns() == there
 
 
 NEVER_NULL = {

@@ -1,12 +1,16 @@
-"""Spark and DuckDB give the same rows of every view: names, order, types and values."""
+"""Every engine gives the same rows of every view: names, order, types and values."""
 
 from __future__ import annotations
 
 import json
 import random
+import shutil
+from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import partial
+from itertools import islice, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pytest
@@ -14,17 +18,21 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 
+from sparkstore.cli.sql_server import client
+from sparkstore.cli.sql_server.exchange import Question
 from sparkstore.embedded.answers import answer
 from sparkstore.errors import InvalidRequest
 from sparkstore.jobs import job_runs
 from sparkstore.jobs.job_runs import JobRun
 from sparkstore.reconcile.findings import Finding, write
-from sparkstore.sql.queries import VIEWS
 from sparkstore.tables.root import Root
 from sparkstore.views import body_as as body_as_struct
 from sparkstore.views import views
 from sparkstore.views.job_tables import LOGS
+from sparkstore.views.views import ALL
+from tests.support.documents import view_columns
 from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
+from tests.support.histories.histories import Layers
 from tests.support.histories.seeds import seed
 from tests.support.histories.viewed import plain
 from tests.support.roots.roots import build_root
@@ -33,44 +41,126 @@ from tests.support.roots.typed_messages import typed_root
 SEED = seed()
 NOW = "oldest_age_s"
 """The one column that says something else a second later."""
+ENGINES = ("spark", "server", "duckdb")
+"""Spark in this process, the warm one that `sparkstore sql` leaves behind, and DuckDB."""
+
+
+class Told(NamedTuple):
+    """Two roots with the same records, and a row in each table of the jobs.
+
+    Attributes:
+        cut: State, history and journal have a part each, cut anywhere; some of it is trimmed.
+        plain: All records are in the journal, and nothing was ever folded.
+    """
+
+    cut: Root
+    plain: Root
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Root:
-    """Twenty histories in one root, cut anywhere, and a row in each table of the jobs."""
-    chance = random.Random(SEED)
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    """Twenty histories in each root: what an engine says never depends on who folded what."""
+    chance, folder = random.Random(SEED), tmp_path_factory.mktemp("told")
     history = bundled(chance, [drawn_history(chance, 50) for _ in range(20)])
-    root = build_root(tmp_path_factory.mktemp("told") / "root", drawn_layers(chance, history))
-    job_runs.record(root, JobRun("1", "compact", datetime.now(UTC), 1.5, "done", {"n": 1}))
-    write(spark, root, "run", [Finding("positions", "error", "journal")])
-    views.register(spark, root)
-    return root
+    layers = drawn_layers(chance, history)
+    cut = build_root(folder / "cut", layers)
+    job_runs.record(cut, JobRun("1", "compact", datetime.now(UTC), 1.5, "done", {"n": 1}))
+    write(spark, cut, "run", [Finding("positions", "error", "journal")])
+    plain = build_root(folder / "plain", Layers(history, 0, 0, 1, layers.segment_records))
+    for log in LOGS:
+        shutil.copytree(cut.table(log), plain.table(log))
+    return Told(cut, plain)
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """Each engine in turn; only a test that asks the server has one started."""
+    if request.param == "duckdb":
+        return _by_duckdb
+    if request.param == "server":
+        request.getfixturevalue("sql_servers")
+        return _by_server
+    request.getfixturevalue("many_tasks")
+    return partial(_by_spark, request.getfixturevalue("spark"))
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("many_tasks")
-@pytest.mark.parametrize("view", [*VIEWS, *LOGS])
-def test_both_engines_answer_the_same(spark: SparkSession, told: Root, view: str) -> None:
-    here, there = answer(told, f"FROM {view}").table, spark.table(view).toArrow()
-    assert here.schema.names == there.schema.names, f"seed {SEED}"
-    types = [from_arrow_type(field.type).simpleString() for field in here.schema]
-    assert types == [field.dataType.simpleString() for field in spark.table(view).schema]
-    assert values(here) == values(there), f"seed {SEED}"
+@pytest.mark.parametrize("view", ALL)
+def test_every_engine_answers_the_same(engine: Engine, told: Told, view: str) -> None:
+    """Names and types as documented; rows as of a root where no job ever was."""
+    found, wanted = engine(told.cut, view), _by_duckdb(told.plain, view)
+    assert found.columns in (view_columns()[view], _UNSAID)
+    assert found.rows == wanted.rows, f"seed {SEED}"
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("many_tasks")
-def test_both_engines_answer_the_same_as_of_a_position(spark: SparkSession, told: Root) -> None:
+@pytest.mark.usefixtures("sql_servers")
+def test_the_columns_of_the_server_have_their_types(told: Told) -> None:
+    """Its rows are JSON: so it is asked for the types of all views, none of which is read."""
+    empty = "(SELECT 1) LEFT JOIN {0} AS v ON false"
+    asked = (f"SELECT '{{0}}' AS v, typeof(struct(v.*)) AS t FROM {empty}".format(v) for v in ALL)
+    rows = map(json.loads, _asked_of_server(told.cut, " UNION ALL ".join(asked)))
+    assert {row["v"]: row["t"] for row in rows} == {
+        view: f"struct<{','.join(f'{name}:{kind}' for name, kind in columns)}>"
+        for view, columns in view_columns().items()
+    }
+
+
+@pytest.mark.slow
+def test_every_engine_answers_the_same_as_of_a_position(engine: Engine, told: Told) -> None:
     """Between two folds, and before both; the gate lets what a view is made of pass."""
-    (last,) = answer(told, "SELECT max(position) FROM message_history").table.to_pydict().values()
-    state = DeltaTable(str(told.state)).to_pyarrow_table(columns=["part", "position"])
+    state = DeltaTable(str(told.cut.state)).to_pyarrow_table(columns=["part", "position"])
     folded = max(row["position"] or 0 for row in state.to_pylist() if row["part"] == "meta")
-    for position in ((folded + last[0]) // 2, folded // 2 + 1):
-        for view in ("queues", "messages"):
-            here = answer(told, f"FROM {view}", as_of=position).table
-            query = f"SELECT * FROM {view}"
-            there = views.sql(spark.newSession(), told, query, as_of=position).toArrow()
-            assert values(here) == values(there), f"seed {SEED}, {view} as of {position}"
+    (last,) = answer(told.cut, "SELECT max(position) FROM message_history").table.column(0)
+    questions = product(((folded + last.as_py()) // 2, folded // 2 + 1), ("messages", "queues"))
+    for position, view in islice(questions, 1 if engine is _by_server else None):
+        at = f"position={position}"
+        found, wanted = engine(told.cut, view, at), _by_duckdb(told.plain, view, at)
+        assert found.rows == wanted.rows, f"seed {SEED}, {view} as of {position}"
+
+
+class View(NamedTuple):
+    """All of a view, as one engine tells it.
+
+    Attributes:
+        columns: Names in their order, with Spark's names of their types.
+        rows: A JSON object for each, sorted: no engine promises an order.
+    """
+
+    columns: list[tuple[str, str]]
+    rows: list[str]
+
+
+class Engine(Protocol):
+    """Reads a whole view of a root."""
+
+    def __call__(self, root: Root, view: str, as_of: str | None = None) -> View: ...
+
+
+def _by_duckdb(root: Root, view: str, as_of: str | None = None) -> View:
+    table = answer(root, f"FROM {view}", as_of=as_of).table
+    types = (from_arrow_type(field.type).simpleString() for field in table.schema)
+    return View([*zip(table.schema.names, types, strict=True)], values(table))
+
+
+def _by_spark(spark: SparkSession, root: Root, view: str, as_of: str | None = None) -> View:
+    frame = views.sql(spark.newSession(), root, f"SELECT * FROM {view}", as_of=as_of)
+    columns = [(field.name, field.dataType.simpleString()) for field in frame.schema]
+    return View(columns, values(frame.toArrow()))
+
+
+def _by_server(root: Root, view: str, as_of: str | None = None) -> View:
+    rows = map(json.loads, _asked_of_server(root, f"SELECT * FROM {view}", as_of))
+    return View(_UNSAID, _sorted(rows))
+
+
+_UNSAID: list[tuple[str, str]] = []
+
+
+def _asked_of_server(root: Root, statement: str, as_of: str | None = None) -> Iterable[str]:
+    found = client.ask("little", Question(str(root.path), statement, 0, as_of, as_json=True))
+    assert found is not None
+    return found.lines
 
 
 @pytest.mark.slow
@@ -119,13 +209,17 @@ def test_both_engines_and_a_frame_read_bodies_by_one_schema(
 
 
 def values(table: pa.Table) -> list[str]:
-    """The rows as text, sorted: no engine promises an order."""
+    """The rows as text, sorted."""
     maps = {field.name for field in table.schema if pa.types.is_map(field.type)}
-    rows = []
-    for row in table.to_pylist():
-        kept = {name: value for name, value in row.items() if name != NOW}
-        rows.append({name: plain(v) if name in maps else v for name, v in kept.items()})
-    return sorted(json.dumps(row, default=_text, sort_keys=True) for row in rows)
+    return _sorted(
+        {name: plain(value) if name in maps else value for name, value in row.items()}
+        for row in table.to_pylist()
+    )
+
+
+def _sorted(rows: Iterable[dict[str, Any]]) -> list[str]:
+    kept = ({name: value for name, value in row.items() if name != NOW} for row in rows)
+    return sorted(json.dumps(row, default=_text, sort_keys=True) for row in kept)
 
 
 def _text(value: Any) -> str:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import random
 import select
 import shutil
 import signal
 import socket
 import struct
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
@@ -20,24 +17,16 @@ from pyspark.sql import SparkSession
 
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
-from sparkstore.cli import duckdb_sql
-from sparkstore.cli.query_result import PrintedAnswer, printed
+from sparkstore.cli.query_result import PrintedAnswer
 from sparkstore.cli.sql import answer_printed
 from sparkstore.cli.sql_server import client, place, server
 from sparkstore.cli.sql_server.exchange import Question, send
 from sparkstore.errors import InvalidRequest, StoreError
-from sparkstore.sql.queries import VIEWS
-from sparkstore.tables.root import Root, open_root
-from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
-from tests.support.histories.seeds import seed
-from tests.support.roots.roots import build_root
-from tests.support.stores.services import short_folder
+from sparkstore.tables.root import open_root
 from tests.support.stores.stores import DELTA_CONFIG, done
 
 pytestmark = pytest.mark.slow
-LITTLE, SEED = "little", seed()
-MOST_STEPS = ("queues", "messages")
-"""Most of the steps are in these two views; the others go further into what they show."""
+LITTLE = "little"
 END_S = 20.0
 """For a process to end: less than a server waits for questions under way."""
 ENDLESS = "SELECT count(*) FROM range(100000000) AS a CROSS JOIN range(100000000) AS b"
@@ -53,13 +42,10 @@ def fill(path: Path, count: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    """A user's cache, whose servers end with the tests."""
-    with short_folder() as made, pytest.MonkeyPatch.context() as patched:
-        patched.setenv("XDG_CACHE_HOME", str(made))
-        fill(made / "root", 3)
-        yield made
-        client.stop_servers()
+def folder(sql_servers: Path) -> Path:
+    """A user's cache with a root in it."""
+    fill(sql_servers / "root", 3)
+    return sql_servers
 
 
 def asked(folder: Path, statement: str, *, limit: int = 0, as_json: bool = False) -> Question:
@@ -172,42 +158,6 @@ def test_an_answer_is_never_older_than_its_question(folder: Path, tmp_path: Path
     shutil.rmtree(folder / "root")
     shutil.copytree(tmp_path / "new", folder / "root")
     assert list(by_server(question).lines) == ['{"depth": 2}']
-
-
-@pytest.fixture(scope="module")
-def drawn(folder: Path) -> Root:
-    """One small generated history, cut anywhere; `test_engines_agree` has many, and the types."""
-    chance = random.Random(SEED)
-    history = bundled(chance, [drawn_history(chance, 30) for _ in range(2)])
-    return build_root(folder / "drawn", drawn_layers(chance, history))
-
-
-@pytest.mark.parametrize(
-    "view",
-    [
-        pytest.param(view, marks=() if view in MOST_STEPS else pytest.mark.thorough)
-        for view in VIEWS
-    ],
-)
-def test_spark_of_ones_own_the_server_and_duckdb_tell_the_same(
-    spark: SparkSession, drawn: Root, view: str
-) -> None:
-    statement = f"SELECT * FROM {view}"
-    question = Question(str(drawn.path), statement, 0, None, as_json=True)
-    answers = (
-        answer_printed(spark, drawn, question),
-        by_server(question),
-        printed(duckdb_sql.answer(drawn, statement), as_json=True),
-    )
-    own, warm, embedded = (sorted(map(told_row, found.lines)) for found in answers)
-    assert own == warm == embedded, f"seed {SEED}"
-
-
-def told_row(line: str) -> str:
-    """A printed row with its keys in order, and without what changes from second to second."""
-    row = json.loads(line)
-    row.pop("oldest_age_s", None)
-    return json.dumps(row, sort_keys=True)
 
 
 def test_a_server_that_is_stopped_is_not_waited_for(

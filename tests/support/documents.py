@@ -30,6 +30,13 @@ def blocks(text: str, language: str = r"\w*") -> list[str]:
     return [textwrap.dedent(block[2]) for block in found]
 
 
+def view_columns() -> dict[str, list[tuple[str, str]]]:
+    """The columns of each view with Spark's names of their types, as docs/sql.md has them."""
+    parts = re.split(r"^### `(\w+)`$", text_of("docs/sql.md"), flags=re.MULTILINE)[1:]
+    cells = re.compile(r"^\| `(\w+)` \| (\S+) \|", re.MULTILINE)
+    return {view: cells.findall(text) for view, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
 def prose(text: str) -> str:
     """The text without its code blocks."""
     return re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.MULTILINE | re.DOTALL)

@@ -119,7 +119,18 @@ def build_root(path: Path, layers: Layers, *, commit_records: int = 16) -> Root:
     for segment, group in groupby(layers.history_rows, lambda row: layers.segment(row.position)):
         write_deltalake(str(root.history), rows_table(list(group), segment), mode="append")
     if layers.state_position:
-        state = fold_rows(layers.history.rows[: layers.state_position])
-        table = state_table(state, segment=layers.segment(layers.state_position))
-        write_deltalake(str(root.state), table, mode="append")
+        rows = layers.history.rows[: layers.state_position]
+        table = state_table(fold_rows(rows), segment=layers.segment(layers.state_position))
+        write_deltalake(str(root.state), _with_positions(table, rows), mode="append")
     return root
+
+
+def _with_positions(state: pa.Table, rows: Sequence[Row]) -> pa.Table:
+    """The rows of wiring with the positions that a job gives them, and the pure fold has not."""
+    names = ("queue", "exchange", "binding_key")
+    last = {tuple(getattr(row.record, name) for name in names): row.position for row in rows}
+    found = state.to_pylist()
+    for row in found:
+        if row["part"] == "wiring" and row["position"] is None:
+            row["position"] = last[tuple(row[name] for name in names)]
+    return pa.Table.from_pylist(found, STATE)

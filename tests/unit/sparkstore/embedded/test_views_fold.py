@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -44,7 +43,7 @@ from sparkstore.sql.queries import GUARDS, VIEWS
 from sparkstore.sql.queries import view_text as spark_text
 from sparkstore.storage.objects import ObjectStorage
 from sparkstore.tables.root import TABLES, Root
-from tests.support.documents import blocks, text_of
+from tests.support.documents import blocks, text_of, view_columns
 from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
 from tests.support.histories.histories import History, Layers, Row, fold_rows
 from tests.support.histories.seeds import seed
@@ -229,13 +228,6 @@ def test_a_row_that_is_missing_after_p_is_an_error(tmp_path: Path) -> None:
         answer(root, "SELECT count(*) FROM queues WHERE queue = 'no such queue'")
 
 
-def told_columns() -> dict[str, list[tuple[str, str]]]:
-    """The columns of each view with their types, as docs/sql.md has them."""
-    parts = re.split(r"^### `(\w+)`$", text_of("docs/sql.md"), flags=re.MULTILINE)[1:]
-    cells = re.compile(r"^\| `(\w+)` \| (\S+) \|", re.MULTILINE)
-    return {view: cells.findall(text) for view, text in zip(parts[::2], parts[1::2], strict=True)}
-
-
 def spark_type(kind: pa.DataType) -> str:
     """The name that Spark has for it."""
     if pa.types.is_map(kind):
@@ -253,7 +245,7 @@ def test_every_column_of_a_view_has_the_name_and_the_type_that_is_documented(
     root: Root, view: str
 ) -> None:
     schema = answer(root, f"FROM {view}").table.schema
-    assert [(field.name, spark_type(field.type)) for field in schema] == told_columns()[view]
+    assert [(field.name, spark_type(field.type)) for field in schema] == view_columns()[view]
 
 
 def test_the_documents_queries_are_answered(root: Root) -> None:
@@ -420,7 +412,7 @@ def test_the_views_of_the_jobs_are_there_once_there_is_a_table(tmp_path: Path) -
     job_runs.record(root, JobRun("1", "compact", datetime.now(UTC), 1.0, "done", {}))
     assert views_of(root) == [*VIEWS, "job_runs"]
     schema = answer(root, "FROM job_runs").table.schema
-    assert [(field.name, spark_type(field.type)) for field in schema] == told_columns()["job_runs"]
+    assert [(field.name, spark_type(field.type)) for field in schema] == view_columns()["job_runs"]
     assert rows(root, "SELECT job, outcome FROM job_runs") == [
         {"job": "compact", "outcome": "done"}
     ]
