@@ -8,7 +8,7 @@ JAR := $(VENV)/.delta-jar-done
 
 .DEFAULT_GOAL := help
 .PHONY: help check setup demo test test-all test-fast lint types contracts plugin bench bench-service \
-    bench-members bench-answers bench-source bench-jobs bench-s3 bench-messages bench-amqp bench-http bench-policies bench-hostile bench-brokerj mutants soak wheel check-schedules lock clean
+    bench-members bench-answers bench-source bench-jobs bench-s3 bench-messages bench-amqp bench-http bench-policies bench-hostile bench-brokerj pictures mutants soak wheel check-schedules lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,6 +99,10 @@ bench-amqp: setup  ## the AMQP listener beside the one on proton and Broker-J (R
 
 bench-http: $(SETUP)  ## what the HTTP port answers, and what it costs the listener (ROUNDS=..., COUNT=...)
 	@$(BIN)/python -m tests.benchmarks.bench_http --rounds $(or $(ROUNDS),5) --count $(or $(COUNT),20000)
+
+pictures: $(SETUP)  ## docs/pictures: the console in a real Chromium, with two minutes in its charts
+	@mkdir -p docs/pictures
+	@SPARKSTORE_PICTURES=docs/pictures $(BIN)/python -m pytest -q tests/system/test_console_views.py -k "charts or typed"
 
 bench-policies: $(SETUP)  ## how long a policy takes that alters 10,000 queues of a running broker
 	@$(BIN)/python -m tests.benchmarks.bench_policies

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 from proton.utils import BlockingConnection
 
 from broker_shim.serve.http.http_server import HttpServer
+from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader
 from tests.support.stores.http_houses import PASSWORD, HttpHouse, path_of
+from tests.support.stores.stores import DELTA_CONFIG
 from tests.support.system.chromium import CHROMIUM, Page, browser
 from tests.support.system.processes import StartBroker
 
@@ -28,7 +31,8 @@ BODY = b"<script>alert(2)</script>"
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpHouse]:
     users = {"ada": ("admin",), "mia": ("monitor",)}
-    it = HttpHouse(tmp_path_factory.mktemp("users"), users)
+    folder = tmp_path_factory.mktemp("house")
+    it = HttpHouse(folder, users, store=DeltaMessageStore(folder / "root", DELTA_CONFIG))
     header = MessageHeader("raw", b"h", subject=HOSTILE, properties=((HOSTILE, HOSTILE),))
     for name in (HOSTILE, "aside", "grave"):
         it.put_queue(name)
@@ -84,6 +88,34 @@ def test_who_may_only_look_is_offered_no_order(house: HttpHouse, page: Page) -> 
     assert "mia, monitor" in text
     assert "Purge" not in text
     assert "Move" not in text
+    page.evaluate("location.hash = '#/sql'")
+    page.until("document.querySelector('main').innerText.includes('needs the role operator')")
+    assert page.evaluate("document.querySelectorAll('main textarea, main button').length") == 0
+
+
+def test_what_sql_finds_is_shown_and_drawn_as_text(house: HttpHouse, page: Page) -> None:
+    """Names of columns, too; a body, a property and a queue's name that are markup."""
+    at(page, house.server, "ada", "sql", 0)
+    page.until("document.getElementById('statement') !== null")
+    page.evaluate("document.getElementById('statement').select()")
+    page.write(
+        'SELECT queue, 7 AS "<img src=y>", 9007199254740993 AS exact, decode(body) AS body,'
+        " properties FROM queue_messages ORDER BY message_id"
+    )
+    page.key("Enter", ctrl=True)
+    page.until("document.querySelectorAll('.chart rect').length === 4")
+    cells = page.evaluate(
+        "[...document.querySelector('tbody tr').cells].map((it) => it.textContent)"
+    )
+    assert cells[:4] == [HOSTILE, "7", "9007199254740993", BODY.decode()]
+    assert json.loads(cells[4]) == {HOSTILE: HOSTILE}
+    assert page.evaluate("document.querySelector('figcaption').textContent").startswith(
+        "<img src=y>"
+    )
+    words = page.evaluate("document.querySelector('.chart desc').textContent")
+    assert HOSTILE in words
+    assert page.evaluate("document.querySelectorAll('main img, main script').length") == 0
+    assert page.troubles == []
 
 
 def test_dead_letters_lead_to_their_queue(house: HttpHouse, page: Page) -> None:

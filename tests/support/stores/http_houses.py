@@ -7,6 +7,7 @@ import http.client
 import json
 import threading
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -43,13 +44,6 @@ class Reply(NamedTuple):
     status: int
     body: Any
     headers: Mapping[str, str]
-
-
-class _Connections(threading.local):
-    """Has a connection for each thread that asks."""
-
-    def __init__(self, port: int) -> None:
-        self.mine = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)
 
 
 class HttpHouse:
@@ -89,7 +83,6 @@ class HttpHouse:
         gate = Gate(guard, subject, is_loopback=True)
         self.server = HttpServer(gate, listening, f"http://127.0.0.1:{self.port}")
         self.server.serving(self.loop, self.broker, self.store, self.turns)
-        self._connections = _Connections(self.port)
 
     def ask(
         self,
@@ -115,10 +108,11 @@ class HttpHouse:
         body = said if said is None or isinstance(said, bytes) else json.dumps(said).encode()
         if body is not None:
             sent.setdefault("Content-Type", "application/json")
-        connection = self._connections.mine
-        connection.request(method, path, body, sent)
-        answer = connection.getresponse()
-        content = answer.read()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT_S)
+        with closing(connection):
+            connection.request(method, path, body, sent)
+            answer = connection.getresponse()
+            content = answer.read()
         is_json = answer.headers.get("Content-Type") == "application/json" and content
         told = json.loads(content) if is_json else content.decode()
         return Reply(answer.status, told, {k.lower(): v for k, v in answer.headers.items()})
@@ -143,7 +137,6 @@ class HttpHouse:
 
     def stop(self) -> None:
         """A clean end."""
-        self._connections.mine.close()
         self.server.close()
         self.loop.stop()
         self._thread.join(TIMEOUT_S)

@@ -67,15 +67,29 @@ class Page:
         assert not str(found).startswith("never: "), found
         return found
 
-    def picture(self, file: Path) -> None:
-        """Write what the page looks like."""
-        file.write_bytes(base64.b64decode(self._call("Page.captureScreenshot")["data"]))
+    def looks(self, scheme: str, width: int) -> None:
+        """Have the page `light` or `dark`, and so many pixels wide."""
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        self._call("Emulation.setEmulatedMedia", features=[feature])
+        size = {"width": width, "height": 1300, "deviceScaleFactor": 1, "mobile": False}
+        self._call("Emulation.setDeviceMetricsOverride", **size)
 
-    def key(self, key: str) -> None:
+    def picture(self, most_height: int) -> bytes:
+        """Return what the page looks like, as PNG, down to its end or so many pixels."""
+        end = "document.querySelector('main').getBoundingClientRect().bottom"
+        height = min(most_height, self.evaluate(f"Math.ceil({end})"))
+        clip = {"x": 0, "y": 0, "width": self.evaluate("innerWidth"), "height": height, "scale": 1}
+        return base64.b64decode(self._call("Page.captureScreenshot", clip=clip)["data"])
+
+    def write(self, text: str) -> None:
+        """Type a text into what has the focus."""
+        self._call("Input.insertText", text=text)
+
+    def key(self, key: str, *, ctrl: bool = False) -> None:
         """Press a key: Tab, Enter, Escape."""
         code = {"Tab": 9, "Enter": 13, "Escape": 27}[key]
-        text = {"text": "\r"} if key == "Enter" else {}
-        said = {"key": key, "code": key, "windowsVirtualKeyCode": code}
+        text = {"text": "\r"} if key == "Enter" and not ctrl else {}
+        said = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 2 * ctrl}
         self._call("Input.dispatchKeyEvent", type="keyDown", **said, **text)
         self._call("Input.dispatchKeyEvent", type="keyUp", **said)
 
@@ -125,6 +139,7 @@ def browser(folder: Path) -> Iterator[Page]:
     command = f'exec "$0" "$@" 3<&{ours_read} 4>&{theirs_write}'
     words = [
         *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
+        "--hide-scrollbars",
         *("--remote-debugging-pipe", f"--user-data-dir={folder}", "--no-first-run"),
         *("--disable-background-networking", "--window-size=1280,800"),
     ]

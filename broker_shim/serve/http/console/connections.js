@@ -1,6 +1,6 @@
 // Clients that are connected; an operator may close one.
 
-import { complain, confirmed, element, pager, say, show, table, terms } from "./elements.js";
+import { complain, confirmed, element, pager, say, show, table, terms, utc } from "./elements.js";
 import { get, remove } from "./requests.js";
 
 const LIMIT = 100;
@@ -14,7 +14,7 @@ export function connections(_parts, user) {
     { title: "Container", text: (row) => row.container ?? "" },
     { title: "TLS", text: (row) => row.tls ?? "no" },
     { title: "Links", isNumber: true, text: (row) => String(row.links) },
-    { title: "Since", text: (row) => row.connected_at },
+    { title: "Since (UTC)", text: (row) => utc(row.connected_at) },
     { title: "Member", text: (row) => row.member ?? "" },
   ];
   if (user.mayOperate) {

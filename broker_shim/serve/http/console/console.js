@@ -1,5 +1,6 @@
 // The page: which view is shown, and when it looks again. A view is a function (parts, user) that
-// shows itself and returns `look`, which is called every two seconds while the page is visible.
+// shows itself and returns `look`, which is called every two seconds while the page is visible; or
+// null: it does not change by itself.
 
 import { complain, say, show } from "./elements.js";
 import { get } from "./requests.js";
@@ -8,13 +9,15 @@ import { queue } from "./queue.js";
 import { connections } from "./connections.js";
 import { deadLetters } from "./dead_letters.js";
 import { operations } from "./operations.js";
+import { sql } from "./sql.js";
 import { upkeep } from "./upkeep.js";
 
-const VIEWS = { queues, queue, connections, operations, upkeep, "dead-letters": deadLetters };
+const VIEWS = { queues, queue, connections, operations, upkeep, sql, "dead-letters": deadLetters };
 const LOOK_MS = 2000;
 
-let look = async () => {};
+let look = null;
 let turn = 0;
+let hasFailed = false;
 let user = null;
 
 async function open() {
@@ -35,7 +38,7 @@ async function open() {
     if (mine !== turn) return;
     look = VIEWS[name](parts.slice(1), { ...user, mayOperate: user.role !== "monitor" });
     document.getElementById("main").focus();
-    await again(mine);
+    if (look) await again(mine);
   } catch (error) {
     complain(error);
   }
@@ -46,9 +49,11 @@ async function again(mine) {
   try {
     if (!document.hidden) {
       await look();
-      complain(null);
+      if (hasFailed && mine === turn) complain(null);  // what an order complained of stays
+      hasFailed = false;
     }
   } catch (error) {
+    hasFailed = true;
     if (mine === turn) complain(error);
   }
   setTimeout(again, look.pauseMs ?? LOOK_MS, mine);

@@ -4,7 +4,7 @@
 export function element(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
-    if (name === "onclick" || name === "oninput") made.addEventListener(name.slice(2), value);
+    if (typeof value === "function") made.addEventListener(name.slice(2), value);
     else if (value !== false && value !== null) made.setAttribute(name, value === true ? "" : value);
   }
   made.append(...children);
@@ -13,6 +13,9 @@ export function element(tag, attributes = {}, ...children) {
 
 export const link = (text, ...parts) =>
   element("a", { href: "#/" + parts.map(encodeURIComponent).join("/") }, text);
+
+// A time as it comes, ISO 8601 in UTC, as it is easily read.
+export const utc = (time) => time.replace("T", " ").replace(/\+00:00$/, "");
 
 export function show(...children) {
   document.getElementById("main").replaceChildren(...children);
@@ -27,7 +30,8 @@ export function complain(error) {
 }
 
 // A table whose rows are kept by their key, so that what has the focus keeps it while figures change.
-// A column has a title and `text(row)`, or `node(row)`, which is made once for each key.
+// A column has a title and `text(row)`, or `node(row)`, which is made once for each key, or
+// `picture(row)`, which is made anew each time and has nothing that takes the focus.
 export function table(caption, columns, keyOf) {
   const head = columns.map((each) =>
     element("th", { scope: "col", class: each.isNumber ? "number" : null }, each.title));
@@ -55,6 +59,7 @@ export function table(caption, columns, keyOf) {
       if (!there.has(key)) there.set(key, made(row));
       const line = there.get(key);
       columns.forEach((each, column) => {
+        if (each.picture) line.cells[column].replaceChildren(each.picture(row));
         if (!each.text) return;
         const text = each.text(row);
         if (line.cells[column].textContent !== text) line.cells[column].textContent = text;

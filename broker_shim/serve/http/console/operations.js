@@ -1,6 +1,6 @@
 // What purges, moves and the like did, and what undid them; operators take one back after a question.
 
-import { complain, confirmed, element, say, show, table } from "./elements.js";
+import { complain, confirmed, element, say, show, table, utc } from "./elements.js";
 import { get, post } from "./requests.js";
 
 const LIMIT = 100;
@@ -26,7 +26,7 @@ export function operations(_parts, user) {
 
   const columns = [
     { title: "Operation", text: (row) => row.operation },
-    { title: "At", text: (row) => row.at },
+    { title: "At (UTC)", text: (row) => utc(row.at) },
     { title: "Did", text: (row) => row.action },
     { title: "Queue", text: (row) => row.queue },
     { title: "To", text: (row) => row.to ?? "" },

@@ -1,19 +1,38 @@
 // One queue: its figures and arguments, its messages with their bodies, and orders for operators.
 
-import { complain, confirmed, element, pager, say, show, table, terms } from "./elements.js";
+import { chart } from "./chart.js";
+import { complain, confirmed, element, pager, say, show, table, terms, utc } from "./elements.js";
 import { historyOf } from "./history.js";
 import { age } from "./queues.js";
 import { get, post, queuePath } from "./requests.js";
+import { sample } from "./samples.js";
 
 const LIMIT = 50;
 
 const died = (death) =>
   death.queue ? [death.reason, "on", death.queue, death.condition, death.description].filter(Boolean).join(" ") : "";
 
+const clock = (at) => new Date(at).toISOString().slice(11, 19);
+
+// Depth and rates of the last minutes; none before there are two looks.
+function chartsOf(seen) {
+  if (seen.length < 2) return [];
+  const shared = { xs: seen.map((each) => each.at), textOf: clock, width: 420 };
+  const values = (field) => seen.map((each) => each[field]);
+  return [
+    chart("Messages, by time (UTC)", { ...shared, series: [{ name: "messages", values: values("depth") }] }),
+    chart("Messages a second", {
+      ...shared,
+      series: [{ name: "in", values: values("inRate") }, { name: "out", values: values("outRate") }],
+    }),
+  ];
+}
+
 export function queue(parts, user) {
   const name = parts.join("/");
   let offset = 0;
   const figures = element("div");
+  const charts = element("div", { class: "charts" });
   const details = element("section", { "aria-live": "polite" });
   const list = table("Messages", [
     {
@@ -21,7 +40,7 @@ export function queue(parts, user) {
       node: (row) => element("button",
         { type: "button", "aria-label": `Show message ${row.id}`, onclick: () => open(row.id) }, String(row.id)),
     },
-    { title: "Came", text: (row) => row.enqueued_at },
+    { title: "Came (UTC)", text: (row) => utc(row.enqueued_at) },
     { title: "State", text: (row) => (row.held_by ? "held" : "waits") },
     { title: "Failures", isNumber: true, text: (row) => String(row.delivery_count) },
     { title: "Bytes", isNumber: true, text: (row) => row.bytes.toLocaleString() },
@@ -38,6 +57,7 @@ export function queue(parts, user) {
       ...Object.entries(told.arguments),
       ...told.bindings.map((each) => ["binding", `${each.exchange} ${each.key}`]),
     ]));
+    charts.replaceChildren(...chartsOf(sample(told)));
     const page = await get(queuePath(name, "/messages"), { limit: LIMIT, offset });
     list.fill(page.items);
     pages.at(page, page.items.length);
@@ -55,9 +75,9 @@ export function queue(parts, user) {
       details.replaceChildren(
         element("h2", {}, `Message ${it.id}`),
         terms([
-          ["came", it.enqueued_at], ["held by", it.held_by], ["died", died(it.death)], ["subject", it.subject],
+          ["came (UTC)", utc(it.enqueued_at)], ["held by", it.held_by], ["died", died(it.death)], ["subject", it.subject],
           ["content type", it.content_type], ["user", it.user_id], ["message id", it.amqp_message_id],
-          ["correlation id", it.correlation_id], ["expires", it.expires_at], ["durable", it.durable],
+          ["correlation id", it.correlation_id], ["expires (UTC)", it.expires_at && utc(it.expires_at)], ["durable", it.durable],
           ...Object.entries(it.properties), ...Object.entries(it.annotations),
         ]),
         element("h2", {}, `Body (${it.body_form}, ${it.body_bytes} bytes)`),
@@ -120,6 +140,6 @@ export function queue(parts, user) {
     element("button", { type: "button", onclick: purge }, "Purge…"),
     element("button", { type: "button", onclick: move }, "Move…"),
     element("button", { type: "button", onclick: redrive }, "Redrive…"));
-  show(element("h1", {}, name), figures, ...(user.mayOperate ? [orders] : []), list.whole, pages.whole, details);
+  show(element("h1", {}, name), element("div", { class: "overview" }, figures, charts), ...(user.mayOperate ? [orders] : []), list.whole, pages.whole, details);
   return look;
 }

@@ -1,7 +1,9 @@
 // The list of queues with depth, rates and age.
 
+import { sparkline } from "./chart.js";
 import { element, link, pager, show, table } from "./elements.js";
 import { get } from "./requests.js";
+import { sample } from "./samples.js";
 
 const LIMIT = 100;
 
@@ -16,43 +18,28 @@ const count = (title, field) => ({ title, isNumber: true, text: (row) => row[fie
 
 export function queues() {
   let offset = 0;
-  let before = { at: 0, rows: new Map() };
   const filter = element("input", { type: "search", id: "filter", oninput: () => go(0) });
   const rate = (title, field) => ({
     title,
     isNumber: true,
-    text: (row) => (row.rates ? row.rates[field].toFixed(1) : ""),
+    text: (row) => row.seen.at(-1)[field]?.toFixed(1) ?? "",
   });
   const list = table("Queues", [
     { title: "Queue", node: (row) => link(row.name, "queue", row.name) },
     count("Messages", "depth"),
+    { title: "Last minutes", picture: (row) => sparkline(row.seen.map((each) => each.depth)) },
     count("Held", "held"),
-    rate("In/s", "arrived"),
-    rate("Out/s", "removed"),
+    rate("In/s", "inRate"),
+    rate("Out/s", "outRate"),
     { title: "Oldest", isNumber: true, text: (row) => age(row.oldest_age_s) },
     count("Consumers", "consumers"),
     count("Dead-lettered", "dead_lettered"),
   ], (row) => row.name);
   const pages = pager(LIMIT, go);
 
-  function rated(rows, at) {
-    const seconds = (at - before.at) / 1000;
-    const known = before.rows;
-    before = { at, rows: new Map(rows.map((row) => [row.name, row])) };
-    return rows.map((row) => {
-      const old = known.get(row.name);
-      if (!old || row.arrived < old.arrived) return row;
-      const rates = {
-        arrived: (row.arrived - old.arrived) / seconds,
-        removed: (row.removed - old.removed) / seconds,
-      };
-      return { ...row, rates };
-    });
-  }
-
   async function look() {
     const page = await get("queues", { match: filter.value, limit: LIMIT, offset });
-    list.fill(rated(page.items, performance.now()));
+    list.fill(page.items.map((row) => ({ ...row, seen: sample(row) })));
     pages.at(page, page.items.length);
   }
 

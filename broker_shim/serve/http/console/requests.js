@@ -18,10 +18,14 @@ export async function remove(path) {
 
 export const queuePath = (name, more = "") => `queues/${encodeURIComponent(name)}${more}`;
 
+// A whole number that is too large for JavaScript stays the text that came, where the browser has it.
+const exact = (_name, value, said) =>
+  (Number.isInteger(value) && !Number.isSafeInteger(value) ? said?.source ?? value : value);
+
 async function answer(response) {
   let told;
   try {
-    told = await response.json();
+    told = JSON.parse(await response.text(), exact);
   } catch {
     throw new Error(`the broker answered ${response.status}: look whether it runs`);
   }

@@ -1,0 +1,259 @@
+"""The console in a real Chromium over a broker with a shop: charts, SQL, keyboard, and pictures.
+
+`make pictures` has it write `docs/pictures`, with minutes in the charts. Else they are looked at
+and thrown away.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import proton
+import pytest
+from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
+
+from tests.support.checkout import CHECKOUT
+from tests.support.system.chromium import CHROMIUM, Page, browser
+from tests.support.system.page_rules import broken_rules, unreached_or_unseen
+from tests.support.system.processes import BrokerProcess
+
+pytestmark = [
+    pytest.mark.system,
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed"),
+]
+PICTURES = os.environ.get("SPARKSTORE_PICTURES")
+MOST_PICTURE_BYTES = 150_000
+CONFIG = """\
+[[broker.queues]]
+name = "orders"
+arguments = {dead_letter_queue = "dead", max_delivery_count = 3}
+[[broker.queues]]
+name = "parcels"
+arguments = {max_depth = 10000}
+[[broker.queues]]
+name = "returns"
+[[broker.queues]]
+name = "dead"
+"""
+PRODUCTS = ("eggs", "bread", "milk", "apples")
+TITLES = {"dead-letters": "Dead letters", "sql": "SQL"}
+VIEWS = ("queues", "queue/orders", "dead-letters", "connections", "operations", "upkeep", "sql")
+
+
+class Shop:
+    """A broker on a root, and what sends to it and takes from it."""
+
+    def __init__(self, folder: Path) -> None:
+        config = folder / "sparkstore.toml"
+        config.write_text(CONFIG)
+        words = ("--http", "127.0.0.1:0", "--config", str(config))
+        self.broker = BrokerProcess("--listen", "127.0.0.1:0", str(folder / "root"), *words)
+        found = re.search(r" http=(\S+)", self.broker.ready_line)
+        assert found is not None
+        self.url = found[1]
+        self._random = random.Random(31)
+        self._client = BlockingConnection(self.broker.url, timeout=20)
+        self._senders = {name: self._sender(name) for name in ("orders", "parcels", "returns")}
+        self._orders: BlockingReceiver = self._client.create_receiver("orders", credit=8)
+        self.sell("orders", 24)
+        self.sell("parcels", 12)
+        self.sell("returns", 2)
+        for _ in range(4):
+            self._orders.receive(timeout=20)
+            self._orders.reject()
+
+    def _sender(self, queue: str) -> BlockingSender:
+        return self._client.create_sender(queue)
+
+    def sell(self, queue: str, count: int) -> None:
+        """Send so many messages."""
+        for _ in range(count):
+            product = self._random.choices(PRODUCTS, (6, 4, 3, 1))[0]
+            body = {"product": product, "count": self._random.randint(1, 12)}
+            message = proton.Message(
+                body, subject=product, durable=True, properties={"shop": "north"}
+            )
+            self._senders[queue].send(message)
+
+    def trade(self) -> None:
+        """Send some, and take some."""
+        self.sell("orders", self._random.randint(1, 8))
+        self.sell("parcels", self._random.randint(0, 3))
+        for _ in range(self._random.randint(0, 8)):
+            self._orders.receive(timeout=20)
+            self._orders.accept()
+
+    def close(self) -> None:
+        """End the broker, too."""
+        self._client.close()
+        self.broker.terminate()
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    it = Shop(tmp_path_factory.mktemp("shop"))
+    yield it
+    it.close()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser(tmp_path_factory.mktemp("profile")) as it:
+        yield it
+
+
+@pytest.fixture
+def pictures(tmp_path: Path) -> Path:
+    return CHECKOUT / PICTURES if PICTURES else tmp_path
+
+
+def open_view(shop: Shop, page: Page, view: str) -> None:
+    if not page.evaluate("location.href").startswith(shop.url):
+        page.open(f"{shop.url}/#/{view}")
+    page.evaluate(f"location.hash = '#/{view}'")
+    name = view.removeprefix("queue/")
+    title = TITLES.get(view, name if view != name else name.title())
+    page.until(f"document.querySelector('main h1')?.textContent === {title!r}")
+    rows = {"queues": 4, "queue/orders": 10, "dead-letters": 1, "connections": 1}.get(view, 0)
+    page.until(f"document.querySelectorAll('tbody tr').length >= {rows}")
+
+
+def take(page: Page, file: Path, scheme: str, most_height: int = 760) -> None:
+    """Take a picture, a small one; the other of `light` and `dark` is not the same."""
+    taken = {}
+    for each in ("dark", "light"):
+        page.looks(each, 1100)
+        taken[each] = page.picture(most_height)
+    assert taken["dark"] != taken["light"]
+    assert max(map(len, taken.values())) < MOST_PICTURE_BYTES
+    file.write_bytes(taken[scheme])
+
+
+def test_charts_tell_in_words_what_they_show_of_the_last_minutes(
+    shop: Shop, page: Page, pictures: Path
+) -> None:
+    open_view(shop, page, "queues")
+    for _ in range(40 if PICTURES else 1):
+        shop.trade()
+        seen = page.evaluate("document.querySelector('.spark polyline').getAttribute('points')")
+        points = "document.querySelector('.spark polyline').getAttribute('points')"
+        page.until(f"{points} !== {seen!r}")  # the page has looked again
+    take(page, pictures / "queues.png", "dark")
+    open_view(shop, page, "queue/orders")
+    depth = shop_depth(page)
+    words = page.until(
+        "[...document.querySelectorAll('.chart desc')].map((each) => each.textContent)"
+    )
+    assert re.match(
+        rf"messages: least \d+, most \d+, last {depth} from \d\d:\d\d:\d\d to ", words[0]
+    )
+    assert re.match(r"in: least [\d.]+, most [\d.]+, last [\d.]+; out: least ", words[1])
+    take(page, pictures / "queue.png", "light")
+    open_view(shop, page, "queue/dead")
+    page.until("document.querySelectorAll('tbody tr').length === 4")
+    page.evaluate("document.querySelector('tbody button').click()")
+    page.until("document.querySelector('ol.history')")
+    take(page, pictures / "dead-letter.png", "dark", 980)
+    assert page.troubles == []
+
+
+def shop_depth(page: Page) -> int:
+    """The depth that the page of a queue tells."""
+    told = "document.querySelector('dl dd').textContent"
+    page.until("document.querySelectorAll('.chart').length === 2")
+    return int(page.evaluate(told))
+
+
+def test_sql_is_typed_run_by_ctrl_enter_and_drawn(shop: Shop, page: Page, pictures: Path) -> None:
+    open_view(shop, page, "sql")
+    page.evaluate("document.getElementById('statement').select()")
+    page.write(
+        "SELECT subject, count(*) AS waiting, count(acquired_by) AS held\nFROM queue_messages\n"
+        "WHERE queue <> 'dead'\nGROUP BY subject\nORDER BY waiting DESC"
+    )
+    page.key("Enter", ctrl=True)
+    assert "4 rows; " in page.until(
+        "document.querySelector('tbody tr') && document.getElementById('status').textContent"
+    )
+    assert page.evaluate("document.querySelectorAll('.chart rect').length") == 8
+    words = page.evaluate("document.querySelector('.chart desc').textContent")
+    assert re.match(r"waiting: least \d+, most \d+, last \d+; held: .* from eggs to apples$", words)
+    take(page, pictures / "sql.png", "light")
+    choose = "form.value = 'lines'; form.dispatchEvent(new Event('change'))"
+    page.evaluate(f"{{ const form = document.getElementById('form'); {choose}; }}")
+    assert page.evaluate("document.querySelectorAll('.chart path').length") == 2
+    assert page.troubles == []
+
+
+ODD = [
+    "{xs: [], series: []}",
+    "{xs: ['a'], series: [{name: 'n', values: [null]}], isBars: true}",
+    "{xs: ['a', 'b'], series: [{name: 'n', values: [-3, 1e300]}], isBars: true}",
+    "{xs: [5, 5], series: [{name: 'n', values: [0, 0]}]}",
+    "{xs: [1], series: [{name: 'n', values: [-1e-9]}]}",
+    "{xs: [1, 2], series: [{name: 'n', values: [null, 0.1]}, {name: 'm', values: [1, 2]}]}",
+]
+
+
+@pytest.mark.parametrize("said", ODD)
+def test_a_chart_of_odd_values_has_no_number_that_is_none(
+    shop: Shop, page: Page, said: str
+) -> None:
+    open_view(shop, page, "sql")
+    made = page.evaluate(
+        f"import('/console/chart.js').then((it) => it.chart('title', {said}).outerHTML)"
+    )
+    assert re.findall(r"NaN|Infinity|undefined|null", made) == []
+    assert "<title" in made
+
+
+ODD_TIMES = """SELECT * FROM (VALUES (NULL, 1), (TIMESTAMP '2026-01-02 03:04:05', 2),
+    (TIMESTAMP '2026-01-01 03:04:05', NULL)) AS odd(t, n)"""
+
+
+def test_times_are_drawn_in_their_order_and_those_that_are_none_are_left_out(
+    shop: Shop, page: Page
+) -> None:
+    open_view(shop, page, "sql")
+    page.evaluate("document.getElementById('statement').select()")
+    page.write(ODD_TIMES)
+    page.key("Enter", ctrl=True)
+    page.until("document.querySelector('figcaption').textContent === 'n by t'")
+    words = page.evaluate("document.querySelector('.chart desc').textContent")
+    assert words == "n: least 2, most 2, last 2 from 01-01 03:04 to 01-02 03:04"
+    assert page.troubles == []
+
+
+def test_a_wrong_statement_is_one_line_that_stays(shop: Shop, page: Page) -> None:
+    open_view(shop, page, "sql")
+    page.evaluate("document.getElementById('statement').select()")
+    page.write("COPY queues TO '/tmp/x'")
+    page.key("Enter", ctrl=True)
+    page.until("document.getElementById('problem').textContent")
+    assert page.until("!document.querySelector('main button').disabled")
+    told = page.evaluate("document.getElementById('problem').textContent")
+    assert told == "only one SELECT is answered here (or EXPLAIN or DESCRIBE of one)"
+    page.events.clear()  # a status of 400 is an error to the browser
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_a_view_keeps_the_rules_for_eyes_and_screen_readers(
+    shop: Shop, page: Page, view: str
+) -> None:
+    open_view(shop, page, view)
+    for scheme, width in (("light", 1100), ("dark", 1100), ("light", 700)):
+        page.looks(scheme, width)
+        assert broken_rules(page) == []
+
+
+@pytest.mark.parametrize("view", ["queues", "queue/orders", "sql"])
+def test_every_control_of_a_view_is_reached_by_tab_and_its_focus_is_seen(
+    shop: Shop, page: Page, view: str
+) -> None:
+    open_view(shop, page, view)
+    assert unreached_or_unseen(page) == []
