@@ -31,7 +31,7 @@ $(JAR): $(SETUP)
 	@$(BIN)/python -c "from sparkstore.session import local_session; local_session('setup').stop()"
 	@touch $@
 
-demo: setup  ## real messages in, the broker killed, nothing lost, SQL answers (under 4 minutes)
+demo: setup  ## real messages in, the broker killed, nothing lost, two engines answer (under 2 minutes)
 	@$(BIN)/python -m broker_shim.demo
 
 test: setup  ## everything CI needs: unit, contract, properties, system, spark, architecture

@@ -5,7 +5,7 @@
                              broker told them: their ledgers
     verdict.py               ledgers → what must be in the store; pure, the judge of the demo
     processes.py             starting, watching and killing the broker and the clients
-    answers.py               Spark: what is in the store; questions; the chart
+    answers.py               DuckDB and Spark: what is in the store; questions; the chart
     __main__.py              the story, step by step
 
 The broker is a black box here: AMQP goes in, Delta tables and SQL come out.

@@ -23,6 +23,8 @@ from broker_shim.demo.verdict import ConfirmedDeliveries, disagreements, landed_
 from sparkstore.cli.output import table
 from sparkstore.compaction import compact
 from sparkstore.session import local_session
+from sparkstore.session_effort import effort_for
+from sparkstore.tables.root import open_root
 
 AIRPORTS = ("EWR", "JFK", "LGA")
 PUBLISHERS = 2
@@ -90,15 +92,15 @@ class Demo:
         self._report_told()
         return broker, holder
 
-    def prove(self, spark: SparkSession, when: str) -> None:
+    def prove(self, when: str) -> None:
         """Compare the store with what clients were told.
 
         Raises:
             DemoFailed: What a client was told is not what the store has.
         """
         # Message ids are never used twice, so what was found once stays true.
-        self._departure_of = self._departure_of or answers.numbers(spark, self.root)
-        stored = answers.stored(spark, self.root, self._departure_of)
+        self._departure_of = self._departure_of or answers.numbers(self.root)
+        stored = answers.stored(self.root, self._departure_of)
         queues = {d.number: d.queues for d in departures(0, self.message_count)}
         found = disagreements(self.told, stored, queues.__getitem__)
         for line in found[:20]:
@@ -117,39 +119,63 @@ class Demo:
     def answer(self) -> None:
         """Prove it, compact, prove it again, and ask the questions.
 
-        The broker goes on serving meanwhile. What clients were told has been in Delta for seconds
-        when Spark is up: a commit follows within 200 ms.
+        The broker goes on serving meanwhile. DuckDB proves, since its answers take a second. What
+        clients were told has been in Delta for seconds when Spark is up: a commit follows within
+        200 ms.
         """
-        spark = local_session("sparkstore demo", settings={"spark.sql.shuffle.partitions": "2"})
-        self.progress.say("Spark is up; comparing the store with what clients were told")
-        self.prove(spark, "after kill -9 and restart")
+        spark = self._spark()
+        self.prove("after kill -9 and restart")
         report = compact.run(spark, self.root)
         self.progress.say(
             f"compacted beside the running broker in {report.seconds:.1f} s:"
             f" {report.records_moved:,} records moved to history,"
             f" {report.entries_changed:,} entries of state changed"
         )
-        self.prove(spark, "after the compaction")
-        depth = self._ask(spark, "What is on the queues?", answers.DEPTH)
-        delay = self._ask(spark, "How late are the messages still waiting?", answers.DELAY)
-        self._ask_what_happened(spark)
+        self.prove("after the compaction")
+        depth = self._ask("What is on the queues?", answers.DEPTH)
+        self._ask_what_happened()
+        delay = self._ask_both(spark, "How late are the messages still waiting?", answers.DELAY)
         chart = self.folder / "departures.png"
         answers.draw(depth, delay, chart)
         self.progress.say(f"chart: {chart}")
         spark.stop()
 
-    def _ask_what_happened(self, spark: SparkSession) -> None:
+    def _spark(self) -> SparkSession:
+        effort, at = effort_for(open_root(self.root)), time.monotonic()
+        spark = local_session(
+            "sparkstore demo",
+            java_options=effort.java_options,
+            settings={"spark.sql.shuffle.partitions": "2", **effort.settings},
+        )
+        self.progress.say(f"Spark is up after {time.monotonic() - at:.1f} s")
+        return spark
+
+    def _ask_what_happened(self) -> None:
         """The history of one message, of the kind with the longest story."""
         twice = self.told.released & self.told.settled
         number = min(key.number for key in twice or self.told.settled)
         ids = {told: message_id for message_id, told in self._departure_of.items()}
         title = f"What happened to {message_name(number)}?"
-        self._ask(spark, title, answers.HISTORY.format(message_id=ids[number]))
+        self._ask(title, answers.HISTORY.format(message_id=ids[number]))
 
-    def _ask(self, spark: SparkSession, title: str, query: str) -> list[dict[str, Any]]:
-        rows = answers.ask(spark, self.root, query)
-        self.progress.say(title)
+    def _ask(self, title: str, query: str) -> answers.Rows:
+        """Ask DuckDB, and show the question with its answer."""
+        at = time.monotonic()
+        rows = answers.by_duckdb(self.root, query)
+        self.progress.say(f"{title} (DuckDB answers in {time.monotonic() - at:.1f} s)")
         print("", *query.splitlines(), "", *table(rows), "", sep="\n  ")
+        return rows
+
+    def _ask_both(self, spark: SparkSession, title: str, query: str) -> answers.Rows:
+        """Ask DuckDB, then Spark the same.
+
+        Raises:
+            DemoFailed: The two engines do not give the same rows.
+        """
+        rows, at = self._ask(title, query), time.monotonic()
+        if answers.by_spark(spark, self.root, query) != rows:
+            raise DemoFailed(f"Spark and DuckDB do not give the same answer: {title}")
+        self.progress.say(f"Spark answers the same in {time.monotonic() - at:.1f} s")
         return rows
 
     def _publishers(self, broker: BrokerProcess, first: list[int]) -> list[ClientProcess]:

@@ -94,6 +94,8 @@ MACROS = (
     "get_json_object(told, path) AS CASE WHEN json_valid(told) THEN told ->> path END",
     "size(found) AS CAST(len(found) AS INTEGER)",
     "json_object_keys(told) AS json_keys(told)",
+    """string(told) AS CASE WHEN typeof(told) = 'BLOB' THEN TRY(decode(TRY_CAST(told AS BLOB)))
+        ELSE CAST(told AS VARCHAR) END""",
     "startswith(whole, part) AS starts_with(whole, part)",
     "timestamp_micros(micros) AS make_timestamptz(micros)",
     "timestamp_millis(millis) AS make_timestamptz(millis * 1000)",

@@ -27,4 +27,6 @@ def test_the_demo_proves_that_nothing_is_lost_and_draws_its_chart(tmp_path: Path
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "PROVED, after kill -9 and restart" in ended.stdout
     assert "PROVED, after the compaction" in ended.stdout
+    assert "(DuckDB answers in " in ended.stdout
+    assert "Spark answers the same in " in ended.stdout
     assert (folder / "departures.png").read_bytes().startswith(b"\x89PNG")

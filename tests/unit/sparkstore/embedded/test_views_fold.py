@@ -399,6 +399,18 @@ def test_sums_and_counts_are_bigint_as_with_spark(root: Root) -> None:
     assert [str(field.type) for field in table.schema][:2] == ["int64", "int64"]
 
 
+def test_string_is_the_text_of_bytes_and_of_any_value_as_with_spark(root: Root) -> None:
+    told = r"""'{"a": 1}'::BLOB, '\xff'::BLOB, 7, 'x\y', true"""
+    query = f"SELECT {', '.join(f'string({each})' for each in told.split(', '))}"
+    assert [*answer(root, query).table.to_pylist()[0].values()] == [
+        '{"a": 1}',
+        None,
+        "7",
+        r"x\y",
+        "true",
+    ]
+
+
 def test_some_rows_are_shown_and_that_there_are_more_is_told(root: Root) -> None:
     assert answer(root, "SELECT * FROM range(5)", 5).is_cut is False
     found = answer(root, "SELECT * FROM range(5)", 2)
