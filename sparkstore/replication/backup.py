@@ -10,6 +10,9 @@ Why a folder of backups and a replica in a folder are kept apart: Spark commits 
 to the former, and no table has two committing engines (ARCHITECTURE: Rule 2). A folder of backups
 has the file `backup`, which comes first of all; each refuses the other's.
 
+A backup as of a time (`rewound_root`) is the backup that this would have made then, so the next one
+without a time goes on from there. It needs a place that has no backup: what is there may be later.
+
 Why a killed restore leaves nothing: the copy is made in a folder beside the root's, and gets its
 name last. Why the new root harms nobody: it has an id of its own, and is of the next generation, so
 members that have seen more are fenced, and message ids of the old one are given to nothing else.
@@ -25,19 +28,23 @@ from pathlib import Path
 from uuid import uuid4
 
 from sparkstore.errors import InvalidRequest
+from sparkstore.recovery.point_in_time import AsOf
 from sparkstore.recovery.recovery import recover
 from sparkstore.replication.bucket_copy import BucketReplicateReport, replicate_to_bucket
 from sparkstore.replication.bucket_download import download_tables, identified
 from sparkstore.replication.bucket_promote import become_root, check_free, empty_scratch
-from sparkstore.replication.bucket_replica import paired
+from sparkstore.replication.bucket_replica import BucketPair, paired, registered_replica
+from sparkstore.replication.primary import primary_at
 from sparkstore.replication.promote import check_not_empty
 from sparkstore.replication.replicate_plan import BACKUP_FILE, check_apart
+from sparkstore.replication.rewound_root import rewound
 from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.objects import ObjectStorage, is_object_uri
 from sparkstore.storage.storage import Storage
+from sparkstore.tables.delta_contents import contents
 from sparkstore.tables.fencing import PRIMARY, REPLICA
 from sparkstore.tables.private_folder import private_folder
-from sparkstore.tables.root import Identity, Root, is_root, path_of
+from sparkstore.tables.root import TABLES, Identity, Root, is_root, path_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +68,42 @@ class Restored:
     messages: int
 
 
-def back_up(root: str | Path, to: str | Path) -> BucketReplicateReport:
-    """Bring a backup up to what the root had committed to Delta when this began.
+def back_up(root: str | Path, to: str | Path, at: AsOf | None = None) -> BucketReplicateReport:
+    """Bring a backup up to what the root had committed to Delta when this began, or at a time.
 
     Args:
         root: The folder of the root, or its URI.
         to: A folder that is absent, empty or a backup of this root; or a URI.
+        at: A time, or `position=N`: the root as it stood then, in a place that has no backup yet.
 
     Raises:
         StoreError: For the reasons of `bucket_replica.paired` and `replicate_to_bucket`.
-        InvalidRequest: A folder that is in the root, or a replica that Spark writes.
+        InvalidRequest: A folder that is in the root, or a replica that Spark writes; for the
+            reasons of `rewound`; of a time: there is a backup already.
     """
     storage = backup_at(to)
+    if at is not None:
+        return _back_up_as_of(root, storage, at)
+    _begin(root, storage)
+    with paired(root, storage) as pair:
+        return replicate_to_bucket(pair)
+
+
+def _back_up_as_of(root: str | Path, storage: Storage, at: AsOf) -> BucketReplicateReport:
+    """Back up what the root was, once it is known to be whole: what is refused makes nothing."""
+    if any(contents(storage, table).version >= 0 for table in TABLES):
+        message = f"{storage.location} has a backup: name a place for this one alone"
+        raise InvalidRequest(message)
+    primary = primary_at(root)
+    with primary.tables(storage.location) as tables, rewound(tables, at) as then:
+        _begin(root, storage)
+        in_folder = isinstance(storage, LocalStorage)  # nobody promotes it, and it lags by design
+        identity = registered_replica(primary, storage, is_watched=not in_folder)
+        return replicate_to_bucket(BucketPair(primary, then, storage, identity))
+
+
+def _begin(root: str | Path, storage: Storage) -> None:
+    """Make the folder of a backup, if it is to be in one."""
     if isinstance(storage, LocalStorage):
         folder = Path(storage.location)
         if not is_object_uri(root):
@@ -80,8 +111,6 @@ def back_up(root: str | Path, to: str | Path) -> BucketReplicateReport:
         private_folder(folder)
         if not any(folder.iterdir()):
             storage.put_if_absent(BACKUP_FILE, b"")
-    with paired(root, storage) as pair:
-        return replicate_to_bucket(pair)
 
 
 def restore(backup: str | Path, folder: str | Path) -> Restored:

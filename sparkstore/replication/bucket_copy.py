@@ -19,11 +19,10 @@ the same bytes, or is never named.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,34 +30,30 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 from uuid import uuid4
 
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
-
-from sparkstore.core.records import Kind
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.jobs.report import JobReport
 from sparkstore.recovery.recovery import journal_tail
 from sparkstore.replication.bucket_replica import BucketPair, check_is_replica_of
 from sparkstore.replication.bucket_upkeep import tidy
 from sparkstore.replication.record_at import record_at
+from sparkstore.replication.record_files import (
+    check_gapless,
+    openings,
+    rows_between,
+    written_files,
+)
 from sparkstore.replication.replicate_plan import AGAIN, check_not_ahead
 from sparkstore.storage.local import LocalStorage
 from sparkstore.tables import healing
 from sparkstore.tables.delta_contents import COPY, TableContents, commit, contents, largest
 from sparkstore.tables.fencing import identity_at
 from sparkstore.tables.root import Root
-from sparkstore.tables.schema import ROW
-from sparkstore.tables.snapshot import FileStats, columns_of, read_files, snapshot
+from sparkstore.tables.snapshot import snapshot
 
 _log = logging.getLogger(__name__)
 
 _UPLOADS = 4
 _UPKEEP_COMMITS = 50
-_FILE_BYTES = 64 << 20
-_FILE_COLUMNS = pa.schema([field for field in ROW if field.name != "segment"])
-_OPENINGS = columns_of(ROW, ["epoch", "position", "kind"])
 _LAST_POSITION, _LAST_RECORD = "sparkstore.last_position", "sparkstore.last_record"
 
 
@@ -141,7 +136,7 @@ class _Copy:
             largest(self._base[name].adds.values(), "position") for name in ("journal", "history")
         )
         self.last = max(self._moved, tail.last_position)
-        self._openings = [(tail.epoch, tail.opened_position), *_openings(self._journal_files)]
+        self._openings = [(tail.epoch, tail.opened_position), *openings(self._journal_files)]
         self.files_copied = self.bytes_copied = 0
         self._committed: list[str] = []
         self._signature = {COPY: uuid4().hex}
@@ -195,9 +190,9 @@ class _Copy:
             path: add for path, add in base.adds.items() if largest([add], "position") > self._moved
         }
         with tempfile.TemporaryDirectory(prefix="sparkstore-replicate-") as folder:
-            rows = _rows(self._journal_files, after, self.last, self._openings)
-            added = [*_written(rows, Path(folder))]
-            _check_gapless(added, after, self.last)
+            rows = rows_between(self._journal_files, after, self.last, self._openings)
+            added = [*written_files(rows, Path(folder))]
+            check_gapless(added, after, self.last)
             self._upload(_Upload(each.file, f"journal/{each.name}") for each in added)
         wanted = {**kept, **{each.name: each.add for each in added}}
         fingerprint = _fingerprint(self._pair.primary, self.last)
@@ -251,90 +246,9 @@ class _Copy:
         raise Unavailable(f"{message} does: run it again")
 
 
-class _WrittenFile(NamedTuple):
-    """A Parquet file of records: where it is, its name in the table, its entry in the log."""
-
-    file: Path
-    name: str
-    add: dict[str, Any]
-    positions: pa.Array
-
-
 def _check_journal(pair: BucketPair) -> None:
     if healing.check(pair.primary, "journal") is not None:
         message = f"{pair.source.location}: the journal is broken at its end: start the store"
-        raise Unavailable(message)
-
-
-def _openings(files: list[FileStats]) -> list[tuple[int, int]]:
-    """Epoch and position of each `opened` in some files."""
-    opened = read_files(files, _OPENINGS, ds.field("kind") == Kind.OPENED.column)
-    return [*zip(opened["epoch"].to_pylist(), opened["position"].to_pylist(), strict=True)]
-
-
-def _rows(
-    files: list[FileStats], after: int, last: int, openings: Iterable[tuple[int, int]]
-) -> Iterator[tuple[int, pa.Table]]:
-    """Segment and records of each file that count (ARCHITECTURE: Rule 3), after a position."""
-    position, epoch = ds.field("position"), ds.field("epoch")
-    where = (position > after) & (position <= last)
-    for newer, opened_at in openings:
-        where &= ~((epoch < newer) & (position >= opened_at))
-    for file in files:
-        if file.positions[1] > after and file.positions[0] <= last:
-            yield file.partition, read_files([file], _FILE_COLUMNS, where)
-
-
-def _written(rows: Iterable[tuple[int, pa.Table]], folder: Path) -> Iterator[_WrittenFile]:
-    """Records in few files, each of one segment; by and by."""
-    waiting: list[pa.Table] = []
-    of_segment, size = 0, 0
-    for segment, table in rows:
-        if waiting and (segment != of_segment or size >= _FILE_BYTES):
-            yield _write(waiting, of_segment, folder)
-            waiting, size = [], 0
-        if table.num_rows:
-            waiting.append(table)
-        of_segment, size = segment, size + table.nbytes
-    if waiting:
-        yield _write(waiting, of_segment, folder)
-
-
-def _write(tables: list[pa.Table], segment: int, folder: Path) -> _WrittenFile:
-    rows = pa.concat_tables(tables).sort_by("position").cast(_FILE_COLUMNS)
-    file = folder / f"part-{uuid4()}.snappy.parquet"
-    pq.write_table(rows, file, coerce_timestamps="us")
-    name = f"segment={segment}/{file.name}"
-    limits = {column: pc.min_max(rows[column]).as_py() for column in ("position", "message_id")}
-    stats = {
-        "numRecords": rows.num_rows,
-        "minValues": {c: each["min"] for c, each in limits.items() if each["min"] is not None},
-        "maxValues": {c: each["max"] for c, each in limits.items() if each["max"] is not None},
-        "nullCount": {column: rows[column].null_count for column in limits},
-    }
-    found = file.stat()
-    add = {
-        "path": name,
-        "partitionValues": {"segment": str(segment)},
-        "size": found.st_size,
-        "modificationTime": int(found.st_mtime * 1000),
-        "stats": json.dumps(stats),
-    }
-    return _WrittenFile(file, name, add, rows["position"].combine_chunks())
-
-
-def _check_gapless(added: list[_WrittenFile], after: int, last: int) -> None:
-    """Check that no record is passed over that neither table of the primary has.
-
-    Raises:
-        Unavailable: So it seems; its tables changed while they were read, or are damaged.
-    """
-    positions = pa.chunked_array([each.positions for each in added], pa.int64())
-    if pc.count_distinct(positions).as_py() != max(0, last - after):
-        message = (
-            f"positions {after + 1} to {last} of the primary did not fit together: run it again;"
-            " sparkstore verify tells if they are damaged"
-        )
         raise Unavailable(message)
 
 

@@ -65,12 +65,19 @@ def paired(where: str | Path, replica: Storage) -> Iterator[BucketPair]:
         Unavailable: The bucket did not answer.
     """
     primary = primary_at(where)
-    identity = _registered_replica(primary, replica)
+    identity = registered_replica(primary, replica)
     with primary.tables(replica.location) as root:
         yield BucketPair(primary, root, replica, identity)
 
 
-def _registered_replica(primary: Primary, replica: Storage) -> Identity:
+def registered_replica(primary: Primary, replica: Storage, *, is_watched: bool = True) -> Identity:
+    """Make a place the replica of a primary, if it is not: its identity. See `paired`.
+
+    Args:
+        primary: The root that is copied.
+        replica: Where the copy is.
+        is_watched: The primary is to know it; not of a copy that nobody promotes or brings up.
+    """
     if primary.folder is None:
         check_prefixes_apart(primary.location, replica.location)
     check_primary(primary.location, primary.identity)
@@ -81,7 +88,8 @@ def _registered_replica(primary: Primary, replica: Storage) -> Identity:
     else:
         check_is_replica_of(replica.location, found, primary.identity)
     check_is_conditional(replica)
-    witness = primary.register(replica.location).witness
+    known = primary.register(replica.location) if is_watched else primary.identity
+    witness = known.witness
     if found is None:
         replica.put_if_absent(ROOT_FILE, as_root_file(_new_identity(primary)))
         found = identity_at(replica)
