@@ -58,6 +58,7 @@ class QueueFigures(NamedTuple):
 
     depth: int
     held: int
+    delayed: int
     bytes: int
     oldest_age_s: float
     consumers: int
@@ -68,6 +69,10 @@ class QueueFigures(NamedTuple):
 _GAUGES = {
     "depth": ("messages", "Messages on the queue, those that consumers hold too."),
     "held": ("messages_held", "Messages on the queue that a consumer holds."),
+    "delayed": (
+        "messages_delayed",
+        "Messages that nobody may get yet, as their time has not come.",
+    ),
     "bytes": ("bytes", "Bytes of the messages on the queue, headers and bodies."),
     "oldest_age_s": ("oldest_age_seconds", "Time since the oldest message came; 0 if it is empty."),
     "consumers": ("consumers", "Consumers attached to the queue."),
@@ -275,6 +280,7 @@ def _stored_figures_of(entries: Entries, queue: QueueDispatch | None, now_us: in
     return QueueFigures(
         depth=len(entries),
         held=sum(entry.acquired_by is not None for _, entry in entries.marked()),
+        delayed=entries.delayed_count(now_us),
         bytes=entries.message_bytes,
         oldest_age_s=_age_s(None if oldest is None else oldest.at, now_us),
         consumers=0 if queue is None else queue.consumer_count,
@@ -289,6 +295,7 @@ def figures_of(broker: Broker, queue: QueueDispatch, now_us: int) -> QueueFigure
     return QueueFigures(
         depth=len(queue),
         held=queue.held_count,
+        delayed=len(queue.delayed),
         bytes=size,
         oldest_age_s=_age_s(came_at_us, now_us),
         consumers=queue.consumer_count,

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 _ENGINES = ("deltalake", "pyarrow", "pyspark", "delta-spark")
 _QUEUE_COLUMNS = (
-    "queue", "depth", "bytes", "acquired", "oldest_age_s", "not_durable", "arguments",
+    *("queue", "depth", "bytes", "acquired", "delayed", "oldest_age_s", "not_durable"),
+    "arguments",
 )  # fmt: skip
 _SQL_ROWS, _HELD = 1_000, 10_000
 """Rows and held messages that people see unless they ask for more."""
@@ -168,6 +169,7 @@ def queue_row(
         "depth": len(entries),
         "bytes": sum(entry.message_bytes for entry in entries),
         "acquired": sum(entry.acquired_by is not None for entry in entries),
+        "delayed": 0 if queue is None else queue.entries.delayed_count(now_us),
         "oldest_age_s": None if oldest_at is None else max(0, now_us - oldest_at) / 1_000_000,
         "not_durable": None if in_memory is None else in_memory.get(name, 0),
         "arguments": (queue and effective_arguments(arguments_of(queue.detail))) or None,

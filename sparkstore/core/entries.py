@@ -24,7 +24,7 @@ from itertools import compress, islice
 from operator import lt
 from typing import NamedTuple, cast
 
-from sparkstore.core.annotations import DELIVERY_TIME
+from sparkstore.core.annotations import DELIVERY_TIME, delivery_time_of
 from sparkstore.core.entry_chunk import NO_EXPIRY, NOBODY, Columns, Entry, EntryChunk
 
 __all__ = ["NO_EXPIRY", "Columns", "Entries", "Entry", "Expired", "Stretch", "stretches"]
@@ -279,6 +279,11 @@ class Entries(Mapping[int, Entry]):
         for chunk in [*self._chunks]:
             yield from chunk.marked()
         yield from _marked(self._young)
+
+    def delayed_count(self, now_us: int) -> int:
+        """Count entries that nobody has, and nobody may get yet."""
+        told = (e.detail for _, e in self.marked() if e.acquired_by is None)
+        return self.has_delays and sum((delivery_time_of(each) or 0) > now_us for each in told)
 
     def stretches(self) -> Iterator[Stretch]:
         """All of them in queue order, many at a time."""

@@ -1,8 +1,8 @@
 """The rows of `current`: columns of the views `queues` and `queue_messages`, from a fold. No I/O.
 
 Not there are the columns that only content has (`header`, `body`: read them from `history` and
-`journal` by message id), those of dead letters (they are in `annotations`) and `oldest_age_s`,
-which would be wrong a second later. What is there is
+`journal` by message id), those of dead letters (they are in `annotations`), `delayed` and
+`oldest_age_s`, which would be wrong a second later. What is there is
 what the view says, type by type; a test compares them.
 """
 

@@ -113,7 +113,7 @@ MACROS = (
 """Functions of Spark that the views and people use, each with its arguments and what it is."""
 
 _CASTS: Mapping[str, Mapping[str, str]] = {
-    "queues": {"depth": "BIGINT", "bytes": "BIGINT", "acquired": "BIGINT"},
+    "queues": {"depth": "BIGINT", "bytes": "BIGINT", "acquired": "BIGINT", "delayed": "BIGINT"},
     "transactions": {"operations": "INTEGER"},
     "members": {"held": "BIGINT", "held_bytes": "BIGINT"},
     "links": {"unsettled": "BIGINT"},

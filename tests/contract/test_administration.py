@@ -15,7 +15,7 @@ import pytest
 
 from broker_shim.store.branch_store import Xid
 from sparkstore.cli.command_line import main
-from sparkstore.core.annotations import Death, with_death
+from sparkstore.core.annotations import DELIVERY_TIME, MOST_TIME_MS, Death, with_death
 from sparkstore.core.queue_arguments import arguments_of, sources
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.administration import AdminAction, Order
@@ -386,10 +386,11 @@ def road(
 ) -> Iterator[Road]:
     """A broker with a dead letter of `q` on `dead`, and a branch in doubt that takes from `q`."""
     place = Place(tmp_path / "root", is_served=True)
-    for name in ("q", "dead", "other"):
+    for name in ("q", "dead", "other", "later"):
         place.create(name)
     place.put("dead", annotations=with_death(None, Death("q", "rejected", 1, 2)))
     place.put("q", "other")
+    place.put("later", annotations={DELIVERY_TIME: ("long", str(MOST_TIME_MS))})
     place.prepare(XID, "q", place.put("q")[0])
     assert place.control
     assert place.served is not None
@@ -417,11 +418,17 @@ def test_wiring_is_made_listed_and_taken_away_by_either_road(road: Road) -> None
     (told,) = road.run("queue purge", "q")
     assert len(told.pop("operation")) == 8
     assert told == {"act": "purge-queue", "queue": "q", "done": 1, "left": 1, "gone": 0}
-    assert [row["queue"] for row in road.run("queue list")] == ["dead", "other", "q"]
+    assert [row["queue"] for row in road.run("queue list")] == ["dead", "later", "other", "q"]
     assert road.audited() == [
         *("create-exchange", "add-binding", "set-policy", "delete-policy"),
         *("remove-binding", "delete-exchange", "purge-queue"),
     ]
+
+
+def test_figures_of_queues_are_told_by_either_road(road: Road) -> None:
+    figures = ("depth", "acquired", "delayed")
+    rows = {row["queue"]: tuple(row[name] for name in figures) for row in road.run("queues")}
+    assert rows == {"dead": (1, 0, 0), "later": (1, 0, 1), "other": (1, 0, 0), "q": (2, 1, 0)}
 
 
 def test_a_repaired_message_takes_the_place_of_another_by_either_road(road: Road) -> None:
@@ -440,7 +447,7 @@ def test_a_repaired_message_takes_the_place_of_another_by_either_road(road: Road
         (("2", "--queue", "absent"), "absent"),
         (("2", "--queue", "other", "--to", "absent"), "absent"),
         (("2", "--queue", "other", "--unset", "shape"), "shape"),
-        (("3",), "a consumer holds it; nothing was done"),
+        (("4",), "a consumer holds it; nothing was done"),
         (("2", "--property", "color=red", "--unset", "color"), "'color': say one of them"),
     ):
         assert why in road.refused("resubmit", *words)
@@ -472,10 +479,10 @@ def test_messages_are_exported_with_their_content_by_either_road(
     road: Road, tmp_path: Path
 ) -> None:
     rows = road.run("export", "q")
-    assert [row["message_id"] for row in rows] == [2, 3]
+    assert [row["message_id"] for row in rows] == [2, 4]
     assert (rows[0]["body"], rows[0]["properties"]) == ("body 0", {"color": "brown"})
     assert rows[0]["header"]["subject"] == "eggs"
-    assert road.run("export", "q", "--id", "3", "--subject", "eggs") == rows[1:]
+    assert road.run("export", "q", "--id", "4", "--subject", "eggs") == rows[1:]
     assert road.run("export", "q", "--older-than", "1d") == []
     road.run("export", "q", "--output", str(tmp_path / "q.jsonl"))
     assert [*map(json.loads, (tmp_path / "q.jsonl").read_text().splitlines())] == rows
@@ -500,7 +507,7 @@ def test_an_operator_decides_a_branch_by_either_road(road: Road) -> None:
 def test_definitions_come_and_go_by_either_road(road: Road, tmp_path: Path) -> None:
     road.run("policy set", "p", "--match", "#", "--set", "max_depth=9")
     (document,) = road.run("definitions export")
-    assert [each["name"] for each in document["queues"]] == ["dead", "other", "q"]
+    assert [each["name"] for each in document["queues"]] == ["dead", "later", "other", "q"]
     assert document["policies"][0]["name"] == "p"
     document["queues"].append({"name": "new", "arguments": {"max_depth": 1}})
     document["bindings"].append({"exchange": "absent", "queue": "new"})
@@ -511,9 +518,9 @@ def test_definitions_come_and_go_by_either_road(road: Road, tmp_path: Path) -> N
     assert road.run("definitions export")[0]["queues"] == document["queues"][:-1]
     document["bindings"].clear()
     file.write_text(json.dumps(document))
-    assert len(road.run("definitions import", str(file), "--check", code=10)) == 5
+    assert len(road.run("definitions import", str(file), "--check", code=10)) == 6
     assert [row["changed"] for row in road.run("definitions import", str(file))] == [
-        *(False, False, False, True, False)
+        *(False, False, False, False, True, False)
     ]
-    assert len(road.run("definitions import", str(file), "--check")) == 5
+    assert len(road.run("definitions import", str(file), "--check")) == 6
     assert arguments_of(road.place.after().state.queues["new"].detail)["max_depth"] == 1

@@ -23,7 +23,7 @@ from tests.support.spark.tables import HEADER, journal
 
 NOT_THERE = {
     "oldest_age_s", "header", "body", "death_reason", "death_queue", "death_attempts", "died_at",
-    "visible_at",
+    "visible_at", "delayed",
 }  # fmt: skip
 AT = 1_750_000_000_123_456
 DETAIL = as_detail(

@@ -81,7 +81,7 @@ def test_the_dictionary_tells_every_column_of_every_view_with_its_type(
 
 
 NEVER_NULL = {
-    "queues": ["depth", "bytes", "acquired", "acquired_by"],
+    "queues": ["depth", "bytes", "acquired", "acquired_by", "delayed"],
     "queue_messages": [],
     "messages": [],
     "message_history": ["position", "at", "kind", "epoch", "segment"],

@@ -41,6 +41,7 @@ class QueueRow(Struct, kw_only=True):
     name: str
     depth: int
     held: int
+    delayed: int
     bytes: int
     oldest_age_s: float
     consumers: int

@@ -22,13 +22,17 @@ _CONNECTION = (
 
 def queues(arguments: Namespace, broker: RemoteBroker) -> int:
     """Show every queue with its figures."""
-    columns = ("queue", "depth", "bytes", "acquired", "oldest_age_s", "consumers", "durability")
+    columns = (
+        *("queue", "depth", "bytes", "acquired", "delayed", "oldest_age_s", "consumers"),
+        "durability",
+    )
     rows = [
         {
             "queue": each["name"],
             "depth": each["depth"],
             "bytes": each["bytes"],
             "acquired": each["held"],
+            "delayed": each["delayed"],
             "oldest_age_s": each["oldest_age_s"] if each["depth"] else None,
             "consumers": each["consumers"],
             "durability": each["durability"],

@@ -332,10 +332,12 @@ def _pick(choices: list[T], number: int) -> list[T]:
 
 
 def _annotations(number: int) -> str | None:
-    """What an entry adds to its message: often nothing new."""
-    return [None, "{}", f'{{"x-opt-n":["string","{number}"]}}', None, '{"ü":["uint","1"]}'][
-        number % 5
-    ]
+    """What an entry adds to its message: often nothing new, or that it is to be delivered later."""
+    later_ms = EPOCH_MICROS // 1_000 + number * 7 % 200
+    return [
+        *(None, "{}", f'{{"x-opt-n":["string","{number}"]}}', None, '{"ü":["uint","1"]}'),
+        f'{{"x-opt-delivery-time":["long","{later_ms}"]}}',
+    ][number % 6]
 
 
 def _header(a: int, b: int) -> MessageHeader:

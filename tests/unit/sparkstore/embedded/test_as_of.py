@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 import sparkstore
+from sparkstore.core.annotations import plain_time
 from sparkstore.core.records import (
     MessageHeader,
     Record,
@@ -38,7 +40,7 @@ from tests.support.roots.roots import build_root, state_table
 SEEDS = [1, 2, None]
 """None: one of chance, drawn when the test runs."""
 NOT_COMPARED = {
-    "queues": {"oldest_age_s"},
+    "queues": {"oldest_age_s", "delayed"},
     **{view: {"position"} for view in ("bindings", "configuration", "transactions")},
 }
 """What goes by the clock, and what the oracle's fold does not know of wiring."""
@@ -90,6 +92,21 @@ def test_views_as_of_a_position_are_those_of_a_store_that_stopped_there(
         same = Layers(stopped, 0, 0, 1, layers.segment_records)
         other = build_root(tmp_path / f"at-{position}", same)
         assert everything(root, position) == everything(other)
+        assert delayed(root, position) == waiting_then(root, position)
+
+
+def delayed(root: Root, position: int) -> dict[str, int]:
+    found = rows(root, "SELECT queue, delayed FROM queues WHERE delayed > 0", position)
+    return {row["queue"]: row["delayed"] for row in found}
+
+
+def waiting_then(root: Root, position: int) -> dict[str, int]:
+    """Count what was not to be delivered yet when the last record of then was written."""
+    statement = "SELECT queue, acquired_by, visible_at FROM queue_messages"
+    then = point_in_time(root, f"position={position}").at
+    found = rows(root, f"{statement} WHERE visible_at IS NOT NULL", position)
+    waits = (row for row in found if row["acquired_by"] is None and row["visible_at"] > then)
+    return dict(Counter(row["queue"] for row in waits))
 
 
 START = [opened(1, "w"), ids_reserved(1, 100), queue_created(1, "q", "{}")]
@@ -102,6 +119,16 @@ def told(path: Path, records: list[Record], *, state: int = 0, history: int = 0)
 
 def put(message_id: int, second: int) -> Record:
     return message_enqueued(second * SECOND_US, "q", message_id, HEADER, b"abc")
+
+
+def test_a_message_is_delayed_as_of_a_time_before_its_own(tmp_path: Path) -> None:
+    later = message_enqueued(10 * SECOND_US, "q", 1, HEADER, b"abc", detail=plain_time(30_000))
+    root = told(tmp_path, [*START, later, put(2, 20), put(3, 40)])
+    found = [
+        rows(root, "SELECT delayed FROM queues", datetime.fromtimestamp(second, UTC))[0]["delayed"]
+        for second in (9, 10, 29, 30, 40)
+    ]
+    assert found == [0, 1, 1, 0, 0]
 
 
 def depth(root: Root, as_of: Any) -> int:

@@ -12,6 +12,7 @@ from deltalake import write_deltalake
 
 import sparkstore
 from sparkstore.core.annotations import (
+    MOST_TIME_MS,
     Death,
     as_detail,
     plain_time,
@@ -81,6 +82,7 @@ def viewed(root: Root) -> Folded:
         assert queue["bytes"] == sum(row["message_bytes"] for row in held)
         assert queue["acquired"] == sum(row["acquired_by"] is not None for row in held)
         assert sum(queue["acquired_by"].values()) == queue["acquired"]
+        assert queue["delayed"] == 0, "all of it was long ago"
         assert queue["oldest_at"] == min((row["enqueued_at"] for row in held), default=None)
     members = {
         row["member"]: (row["last_request"], row["refusals"]) for row in rows(root, "FROM members")
@@ -355,6 +357,25 @@ def test_a_delayed_message_says_when_it_may_be_delivered(tmp_path: Path) -> None
     for view in ("queue_messages", "messages"):
         found = rows(root, f"SELECT visible_at FROM {view} ORDER BY message_id")
         assert [row["visible_at"] for row in found] == [None, at, at, None]
+
+
+def test_a_queue_says_how_many_messages_wait_for_their_time(tmp_path: Path) -> None:
+    """Those of nobody: of two that a consumer has, or had, the second waits again."""
+    later = plain_time(MOST_TIME_MS)
+    records = [
+        *START,
+        *(
+            message_enqueued(1, "q", number, HEADER, b"one", detail=detail)
+            for number, detail in enumerate([None, later, plain_time(1), later, later], 1)
+        ),
+        message_acquired(1, "q", 4, "c"),
+        message_acquired(1, "q", 5, "c"),
+        message_released(1, "q", 5, 1, detail=later),
+    ]
+    for state in (4, len(records)):
+        root = told(tmp_path / str(state), records, state=state, history=state)
+        (row,) = rows(root, "SELECT depth, acquired, delayed FROM queues")
+        assert row == {"depth": 5, "acquired": 1, "delayed": 2}
 
 
 def test_consumed_messages_are_in_the_history_and_on_no_queue(tmp_path: Path) -> None:
