@@ -39,7 +39,7 @@ _QUEUE_COLUMNS = (
     *("queue", "depth", "bytes", "acquired", "delayed", "oldest_age_s", "not_durable"),
     "arguments",
 )  # fmt: skip
-_SQL_ROWS, _HELD = 1_000, 10_000
+SQL_ROWS, _HELD = 1_000, 10_000
 """Rows and held messages that people see unless they ask for more."""
 
 
@@ -205,23 +205,25 @@ def sql_server(arguments: Namespace) -> int:
 
 
 def _sql(arguments: Namespace, root: Root) -> int:
-    from sparkstore.cli.query_result import WIDTH
-
-    limit = row_limit(arguments, _SQL_ROWS)
+    limit = row_limit(arguments, SQL_ROWS)
     if arguments.as_of is not None:
         check_time(root, arguments.as_of)
     found = (_by_duckdb if arguments.engine == "duckdb" else _by_spark)(arguments, root, limit)
-    if arguments.json:
-        print_lines(found.lines)
-    else:
-        lines = list(found.lines)
-        print_lines(lines)
-        if any("…" in line for line in lines):
-            note(f"a value longer than {WIDTH} characters ends in …: --json shows it whole")
-    if found.is_cut:
-        note(f"the first {limit} rows are shown, there are more: --limit 0 shows all")
+    print_answer(found, limit, "--limit 0 shows all", as_json=arguments.json)
     note_unreplayed(root)
     return 0
+
+
+def print_answer(found: PrintedAnswer, limit: int, for_more: str, *, as_json: bool) -> None:
+    """Print the answer of a query, and note what is not shown of it and what shows more."""
+    from sparkstore.cli.query_result import WIDTH
+
+    lines = found.lines if as_json else list(found.lines)
+    print_lines(lines)
+    if not as_json and any("…" in line for line in lines):
+        note(f"a value longer than {WIDTH} characters ends in …: --json shows it whole")
+    if found.is_cut:
+        note(f"the first {limit} rows are shown, there are more: {for_more}")
 
 
 def check_time(root: Root, as_of: str) -> PointInTime:

@@ -7,6 +7,7 @@ credit or windows is decoded; there are few such frames.
 
 from __future__ import annotations
 
+import math
 import selectors
 import socket
 import time
@@ -40,6 +41,7 @@ from broker_shim.protocol_1_0.codec.frames import (
 WINDOW = (1 << 31) - 1
 CREDIT = 1_000
 _READ_BYTES = 1 << 18
+_TICK_S = 0.002
 _NUMBERS = count(1)
 """Of connections: with one container id the second link of a name would steal the first."""
 _HEADERS = {True: b"\x00\x53\x70\xc0\x02\x01\x41", False: b"\x00\x53\x70\xc0\x02\x01\x42"}
@@ -132,24 +134,31 @@ class RawPeer:
 
 
 class LoadSender:
-    """Sends what was prepared, as fast as it may.
+    """Sends what was prepared, as fast as it may, or so many deliveries a second.
 
     Attributes:
         settled: Deliveries that the broker has settled.
     """
 
     def __init__(
-        self, port: int, address: str, stream: bytes, count: int, most_unsettled: int = WINDOW
+        self,
+        port: int,
+        address: str,
+        stream: bytes,
+        count: int,
+        most_unsettled: int = WINDOW,
+        per_second: float = math.inf,
     ) -> None:
         self.peer = RawPeer(port)
         self._stream, self._count = memoryview(stream), count
         self._size = len(stream) // count
-        self._most_unsettled = most_unsettled
+        self._most_unsettled, self._per_second = most_unsettled, per_second
         self._sent = self._limit = self._window = self.settled = 0
         source, target = Source("load"), Target(address)
         self.peer.send(
             Attach("s", 0, False, source=source, target=target, initial_delivery_count=0)
         )
+        self._began_s = time.perf_counter()
 
     @property
     def is_done(self) -> bool:
@@ -169,8 +178,13 @@ class LoadSender:
                     self._limit = (told.delivery_count or 0) + (told.link_credit or 0)
             else:
                 assert isinstance(told, Attach), told
+        self.write()
+
+    def write(self) -> None:
+        """Send what may go."""
         may_wait = self.settled + self._most_unsettled
-        until = min(self._limit, self._window, self._count, may_wait)
+        due = (time.perf_counter() - self._began_s) * self._per_second
+        until = int(min(self._limit, self._window, self._count, may_wait, due))
         if until > self._sent:
             self.peer.socket.sendall(self._stream[self._sent * self._size : until * self._size])
             self._sent = until
@@ -198,6 +212,22 @@ def send_all(
         took = time.perf_counter() - started
     for sender in senders:
         sender.peer.close()
+    return took
+
+
+def send_paced(port: int, address: str, stream: bytes, count: int, per_second: float) -> float:
+    """Send so many deliveries a second on one connection; seconds until all are settled."""
+    sender = LoadSender(port, address, stream, count, per_second=per_second)
+    started = time.perf_counter()
+    with selectors.DefaultSelector() as selector:
+        selector.register(sender.peer.socket, selectors.EVENT_READ)
+        while not sender.is_done:
+            if selector.select(_TICK_S):
+                sender.step()
+            else:
+                sender.write()
+    took = time.perf_counter() - started
+    sender.peer.close()
     return took
 
 

@@ -2,9 +2,10 @@
 
     python -m tests.benchmarks.bench_http [--queues N] [--count N] [--rounds N]
 
-A broker on a root in build/ has so many queues, made over HTTP. Lists of 100 queues are asked for
-without load; then rounds of persistent messages of 1 KiB are sent by AMQP 1.0 on one connection,
-in turn with nobody asking and with a process that asks 20 times a second.
+A broker on a root in build/ has so many queues, made over HTTP. A real Chromium opens the console,
+and filters it. Lists of 100 queues are asked for without load; then rounds of persistent messages
+of 1 KiB are sent by AMQP 1.0 on one connection, in turn with nobody asking and with a process that
+asks 20 times a second: 10,000 messages a second, and as many as go.
 """
 
 from __future__ import annotations
@@ -20,12 +21,16 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from tests.benchmarks.amqp_brokers import sparkstore_serving
-from tests.benchmarks.amqp_load import message, send_all, transfers
+from tests.benchmarks.amqp_load import message, send_all, send_paced, transfers
 from tests.benchmarks.bench_amqp import SIZE
 from tests.benchmarks.machine import BUILD, describe, median, percentile
+from tests.support.system.chromium import CHROMIUM, Page, browser
 
 LIST = "/api/v1/queues?limit=100&offset={offset}"
 _PAUSE_S = 0.05
+_PER_SECOND = 10_000
+_OPENED = 10
+_ROWS = "document.querySelectorAll('tbody tr').length === {}"
 
 
 def main() -> None:
@@ -58,8 +63,18 @@ def measure(port: int, http_port: int, options: argparse.Namespace) -> None:
         answer.read()
     made_s = time.perf_counter() - began
     print(f"{options.queues} queues made over HTTP: {options.queues / made_s:,.0f} a second")
+    if CHROMIUM is not None:
+        measure_console(f"http://127.0.0.1:{http_port}/", options.queues - 1)
+    asker = http.client.HTTPConnection("127.0.0.1", http_port, timeout=60)
     print(f"list of 100 of them, without load: {told([ask(asker, n) for n in range(500)])}")
     payload = transfers(options.count, message(SIZE))
+    paced_lists = list[float]()
+    for _ in range(options.rounds):
+        args = port, "load", payload, options.count, _PER_SECOND
+        seconds, took = beside(http_port, lambda args=args: send_paced(*args))  # type: ignore[misc]
+        print(f"of {_PER_SECOND:,} messages a second came {options.count / seconds:,.0f}")
+        paced_lists += took
+    print(f"lists beside those: {told(paced_lists)}")
     quiet, asked, lists = [], [], list[float]()
     for _ in range(options.rounds):
         quiet.append(options.count / send_all(port, "load", [payload], options.count))
@@ -69,6 +84,31 @@ def measure(port: int, http_port: int, options: argparse.Namespace) -> None:
     print(f"messages a second, nobody asks: {median(quiet):,.0f} ({spread(quiet)})")
     print(f"messages a second, 20 lists a second: {median(asked):,.0f} ({spread(asked)})")
     print(f"those lists: {told(lists)}")
+
+
+def measure_console(url: str, last: int) -> None:
+    """Open the console again and again; print how long until it shows queues, and finds one."""
+    shown, found = list[float](), list[float]()
+    profile = tempfile.TemporaryDirectory(prefix="profile-", dir=BUILD)
+    with profile, browser(Path(profile.name).resolve()) as page:
+        for _ in range(_OPENED):
+            page.open("about:blank")
+            page.until("location.href === 'about:blank'")
+            page.open(url)
+            page.until(_ROWS.format(100))
+            shown.append(page.evaluate("performance.now()") / 1000)
+            found.append(filtered_s(page, f"q.{last:05}"))
+    print(f"console: {told(shown)} until 100 queues are shown")
+    print(f"console: {told(found)} from a name typed to that queue alone")
+
+
+def filtered_s(page: Page, name: str) -> float:
+    """Type a name into the filter; seconds until the list has that queue alone."""
+    page.evaluate("document.getElementById('filter').focus()")
+    began = time.perf_counter()
+    page.write(name)
+    page.until(_ROWS.format(1))
+    return time.perf_counter() - began
 
 
 def beside(http_port: int, work: Callable[[], float]) -> tuple[float, list[float]]:

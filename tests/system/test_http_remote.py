@@ -109,6 +109,14 @@ def test_commands_administer_a_broker_by_its_url(house: RemoteHouse, run: Run) -
     assert run("redrive", "orders", *as_ann, "--check")[0] == 0
     assert run("move", "orders", "--to", "calls", *as_ann)[0] == 0
     assert run("requeue", "orders", *as_ann)[0] == run("operations", *as_ann)[0] == 0
+    asked = "SELECT queue, depth FROM queues ORDER BY queue"
+    code, out, err = run("sql", asked, *as_ann, "--limit", "1", "--json")
+    assert (code, json.loads(out)) == (0, {"queue": "calls", "depth": 0})
+    assert "the first 1 rows are shown" in err
+    _code, out, _err = run("sql", asked, *as_ann)
+    assert out.split() == ["queue", "depth", "-" * 6, "-" * 5, "calls", "0", "orders", "0"]
+    code, _out, err = run("sql", "COPY queues TO 'x'", *as_ann)
+    assert (code, "only one SELECT" in err) == (2, True)
     code, out, _err = run("check", *as_ann, "--depth", "10:20")
     assert (code, out.startswith("SPARKSTORE OK")) == (0, True)
     code, _out, err = run("undo", operation, *as_ann)

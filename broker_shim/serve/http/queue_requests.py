@@ -34,7 +34,8 @@ async def list_queues(call: Call) -> QueueList:
     broker, page = call.house.broker, call.query
 
     def read() -> QueueList:
-        names = sorted(name for name in broker.queues if page.match in name)
+        found = [name for name in broker.queues if page.match in name] if page.match else None
+        names = sorted(broker.queues if found is None else found)
         shown = names[page.offset : page.offset + page.limit]
         at_us = now_us()
         items = [QueueRow(**_row(broker, name, at_us)) for name in shown]

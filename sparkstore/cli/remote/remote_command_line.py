@@ -118,6 +118,13 @@ def _add_history(subparsers: Subparsers, name: str) -> None:
     parser.add_argument("message", help="the id of a message, as browse shows it")
 
 
+def _add_sql(subparsers: Subparsers, name: str) -> None:
+    parser = added(subparsers, name, commands.sql)
+    parser.add_argument("statement", help="one SELECT over the views")
+    parser.add_argument("--limit", type=at_least_0, metavar="N", help="rows, 0: as many as may be")
+    parser.add_argument("--as-of", metavar="TIME", help="a time, or position=N (default: now)")
+
+
 def _add_connections(subparsers: Subparsers, name: str) -> None:
     parser = added(subparsers, name, commands.connections)
     parser.add_argument("--close", type=at_least_0, metavar="N", help="end this connection")
@@ -143,6 +150,7 @@ _REMOTE: dict[str, Callable[[Subparsers, str], None]] = {
     "undo": _add_undo,
     "operations": _add_operations,
     "history": _add_history,
+    "sql": _add_sql,
     "connections": _add_connections,
     "check": _add_check,
     "queue": remote_wiring.add_queue,

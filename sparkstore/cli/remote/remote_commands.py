@@ -8,13 +8,16 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from sparkstore.cli.commands import print_lines
+from sparkstore.cli.commands import SQL_ROWS, print_answer, print_lines, row_limit
 from sparkstore.cli.output import Row, fields, json_lines, one_line, table
+from sparkstore.cli.query_result import QueryResult, printed
 from sparkstore.cli.remote.http_client import RemoteBroker, name_in_path
 from sparkstore.exit_codes import ExitCode
 from sparkstore.operations.root_check import Figure, judge, nagios_line, threshold_of, worst
 
 _BROWSED, _OPERATIONS = 20, 100
+_MOST_ROWS = 10_000
+"""An answer to SQL has no more of them."""
 _CONNECTION = (
     *("connection", "member", "user", "peer", "tls", "container", "links", "connected_at", "open"),
 )
@@ -115,6 +118,18 @@ def history(arguments: Namespace, broker: RemoteBroker) -> int:
     if not arguments.json:
         rows = [{name: each[name] for name in columns} for each in rows]
     return show(arguments, rows, columns)
+
+
+def sql(arguments: Namespace, broker: RemoteBroker) -> int:
+    """Answer one SELECT over the views, in DuckDB's SQL."""
+    limit = row_limit(arguments, SQL_ROWS) or _MOST_ROWS
+    body = {"statement": arguments.statement, "limit": limit, "as_of": arguments.as_of}
+    told = broker.ask("POST", "sql", body)
+    columns, types = ([each[key] for each in told["columns"]] for key in ("name", "type"))
+    found = QueryResult(columns, told["rows"], told["is_cut"], types)
+    for_more = f"--limit shows up to {_MOST_ROWS}"
+    print_answer(printed(found, as_json=arguments.json), limit, for_more, as_json=arguments.json)
+    return 0
 
 
 def connections(arguments: Namespace, broker: RemoteBroker) -> int:
