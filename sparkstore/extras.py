@@ -14,6 +14,8 @@ _EXTRA_OF = {
     **dict.fromkeys(("pyspark", "py4j", "delta"), "spark"),
     **dict.fromkeys(("msgspec", "starlette", "uvicorn"), "console"),
     "obstore": "s3",
+    "fastavro": "avro",
+    "google": "protobuf",
 }
 
 

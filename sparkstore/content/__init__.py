@@ -8,5 +8,5 @@ calls `reader` on a thread that may wait; nothing here changes a file, and no Sp
 Beside the log, the command line (browse, export), the offline control and the deep checks of
 `verify` read with it. It raises `CorruptData` for content that should be there and is not, and it
 never guesses: a piece that is missing fails the whole message. `typed_values` has functions for
-SQL, over columns that an engine has read.
+SQL, over columns that an engine has read; `body_schemas` and `binary_schemas` know what bodies are.
 """

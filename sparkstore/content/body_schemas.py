@@ -10,11 +10,15 @@ Decision: a parser of sixty lines, since DuckDB answers without the JVM that has
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from datetime import date, time
+from decimal import Decimal
 from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from sparkstore.errors import InvalidRequest
 
@@ -86,22 +90,19 @@ def inferred(texts: Iterable[str | None], queue: str) -> str:
     for text in texts:
         value = _object_in(text)
         if value is not None:
-            found = _merged(found, _type_of(value))
+            found = merged(found, _type_of(value))
     if not found:
         message = f"no body of the first {MOST_BODIES:,} messages on queue {queue!r} is a JSON"
         raise InvalidRequest(f"{message} object: give body_as a schema, as 'number BIGINT'")
-    return _fields_text(found)
+    return fields_text(found)
 
 
 def ddl_of_file(path: Path) -> str:
     """Read the schema in a file: a JSON Schema of an object, or what Spark's `schema.json()` wrote.
 
     Raises:
-        InvalidRequest: It is not there, or none of both; Avro's and Protobuf's are refused.
+        InvalidRequest: It is not there, or none of both (`binary_schemas` has others).
     """
-    if path.suffix in {".avsc", ".proto", ".desc"}:
-        message = f"{path}: Spark as shipped decodes neither Avro nor Protobuf: add its package"
-        raise InvalidRequest(f"{message} spark-avro or spark-protobuf, and use from_avro(body, …)")
     try:
         document = json.loads(path.read_text())
         kind = _of_document(document)
@@ -112,7 +113,7 @@ def ddl_of_file(path: Path) -> str:
         raise InvalidRequest(f"{message} DataFrame ({type(reason).__name__}: {reason})") from reason
     if not isinstance(kind, dict) or not kind:
         raise InvalidRequest(f"{path} is no schema of an object with fields")
-    return _fields_text(kind)
+    return fields_text(kind)
 
 
 def duckdb_structure(ddl: str) -> str:
@@ -122,6 +123,28 @@ def duckdb_structure(ddl: str) -> str:
         InvalidRequest: It is no schema.
     """
     return json.dumps(_duckdb(_Parser(ddl).whole()))
+
+
+def json_text(value: Any) -> str:
+    """Write a decoded body as JSON: bytes in hexadecimal, times in ISO 8601, no number as null."""
+    return json.dumps(_of_json(value), allow_nan=False)
+
+
+def _of_json(value: Any) -> Any:
+    match value:
+        case dict():
+            value = {str(name): _of_json(each) for name, each in value.items()}
+        case list() | tuple():
+            value = [_of_json(each) for each in value]
+        case bytes():
+            value = f"0x{value.hex()}"
+        case float() if not math.isfinite(value):
+            value = None
+        case date() | time():
+            value = value.isoformat()
+        case Decimal() | UUID():
+            value = str(value)
+    return value
 
 
 def _object_in(text: str | None) -> dict[str, Any] | None:
@@ -136,23 +159,25 @@ def _type_of(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _type_of(each) for name, each in value.items()} or None
     if isinstance(value, list):
-        return [reduce(_merged, map(_type_of, value), None)]
+        return [reduce(merged, map(_type_of, value), None)]
     if isinstance(value, int) and not isinstance(value, bool):
         return "BIGINT" if _LEAST <= value <= _MOST else "DOUBLE"
     return _OF_PYTHON[type(value)]
 
 
-def _merged(first: Any, other: Any) -> Any:
+def merged(first: Any, other: Any) -> Any:
+    """Return the type that values of both types fit."""
     if first is None or other is None or first == other:
         return other if first is None else first
     if isinstance(first, dict) and isinstance(other, dict):
-        return {name: _merged(first.get(name), other.get(name)) for name in {**first, **other}}
+        return {name: merged(first.get(name), other.get(name)) for name in {**first, **other}}
     if isinstance(first, list) and isinstance(other, list):
-        return [_merged(first[0], other[0])]
+        return [merged(first[0], other[0])]
     return "DOUBLE" if {str(first), str(other)} == {"BIGINT", "DOUBLE"} else "STRING"
 
 
-def _fields_text(fields: Mapping[str, Any], mark: str = " ") -> str:
+def fields_text(fields: Mapping[str, Any], mark: str = " ") -> str:
+    """Write fields with their types as DDL."""
     return ", ".join(f"{_name_text(name)}{mark}{_text(kind)}" for name, kind in fields.items())
 
 
@@ -165,7 +190,7 @@ def _text(kind: Any) -> str:
         case MapType():
             return f"MAP<STRING, {_text(kind.value)}>"
         case dict():
-            return f"STRUCT<{_fields_text(kind, ': ')}>"
+            return f"STRUCT<{fields_text(kind, ': ')}>"
         case list():
             return f"ARRAY<{_text(kind[0])}>"
     return str(kind or "STRING")

@@ -34,7 +34,7 @@ VALUE = pa.struct(
 """A value by its type in AMQP 1.0's words. What the type has no use for is null."""
 
 PROPERTIES = pa.map_(pa.string(), VALUE)
-NAMES = ("typed_properties", "readable_body", "body_text")
+NAMES = ("typed_properties", "readable_body", "body_text", "body_json")
 """The functions, as SQL calls them."""
 
 _MOST = (1 << 63) - 1

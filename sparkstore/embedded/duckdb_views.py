@@ -23,7 +23,8 @@ from deltalake.exceptions import DeltaError
 from duckdb.func import ARROW, SPECIAL
 from pyarrow.fs import LocalFileSystem
 
-from sparkstore.content.body_schemas import BODY_AS, duckdb_structure
+from sparkstore.content.binary_schemas import body_json, body_structure
+from sparkstore.content.body_schemas import BODY_AS
 from sparkstore.content.typed_values import body_texts, readable_bodies, typed_properties
 from sparkstore.embedded.dialect import MACROS, tail_text, view_text
 from sparkstore.errors import CorruptData, Unavailable
@@ -53,11 +54,12 @@ _FUNCTIONS: Mapping[str, tuple[Any, list[Any], Any]] = {
     "typed_properties": (typed_properties, ["VARCHAR", "BLOB"], f"MAP(VARCHAR, {_VALUE})"),
     "readable_body": (readable_bodies, ["VARCHAR", "VARCHAR", "BLOB"], "VARCHAR"),
     "body_text": (body_texts, ["VARCHAR", "VARCHAR", "BLOB"], "VARCHAR"),
+    "body_json": (body_json, ["VARCHAR", "VARCHAR", "BLOB", "VARCHAR"], "VARCHAR"),
 }
 _BODY_AS = """CREATE MACRO body_as(protocol, message_type, body, schema) AS from_json(
-    CASE WHEN json_valid(body_text(protocol, message_type, body))
-    THEN body_text(protocol, message_type, body) ELSE nullif(schema, schema) END,
-    duckdb_structure(schema)
+    CASE WHEN json_valid(body_json(protocol, message_type, body, schema))
+    THEN body_json(protocol, message_type, body, schema) ELSE nullif(schema, schema) END,
+    body_structure(schema)
 )"""
 """A null that depends on `schema` keeps DuckDB from asking for its value before a call."""
 _LOGS = ("job_runs", "findings")
@@ -94,10 +96,10 @@ def connect(statement: str = "") -> duckdb.DuckDBPyConnection:
         connection.execute(f"CREATE MACRO {macro}")
     has_schema = BODY_AS in statement.lower()
     for name, (function, arguments, kind) in _FUNCTIONS.items():
-        if name in statement.lower() or (has_schema and name == "body_text"):
+        if name in statement.lower() or (has_schema and name == "body_json"):
             _add_function(connection, name, function, arguments, kind)
     if has_schema:
-        add_text_function(connection, duckdb_structure)
+        add_text_function(connection, body_structure)
         connection.execute(_BODY_AS)
     return connection
 

@@ -5,6 +5,8 @@ the text of a statement is written anew before it passes the gate:
 
     body_as(protocol, message_type, body, 'n BIGINT')
         → from_json(body_text(protocol, message_type, body), 'n BIGINT')
+    body_as(protocol, message_type, body, '{"type": "record", …}')
+        → from_json(body_json(protocol, message_type, body, '{…}'), 'n BIGINT')
     queue_schema('orders')
         → the schema, as a literal
 
@@ -18,6 +20,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from sparkstore.content.binary_schemas import BinarySchema, ddl_of, is_avro
 from sparkstore.content.body_schemas import BODY_AS, QUEUE_SCHEMA, first_bodies, inferred
 from sparkstore.errors import InvalidRequest
 from sparkstore.views.plan_trees import each, is_a, nodes
@@ -56,8 +59,13 @@ def without_schema_calls(
                 head = _HEAD.fullmatch(statement[start:literal_at])
                 if head is None:
                     raise InvalidRequest(f"write it so: {_HOW[BODY_AS]}")
-                text = f"from_json(body_text({head[1]}), "
-                statement = f"{statement[:start]}{text}{statement[literal_at:]}"
+                rest = statement[literal_at:]
+                if is_avro(literal):
+                    text = f"body_json({head[1]}, {_quoted(literal)})"
+                    rest = f"{_quoted(ddl_of(BinarySchema(literal)))}{statement[stop - 1 :]}"
+                else:
+                    text = f"body_text({head[1]})"
+                statement = f"{statement[:start]}from_json({text}, {rest}"
     return statement
 
 

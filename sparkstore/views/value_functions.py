@@ -14,6 +14,12 @@ from pyspark.sql.functions import from_json
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import StructType
 
+from sparkstore.content.binary_schemas import (
+    body_json,
+    ddl_of,
+    decoded_bodies,
+    schema_of_file,
+)
 from sparkstore.content.body_schemas import BODY_AS, QUEUE_SCHEMA, ddl_of_file
 from sparkstore.content.typed_values import (
     NAMES,
@@ -34,6 +40,7 @@ def register(spark: SparkSession) -> None:
         ("typed_properties", _typed_properties, f"map<string,{_VALUE}>"),
         ("readable_body", _readable_body, "string"),
         ("body_text", _body_text, "string"),
+        ("body_json", _body_json, "string"),
     ):
         told = arrow_udf(function, kind)  # type: ignore[call-overload]  # by the hints of function
         spark.udf.register(name, told)
@@ -57,21 +64,36 @@ def _body_text(protocols: pa.Array, message_types: pa.Array, bodies: pa.Array) -
     return body_texts(protocols, message_types, bodies)
 
 
-def body_as(schema: str | Path | StructType) -> Column:
-    """Return a column with the JSON bodies of messages as structs.
+def _body_json(
+    protocols: pa.Array, message_types: pa.Array, bodies: pa.Array, schemas: pa.Array
+) -> pa.Array:
+    return body_json(protocols, message_types, bodies, schemas)
+
+
+def body_as(schema: str | Path | StructType, *, message: str = "") -> Column:
+    """Return a column with the bodies of messages as structs, by a schema.
 
     The frame has the columns `protocol`, `message_type` and `body` of a view or a stream.
 
     Args:
-        schema: DDL as `number BIGINT, items ARRAY<STRING>`; the path of a JSON Schema or of what
-            `schema.json()` wrote; or a type of Spark.
+        schema: For bodies in JSON: DDL as `number BIGINT, items ARRAY<STRING>`, the path of a JSON
+            Schema or of what `schema.json()` wrote, or a type of Spark. For others the path of an
+            Avro schema (`.avsc`), or of what `protoc --descriptor_set_out` wrote (`.desc`).
+        message: The full name of a Protobuf message, as `shop.Order`.
 
     Returns:
-        A struct; null, or of nulls, where a body is no such JSON.
+        A struct; null, or of nulls, where a body is none of this schema.
 
     Raises:
-        InvalidRequest: The file is no such schema.
+        InvalidRequest: The file is no such schema; what decodes it is not installed.
     """
+    if isinstance(schema, Path) and (binary := schema_of_file(schema, message)) is not None:
+
+        def decoded(bodies: pa.Array) -> pa.Array:
+            return decoded_bodies(binary, bodies)
+
+        json = arrow_udf(decoded, "string")  # type: ignore[call-overload]  # by the hints
+        return from_json(json("body"), ddl_of(binary)).alias("body_as")
     kind = ddl_of_file(schema) if isinstance(schema, Path) else schema
     text = arrow_udf(_body_text, "string")  # type: ignore[call-overload]  # by the hints
     return from_json(text("protocol", "message_type", "body"), kind).alias("body_as")

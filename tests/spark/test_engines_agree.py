@@ -20,6 +20,13 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from sparkstore.cli.sql_server import client
 from sparkstore.cli.sql_server.exchange import Question
+from sparkstore.core.records import (
+    MessageHeader,
+    ids_reserved,
+    message_enqueued,
+    opened,
+    queue_created,
+)
 from sparkstore.embedded.answers import answer
 from sparkstore.errors import InvalidRequest
 from sparkstore.jobs import job_runs
@@ -32,9 +39,10 @@ from sparkstore.views.job_tables import LOGS
 from sparkstore.views.views import ALL
 from tests.support.documents import view_columns
 from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
-from tests.support.histories.histories import Layers
+from tests.support.histories.histories import History, Layers, Row
 from tests.support.histories.seeds import seed
 from tests.support.histories.viewed import plain
+from tests.support.roots.binary_messages import ORDER, described
 from tests.support.roots.roots import build_root
 from tests.support.roots.typed_messages import typed_root
 
@@ -43,6 +51,9 @@ NOW = "oldest_age_s"
 """The one column that says something else a second later."""
 ENGINES = ("spark", "server", "duckdb")
 """Spark in this process, the warm one that `sparkstore sql` leaves behind, and DuckDB."""
+
+
+MICROS = {"type": "long", "logicalType": "timestamp-micros"}
 
 
 class Told(NamedTuple):
@@ -117,6 +128,37 @@ def test_every_engine_answers_the_same_as_of_a_position(engine: Engine, told: To
         at = f"position={position}"
         found, wanted = engine(told.cut, view, at), _by_duckdb(told.plain, view, at)
         assert found.rows == wanted.rows, f"seed {SEED}, {view} as of {position}"
+
+
+@pytest.mark.slow
+def test_both_engines_and_a_frame_read_bodies_in_avro_and_protobuf(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """One message of each; a body of another kind is null. The schema in SQL is Avro's JSON."""
+    pytest.importorskip("fastavro")
+    pytest.importorskip("google.protobuf")
+    fields = [{"name": "id", "type": "long"}, {"name": "at", "type": MICROS}]
+    avro = json.dumps({"type": "record", "name": "R", "doc": "O'Brien", "fields": fields})
+    bodies = [b"\x06" + b"\x80\x89\x7a", b"\x08\x03\x12\x01x", b"\xff"]
+    records = [opened(1, "w"), ids_reserved(1, 100), queue_created(1, "q", "{}")]
+    header = MessageHeader("amqp-1.0", b"h", header_bytes=1, body_bytes=3)
+    records += [message_enqueued(2, "q", n, header, body) for n, body in enumerate(bodies, 1)]
+    numbered = [Row(position, 1, record) for position, record in enumerate(records, 1)]
+    root = build_root(tmp_path / "root", Layers(History(numbered), 0, 0, 1, 1000))
+    quoted = {"duckdb": avro.replace("'", "''"), "spark": avro.replace("'", "\\'")}
+    query = "SELECT message_id, body_as(protocol, message_type, body, '{}') AS b FROM messages"
+    here = answer(root, query.format(quoted["duckdb"])).table
+    session = spark.newSession()
+    there = views.sql(session, root, query.format(quoted["spark"])).toArrow()
+    assert values(here) == values(there)
+    assert here.sort_by("message_id").to_pylist()[0]["b"]["id"] == 3
+    (tmp_path / "o.avsc").write_text(avro)
+    (tmp_path / "o.desc").write_bytes(described())
+    frame = session.table("messages").orderBy("message_id")
+    by_avro = body_as_struct(tmp_path / "o.avsc").getField("id").alias("a")
+    by_proto = body_as_struct(tmp_path / "o.desc", message=ORDER)
+    found = frame.select(by_avro, by_proto.getField("id").alias("b"), by_proto.getField("sku"))
+    assert [tuple(row) for row in found.collect()] == [(3, None, None), (None, 3, "x"), (None,) * 3]
 
 
 class View(NamedTuple):

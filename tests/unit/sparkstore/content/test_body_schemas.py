@@ -69,7 +69,6 @@ def test_a_file_has_a_json_schema_or_one_of_spark(tmp_path: Path) -> None:
         ("b.json", "no JSON", "is no schema: write a JSON Schema of an object"),
         ("c.json", '{"type": "string"}', "is no schema of an object with fields"),
         ("d.json", None, "cannot be read: No such file"),
-        ("e.avsc", "{}", "Spark as shipped decodes neither Avro nor Protobuf: add its package"),
     ],
 )
 def test_a_file_that_is_no_schema_is_one_clear_line(
