@@ -241,6 +241,21 @@ def test_a_wrong_statement_is_one_line_that_stays(shop: Shop, page: Page) -> Non
     page.events.clear()  # a status of 400 is an error to the browser
 
 
+def test_what_an_order_complained_of_stays(shop: Shop, page: Page) -> None:
+    """The page looks again meanwhile, and that goes well."""
+    open_view(shop, page, "queue/returns")
+    page.evaluate("[...document.querySelectorAll('main button')].at(1).click()")
+    page.until("document.getElementById('dialog').open")
+    page.evaluate("document.getElementById('target').value = 'nowhere'")
+    page.key("Enter")
+    told = page.until("document.getElementById('problem').textContent")
+    assert told.startswith("there is no queue 'nowhere'")
+    last = "document.querySelector('.chart desc').textContent"
+    page.until(f"{last} !== {page.evaluate(last)!r}")
+    assert page.evaluate("document.getElementById('problem').textContent") == told
+    page.events.clear()  # a status of 404 is an error to the browser
+
+
 @pytest.mark.parametrize("view", VIEWS)
 def test_a_view_keeps_the_rules_for_eyes_and_screen_readers(
     shop: Shop, page: Page, view: str
@@ -251,7 +266,7 @@ def test_a_view_keeps_the_rules_for_eyes_and_screen_readers(
         assert broken_rules(page) == []
 
 
-@pytest.mark.parametrize("view", ["queues", "queue/orders", "sql"])
+@pytest.mark.parametrize("view", VIEWS)
 def test_every_control_of_a_view_is_reached_by_tab_and_its_focus_is_seen(
     shop: Shop, page: Page, view: str
 ) -> None:

@@ -20,14 +20,17 @@ import os
 import resource
 import signal
 import sys
+from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
 from sparkstore import errors
 
-MOST_MEMORY_BYTES = 1 << 30
+MOST_MEMORY_BYTES = 768 << 20
 MOST_ANSWER_BYTES = 8 << 20
 _CORES, _NICE = 2, 10
+_OUT_OF_MEMORY = Path("/proc/self/oom_score_adj")
 FAILED = 1
 """The exit code with an error as the answer. The clock ends the process by SIGALRM."""
 
@@ -66,10 +69,12 @@ def limit_this_process(most_s: float) -> None:
     """Limit time, memory and processors, and write no file; before an engine is loaded."""
     signal.setitimer(signal.ITIMER_REAL, most_s)
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY_BYTES, MOST_MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.sched_setaffinity(0, set(islice(sorted(os.sched_getaffinity(0)), _CORES)))
     os.nice(_NICE)
+    with suppress(OSError):  # a container may have no /proc of its own
+        _OUT_OF_MEMORY.write_text("1000")  # whom the kernel ends first, before the broker
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
 def answered(question: LimitedQuestion) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ USERS = {"mia": ("monitor",), "olaf": ("operator",), "ada": ("admin",)}
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpHouse]:
     folder = tmp_path_factory.mktemp("house")
-    it = HttpHouse(folder, store=DeltaMessageStore(folder / "root", DELTA_CONFIG))
+    slow = replace(DELTA_CONFIG, commit_interval_ms=10_000)  # who asks does not wait for a commit
+    it = HttpHouse(folder, store=DeltaMessageStore(folder / "root", slow))
     it.put_queue("orders")
     it.put("orders", b"eggs", b"bread", b"milk")
     yield it

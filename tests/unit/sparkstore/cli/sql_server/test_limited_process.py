@@ -113,6 +113,14 @@ def test_the_process_writes_no_file(template: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_process_yields_to_the_broker(template: Path) -> None:
+    """It is slow before the broker is, and where memory is short it ends before the broker does."""
+    told = "{'nice': os.nice(0), 'adj': open('/proc/self/oom_score_adj').read().strip()}"
+    first = f"import os; it.limit_this_process(60); sys.exit(print(it.json.dumps({told})))"
+    assert run(question(template, "FROM queues"), first)[1] == {"nice": 10, "adj": "1000"}
+
+
+@pytest.mark.slow
 def test_without_duckdb_it_says_what_to_install(template: Path) -> None:
     code, told = run(question(template, "FROM queues"), "sys.modules['duckdb'] = None")
     assert (code, told["error"]) == (limited_process.FAILED, "Unavailable")
