@@ -8,8 +8,10 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from broker_shim.broker.delivery.taken_message import wall_us
 from broker_shim.broker.operations.expiry_timer import Expiry
 from broker_shim.broker.queues.queue_index import Survivors
+from broker_shim.broker.queues.recovered_order import in_order_of_delivery
 from broker_shim.broker.routing import DEFAULT_EXCHANGES, Router
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.virtual_host import Broker
@@ -29,7 +31,6 @@ from broker_shim.store.interface import (
     Queue,
     WiringCalls,
 )
-from sparkstore.core.entries import stretches
 from sparkstore.core.policies import CATEGORY, policies_of
 from sparkstore.core.queue_arguments import own_arguments
 from sparkstore.core.queue_names import shown
@@ -158,7 +159,7 @@ def _survivors(
     acquired: list[_Acquired],
 ) -> Iterator[Survivors]:
     """Tell what is on the queue, with failed deliveries, and note what was held."""
-    for stretch in stretches(entries):
+    for stretch in in_order_of_delivery(entries, wall_us()):
         failures: dict[int, int] = {}
         for message_id, entry in stretch.marked:
             holder, failed = entry.acquired_by, entry.delivery_count

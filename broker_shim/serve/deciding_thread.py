@@ -13,9 +13,11 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from broker_shim.broker.delivery.taken_message import wall_us
 from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.operations.expiry_timer import Expiry
 from broker_shim.broker.queues.queue_index import Survivors
+from broker_shim.broker.queues.recovered_order import in_order_of_delivery
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop
@@ -37,7 +39,7 @@ from broker_shim.service.members import known_members
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Recovered
 from sparkstore.control.audit import Audit, write_audit
-from sparkstore.core.entries import Stretch, stretches
+from sparkstore.core.entries import Stretch
 from sparkstore.core.fold import State
 from sparkstore.core.holders import since_by_holder, since_of
 from sparkstore.core.policies import policies_of
@@ -180,7 +182,8 @@ class DecidingThread:
         for row in rows_of(there):
             apply(broker, row)
         for name, queue in broker.queues.items():
-            queue.recovered(map(_survivors, stretches(there.entries.get(name, {}))))
+            entries = there.entries.get(name, {})
+            queue.recovered(map(_survivors, in_order_of_delivery(entries, wall_us())))
         return broker
 
     def _retire(self, broker: Broker, on_retired: Callable[[], None]) -> None:

@@ -115,6 +115,8 @@ def delivery_time_of(detail: str | None) -> int | None:
     """When an entry may be delivered, UTC µs; None: at any time."""
     if detail is None or DELIVERY_TIME not in detail:
         return None
+    if (at_ms := plain_time_of(detail)) is not None:  # most often
+        return at_ms * 1000
     told = annotations_of(detail).get(DELIVERY_TIME)
     return int(told[1]) * 1000 if told is not None and _is_time(*told) else None
 

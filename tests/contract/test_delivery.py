@@ -453,6 +453,24 @@ def test_what_is_hidden_is_so_after_a_restart_and_can_be_deleted(cell: Cell) -> 
     cell.place.destroy(cell.queue)
 
 
+def test_what_waited_for_its_time_has_its_place_by_that_after_a_restart(cell: Cell) -> None:
+    """As before it: behind what came until then, and before what came later."""
+    client = cell.with_queue()
+    client.send(cell.queue, "late", delivery={"x-opt-delivery-delay": 150})
+    client.send(cell.queue, "soon", delivery={"x-opt-delivery-delay": 50})
+    client.send(cell.queue, "now")
+    client.consume(cell.queue)
+    client.receive(3)
+    assert client.bodies() == ["now", "soon", "late"]
+    cell.client().send(cell.queue, "after")
+    cell.place.await_depth(cell.queue, 4)
+    cell.place.crash()
+    reader = cell.client()
+    reader.consume(cell.queue)
+    reader.receive(4)
+    assert reader.bodies() == ["now", "soon", "late", "after"]
+
+
 @pytest.mark.parametrize("name", ["x-opt-delivery-delay", "x-opt-delivery-time"])
 def test_a_time_of_delivery_that_is_none_is_refused(cell: Cell, name: str) -> None:
     client = cell.with_queue()

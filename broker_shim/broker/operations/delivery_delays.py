@@ -8,7 +8,8 @@ Why no message is hidden for ever: each that goes out of dispatch has its time i
 wheel, and a timer is set for the soonest of all queues, before anything else happens on the loop's
 thread. A timer that comes too soon, as all that wait at an hour's bucket or after the clock was set
 back, is set again. After `_LONGEST_S` the clock is looked at in any case, so one that was set
-forward is seen. A restart reads the times from the entries.
+forward is seen. A restart reads the times from the entries; what is due by then has its place by
+them, too (`broker.queues.recovered_order`).
 """
 
 from __future__ import annotations

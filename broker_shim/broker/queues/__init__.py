@@ -10,5 +10,5 @@ keep the promises of those two kinds of queues. `round_robin` deals to all other
 
 The virtual host asks them on the loop's thread, and carries out what they answer: they acquire
 nothing and send nothing. Listeners name a consumer by the `Consumer` of `queue`; recovery fills a
-queue at the start with what a store still had.
+queue at the start with what a store still had (`recovered_order`).
 """
