@@ -21,6 +21,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from broker_shim.broker.queues.last_values import value_of
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.settlement import Settlement
@@ -61,6 +62,26 @@ class LastValueQueues:
                 if value is not None:
                     found.append((name, value))
         return found
+
+    def last_value(
+        self, name: str, key: str, header: MessageHeader
+    ) -> tuple[str | None, int | None]:
+        """The value of a new message on a queue, and the newest message there that has it.
+
+        Both are None if it has none. Members put messages on the store's queues without `begin`.
+        The store asks this where such a queue has a limit, to take the older one off in the same
+        group. Why any thread may ask: it only looks into dictionaries, one item each, and what it
+        finds is the id of a message that had this value. The store looks whether that still waits.
+
+        Args:
+            name: Of the queue, which may be so new that it is not served yet.
+            key: The queue's `last_value_key`.
+            header: Of the message.
+        """
+        value = value_of(key, self._served.headers(header))
+        queue = self._served.queues.get(name)
+        values = None if queue is None else queue.last_values
+        return value, None if values is None or value is None else values.newest(value)
 
     def begin(self, values: Sequence[Value], call: Callable[[Replaced], None]) -> None:
         """Call with what is to be replaced, when nothing with these values is under way.

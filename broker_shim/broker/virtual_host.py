@@ -107,7 +107,6 @@ class Broker(ServedQueues):
         self.lock_timer = LockTimer(later)
         self.settlement = Settlement(self, self.bulk.end_if_due)
         self.observer = EntryObserver(self, self.settlement)
-        calls.watch_dropped(self.observer.took)
         self.undelivered = Undelivered(self, self.settlement)
         self.acquisition = Acquisition(self, self.settlement, self.undelivered)
         self.deletions = QueueDeletions(calls, self.settlement)
@@ -115,6 +114,7 @@ class Broker(ServedQueues):
         self._header_scan = HeaderScan(self, self.dispatch)
         self.last_value_queues = LastValueQueues(self, self.settlement)
         self.on_arrived = self.last_value_queues.arrived
+        calls.watch_dropped(self.observer.took, self.last_value_queues.last_value)
         self.delays = DeliveryDelays(self)
         self.on_waiting = self.delays.came
         self.wiring_limit, self.xid_claims = WiringLimit(self), XidClaims()

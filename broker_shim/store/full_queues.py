@@ -10,9 +10,9 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import Kind
-from sparkstore.core.state_machine.admission import DUPLICATE, dropped_of
+from sparkstore.core.state_machine.admission import DUPLICATE, REPLACED, dropped_of
 from sparkstore.core.state_machine.call_values import RecordStep
-from sparkstore.core.state_machine.room import RoomStateMachine
+from sparkstore.core.state_machine.room import LastValue, RoomStateMachine
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +53,14 @@ class FullQueues:
         """Take all that comes: this store is a copy, and the first of its chain has decided."""
         self._machine.is_copy = True
 
+    def replace_by(self, last_value: LastValue) -> None:
+        """Let newer values take the place of older ones where a last-value queue is full.
+
+        Args:
+            last_value: Tells the value of a new message, and who has it on the queue.
+        """
+        self._machine.last_value = last_value
+
     def note(self, queue: str) -> None:
         """Count a message that was refused; under the store's lock, so nothing may call it."""
         self.total += 1
@@ -81,7 +89,7 @@ class FullQueues:
             if step.record.detail == DUPLICATE:
                 if queue in self.duplicates or len(self.duplicates) < _MAX_QUEUES:
                     self.duplicates[queue] = self.duplicates.get(queue, 0) + 1
-            elif step.record.kind is Kind.DEQUEUED:
+            elif step.record.kind is Kind.DEQUEUED and step.record.detail != REPLACED:
                 self._count(queue, self.dropped)
 
     def _count(self, queue: str, counts: dict[str, int]) -> None:

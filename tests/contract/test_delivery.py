@@ -379,16 +379,30 @@ def test_of_a_full_queue_the_oldest_goes_whatever_its_priority(cell: Cell) -> No
     assert [each.body for each in reader.receive(2)] == ["middle", "low"]
 
 
-def test_a_full_queue_takes_a_newer_value_of_a_key_that_it_has(home: Home, cell: Cell) -> None:
-    """A member's service replaces what came after it has arrived: there it needs room."""
+def test_a_full_queue_takes_a_newer_value_of_a_key_that_it_has(cell: Cell) -> None:
     client = cell.with_queue(last_value_key="key", max_depth=1)
-    is_alone = home.kind == "alone"
     assert client.send(cell.queue, "old", properties={"key": "k"}) == [True]
-    assert client.send(cell.queue, "new", properties={"key": "k"}) == [is_alone]
+    cell.place.await_depth(cell.queue, 1)
+    newer = client.send(cell.queue, "newer", "newest", properties={"key": "k"})
+    assert newer == [True, True]
     assert cell.client().send(cell.queue, "other", properties={"key": "l"}) == [False]
     reader = cell.client()
     reader.consume(cell.queue)
-    assert [each.body for each in reader.receive(1)] == ["new" if is_alone else "old"]
+    assert [each.body for each in reader.receive(1)] == ["newest"]
+    held = cell.client()
+    assert held.send(cell.queue, "newest of all", properties={"key": "k"}) == [False]
+
+
+def test_a_transaction_puts_a_newer_value_on_a_full_queue(cell: Cell) -> None:
+    client = cell.with_queue(last_value_key="key", max_depth=1)
+    assert client.send(cell.queue, "old", properties={"key": "k"}) == [True]
+    cell.place.await_depth(cell.queue, 1)
+    client.begin()
+    client.send(cell.queue, "new", properties={"key": "k"})
+    assert client.commit()
+    reader = cell.client()
+    reader.consume(cell.queue)
+    assert [each.body for each in reader.receive(1)] == ["new"]
 
 
 def test_a_transaction_may_put_on_a_full_queue_as_many_as_it_accepts(cell: Cell) -> None:

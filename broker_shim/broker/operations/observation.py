@@ -11,6 +11,7 @@ from typing import ClassVar
 from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.settlement import Settlement
 from sparkstore.core.records import Kind, Record
+from sparkstore.core.state_machine.admission import REPLACED
 
 
 class EntryObserver:
@@ -32,7 +33,8 @@ class EntryObserver:
             durable = entry.position > 0
             self._served.arrived(name, message_id, entry.priority, durable=durable)
 
-    def _dequeued(self, name: str, message_id: int, _record: Record) -> None:
+    def _dequeued(self, name: str, message_id: int, record: Record) -> None:
+        self._served.metrics.replaced += record.detail == REPLACED
         queue = self._served.queues.get(name)
         if queue is None:
             return

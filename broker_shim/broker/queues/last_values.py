@@ -9,6 +9,19 @@ from __future__ import annotations
 from broker_shim.messages.header import CommonHeader
 
 
+def value_of(key: str, header: CommonHeader) -> str | None:
+    """Get a message's value of a key as text, so that 1 and '1' differ.
+
+    None: it has none, and replaces nothing.
+    """
+    value = header.get(key)
+    if value is None:
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return f"{'text' if isinstance(value, str) else 'plain'} {value}"
+
+
 class LastValues:
     """The keys of one queue.
 
@@ -23,16 +36,8 @@ class LastValues:
         self.stale: set[int] = set()
 
     def value_of(self, header: CommonHeader) -> str | None:
-        """Get a message's value of the key as text, so that 1 and '1' differ.
-
-        None: it has none, and replaces nothing.
-        """
-        value = header.get(self._key)
-        if value is None:
-            return None
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        return f"{'text' if isinstance(value, str) else 'plain'} {value}"
+        """Get a message's value of the queue's key. See `value_of`."""
+        return value_of(self._key, header)
 
     def newest(self, value: str) -> int | None:
         """The newest message with a value."""

@@ -38,6 +38,7 @@ from broker_shim.store.interface import (
 from sparkstore.core.entries import Entries
 from sparkstore.core.records import Record
 from sparkstore.core.state_machine.call_values import RecordStep
+from sparkstore.core.state_machine.room import LastValue
 from sparkstore.operations.bulk import Dequeue, Enqueue
 
 _NO_BRANCHES = "this broker's store has no branches in doubt: stop it, and run the command again"
@@ -86,10 +87,19 @@ class StoreCalls:
         residency = Residency(content_bytes, StoreContents(store, inbox, self))
         self.messages = Messages(residency, lambda call: inbox.post(_make, call))
 
-    def watch_dropped(self, took: Callable[[Record], None]) -> None:
+    def watch_dropped(
+        self,
+        took: Callable[[Record], None],
+        last_value: LastValue,
+    ) -> None:
         """Tell, on the loop, of each record that takes a message off a full queue to make room.
 
         Of a store in this process, for calls of its own; what members do their observer is told.
+
+        Args:
+            took: Gets the record.
+            last_value: Tells the store what a message would replace, on any thread; see
+                `LastValueQueues.last_value`.
         """
         queues = getattr(getattr(self._store, "first", self._store), "full_queues", None)
 
@@ -99,6 +109,7 @@ class StoreCalls:
 
         if queues is not None:
             queues.on_dropped = partial(self._inbox.post, dropped)
+            queues.replace_by(last_value)
 
     def entries(self, queue: str) -> Mapping[int, Entry]:
         """The store's entries of a queue now, by message id."""

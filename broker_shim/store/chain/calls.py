@@ -57,7 +57,7 @@ class ChainMember(Protocol):
 def calls_that_make_room(steps: Iterable[RecordStep]) -> Iterator[list[StoreCall]]:
     """Yield the calls by which a full queue dropped messages: each a dequeue, or a move."""
     calls: list[StoreCall] = []
-    for record, _is_kept, message, _identity in steps:
+    for record, _is_kept, message, *_names in steps:
         if message is not None:  # the dead letter of what is taken off next
             told = {"annotations": annotations_of(record.detail)}
             calls.append(StoreCall("enqueue", (message, record.queue), told))

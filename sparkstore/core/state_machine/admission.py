@@ -24,6 +24,11 @@ Where `when_full` is `drop_head`, the oldest messages that wait are dequeued bef
 enqueued, in the same group of the log; also those that came earlier in the same frame. What
 somebody holds stays: if all that is left is held, a new message is refused.
 
+A full last-value queue likewise takes a newer value in the place of the one that waits. Which one
+that is, the broker knows (`last_value`), but it may be behind the log: so the newest values that
+were applied are remembered, too. Either is a hint: the entry itself is looked at. If somebody holds
+it, there is no room, as for the broker itself.
+
 A duplicate is accepted and dropped, as its sender only wants to know that it is there. It needs no
 room. It is put on the queue and taken off in one group, so a member's request is answered by a
 record of its number, and history tells of it.
@@ -37,7 +42,7 @@ there, the message is refused.
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Iterator, Mapping, Sequence, Set
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from sparkstore.core import records
@@ -49,6 +54,7 @@ from sparkstore.core.annotations import (
     with_delivery_time,
 )
 from sparkstore.core.entries import Entries
+from sparkstore.core.fold import Entry
 from sparkstore.core.queue_arguments import QUEUE_FULL, QueueArguments
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import Kind, MessageHeader, Record
@@ -62,11 +68,18 @@ DROPPED_OUTCOME: Mapping[str, str] = {"outcome": "dropped", "reason": "full"}
 DROPPED = as_json(DROPPED_OUTCOME)
 """The outcome of a message that made room on a full queue, as JSON."""
 
+REPLACED = as_json({"outcome": "replaced", "reason": QUEUE_FULL})
+"""The outcome of a message that made room for a newer one of its value, as JSON."""
+
 DUPLICATE_OUTCOME: Mapping[str, str] = {"outcome": "dropped", "reason": "duplicate"}
 DUPLICATE = as_json(DUPLICATE_OUTCOME)
 """The outcome of a message whose queue has seen its id before, as JSON."""
 
 _new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
+
+
+_Waiting = tuple[int, int, bool]
+"""A message that may be taken off a queue: its id, its bytes, and whether it is kept."""
 
 
 class Admission:
@@ -137,7 +150,7 @@ class Admission:
             InvalidRequest: It was staged, and the queue does not keep it.
         """
         message_id, header, body, is_staged = message
-        machine, target, identity = self._machine, None, None
+        machine, target, identity, value = self._machine, None, None, None
         is_kept, arguments, asks = machine.terms[queue]
         is_kept = is_kept and header.durable
         if is_staged and not is_kept and not is_logged:
@@ -155,7 +168,7 @@ class Admission:
                 if self._is_duplicate(queue, identity, arguments):
                     self._drop(message, queue, member, request, is_kept=is_kept)
                     return
-            target = self._find_room(queue, arguments, message_id, header, is_kept, is_dead)
+            target, value = self._find_room(queue, arguments, message_id, header, is_kept, is_dead)
             header, detail = self._timed(arguments, header, detail)
         if is_logged:
             header = header.known()
@@ -163,7 +176,7 @@ class Admission:
         fields = (Kind.ENQUEUED, self._now_us, queue, message_id, None, None, self._number, header)
         rest = (None, None, None, detail, member, request, None)
         record = _new(Record, (*fields, body if brings else None, *rest))
-        self.steps.append(_new(RecordStep, (record, is_kept, message, identity)))
+        self.steps.append(_new(RecordStep, (record, is_kept, message, identity, value)))
         self._admitted(message, queue, identity, target, is_logged=is_logged or is_kept)
 
     def _timed(
@@ -268,11 +281,11 @@ class Admission:
         header: MessageHeader,
         is_kept: bool,  # noqa: FBT001
         is_dead: bool,  # noqa: FBT001
-    ) -> str | None:
+    ) -> tuple[str | None, str | None]:
         """Count a message that comes to a queue with limits; make room for it where that is asked.
 
         Returns:
-            The queue where it goes instead.
+            The queue where it goes instead; its value, on a last-value queue.
 
         Raises:
             Full: There is no room for it.
@@ -284,21 +297,27 @@ class Admission:
         size = header.header_bytes + header.body_bytes
         depth, byte_count = len(entries) + coming.count + 1, entries.message_bytes + coming.bytes
         why = arguments.why_full(depth, byte_count + size)
+        value, older = self._with_value(queue, arguments, header, coming)
         if why is not None and not self._has_own_limits:
-            there = depth, byte_count + size
-            has_room = arguments.drops_head and self._drop_oldest(queue, arguments, coming, there)
+            where = queue, arguments, coming, (depth, byte_count + size)
+            oldest = self._waiting(queue, coming) if arguments.drops_head else ()
+            has_room = self._take_off(*where, older, REPLACED)
+            has_room = has_room or self._take_off(*where, oldest, DROPPED)
             is_asked = not (has_room or is_dead) and message_id not in self._machine.state.messages
             if is_asked and (target := self._overflow_queue(arguments, queue, message_id)):
-                return None if self._is_tried else target  # the commit of a branch decides it
+                # The commit of a branch decides it.
+                return (None if self._is_tried else target), value
             if is_asked and not self._is_promised:
                 self._machine.on_full(queue)
                 message = f"queue {shown(queue)} is full ({why}): nothing was done, send again"
                 message += " when messages have left it"
                 raise Full(message)
         coming.count, coming.bytes = coming.count + 1, coming.bytes + size
-        if arguments.drops_head:
+        if arguments.drops_head or value is not None:
             coming.new[message_id] = size, is_kept
-        return None
+        if value is not None:
+            coming.values[value] = message_id
+        return None, value
 
     @property
     def _has_own_limits(self) -> bool:
@@ -319,21 +338,25 @@ class Admission:
         begin, self._seen = self._seen, len(self.steps)
         return self.steps[begin:]
 
-    def _drop_oldest(
-        self, queue: str, arguments: QueueArguments, coming: _Coming, there: tuple[int, int]
+    def _take_off(
+        self,
+        queue: str,
+        arguments: QueueArguments,
+        coming: _Coming,
+        there: tuple[int, int],
+        waiting: Iterable[_Waiting],
+        outcome: str,
     ) -> bool:
-        """Take the oldest messages that wait off a full queue; none, if that makes no room.
+        """Take messages that wait off a full queue, in their order; none, if that makes no room.
 
         What a branch only promises makes no room yet: its commit does.
         """
-        if self._is_tried:
-            return True
-        depth, byte_count = there
+        (depth, byte_count), told = there, (None, outcome, self._number)
         off: list[RecordStep] = []
-        for message_id, size, is_kept in self._waiting(queue, coming):
-            record = records.message_dequeued(
-                self._now_us, queue, message_id, None, DROPPED, self._number
-            )
+        for message_id, size, is_kept in waiting:
+            if self._is_tried:
+                return True
+            record = records.message_dequeued(self._now_us, queue, message_id, *told)
             off.append(RecordStep(record, is_kept))
             depth, byte_count = depth - 1, byte_count - size
             if arguments.why_full(depth, byte_count) is None:
@@ -347,17 +370,38 @@ class Admission:
         coming.bytes -= there[1] - byte_count
         return True
 
-    def _waiting(self, queue: str, coming: _Coming) -> Iterator[tuple[int, int, bool]]:
-        """Messages that nobody holds or has a claim on, the oldest first: id, bytes, is kept."""
-        machine = self._machine
-        for message_id, entry in machine.state.queues[queue].entries.walk():
-            key = queue, message_id
-            is_free = key not in self._claimed and key not in machine.claims
-            if entry.acquired_by is None and is_free and message_id not in coming.gone:
-                yield message_id, entry.message_bytes, entry.position > 0
-        for message_id, (size, is_kept) in coming.new.items():
-            if message_id not in coming.gone:
-                yield message_id, size, is_kept
+    def _waiting(self, queue: str, coming: _Coming) -> Iterator[_Waiting]:
+        """Messages that nobody holds or has a claim on, the oldest first."""
+        for message_id, entry in self._machine.state.queues[queue].entries.walk():
+            yield from self._free(queue, message_id, entry, coming)
+        for message_id in coming.new:
+            yield from self._free(queue, message_id, None, coming)
+
+    def _free(
+        self, queue: str, message_id: int, entry: Entry | None, coming: _Coming
+    ) -> Iterator[_Waiting]:
+        """A message of a queue, if nobody holds it or has a claim on it."""
+        key = queue, message_id
+        if message_id in coming.gone or key in self._claimed or key in self._machine.claims:
+            return
+        if entry is None:
+            yield message_id, *coming.new[message_id]
+        elif entry.acquired_by is None:
+            yield message_id, entry.message_bytes, entry.position > 0
+
+    def _with_value(
+        self, queue: str, arguments: QueueArguments, header: MessageHeader, coming: _Coming
+    ) -> tuple[str | None, Iterable[_Waiting]]:
+        """The value of a new message on a last-value queue, and what waits there with it."""
+        if (key := arguments.last_value_key) is None:
+            return None, ()
+        value, newest = self._machine.last_value(queue, key, header)
+        recent = self._machine.recent_values.get((queue, value or ""))
+        entries = self._machine.state.queues[queue].entries
+        for older in (coming.values.get(value), recent, newest) if value is not None else ():
+            if older is not None and (older in entries or older in coming.new):
+                return value, self._free(queue, older, entries.get(older), coming)
+        return value, ()
 
     def _promised(self, queue: str, entries: Entries) -> _Coming:
         """Count what branches in doubt will put there, less what this transaction takes off."""
@@ -384,12 +428,14 @@ class _Coming:
         bytes: The same of their headers and bodies.
         new: Size of each that comes, and whether it is kept, by its id, where it may be dropped.
         gone: Those that are dropped.
+        values: The newest message of each value that comes to a last-value queue.
     """
 
     count: int
     bytes: int
     new: dict[int, tuple[int, bool]] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
+    values: dict[str, int] = field(default_factory=dict)
 
 
 def dropped_of(steps: Sequence[RecordStep]) -> list[RecordStep]:
@@ -397,7 +443,7 @@ def dropped_of(steps: Sequence[RecordStep]) -> list[RecordStep]:
     found: list[RecordStep] = []
     for index, step in enumerate(steps):
         detail = step.record.detail
-        if detail in (DROPPED, DUPLICATE):
+        if detail in (DROPPED, DUPLICATE, REPLACED):
             found.append(step)
         elif detail is not None and detail.startswith(_OVERFLOW):
             found += steps[index - 1 : index + 1]  # the dead letter, and what it was

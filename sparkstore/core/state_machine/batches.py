@@ -311,7 +311,7 @@ def plain_dequeue(
         return None
     what = (Kind.DEQUEUED, machine.now_us(), queue, message_id, None)
     record = _new(Record, (*what, *_NONE_TO_MEMBER, origin.member, origin.first, None))
-    return _new(RecordStep, (record, whose[1] > 0, None, None))
+    return _new(RecordStep, (record, whose[1] > 0, None, None, None))
 
 
 def without_repeats(message_ids: Sequence[int]) -> Iterator[Sequence[int]]:
@@ -363,7 +363,7 @@ def of_entries(
             if origin is not None:
                 rest = (*_NONE_TO_MEMBER, origin.member, origin.first + index, None)
             fields = (kind, now_us, queue, message_id, holder, *rest)
-            steps.append(_new(RecordStep, (_new(Record, fields), there[1] > 0, None, None)))
+            steps.append(_new(RecordStep, (_new(Record, fields), there[1] > 0, None, None, None)))
         outcomes.append(None)
     return Decided(steps, outcomes)
 

@@ -111,12 +111,14 @@ class RecordStep(NamedTuple):
         is_kept: It goes to the log; else it is true in memory only.
         message: In `enqueued`: whose content it is.
         identity: In `enqueued`: what its sender calls it, on a queue that detects duplicates.
+        value: In `enqueued`: the value of the key, on a last-value queue with a limit.
     """
 
     record: Record
     is_kept: bool
     message: StoredMessage | None = None
     identity: Hashable | None = None
+    value: str | None = None
 
 
 class PlannedEnqueue(NamedTuple):

@@ -16,6 +16,12 @@ from sparkstore.core.state_machine.recent_ids import RecentIds
 from sparkstore.core.state_machine.sole_host import sole_host
 from sparkstore.errors import Full
 
+_MOST_VALUES = 4_096
+"""More than the broker is behind the log."""
+
+LastValue = Callable[[str, str, MessageHeader], tuple[str | None, int | None]]
+"""last_value(queue, its key, header of a new message) -> its value, and who has it there: its id"""
+
 
 class RoomStateMachine:
     """The part of the state machine that holds senders back.
@@ -31,7 +37,11 @@ class RoomStateMachine:
         has_dropped: Some of what was decided and is not applied yet drops messages of full queues;
             also true if it was refused after all.
         identity_of: What a message's sender calls it, by its header; None: it has no name.
+        last_value: The value of a new message on a last-value queue, and the newest message there
+            that has it, as far as the broker knows; both None if it has none. Called under the
+            store's lock, on any thread.
         recent_ids: What came of late to queues that detect duplicates.
+        recent_values: The message that came last to a last-value queue, by (queue, value).
         is_copy: Another store has decided all that comes: queues are never full here.
         on_dropped: Told of steps by which full queues dropped messages, when they are applied.
         on_full: Told of each message that is refused because its queue is full: the queue's name.
@@ -43,9 +53,11 @@ class RoomStateMachine:
     terms: dict[str, QueueTerms]
     claims: dict[tuple[str, int], Transaction]
     recent_ids: RecentIds
+    recent_values: dict[tuple[str, str], int]
     identity_of: Callable[[MessageHeader], Hashable | None] = staticmethod(
         lambda header: header.amqp_message_id
     )
+    last_value: LastValue = staticmethod(lambda _queue, _key, _header: (None, None))
     held_back: str = ""
     has_dropped: bool = False
     is_copy: bool = False
@@ -78,6 +90,17 @@ class RoomStateMachine:
         window_ms = self.terms[queue].arguments.duplicate_window_ms
         if window_ms is not None:
             self.recent_ids.note(queue, identity, at_us, at_us - window_ms * 1000)
+
+    def note_names(self, step: RecordStep) -> None:
+        """Remember what the sender of a message called it, and who came last with its value."""
+        queue, values = step.record.queue or "", self.recent_values
+        if step.identity is not None:
+            self.note_id(queue, step.identity, step.record.at)
+        if step.value is not None:
+            values.pop((queue, step.value), None)
+            values[queue, step.value] = step.record.message_id or 0
+            if len(values) > _MOST_VALUES:
+                del values[next(iter(values))]
 
     def check_room(self, *, is_new: bool = True) -> None:
         """Refuse a new message that is to be kept, or a piece of one; any other passes.

@@ -70,7 +70,7 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         super().__init__(state, durability, now_us, link_durability)
         self.volatile: dict[int, StoredMessage] = {}
         self.claims: dict[tuple[str, int], Transaction] = {}
-        self.recent_ids = RecentIds()
+        self.recent_ids, self.recent_values = RecentIds(), dict[tuple[str, str], int]()
         self.next_id = state.next_message_id
         self.fresh: dict[int, bool] = {}
         self.terms = {name: self._terms_of(queue.detail) for name, queue in state.queues.items()}
@@ -305,8 +305,8 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         assert message is not None
         assert header is not None
         self.fresh.pop(message.message_id, None)
-        if step.identity is not None:
-            self.note_id(step.record.queue or "", step.identity, step.record.at)
+        if step.identity is not None or step.value is not None:
+            self.note_names(step)
         if step.is_kept:
             self.volatile.pop(message.message_id, None)
         elif header.protocol is not None:

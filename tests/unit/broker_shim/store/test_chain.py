@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker_shim.completion import OnComplete
+from broker_shim.completion import Completion, OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Ended, InvalidRequest, NotAcquired, StoreError, Unavailable
 from broker_shim.store.branch_store import Xid
@@ -631,7 +631,7 @@ def test_a_branch_of_which_nothing_is_left_when_a_mirror_hears_of_it_does_not_en
 ) -> None:
     first, second = HeldMessageStore([]), RecordedMessageStore([])
     done(first.create, Queue("q"))
-    mirror, told = Mirror("m", second, first), Answers()
+    mirror, told, ended = Mirror("m", second, first), Answers(), Completion()
     mirror.catch_up()
     chain = MessageStoreChain(first, [(mirror, Tolerance())])
     transaction = chain.begin()
@@ -639,14 +639,19 @@ def test_a_branch_of_which_nothing_is_left_when_a_mirror_hears_of_it_does_not_en
     done(chain.enqueue, message, "q", transaction=transaction)
     first.sink.is_holding = True
     chain.prepare(transaction, XID, told.of("prepare"))
+
+    def decided(error: StoreError | None) -> None:
+        told.of("decide")(error)
+        ended.finish(error)
+
     if by_hand:
-        chain.decide_heuristically(XID, "ann", told.of("decide"), list, commits=False)
+        chain.decide_heuristically(XID, "ann", decided, list, commits=False)
     else:
-        chain.rollback_prepared(XID, told.of("decide"))
+        chain.rollback_prepared(XID, decided)
     first.sink.tell()
     first.sink.tell()
     first.sink.is_holding = False
-    done(chain.flush)
+    ended.complete(30)
     assert told == [("prepare", None), ("decide", None)]  # type: ignore[comparison-overlap]
     assert chain.failure is None
     assert second.prepared() == first.prepared()
