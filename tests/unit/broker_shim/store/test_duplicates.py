@@ -13,6 +13,7 @@ from broker_shim.errors import Full, InvalidRequest
 from broker_shim.serve.metric_families import log_families
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, NewEntry, Queue
+from broker_shim.store.json.json_store import JsonMessageStore
 from tests.support.stores.stores import DELTA_CONFIG, done
 
 MINUTE_MS, MINUTE_US = 60_000, 60_000_000
@@ -168,3 +169,24 @@ def test_content_that_came_in_pieces_is_left_out_of_a_duplicate(it: Duplicated) 
     assert not it.is_there(staged.message_id)
     with pytest.raises(InvalidRequest):
         it.store.load(staged.message_id)
+
+
+def test_what_a_restart_loses_is_forgotten_with_it(it: Duplicated, tmp_path: Path) -> None:
+    """A sender that sends again what was lost with a broker is not taken for its own double."""
+    header = MessageHeader("x", amqp_message_id="a", durable=False)
+
+    def puts_one(store: JsonMessageStore | DeltaMessageStore) -> bool:
+        message = store.message(header, b"body")
+        done(store.enqueue, message, "q")
+        return message.message_id in store.recover().entries["q"]
+
+    assert [puts_one(it.store), puts_one(it.store)] == [True, False]
+    it.store.close()
+    it.open()
+    assert puts_one(it.store)
+    kept = JsonMessageStore(tmp_path / "wiring.json")
+    done(kept.create, Queue("q", arguments={"duplicate_window_ms": MINUTE_MS}))
+    assert [puts_one(kept), puts_one(kept)] == [True, False]
+    kept.close()
+    with closing(JsonMessageStore(tmp_path / "wiring.json")) as again:
+        assert puts_one(again)
