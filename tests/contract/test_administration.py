@@ -112,6 +112,16 @@ def test_a_policy_alters_the_queues_that_fit_and_tells_what_it_does(place: Place
     assert found[FOX]["max_depth"] == 1
 
 
+def test_a_policy_tells_how_many_messages_leave_their_queue_at_once(place: Place) -> None:
+    """Those that failed too often for it, of queues that do not say otherwise themselves."""
+    place.put("dead", count=3)
+    place.put("q")
+    for message_id, times in ((1, 3), (2, 2), (3, 1), (4, 3)):
+        place.fail("q" if message_id == 4 else "dead", message_id, times)
+    told = place.control.order(policy("strict", "#", max_delivery_count=1))
+    assert (told["over_delivered"], told["overridden"]) == (2, {"q": ["max_delivery_count"]})
+
+
 REFUSED = [
     (policy("p", "#"), "says nothing: give it an argument"),
     (policy("", "#", max_depth=1), "a policy needs a name"),

@@ -13,6 +13,7 @@ import pytest
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.cli.command_line import main
+from sparkstore.errors import InvalidRequest
 from sparkstore.reconcile.invariants import check
 from sparkstore.replication.backup import back_up, restore
 from sparkstore.storage.local import LocalStorage
@@ -136,6 +137,17 @@ def test_a_restore_that_is_killed_leaves_no_root(
             restore(tmp_path / "backup", tmp_path / "new")
     assert not (tmp_path / "new").exists()
     assert restore(tmp_path / "backup", tmp_path / "new").messages == 3
+
+
+def test_a_root_that_is_served_is_no_place_for_another(root: Path, tmp_path: Path) -> None:
+    back_up(root, tmp_path / "backup")
+    store = DeltaMessageStore(root, DELTA_CONFIG)
+    store.recover()
+    with pytest.raises(InvalidRequest, match="is a sparkstore root: name a folder that is absent"):
+        restore(tmp_path / "backup", root)
+    put(store, 1)
+    store.close()
+    assert bodies(root) == 4
 
 
 @pytest.mark.parametrize(

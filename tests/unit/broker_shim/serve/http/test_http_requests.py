@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
+import msgspec
 import pytest
 
 from broker_shim.serve.http.console.console_files import console_endpoints
+from broker_shim.serve.http.endpoints import Endpoint
 from broker_shim.serve.http.http_server import EVERY
 from broker_shim.serve.http.message_requests import MOST_BODY_BYTES
 from broker_shim.serve.http.operations.definition_requests import (
@@ -250,6 +253,46 @@ def test_an_export_has_each_message_on_a_line_and_takes_none(house: HttpHouse, o
     some = house.ask("POST", path_of(orders, "/export"), None, {"ids": [rows[1]["message_id"]]})
     assert [*map(json.loads, some.body.splitlines())] == rows[1:2]
     assert house.depth(orders) == 4
+
+
+def filled(path: str, queue: str) -> str:
+    """The path of an endpoint, with names that are well formed."""
+    names = {"queue": queue, "message": "1", "xid": "1:ab:cd", "connection": "1"}
+    return re.sub(r"{(\w+)}", lambda found: names.get(found[1], "x"), path)
+
+
+def needed_query(endpoint: Endpoint) -> str:
+    """What has to stand after the question mark."""
+    every = msgspec.structs.fields(endpoint.query) if endpoint.query else ()
+    return "&".join(f"{each.name}=x" for each in every if each.required)
+
+
+@pytest.mark.parametrize("endpoint", EVERY, ids=lambda each: f"{each.method} {each.path}")
+def test_every_endpoint_refuses_what_it_does_not_know(
+    house: HttpHouse, endpoint: Endpoint, orders: str
+) -> None:
+    """Of all there are: a name, and of those with a body another type, and one too large."""
+    if endpoint.role is None or endpoint in console_endpoints():
+        return
+    path, before = filled(endpoint.path, orders), depths(house)
+    said = None if endpoint.body is None else {}
+    reply = house.ask(endpoint.method, f"{path}?nothing=1", None, said)
+    assert (reply.status, "nothing" in reply.body["error"]) == (400, True)
+    wrong: list[tuple[Any, int]] = [({"nothing": 1}, 400)]
+    if endpoint.body is not None:
+        wrong += [([], 400), ("text", 400), (b"null", 400), (None, 415)]
+    for body, status in (*wrong, (b" " * (endpoint.most_body_bytes + 1), 413)):
+        where = f"{path}?{needed_query(endpoint)}"
+        assert house.ask(endpoint.method, where, None, body).status == status
+    assert depths(house) == before
+
+
+@pytest.mark.parametrize("name", ["..%2F..%2Fetc%2Fpasswd", "%2e%2e", "..%5C", "x%00y", "%2F"])
+def test_a_name_in_a_path_is_a_name_and_no_file(house: HttpHouse, name: str) -> None:
+    for endpoint in EVERY:
+        if endpoint.method == "GET" and "{queue}" in endpoint.path:
+            where = filled(endpoint.path, name)
+            assert house.ask("GET", where).status in {400, 404}
 
 
 @pytest.fixture(scope="module")
