@@ -410,6 +410,8 @@ def road(
 
 def test_wiring_is_made_listed_and_taken_away_by_either_road(road: Road) -> None:
     made = {"act": "create-exchange", "exchange": "news", "type": "topic", "changed": True}
+    asked = ("exchange create", "news", "--type", "topic")
+    assert road.run(*asked, "--dry-run") == [{"dry_run": True, **made}]
     assert road.run("exchange create", "news", "--type", "topic") == [made]
     bound = {"exchange": "news", "queue": "q", "key": "a.#"}
     (told,) = road.run("binding add", "news", "q", "--key", "a.#")
@@ -417,13 +419,23 @@ def test_wiring_is_made_listed_and_taken_away_by_either_road(road: Road) -> None
     row = {"exchange": "news", "binding_key": "a.#", "queue": "q", "arguments": None}
     assert road.run("binding list", "--queue", "q") == [row]
     said = ("--match", "#", "--priority", "2", "--set", "max_depth=9")
+    (dry,) = road.run("policy set", "p", *said, "--check", code=10)
     (told,) = road.run("policy set", "p", *said)
+    assert dry == {"dry_run": True, **told}
+    assert road.run("policy set", "p", *said, "--check")[0]["changed"] is False
     assert (told["policy"], told["altered"], told["changed"]) == ("p", told["queues"], True)
     (row,) = road.run("policy list")
     assert (row["policy"], row["arguments"]) == ("p", {"max_depth": 9})
+    assert road.run("policy delete", "p", "--dry-run")[0]["changed"]
     assert road.run("policy delete", "p")[0]["changed"]
     assert road.refused("exchange delete", "news").count("has 1 bindings") == 1
-    assert road.run("binding remove", "news", "q", "--key", "a.#")[0]["changed"]
+    for more in (("--dry-run",), ()):
+        assert road.run("binding remove", "news", "q", "--key", "a.#", *more)[0]["changed"]
+    assert road.run("queue create", "late", "--dry-run")[0]["changed"]
+    assert road.run("queue alter", "q", "--set", "max_depth=3", "--dry-run")[0]["changed"]
+    assert "has 2 messages" in road.refused("queue delete", "q", "--dry-run")
+    dry = {"act": "purge-queue", "queue": "q", "dry_run": True, "count": 1, "left": 1}
+    assert road.run("queue purge", "q", "--check", code=10) == [dry]
     assert road.run("exchange delete", "news")[0]["changed"]
     (told,) = road.run("queue purge", "q")
     assert len(told.pop("operation")) == 8

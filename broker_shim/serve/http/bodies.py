@@ -95,21 +95,27 @@ class QueueDetails(QueueRow, kw_only=True):
     bindings: list[BindingRow]
 
 
-class QueueCreation(Model):
+class OrderModel(Model):
+    """An order that can be tried: a dry run tells what it would change, and changes nothing."""
+
+    dry_run: bool = False
+
+
+class QueueCreation(OrderModel):
     """A queue that is to be there."""
 
     arguments: dict[str, Plain] = field(default_factory=dict)
     durability: Durability = "unsettled-state"
 
 
-class QueueAlterationOrder(Model):
+class QueueAlterationOrder(OrderModel):
     """Arguments of a queue that change: `set` gives them values, `unset` takes them away."""
 
     set: dict[str, Plain] = field(default_factory=dict)
     unset: list[str] = field(default_factory=list)
 
 
-class QueueDeletionLimits(Model):
+class QueueDeletionLimits(OrderModel):
     """Limits of a deletion; `force`: with what is on it."""
 
     force: bool = False
@@ -117,7 +123,7 @@ class QueueDeletionLimits(Model):
     if_empty: bool = False
 
 
-class ExchangeDeletionLimits(Model):
+class ExchangeDeletionLimits(OrderModel):
     """Limits of the deletion of an exchange; `force`: with its bindings."""
 
     force: bool = False
@@ -215,7 +221,7 @@ class ExchangeList(Struct, kw_only=True):
     items: list[ExchangeRow]
 
 
-class ExchangeCreation(Model):
+class ExchangeCreation(OrderModel, kw_only=True):
     """An exchange that is to be there."""
 
     type: ExchangeKind
@@ -240,7 +246,7 @@ class PolicyList(Struct, kw_only=True):
     items: list[PolicyRow]
 
 
-class PolicyCreation(Model):
+class PolicyCreation(OrderModel, kw_only=True):
     """A policy that is to be there, in the place of one of its name."""
 
     match: str
@@ -263,7 +269,7 @@ class BindingList(Struct, kw_only=True):
     items: list[BindingRow]
 
 
-class BindingCreation(Model):
+class BindingCreation(OrderModel, kw_only=True):
     """A binding that is to be there."""
 
     exchange: _Name
@@ -272,7 +278,7 @@ class BindingCreation(Model):
     arguments: dict[str, Any] = field(default_factory=dict)
 
 
-class BindingToRemove(Model):
+class BindingToRemove(OrderModel, kw_only=True):
     """The binding that is to be taken away."""
 
     exchange: _Name
@@ -319,11 +325,15 @@ class UserAnswer(Struct, kw_only=True):
 
 
 class OrderOutcome(Struct, kw_only=True):
-    """The result of an order; `changed` is false if it was so before."""
+    """The result of an order; `changed` is false if it was so before.
+
+    Of a dry run `changed` tells whether it would be another one.
+    """
 
     act: str
     changed: bool
     details: dict[str, Any]
+    dry_run: bool = False
 
 
 class ProblemAnswer(Struct, kw_only=True):

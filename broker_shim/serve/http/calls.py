@@ -20,7 +20,7 @@ from broker_shim.sockets.client_orders import needed_acts, queue_meant
 from broker_shim.store.interface import BrokerStore
 from sparkstore.core.queue_names import canonical, shown
 from sparkstore.operations import wire
-from sparkstore.operations.administration import Order
+from sparkstore.operations.administration import Order, decide
 
 T = TypeVar("T")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -94,14 +94,19 @@ class Call:
         name = f"http {self.visitor.access.remote}"
         return await self.house.calls.order(name, self.user, content)
 
-    async def order(self, order: Order) -> dict[str, Any]:
+    async def order(self, order: Order, *, dry_run: bool = False) -> dict[str, Any]:
         """Have an order carried out to which the user has all rights; what it came to.
+
+        A dry run decides it by what the broker has now, and changes nothing.
 
         Raises:
             HttpRefusal: The user has not all rights.
             StoreError: The broker did not do it.
         """
         allowed = await self.check_order(order)
+        if dry_run:
+            facts = self.house.broker.administration.facts
+            return await self.read(lambda: {"dry_run": True, **decide(allowed, facts).told})
         said = await self.send(wire.content_of(wire.order_line(allowed)))
         told: dict[str, Any] = said["told"]
         return told

@@ -254,6 +254,7 @@ ENDPOINTS = (
         _ADMIN,
         wiring_requests.delete_policy,
         bodies.OrderOutcome,
+        bodies.OrderModel,
         conflict=409,
     ),
     Endpoint(

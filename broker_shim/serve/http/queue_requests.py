@@ -99,7 +99,8 @@ async def create_queue(call: Call) -> OrderOutcome:
                 call.names["queue"],
                 arguments=body.arguments,
                 durability=durability,
-            )
+            ),
+            dry_run=body.dry_run,
         )
     )
 
@@ -109,7 +110,7 @@ async def alter_queue(call: Call) -> OrderOutcome:
     await call.queue(call.names["queue"])
     changes = {**call.body.set, **dict.fromkeys(call.body.unset)}
     order = Order(AdminAction.ALTER_QUEUE, call.names["queue"], arguments=changes)
-    return done(await call.order(order))
+    return done(await call.order(order, dry_run=call.body.dry_run))
 
 
 async def delete_queue(call: Call) -> OrderOutcome:
@@ -117,7 +118,7 @@ async def delete_queue(call: Call) -> OrderOutcome:
     name, limits = await call.queue(call.names["queue"]), call.query
     order = Order(AdminAction.DELETE_QUEUE, name, force=limits.force)
     order = order._replace(if_unused=limits.if_unused, if_empty=limits.if_empty)
-    return done(await call.order(order))
+    return done(await call.order(order, dry_run=limits.dry_run))
 
 
 async def purge_queue(call: Call) -> MessageFates:
@@ -197,8 +198,9 @@ def binding_row(router: Router, key: ExchangeBindingKey) -> BindingRow:
 
 def done(told: dict[str, Any]) -> OrderOutcome:
     """Tell what came of an order."""
-    details = {name: value for name, value in told.items() if name not in {"act", "changed"}}
-    return OrderOutcome(act=told["act"], changed=told["changed"], details=details)
+    ours = ("act", "changed", "dry_run")
+    details = {name: value for name, value in told.items() if name not in ours}
+    return OrderOutcome(details=details, **{name: told[name] for name in ours if name in told})
 
 
 def _row(broker: Broker, name: str, at_us: int) -> dict[str, Any]:

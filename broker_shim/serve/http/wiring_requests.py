@@ -41,16 +41,17 @@ async def list_exchanges(call: Call) -> ExchangeList:
 
 async def create_exchange(call: Call) -> OrderOutcome:
     """Create an exchange; one that is there as asked for is no change."""
-    given, name, kind = call.body.arguments, call.names["exchange"], call.body.type
-    act = AdminAction.CREATE_EXCHANGE
-    return done(await call.order(Order(act, exchange=name, type=kind, arguments=given)))
+    body, act = call.body, AdminAction.CREATE_EXCHANGE
+    order = Order(act, exchange=call.names["exchange"], type=body.type, arguments=body.arguments)
+    return done(await call.order(order, dry_run=body.dry_run))
 
 
 async def delete_exchange(call: Call) -> OrderOutcome:
     """Delete an exchange; by force with its bindings."""
     act, limits = AdminAction.DELETE_EXCHANGE, call.query
     order = Order(act, exchange=call.names["exchange"], force=limits.force)
-    return done(await call.order(order._replace(if_unused=limits.if_unused)))
+    order = order._replace(if_unused=limits.if_unused)
+    return done(await call.order(order, dry_run=limits.dry_run))
 
 
 async def list_bindings(call: Call) -> BindingList:
@@ -73,13 +74,14 @@ async def add_binding(call: Call) -> OrderOutcome:
     """Bind a queue to an exchange."""
     body, act = call.body, AdminAction.ADD_BINDING
     order = Order(act, body.queue, body.exchange, body.key, arguments=body.arguments)
-    return done(await call.order(order))
+    return done(await call.order(order, dry_run=body.dry_run))
 
 
 async def remove_binding(call: Call) -> OrderOutcome:
     """Take a binding of a queue away."""
     said, act = call.query, AdminAction.REMOVE_BINDING
-    return done(await call.order(Order(act, said.queue, said.exchange, said.key)))
+    order = Order(act, said.queue, said.exchange, said.key)
+    return done(await call.order(order, dry_run=said.dry_run))
 
 
 async def list_policies(call: Call) -> PolicyList:
@@ -106,9 +108,11 @@ async def set_policy(call: Call) -> OrderOutcome:
     """Set a policy; one that is there as asked for is no change."""
     body, name = call.body, call.names["policy"]
     order = Order(AdminAction.SET_POLICY, key=name, arguments=body.arguments, match=body.match)
-    return done(await call.order(order._replace(priority=body.priority)))
+    order = order._replace(priority=body.priority)
+    return done(await call.order(order, dry_run=body.dry_run))
 
 
 async def delete_policy(call: Call) -> OrderOutcome:
     """Delete a policy by its name."""
-    return done(await call.order(Order(AdminAction.DELETE_POLICY, key=call.names["policy"])))
+    order = Order(AdminAction.DELETE_POLICY, key=call.names["policy"])
+    return done(await call.order(order, dry_run=call.query.dry_run))

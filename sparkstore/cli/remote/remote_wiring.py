@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from sparkstore.cli.admin_commands import given_arguments, given_headers
 from sparkstore.cli.output import Row
+from sparkstore.cli.parsing import add_check
 from sparkstore.cli.remote.http_client import RemoteBroker, name_in_path
-from sparkstore.cli.remote.remote_commands import show, show_one
+from sparkstore.cli.remote.remote_commands import checked, show, show_one
 from sparkstore.cli.remote.remote_parsing import added, group
 from sparkstore.operations.administration import DURABILITIES, EXCHANGE_TYPES
 
@@ -41,26 +42,32 @@ def show_queue(arguments: Namespace, broker: RemoteBroker) -> int:
 def create_queue(arguments: Namespace, broker: RemoteBroker) -> int:
     """Create a queue with arguments."""
     body = {"arguments": given_arguments(arguments.set), "durability": arguments.durability}
-    return _ordered(arguments, broker.ask("PUT", _queue(arguments), body))
+    return _ordered(arguments, broker.ask("PUT", _queue(arguments), body | _dry(arguments)))
 
 
 def alter_queue(arguments: Namespace, broker: RemoteBroker) -> int:
     """Change arguments of a queue."""
     body = {"set": given_arguments(arguments.set), "unset": arguments.unset}
-    return _ordered(arguments, broker.ask("PATCH", _queue(arguments), body))
+    return _ordered(arguments, broker.ask("PATCH", _queue(arguments), body | _dry(arguments)))
 
 
 def delete_queue(arguments: Namespace, broker: RemoteBroker) -> int:
     """Delete a queue and its bindings."""
     limits = {name: getattr(arguments, name) for name in ("force", "if_unused", "if_empty")}
+    limits |= _dry(arguments)
     return _ordered(arguments, broker.ask("DELETE", _queue(arguments), None, **limits))
 
 
 def purge_queue(arguments: Namespace, broker: RemoteBroker) -> int:
     """Delete all messages of a queue for good."""
-    told = broker.ask("POST", f"{_queue(arguments)}/purge", {})
-    names = ("queue", "operation", "done", "left", "gone")
-    show_one(arguments, {"act": "purge-queue", **{name: told[name] for name in names}})
+    is_dry = _dry(arguments)
+    told = broker.ask("POST", f"{_queue(arguments)}/purge", is_dry)
+    row = {"act": "purge-queue", "queue": told["queue"]}
+    if is_dry["dry_run"]:
+        show_one(arguments, {**row, "dry_run": True, "count": told["would"], "left": told["held"]})
+        return checked(arguments, told["would"])
+    names = ("operation", "done", "left", "gone")
+    show_one(arguments, {**row, **{name: told[name] for name in names}})
     return 0
 
 
@@ -77,12 +84,13 @@ def list_exchanges(arguments: Namespace, broker: RemoteBroker) -> int:
 def create_exchange(arguments: Namespace, broker: RemoteBroker) -> int:
     """Create an exchange with arguments."""
     body = {"type": arguments.type, "arguments": given_arguments(arguments.set)}
-    return _ordered(arguments, broker.ask("PUT", _exchange(arguments), body))
+    return _ordered(arguments, broker.ask("PUT", _exchange(arguments), body | _dry(arguments)))
 
 
 def delete_exchange(arguments: Namespace, broker: RemoteBroker) -> int:
     """Delete an exchange by its name."""
     limits = {name: getattr(arguments, name) for name in ("force", "if_unused")}
+    limits |= _dry(arguments)
     return _ordered(arguments, broker.ask("DELETE", _exchange(arguments), None, **limits))
 
 
@@ -103,13 +111,13 @@ def list_bindings(arguments: Namespace, broker: RemoteBroker) -> int:
 
 def add_one_binding(arguments: Namespace, broker: RemoteBroker) -> int:
     """Bind a queue to an exchange."""
-    body = {**_binding(arguments), "arguments": given_headers(arguments.set)}
+    body = {**_binding(arguments), "arguments": given_headers(arguments.set)} | _dry(arguments)
     return _ordered(arguments, broker.ask("POST", "bindings", body))
 
 
 def remove_binding(arguments: Namespace, broker: RemoteBroker) -> int:
     """Remove a binding of a queue."""
-    told = broker.ask("DELETE", "bindings", None, **_binding(arguments))
+    told = broker.ask("DELETE", "bindings", None, **_binding(arguments), **_dry(arguments))
     return _ordered(arguments, told)
 
 
@@ -127,18 +135,23 @@ def set_policy(arguments: Namespace, broker: RemoteBroker) -> int:
     """Give all queues that fit a pattern these arguments."""
     body = {"match": arguments.match, "priority": arguments.priority}
     body["arguments"] = given_arguments(arguments.set)
-    return _ordered(arguments, broker.ask("PUT", _policy(arguments), body))
+    return _ordered(arguments, broker.ask("PUT", _policy(arguments), body | _dry(arguments)))
 
 
 def delete_policy(arguments: Namespace, broker: RemoteBroker) -> int:
     """Delete a policy by its name."""
-    return _ordered(arguments, broker.ask("DELETE", _policy(arguments)))
+    return _ordered(arguments, broker.ask("DELETE", _policy(arguments), None, **_dry(arguments)))
 
 
 def _ordered(arguments: Namespace, told: Row) -> int:
     """Print what came of an order, in the form of the local command."""
-    show_one(arguments, {"act": told["act"], **told["details"], "changed": told["changed"]})
-    return 0
+    dry = {"dry_run": True} if told["dry_run"] else {}
+    show_one(arguments, {**dry, "act": told["act"], **told["details"], "changed": told["changed"]})
+    return checked(arguments, told["changed"])
+
+
+def _dry(arguments: Namespace) -> dict[str, bool]:
+    return {"dry_run": arguments.dry_run or arguments.check}
 
 
 def _queue(arguments: Namespace) -> str:
@@ -170,6 +183,8 @@ def add_queue(subparsers: Subparsers, name: str) -> None:
     ):
         parser = added(ways, way, run)
         parser.add_argument("queue", help="name of the queue")
+        if way != "show":
+            _add_dry(parser)
         if way in {"create", "alter"}:
             _add_set(parser)
         if way == "create":
@@ -187,6 +202,7 @@ def add_exchange(subparsers: Subparsers, name: str) -> None:
     for way, run in (("create", create_exchange), ("delete", delete_exchange)):
         parser = added(ways, way, run)
         parser.add_argument("exchange", help="name of the exchange")
+        _add_dry(parser)
         if way == "create":
             parser.add_argument("--type", required=True, choices=EXCHANGE_TYPES)
             _add_set(parser)
@@ -205,6 +221,7 @@ def add_binding(subparsers: Subparsers, name: str) -> None:
         parser.add_argument("exchange", help="name of the exchange")
         parser.add_argument("queue", help="name of the queue")
         parser.add_argument("--key", default="", help="the binding key (default: empty)")
+        _add_dry(parser)
         if way == "add":
             _add_set(parser)
 
@@ -216,10 +233,16 @@ def add_policy(subparsers: Subparsers, name: str) -> None:
     for way, run in (("set", set_policy), ("delete", delete_policy)):
         parser = added(ways, way, run)
         parser.add_argument("policy", help="name of the policy")
+        _add_dry(parser)
         if way == "set":
             parser.add_argument("--match", required=True, metavar="PATTERN")
             parser.add_argument("--priority", type=int, default=0)
             _add_set(parser)
+
+
+def _add_dry(parser: ArgumentParser) -> None:
+    parser.add_argument("--dry-run", action="store_true", help="say what would be, change nothing")
+    add_check(parser)
 
 
 def _add_set(parser: ArgumentParser) -> None:
