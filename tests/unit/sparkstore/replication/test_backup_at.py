@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.store.interface import Queue
 from sparkstore.cli.command_line import main
+from sparkstore.config import StoreConfig
 from sparkstore.content.reader import ContentReader
 from sparkstore.core.records import (
     MessageHeader,
@@ -31,6 +34,7 @@ from sparkstore.tables.root import Root, open_root
 from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
 from tests.support.histories.histories import History, Layers, Row, fold_rows
 from tests.support.histories.seeds import seed
+from tests.support.objects.s3_server import served
 from tests.support.roots.roots import build_root, rows_table, state_table
 from tests.support.stores.stores import DELTA_CONFIG, done
 
@@ -175,3 +179,21 @@ def test_what_cannot_be_is_refused_in_a_line(
         assert said in capsys.readouterr().err
         assert not (tmp_path / "b").exists()
     assert restore(tmp_path / "full", tmp_path / "again").messages == 2
+
+
+def test_a_root_in_a_bucket_is_backed_up_to_another_as_it_stood(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    with served(monkeypatch):
+        store = DeltaMessageStore("s3://lake/root", StoreConfig(commit_interval_ms=0))
+        done(store.create, Queue("q"))
+        done(store.enqueue, store.message(HEADER, b"one"), "q")
+        then = datetime.now(UTC)
+        done(store.enqueue, store.message(HEADER, b"two"), "q")
+        store.close()
+        back_up("s3://lake/root", "s3://lake/then", at=then)
+        assert restore("s3://lake/then", tmp_path / "then").messages == 1
+        back_up("s3://lake/root", tmp_path / "now")
+        assert restore(tmp_path / "now", tmp_path / "again").messages == 2
+    assert [*recover(open_root(tmp_path / "then")).state.messages] == [1]
