@@ -98,7 +98,7 @@ bench-amqp: setup  ## the AMQP listener beside the one on proton and Broker-J (R
 	@$(BIN)/python -m tests.benchmarks.bench_codec_0_10
 
 bench-http: $(SETUP)  ## what the HTTP port answers, and what it costs the listener (ROUNDS=..., COUNT=...)
-	@$(BIN)/python -m tests.benchmarks.bench_http --rounds $(or $(ROUNDS),5) --count $(or $(COUNT),20000)
+	@$(BIN)/python -m tests.benchmarks.bench_http --rounds $(or $(ROUNDS),5) --count $(or $(COUNT),50000)
 
 pictures: $(SETUP)  ## docs/pictures: the console in a real Chromium, with two minutes in its charts
 	@mkdir -p docs/pictures

@@ -17,16 +17,19 @@ import multiprocessing
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from tests.benchmarks.amqp_brokers import sparkstore_serving
 from tests.benchmarks.amqp_load import message, send_all, send_paced, transfers
-from tests.benchmarks.bench_amqp import SIZE
+from tests.benchmarks.bench_amqp import SIZE, cpu_s
 from tests.benchmarks.machine import BUILD, describe, median, percentile
 from tests.support.system.chromium import CHROMIUM, Page, browser
 
 LIST = "/api/v1/queues?limit=100&offset={offset}"
+T = TypeVar("T")
 _PAUSE_S = 0.05
 _PER_SECOND = 10_000
 _OPENED = 10
@@ -39,7 +42,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--queues", type=int, default=10_000)
-    parser.add_argument("--count", type=int, default=20_000)
+    parser.add_argument("--count", type=int, default=50_000)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     print(describe())
@@ -47,10 +50,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-http-", dir=BUILD) as folder:
         words = [str(Path(folder).resolve() / "root"), "--queue", "load", "--http", "127.0.0.1:0"]
         with sparkstore_serving(words) as listening:
-            measure(listening.port, listening.older_port, options)
+            measure(listening.port, listening.older_port, listening.pid, options)
 
 
-def measure(port: int, http_port: int, options: argparse.Namespace) -> None:
+def measure(port: int, http_port: int, pid: int, options: argparse.Namespace) -> None:
     """Make the queues, and measure one after the other."""
     began = time.perf_counter()
     asker = http.client.HTTPConnection("127.0.0.1", http_port, timeout=60)
@@ -68,22 +71,54 @@ def measure(port: int, http_port: int, options: argparse.Namespace) -> None:
     asker = http.client.HTTPConnection("127.0.0.1", http_port, timeout=60)
     print(f"list of 100 of them, without load: {told([ask(asker, n) for n in range(500)])}")
     payload = transfers(options.count, message(SIZE))
-    paced_lists = list[float]()
-    for _ in range(options.rounds):
-        args = port, "load", payload, options.count, _PER_SECOND
-        seconds, took = beside(http_port, lambda args=args: send_paced(*args))  # type: ignore[misc]
-        print(f"of {_PER_SECOND:,} messages a second came {options.count / seconds:,.0f}")
-        paced_lists += took
-    print(f"lists beside those: {told(paced_lists)}")
-    quiet, asked, lists = [], [], list[float]()
-    for _ in range(options.rounds):
-        quiet.append(options.count / send_all(port, "load", [payload], options.count))
-        seconds, took = beside(http_port, lambda: send_all(port, "load", [payload], options.count))
-        asked.append(options.count / seconds)
+    paced = partial(send_paced, port, "load", payload, options.count, _PER_SECOND)
+    fast = partial(send_all, port, "load", [payload], options.count)
+    for title, send in ((f"{_PER_SECOND:,} messages a second", paced), ("as many as go", fast)):
+        measure_beside(title, Sending(pid, send, options.count), http_port, options.rounds)
+
+
+class Sending(NamedTuple):
+    """A load on the broker.
+
+    Attributes:
+        pid: The broker's process.
+        send: Sends all messages; returns the seconds until they are settled.
+        count: Messages of a round.
+    """
+
+    pid: int
+    send: Callable[[], float]
+    count: int
+
+
+class Round(NamedTuple):
+    """A round: messages a second, and the broker's processor time for each, in µs."""
+
+    rate: float
+    cost_us: float
+
+
+def measure_beside(title: str, sending: Sending, http_port: int, rounds: int) -> None:
+    """Print what a load comes to while nobody asks, in turn with 20 lists a second, and those."""
+    quiet, asked, lists = list[Round](), list[Round](), list[float]()
+    for _ in range(rounds):
+        quiet.append(one_round(sending))
+        found, took = beside(http_port, lambda: one_round(sending))
+        asked.append(found)
         lists += took
-    print(f"messages a second, nobody asks: {median(quiet):,.0f} ({spread(quiet)})")
-    print(f"messages a second, 20 lists a second: {median(asked):,.0f} ({spread(asked)})")
-    print(f"those lists: {told(lists)}")
+    for name, some in (("nobody asks", quiet), ("20 lists a second", asked)):
+        rates, cost = [each.rate for each in some], median([each.cost_us for each in some])
+        told_rates = f"{median(rates):,.0f} ({spread(rates)})"
+        print(f"{title}, {name}: {told_rates} a second, {cost:.1f} µs of processor each")
+    print(f"{title}: those lists: {told(lists)}")
+
+
+def one_round(sending: Sending) -> Round:
+    """Send all messages of a round."""
+    before_s = cpu_s(sending.pid)
+    took_s = sending.send()
+    cost_s = cpu_s(sending.pid) - before_s
+    return Round(sending.count / took_s, cost_s / sending.count * 1e6)
 
 
 def measure_console(url: str, last: int) -> None:
@@ -111,7 +146,7 @@ def filtered_s(page: Page, name: str) -> float:
     return time.perf_counter() - began
 
 
-def beside(http_port: int, work: Callable[[], float]) -> tuple[float, list[float]]:
+def beside(http_port: int, work: Callable[[], T]) -> tuple[T, list[float]]:
     """Work while another process asks; what the work returns, and the seconds of each answer."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.Process(target=keep_asking, args=(http_port, theirs))
