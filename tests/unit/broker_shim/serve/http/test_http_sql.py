@@ -14,6 +14,7 @@ import pytest
 from broker_shim.security.rules.permissions import Permission, Rule
 from broker_shim.serve.http.operations import sql_requests
 from broker_shim.store.delta import DeltaMessageStore
+from tests.support.objects.bucket_home import open_in_bucket
 from tests.support.roots.logs import until
 from tests.support.sql_attempts import FILES, FUNCTIONS, STATEMENTS
 from tests.support.stores.http_houses import HttpHouse, Reply
@@ -58,6 +59,17 @@ def test_an_answer_is_of_now_and_as_openapi_says(house: HttpHouse) -> None:
     assert "default-src 'none'" in reply.headers["content-security-policy"]
     ((event, details),) = house.audited
     assert (event, details["statement"], details["user"]) == ("query", statement, None)
+
+
+def test_a_root_in_a_bucket_is_asked_by_its_copy_here(tmp_path: Path) -> None:
+    it = HttpHouse(tmp_path, store=open_in_bucket(tmp_path, DELTA_CONFIG))
+    try:
+        it.put_queue("orders")
+        it.put("orders", b"eggs")
+        reply = ask(it, "SELECT queue, depth FROM queues")
+    finally:
+        it.stop()
+    assert reply.body["rows"] == [{"queue": "orders", "depth": 1}]
 
 
 def test_the_views_are_asked_as_of_a_position(house: HttpHouse) -> None:
