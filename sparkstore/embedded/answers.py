@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -122,7 +122,8 @@ def view_batches(
     assert {each.operator for each in conditions} <= OPERATORS
     named = ", ".join(map(_quoted, columns)) or "1"
     wanted = " AND ".join(f"{_quoted(each.column)} {each.operator} ?" for each in conditions)
-    with _one_view(root, view, as_of) as connection:
+    asked = {*columns, *(each.column for each in conditions)}
+    with _one_view(root, view, as_of, asked) as connection:
         query = f"SELECT {named} FROM {view} WHERE {wanted or 'true'}"  # noqa: S608
         found = connection.execute(query, [each.value for each in conditions])
         yield from found.to_arrow_reader(_BATCH_ROWS)
@@ -130,13 +131,13 @@ def view_batches(
 
 @contextmanager
 def _one_view(
-    root: Root, view: str, as_of: AsOf | None = None
+    root: Root, view: str, as_of: AsOf | None = None, columns: Collection[str] | None = None
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     views = views_of(root)
     if view not in views:
         raise InvalidRequest(f"there is no view {view!r}: there are {', '.join(views)}")
     with connect() as connection, _translated():
-        add_views(connection, root, [view], as_of)
+        add_views(connection, root, [view], as_of, columns)
         yield connection
 
 

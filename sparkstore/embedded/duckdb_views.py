@@ -29,7 +29,7 @@ from sparkstore.content.typed_values import body_texts, readable_bodies, typed_p
 from sparkstore.embedded.dialect import MACROS, tail_text, view_text
 from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.recovery.point_in_time import AsOf, PointInTime, point_in_time
-from sparkstore.sql.queries import VIEWS, as_of_values, log_as_of, statement
+from sparkstore.sql.queries import CONTENT, VIEWS, as_of_values, log_as_of, statement
 from sparkstore.tables.delta_files import versions
 from sparkstore.tables.root import Root
 from sparkstore.tables.schema import ROW, STATE
@@ -132,10 +132,12 @@ def add_views(
     root: Root,
     views: Collection[str],
     as_of: AsOf | None = None,
+    columns: Collection[str] | None = None,
 ) -> None:
     """Give a connection some views of a root, and take away its right to change its settings.
 
-    With `as_of` they are as they stood then (`recovery.point_in_time`).
+    With `as_of` they are as they stood then (`recovery.point_in_time`). With `columns` only these
+    are right: others of `queue_messages` may be null.
 
     Raises:
         InvalidRequest: `as_of` is in the future, or before history.
@@ -145,7 +147,7 @@ def add_views(
     with _readable(root):
         point = None
         if as_of is not None or not {*views}.isdisjoint(VIEWS):
-            point = _add_queues(connection, root, views, as_of)
+            point = _add_queues(connection, root, views, as_of, columns)
         for name in views:
             if name in _LOGS:
                 _add_log(connection, root, name, None if point is None else point.at)
@@ -170,13 +172,19 @@ def _add_log(connection: duckdb.DuckDBPyConnection, root: Root, name: str, at: i
 
 
 def _add_queues(
-    connection: duckdb.DuckDBPyConnection, root: Root, views: Collection[str], as_of: AsOf | None
+    connection: duckdb.DuckDBPyConnection,
+    root: Root,
+    views: Collection[str],
+    as_of: AsOf | None,
+    columns: Collection[str] | None,
 ) -> PointInTime | None:
     moment = _at_one_moment(connection, root, as_of)
     values, known = _values(moment)
     for view in views:
         if view in VIEWS:
-            connection.execute(f"CREATE VIEW {view} AS {view_text(view, values, known)}")
+            alone = view == "queue_messages" and columns is not None and CONTENT.isdisjoint(columns)
+            query = view_text(view, values, known, has_content=not alone)
+            connection.execute(f"CREATE VIEW {view} AS {query}")
     return moment.point
 
 

@@ -22,6 +22,8 @@ _ONCE = frozenset({"changes", "guard", "touched_links"})
 
 _OF_ENTRY = {"header", "priority", "expires_at"}
 """Fields of a header that have another place in a view, or that its entry may change."""
+CONTENT = frozenset({*MessageHeader._fields, "header", "body"}) - {"priority", "expires_at"}
+"""The columns of `queue_messages` that come from a message's content, and not from its entry."""
 _CONTENT_COLUMNS = ", ".join(f"`{name}`" for name in MessageHeader._fields if name not in _OF_ENTRY)
 _END_COLUMNS = "outcome, ended_position, ended_at, ended_by, end_detail,"
 

@@ -132,3 +132,17 @@ def test_a_restart_reads_the_batch_again_that_was_not_finished_and_goes_on(
     rows = [row for batch in sorted(seen) for row in seen[batch]]
     assert [body for _, body in rows] == [*sent, "4"]
     assert rows == sorted(rows)
+
+
+def test_of_two_queries_with_one_checkpoint_the_first_ends(
+    spark: SparkSession, service: Served, tmp_path: Path
+) -> None:
+    """Spark knows by the checkpoint that they are one query; the second goes on where it was."""
+    events = spark.readStream.format("sparkstore").options(path=str(service.root), kind="*").load()
+    sink = events.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "one"))
+    first = sink.trigger(processingTime="1 hour").start()
+    second = sink.trigger(availableNow=True).start()
+    assert not first.isActive
+    assert first.id == second.id
+    second.awaitTermination()
+    assert second.exception() is None

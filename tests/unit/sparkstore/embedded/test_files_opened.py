@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
@@ -18,7 +19,9 @@ from sparkstore.core.records import (
     opened,
     queue_created,
 )
+from sparkstore.embedded.answers import Condition, view_batches
 from sparkstore.errors import Unavailable
+from sparkstore.sql.queries import CONTENT
 from sparkstore.tables.root import Root
 from sparkstore.tables.rows import to_table
 from sparkstore.tables.snapshot import snapshot
@@ -90,6 +93,19 @@ def test_a_queue_opens_its_own_files(root: Root) -> None:
     keep(root, [0, 3, HOURS + 1, HOURS + 2])  # all names; long ones
     found = rows(root, "SELECT kind FROM message_history WHERE queue = 'queue-2' ORDER BY position")
     assert [row["kind"] for row in found] == ["enqueued", "enqueued", "dequeued"]
+
+
+def test_columns_of_an_entry_open_no_file_of_its_content(root: Root) -> None:
+    keep(root, [])
+
+    def read(*columns: str) -> pa.Table:
+        priority = [Condition("priority", "=", 4)]
+        return pa.Table.from_batches(view_batches(root, "queue_messages", columns, priority))
+
+    assert read("queue", "position", "enqueued_at", "annotations").num_rows == 2 * HOURS
+    for column in sorted(CONTENT):
+        with pytest.raises(Unavailable):
+            read("queue", column)
 
 
 def test_a_message_opens_the_files_that_its_id_may_be_in(root: Root) -> None:

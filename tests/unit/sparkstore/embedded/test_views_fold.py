@@ -35,12 +35,12 @@ from sparkstore.core.records import (
     queue_created,
     queue_destroyed,
 )
-from sparkstore.embedded.answers import answer
+from sparkstore.embedded.answers import answer, view_batches
 from sparkstore.embedded.duckdb_views import views_of
 from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.jobs import job_runs
 from sparkstore.jobs.job_runs import JobRun
-from sparkstore.sql.queries import GUARDS, VIEWS
+from sparkstore.sql.queries import CONTENT, GUARDS, VIEWS
 from sparkstore.sql.queries import view_text as spark_text
 from sparkstore.storage.objects import ObjectStorage
 from sparkstore.tables.root import TABLES, Root
@@ -418,6 +418,20 @@ def test_the_text_of_a_view_fits_into_a_catalog(view: str) -> None:
 def test_sums_and_counts_are_bigint_as_with_spark(root: Root) -> None:
     table = answer(root, "SELECT sum(depth), count(*), sum(depth * 1.5) FROM queues").table
     assert [str(field.type) for field in table.schema][:2] == ["int64", "int64"]
+
+
+@pytest.mark.slow
+def test_columns_of_an_entry_are_the_same_where_no_content_is_read(tmp_path: Path) -> None:
+    number = seed()
+    print(f"seed {number}")
+    chance = random.Random(number)
+    history = bundled(chance, [drawn_history(chance, 50) for _ in range(10)])
+    root = build_root(tmp_path / "root", drawn_layers(chance, history))
+    table = answer(root, "SELECT * FROM queue_messages ORDER BY position").table
+    table = table.select([name for name in table.column_names if name not in CONTENT])
+    assert "annotations" in table.column_names
+    found = pa.Table.from_batches(view_batches(root, "queue_messages", table.column_names))
+    assert found.sort_by("position").to_pylist() == table.to_pylist()
 
 
 def test_string_is_the_text_of_bytes_and_of_any_value_as_with_spark(root: Root) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,18 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
+import sparkstore
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from pyspark_sparkstore import DefaultSource
-from sparkstore.errors import InvalidRequest, StoreError
+from sparkstore.errors import CorruptData, InvalidRequest, StoreError
 from sparkstore.recovery.recovery import recover
 from sparkstore.replication.promote import promote
+from sparkstore.spark_source.columns import columns_there
 from sparkstore.spark_source.event_reader import EventStreamReader
+from sparkstore.spark_source.options import read_options
 from sparkstore.tables.root import open_root
+from sparkstore.tables.schema import SCHEMA_VERSION
 from tests.support.objects.copies import compact, enqueue, trim
 from tests.support.roots.replicas import replica_of
 from tests.support.roots.roots import state_table
@@ -155,6 +160,18 @@ def test_a_stream_that_cannot_be_is_refused_at_its_start(
 ) -> None:
     with pytest.raises(InvalidRequest, match=told):
         stream(unchanged, **options)
+
+
+def test_a_root_of_a_newer_release_is_refused_by_streams_reads_and_queries(root: Path) -> None:
+    (root / "root.json").write_text(json.dumps({"schema_version": SCHEMA_VERSION + 1}))
+    settings = read_options({"path": str(root)})
+    for ask in (
+        lambda: stream(root),
+        lambda: columns_there(settings),
+        lambda: sparkstore.query(root, "SELECT 1"),
+    ):
+        with pytest.raises(CorruptData, match="install a newer sparkstore"):
+            ask()
 
 
 def test_a_batch_keeps_its_limits(root: Path) -> None:
