@@ -29,6 +29,10 @@ pytestmark = [
 PICTURES = os.environ.get("SPARKSTORE_PICTURES")
 MOST_PICTURE_BYTES = 150_000
 CONFIG = """\
+[[broker.policies]]
+name = "shops"
+match = "orders"
+arguments = {max_delivery_count = 5, max_bytes = 1000000}
 [[broker.queues]]
 name = "orders"
 arguments = {dead_letter_queue = "dead", max_delivery_count = 3}
@@ -160,6 +164,17 @@ def test_charts_tell_in_words_what_they_show_of_the_last_minutes(
     page.until("document.querySelector('ol.history')")
     take(page, pictures / "dead-letter.png", "dark", 980)
     assert page.troubles == []
+
+
+def test_a_queue_tells_where_each_argument_is_from(shop: Shop, page: Page) -> None:
+    open_view(shop, page, "queue/orders")
+    page.until("document.querySelector('dl dt')")
+    terms = "[...document.querySelectorAll('dl dt')].map((it) => it.textContent)"
+    values = "[...document.querySelectorAll('dl dd')].map((it) => it.textContent)"
+    told = dict(zip(page.evaluate(terms), page.evaluate(values), strict=True))
+    assert told["max_delivery_count"] == "3"  # the queue's own wins
+    assert told["max_bytes"] == "1000000 (policy shops)"
+    assert told["delayed"] == "0"
 
 
 def shop_depth(page: Page) -> int:

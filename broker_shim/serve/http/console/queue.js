@@ -12,6 +12,9 @@ const LIMIT = 50;
 const died = (death) =>
   death.queue ? [death.reason, "on", death.queue, death.condition, death.description].filter(Boolean).join(" ") : "";
 
+// An argument that counts, and where it is from unless the queue says it itself.
+const sourced = (it) => (it.from === "queue" ? String(it.value) : `${it.value} (${it.from})`);
+
 const clock = (at) => new Date(at).toISOString().slice(11, 19);
 
 // Depth and rates of the last minutes; none before there are two looks.
@@ -52,9 +55,9 @@ export function queue(parts, user) {
   async function look() {
     const told = await get(queuePath(name));
     figures.replaceChildren(terms([
-      ["messages", told.depth], ["held", told.held], ["bytes", told.bytes],
+      ["messages", told.depth], ["held", told.held], ["delayed", told.delayed], ["bytes", told.bytes],
       ["oldest", age(told.oldest_age_s)], ["consumers", told.consumers], ["durability", told.durability],
-      ...Object.entries(told.arguments),
+      ...Object.entries(told.effective).map(([argument, it]) => [argument, sourced(it)]),
       ...told.bindings.map((each) => ["binding", `${each.exchange} ${each.key}`]),
     ]));
     charts.replaceChildren(...chartsOf(sample(told)));
