@@ -282,8 +282,8 @@ class Entries(Mapping[int, Entry]):
 
     def delayed_count(self, now_us: int) -> int:
         """Count entries that nobody has, and nobody may get yet."""
-        told = (e.detail for _, e in self.marked() if e.acquired_by is None)
-        return self.has_delays and sum((delivery_time_of(each) or 0) > now_us for each in told)
+        details = (e.detail for _, e in self.marked() if e.acquired_by is None)
+        return int(self.has_delays and sum((delivery_time_of(d) or 0) > now_us for d in details))
 
     def stretches(self) -> Iterator[Stretch]:
         """All of them in queue order, many at a time."""

@@ -90,6 +90,7 @@ def test_queues_shows_depth_bytes_and_what_is_acquired(
     assert isinstance(age, float)
     assert age > 0
     rest = {"delayed": 0, "not_durable": 0, "arguments": None}
+    assert by_name[NASTY]["delayed"] is not False, "a count, also where nothing was ever delayed"
     assert by_name["orders"] == {"depth": 3, "bytes": 15, "acquired": 1, **rest}
     assert by_name[NASTY] == {"depth": 0, "bytes": 0, "acquired": 0, "oldest_age_s": None, **rest}
 
