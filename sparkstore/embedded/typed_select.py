@@ -87,7 +87,7 @@ def _parsed(connection: duckdb.DuckDBPyConnection, statement: str) -> Any:
         statements = connection.extract_statements(statement)
     except duckdb.Error as reason:
         raise InvalidRequest(f"{first_line(reason)}: in Spark's SQL? {_ASK_SPARK}") from reason
-    if len(statements) != 1:
+    if len(statements) != 1 or "\0" in statement:  # the parser reads nothing behind a NUL
         raise InvalidRequest(NOT_A_QUERY)
     if statements[0].type == StatementType.EXPLAIN:
         inner = _EXPLAINED.sub("", statements[0].query, count=1)

@@ -44,6 +44,7 @@ STATEMENTS = [
     "COMMENT ON VIEW queues IS 'x'",
     "SET VARIABLE x = 1",
     "SELECT 1; SELECT 2",
+    "SELECT 1 FROM queues \0 WHERE false",
     "SELECT 1; COPY queues TO '{secret}.out'",
     "EXPLAIN COPY queues TO '{secret}.out'",
     "EXPLAIN ANALYZE COPY queues TO '{secret}.out'",
