@@ -33,7 +33,8 @@ from sparkstore.control.audit import AuditEvent
 from sparkstore.operations import wire
 
 MOST_S, MOST_AT_ONCE = 30.0, 2
-_COMMAND = (sys.executable, "-m", limited_process.__name__)
+_COMMAND = (sys.executable, "-P", "-m", limited_process.__name__)
+"""`-P`: no module is imported from the folder where the broker happens to run."""
 
 
 class _Running:

@@ -64,6 +64,14 @@ def test_an_answer_is_of_now_and_as_openapi_says(house: HttpHouse) -> None:
     assert (event, details["statement"], details["user"]) == ("query", statement, None)
 
 
+def test_nothing_is_imported_from_where_the_broker_runs(
+    house: HttpHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(9)")
+    monkeypatch.chdir(tmp_path)
+    assert ask(house, "SELECT 1 AS one").body["rows"] == [{"one": 1}]
+
+
 def test_a_root_in_a_bucket_is_asked_by_its_copy_here(tmp_path: Path) -> None:
     it = HttpHouse(tmp_path, store=open_in_bucket(tmp_path, DELTA_CONFIG))
     try:
