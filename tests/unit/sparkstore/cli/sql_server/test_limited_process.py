@@ -118,8 +118,8 @@ def test_the_process_yields_to_the_broker(template: Path) -> None:
     """It is slow before the broker is, and where memory is short it ends before the broker does."""
     told = "{'nice': os.nice(0), 'adj': open('/proc/self/oom_score_adj').read().strip()}"
     first = f"import os; it.limit_this_process(60); sys.exit(print(it.json.dumps({told})))"
-    ours = os.nice(0)  # a worker of pytest has lowered its own
-    assert run(question(template, "FROM queues"), first)[1] == {"nice": ours + 10, "adj": "1000"}
+    lower = min(19, os.nice(0) + 10)  # a worker of pytest has lowered its own
+    assert run(question(template, "FROM queues"), first)[1] == {"nice": lower, "adj": "1000"}
 
 
 @pytest.mark.slow
