@@ -7,6 +7,7 @@ broker's name against the authorities of the system, or of `--ca-file`.
 from __future__ import annotations
 
 import http.client
+import io
 import json
 import os
 import ssl
@@ -97,10 +98,10 @@ class RemoteBroker:
         with self._told_as_errors():
             if answer.status != 200:
                 _content(self._url, answer.status, answer.read())
-            rest = b""
-            while piece := answer.read(_PIECE_BYTES):
-                *whole, rest = (rest + piece).split(b"\n")
-                yield from map(bytes.decode, whole)
+            for line in io.BufferedReader(answer, _PIECE_BYTES):
+                if not line.endswith(b"\n"):
+                    raise http.client.IncompleteRead(line)
+                yield line[:-1].decode()
 
     def _answer(
         self, method: str, path: str, body: Any, query: Mapping[str, object]

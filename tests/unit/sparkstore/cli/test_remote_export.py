@@ -11,14 +11,16 @@ import pytest
 from sparkstore.cli.command_line import main
 from tests.support.stores.stores import TIMEOUT_S
 
-HALF = (
-    b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
-    b"3\r\n{}\n\r\n"
-)
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n"
+HALVES = {
+    "between chunks": _HEAD + b"Transfer-Encoding: chunked\r\n\r\n3\r\n{}\n\r\n",
+    "in a line, by a proxy that tells no length": _HEAD + b'Connection: close\r\n\r\n{}\n{"a',
+}
 
 
+@pytest.mark.parametrize("half", HALVES.values(), ids=HALVES)
 def test_an_export_that_is_cut_off_makes_no_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    half: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
@@ -26,7 +28,7 @@ def test_an_export_that_is_cut_off_makes_no_file(
             peer, _ = listening.accept()
             with peer:
                 peer.recv(1 << 16)
-                peer.sendall(HALF)
+                peer.sendall(half)
 
         peer = threading.Thread(target=answer_half)
         peer.start()
