@@ -7,7 +7,7 @@ as its reader takes it. A message that leaves meanwhile is left out, and none is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from itertools import islice
 
 from starlette.responses import Response
@@ -31,7 +31,7 @@ _PART, _PART_BYTES = 100, 1 << 20
 async def replay_messages(call: Call) -> ReplayOutcome:
     """Put copies of messages that left a queue back from history."""
     body, name = call.body, await call.queue(call.names["queue"], Act.RECEIVE)
-    to = await call.queue(body.to or name, Act.SEND)
+    to = await call.queue(name if body.to is None else body.to, Act.SEND)
     choice = _choice(body)
     if choice == Choice():
         text = "say which messages: ids, older_than, properties or subject; older_than 0s: all"
@@ -90,18 +90,20 @@ def _chosen(broker: Broker, name: str, choice: Choice, at_us: int) -> list[int]:
 
 async def _parts(store: BrokerStore, ids: list[int], choice: Choice) -> AsyncIterator[bytes]:
     left = iter(ids)
-    while part := [*islice(left, _PART)]:
-        for lines in await asyncio.to_thread(_lines, store, part, choice):
-            yield lines
+    while (lines := await asyncio.to_thread(_lines, store, left, choice)) is not None:
+        yield lines
 
 
-def _lines(store: BrokerStore, ids: list[int], choice: Choice) -> list[bytes]:
-    """Read some messages, and encode those that are chosen and there, in pieces of about a MiB."""
+def _lines(store: BrokerStore, left: Iterator[int], choice: Choice) -> bytes | None:
+    """Read the next messages, and encode those that are chosen and there, until it is about a MiB.
+
+    None: there are no more. A queue may have large messages, so no more of them are in memory.
+    """
     from sparkstore.cli.messages.export import as_json  # noqa: PLC0415  # it loads pyarrow
     from sparkstore.cli.output import json_lines  # noqa: PLC0415
 
-    pieces, lines, size = [], list[str](), 0
-    for message_id in ids:
+    lines, size, count = list[str](), 0, 0
+    for count, message_id in enumerate(islice(left, _PART), 1):  # noqa: B007
         try:
             stored = store.load(message_id)
         except InvalidRequest:  # it left meanwhile
@@ -110,9 +112,8 @@ def _lines(store: BrokerStore, ids: list[int], choice: Choice) -> list[bytes]:
             lines += json_lines(as_json([(message_id, stored.header, stored.body)]))
             size += len(lines[-1])
         if size >= _PART_BYTES:
-            pieces.append("".join(f"{line}\n" for line in lines).encode())
-            lines, size = [], 0
-    return [*pieces, "".join(f"{line}\n" for line in lines).encode()]
+            break
+    return "".join(f"{line}\n" for line in lines).encode() if count else None
 
 
 def _choice(body: MessageChoice) -> Choice:

@@ -58,9 +58,12 @@ class ResubmitOutcome(Struct, kw_only=True):
 
 
 class MessageChoice(Model):
-    """Conditions that all hold for a chosen message; an age is such as `90s`, `2h` or `7d`."""
+    """Conditions that all hold for a chosen message; an age is such as `90s`, `2h` or `7d`.
 
-    ids: list[Annotated[int, Meta(ge=1)]] | None = None
+    An empty list of `ids` is refused: who computed it does not mean all messages.
+    """
+
+    ids: Annotated[list[Annotated[int, Meta(ge=1)]], Meta(min_length=1)] | None = None
     older_than: str | None = None
     properties: dict[str, str] = field(default_factory=dict)
     subject: str | None = None

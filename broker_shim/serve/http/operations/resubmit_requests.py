@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.rights import Act
@@ -61,7 +60,7 @@ def _edit(body: ResubmitOrder) -> MessageEdit:
     if body.body_base64 is not None:
         try:
             content = base64.b64decode(body.body_base64, validate=True)
-        except binascii.Error as reason:
+        except ValueError as reason:  # binascii.Error is one; a character beyond ASCII another
             raise HttpRefusal(400, f"body_base64 is no base64: {reason}") from reason
     return MessageEdit(content, body.properties, frozenset(body.unset))
 

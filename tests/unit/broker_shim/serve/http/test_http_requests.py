@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import jsonschema
@@ -15,6 +15,7 @@ from broker_shim.serve.http.console.console_files import console_endpoints
 from broker_shim.serve.http.endpoints import Endpoint
 from broker_shim.serve.http.http_server import EVERY
 from broker_shim.serve.http.message_requests import MOST_BODY_BYTES
+from broker_shim.serve.http.operations import copy_requests
 from broker_shim.serve.http.operations.definition_requests import (
     MOST_BODY_BYTES as MOST_DOCUMENT_BYTES,
 )
@@ -204,6 +205,7 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/api/v1/messages/1/resubmit", {"properties": {"a": 1}}, 400, "Expected `str`"),
     ("POST", "/api/v1/messages/1/resubmit", {"queue": "none"}, 404, "there is no queue"),
     ("POST", "/api/v1/messages/1/resubmit", {"body_base64": "?"}, 400, "is no base64"),
+    ("POST", "/api/v1/messages/1/resubmit", {"body_base64": "é"}, 400, "is no base64"),
     ("POST", "/api/v1/messages/1/resubmit", {"body": "", "body_base64": ""}, 400, "say one of"),
     (
         *("POST", "/api/v1/messages/1/resubmit", {"properties": {"a": ""}, "unset": ["a"]}),
@@ -213,9 +215,12 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/api/v1/queues/here/replay", {"older_then": "1s"}, 400, "did you mean 'older_than'?"),
     ("POST", "/api/v1/queues/here/replay", {"older_than": "soon"}, 400, "such as 90s or 7d"),
     ("POST", "/api/v1/queues/here/replay", {"ids": [0]}, 400, "ids"),
+    ("POST", "/api/v1/queues/here/replay", {"ids": [], "older_than": "0s"}, 400, "length >= 1"),
+    ("POST", "/api/v1/queues/here/replay", {"ids": [1], "to": ""}, 404, "there is no queue ''"),
     ("POST", "/api/v1/queues/here/replay", {"ids": [1]}, 409, "no root to read"),
     ("POST", "/api/v1/queues/here/export", {"subjct": "x"}, 400, "did you mean 'subject'?"),
     ("POST", "/api/v1/queues/here/export", {"ids": "1"}, 400, "ids"),
+    ("POST", "/api/v1/queues/here/export", {"ids": []}, 400, "length >= 1"),
     ("POST", "/api/v1/definitions", {"documnt": {}}, 400, "did you mean 'document'?"),
     ("POST", "/api/v1/definitions", {"document": 7}, 400, "document"),
     ("POST", "/api/v1/definitions", b" " * (MOST_DOCUMENT_BYTES + 1), 413, "send less"),
@@ -253,6 +258,24 @@ def test_an_export_has_each_message_on_a_line_and_takes_none(house: HttpHouse, o
     some = house.ask("POST", path_of(orders, "/export"), None, {"ids": [rows[1]["message_id"]]})
     assert [*map(json.loads, some.body.splitlines())] == rows[1:2]
     assert house.depth(orders) == 4
+
+
+def test_an_export_has_about_a_mebibyte_in_memory_however_large_messages_are(
+    house: HttpHouse, orders: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded, seen, load = list[int](), list[int](), house.store.load
+    monkeypatch.setattr(copy_requests, "_PART_BYTES", 1)
+    monkeypatch.setattr(house.store, "load", lambda each: loaded.append(each) or load(each))
+
+    async def noted(parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        async for part in parts:
+            seen.append(len(loaded))
+            yield part
+
+    stream = copy_requests.ExportStream
+    monkeypatch.setattr(copy_requests, "ExportStream", lambda parts: stream(noted(parts)))
+    assert house.ask("POST", path_of(orders, "/export"), None, {}).body.count("\n") == 4
+    assert seen == [1, 2, 3, 4], "the first is sent before the next is read"
 
 
 def filled(path: str, queue: str) -> str:
