@@ -61,7 +61,7 @@ def protobuf_schema(described: bytes, message: str) -> tuple[str, Callable[[byte
     def json_of(body: bytes) -> str | None:
         try:
             return json_text(_value_of(parsed.FromString(body)))
-        except DecodeError:
+        except (DecodeError, ValueError):  # a time may be none that there is
             return None
 
     return fields_text(kind), json_of

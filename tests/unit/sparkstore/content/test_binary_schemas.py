@@ -146,6 +146,17 @@ def test_a_protobuf_body_has_each_type_as_json_and_as_ddl() -> None:
 
 
 @pytest.mark.parametrize(
+    "time", ["08 80 80 80 80 80 80 80 80 10", "10 ff ff ff ff ff ff ff ff ff 01"]
+)
+def test_a_protobuf_body_with_a_time_that_is_none_fails_no_query(time: str) -> None:
+    """Seconds beyond the year 9999, and less than no nanoseconds."""
+    content = bytes.fromhex(time)
+    assert decoded(BinarySchema(described(), ORDER), b"\x32" + bytes([len(content)]) + content) == [
+        None
+    ]
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("{", "this is no Avro schema"),
