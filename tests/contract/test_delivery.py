@@ -8,6 +8,7 @@ a protocol's driver does not answer, as no such driver can be made.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from itertools import count
 
@@ -469,9 +470,9 @@ def test_what_is_hidden_is_so_after_a_restart_and_can_be_deleted(cell: Cell) -> 
 
 def test_what_waited_for_its_time_has_its_place_by_that_after_a_restart(cell: Cell) -> None:
     """As before it: behind what came until then, and before what came later."""
-    client = cell.with_queue()
-    client.send(cell.queue, "late", delivery={"x-opt-delivery-delay": 150})
-    client.send(cell.queue, "soon", delivery={"x-opt-delivery-delay": 50})
+    client, now_ms = cell.with_queue(), time.time_ns() // 1_000_000
+    client.send(cell.queue, "late", delivery={"x-opt-delivery-time": now_ms + 500})
+    client.send(cell.queue, "soon", delivery={"x-opt-delivery-time": now_ms + 450})
     client.send(cell.queue, "now")
     client.consume(cell.queue)
     client.receive(3)
