@@ -8,9 +8,9 @@ a protocol's driver does not answer, as no such driver can be made.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Sequence
 from itertools import count
+from time import time_ns
 
 import pytest
 
@@ -470,7 +470,7 @@ def test_what_is_hidden_is_so_after_a_restart_and_can_be_deleted(cell: Cell) -> 
 
 def test_what_waited_for_its_time_has_its_place_by_that_after_a_restart(cell: Cell) -> None:
     """As before it: behind what came until then, and before what came later."""
-    client, now_ms = cell.with_queue(), time.time_ns() // 1_000_000
+    client, now_ms = cell.with_queue(), time_ns() // 1_000_000
     client.send(cell.queue, "late", delivery={"x-opt-delivery-time": now_ms + 500})
     client.send(cell.queue, "soon", delivery={"x-opt-delivery-time": now_ms + 450})
     client.send(cell.queue, "now")
