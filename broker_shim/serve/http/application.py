@@ -31,7 +31,7 @@ from broker_shim.serve.http.calls import Call, House, Probes
 from broker_shim.serve.http.door import Door, Visitor
 from broker_shim.serve.http.endpoints import Endpoint
 from broker_shim.serve.http.refusals import HttpRefusal, refused_by
-from broker_shim.serve.http.request_models import body_of_request, query_of
+from broker_shim.serve.http.request_models import body_of_request, disconnected, query_of
 from broker_shim.serve.http.roles import HttpRole
 
 _log = logging.getLogger(__name__)
@@ -91,7 +91,8 @@ class Gate:
         query = query_of(endpoint.query, request.query_params)
         body = await body_of_request(endpoint.body, request, endpoint.most_body_bytes)
         names = _names(request.path_params)
-        call = Call(self._probes, house, visitor, names, query, body, request.headers)
+        gone = partial(disconnected, request.receive)
+        call = Call(self._probes, house, visitor, names, query, body, request.headers, gone)
         return await endpoint.run(call)
 
 

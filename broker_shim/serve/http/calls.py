@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -65,6 +65,7 @@ class Call:
         query: What stands after the question mark, as the endpoint's model.
         body: The body, as the endpoint's model.
         headers: Those of the request.
+        gone: Waits until whoever asks hangs up.
     """
 
     probes: Probes
@@ -74,6 +75,7 @@ class Call:
     query: Any = None
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    gone: Callable[[], Awaitable[None]] = None  # type: ignore[assignment]
 
     @property
     def user(self) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.serve.http.bodies import Model
@@ -84,3 +85,9 @@ async def _content(request: Request, most_bytes: int) -> bytes:
     except ClientDisconnect as reason:
         raise HttpRefusal(400, "the body did not come whole: send it again") from reason
     return bytes(content)
+
+
+async def disconnected(receive: Receive) -> None:
+    """Wait until whoever sent a request, whose body was read, is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -27,6 +27,7 @@ from broker_shim.security.rules.rights import RIGHTS, Act
 from broker_shim.serve.http.calls import Call, iso_time
 from broker_shim.serve.http.operations.history_requests import EVENTS, flushed
 from broker_shim.serve.http.refusals import HttpRefusal
+from broker_shim.serve.http.request_models import disconnected
 from broker_shim.sockets.authorization import denied
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.root import Root
@@ -58,7 +59,7 @@ class EventStream(Response):
 
         An empty part is not sent: it only lets this look whether the reader is there.
         """
-        gone = asyncio.ensure_future(_disconnected(receive))
+        gone = asyncio.ensure_future(disconnected(receive))
         EventStream.open_count += 1
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         try:
@@ -76,11 +77,6 @@ class EventStream(Response):
         finally:
             gone.cancel()
             EventStream.open_count -= 1
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 async def stream_events(call: Call) -> Response:

@@ -55,20 +55,24 @@ async def ask_views(call: Call) -> Response:
         question = LimitedQuestion(
             str(root.path), asked.statement, asked.limit, MOST_S, asked.as_of
         )
-        return Response(await _answered(question), media_type="application/json")
+        return Response(await _answered(question, call), media_type="application/json")
     finally:
         _Running.count -= 1
 
 
-async def _answered(question: LimitedQuestion) -> bytes:
+async def _answered(question: LimitedQuestion, call: Call) -> bytes:
     """Have a question answered; the answer as JSON, of the model `SqlAnswer`."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*_COMMAND, stdin=pipe, stdout=pipe)
+    answer = process.communicate(json.dumps(question._asdict()).encode())
+    waits = asyncio.ensure_future(answer), asyncio.ensure_future(call.gone())
     try:
-        said, _ = await process.communicate(json.dumps(question._asdict()).encode())
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        if process.returncode is None:  # nobody waits for the answer any more
+        waits[1].cancel()
+        if not waits[0].done():  # nobody waits for the answer any more
             process.kill()
+        said, _ = await waits[0]
     if process.returncode == 0:
         return said
     if process.returncode == limited_process.FAILED and said:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import os
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -145,6 +147,20 @@ def test_nobody_waits_for_a_query_and_there_are_few_at_once(
     assert reply.status == 500
     assert "the engine failed on this query (exit code -9)" in reply.body["error"]
     assert ask(house, "SELECT 1 AS one").body["rows"] == [{"one": 1}]
+
+
+def test_a_query_ends_when_whoever_asked_hangs_up(
+    house: HttpHouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sql_requests, "MOST_S", 600.0)
+    monkeypatch.setattr(sql_requests, "MOST_AT_ONCE", 1)
+    connection = http.client.HTTPConnection("127.0.0.1", house.port)
+    with closing(connection):
+        said = json.dumps({"statement": ENDLESS})
+        connection.request("POST", SQL, said, {"Content-Type": "application/json"})
+        until(queries)
+    until(lambda: ask(house, "SELECT 1").status == 200)
+    assert queries() == []
 
 
 def test_a_query_ends_in_time(house: HttpHouse, monkeypatch: pytest.MonkeyPatch) -> None:
