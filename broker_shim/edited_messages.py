@@ -120,7 +120,7 @@ def _changed(properties: Mapping[Any, Any], edit: MessageEdit) -> dict[Any, Any]
     for name in edit.removed:
         if name not in properties:
             names = ", ".join(map(str, properties)) or "none"
-            raise InvalidRequest(f"--unset {name}: the message's properties are {names}")
+            raise InvalidRequest(f"unset {name}: the message's properties are {names}")
     kept = {name: value for name, value in properties.items() if name not in edit.removed}
     return kept | {
         name: _value(name, text, properties.get(name)) for name, text in edit.properties.items()
@@ -133,7 +133,7 @@ def _value(name: str, text: str, before: Any) -> Any:
         return _read(text, before)
     except (KeyError, TypeError, ValueError) as reason:
         kind = type(before).__name__.lower()
-        message = f"--property {name}={text}: its value is of type {kind}"
+        message = f"property {name}={text}: its value is of type {kind}"
         raise InvalidRequest(message) from reason
 
 

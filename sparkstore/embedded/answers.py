@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from sparkstore.content.body_schemas import first_bodies, inferred
 from sparkstore.embedded.duckdb_views import add_text_function, add_views, connect, views_of
-from sparkstore.embedded.typed_select import check_statement, first_line
+from sparkstore.embedded.typed_select import BY_SPARK, check_statement, first_line
 from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.recovery.point_in_time import AsOf
 from sparkstore.tables.root import Root
@@ -176,7 +176,7 @@ def _translated() -> Iterator[None]:
             raise Unavailable(f"{message}: look at the storage, run it again") from reason
         if isinstance(reason, _CALLERS):
             raise InvalidRequest(_told(reason)) from reason
-        raise Unavailable(f"{message}: run it again, or with --engine spark") from reason
+        raise Unavailable(f"{message}: run it again, or {BY_SPARK}") from reason
 
 
 def _told(reason: Exception) -> str:
@@ -185,4 +185,4 @@ def _told(reason: Exception) -> str:
     told = first_line(reason)
     if _OURS in told:  # a function of ours refused its argument
         return f"the query failed: {told.partition(_OURS)[2]}"
-    return f"the query failed: {told}{hint}: --engine spark answers in Spark's SQL"
+    return f"the query failed: {told}{hint}: {BY_SPARK} answers in Spark's SQL"

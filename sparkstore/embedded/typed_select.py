@@ -48,7 +48,9 @@ _INSIDE = ("__", "pg_")
 _RANDOM = {"random", "uuid", "gen_random_uuid"}
 
 NOT_A_QUERY = "only one SELECT is answered here (or EXPLAIN or DESCRIBE of one)"
-_ASK_SPARK = "--engine spark answers more"
+BY_SPARK = "sparkstore sql ROOT --engine spark"
+"""What answers more, also to who asked over HTTP."""
+_ASK_SPARK = f"{BY_SPARK} answers more"
 
 
 def check_statement(
@@ -129,7 +131,7 @@ def _checked_name(node: dict[str, Any], allowed: Collection[str], views: Collect
     name = str(node["table_name"]).lower()
     if len(path) != 1 or name not in allowed:
         message = f"there is no view {'.'.join(path)}: there are {', '.join(views)}"
-        raise InvalidRequest(f"{message}; tables of the root by their path: --engine spark")
+        raise InvalidRequest(f"{message}; tables of the root by their path: {BY_SPARK}")
     return name
 
 

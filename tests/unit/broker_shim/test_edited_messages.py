@@ -70,10 +70,10 @@ def test_a_body_stays_of_its_kind(body: object, new: str | bytes) -> None:
 @pytest.mark.parametrize(
     ("edit", "reason"),
     [
-        (MessageEdit(None, {"n": "many"}), "--property n=many: its value is of type int"),
+        (MessageEdit(None, {"n": "many"}), "^property n=many: its value is of type int"),
         (MessageEdit(None, {"n": str(1 << 40)}), "none of its protocol"),
         (MessageEdit(None, {"flag": "yes"}), "of type bool"),
-        (MessageEdit(None, {}, frozenset({"z"})), "--unset z: the message's properties are n, u"),
+        (MessageEdit(None, {}, frozenset({"z"})), "^unset z: the message's properties are n, u"),
     ],
 )
 def test_an_edit_that_cannot_be_is_refused(edit: MessageEdit, reason: str) -> None:
