@@ -11,7 +11,7 @@ neither, Spark is shipped without them, and their functions may not pass the gat
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -103,7 +103,7 @@ def body_structure(schema: str) -> str:
     return duckdb_structure(ddl_of(BinarySchema(schema)) if is_avro(schema) else schema)
 
 
-@cache
+@lru_cache(maxsize=64)
 def _read(schema: BinarySchema) -> tuple[str, Callable[[bytes], str | None]]:
     try:
         if isinstance(schema.source, bytes):
