@@ -136,12 +136,15 @@ class QueueArguments(NamedTuple):
         """True if a message that comes is asked anything; else `why_full` need not be called."""
         asks = (
             self.message_ttl_ms,
-            self.max_depth,
-            self.max_bytes,
             self.delivery_delay_ms,
             self.duplicate_window_ms,
         )
-        return any(each is not None for each in asks)
+        return self.has_limits or any(each is not None for each in asks)
+
+    @property
+    def has_limits(self) -> bool:
+        """True if the queue may be full (`why_full`)."""
+        return self.max_depth is not None or self.max_bytes is not None
 
     @property
     def drops_head(self) -> bool:

@@ -44,6 +44,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 
 from sparkstore.core import records
 from sparkstore.core.annotations import (
@@ -372,35 +373,34 @@ class Admission:
 
     def _waiting(self, queue: str, coming: _Coming) -> Iterator[_Waiting]:
         """Messages that nobody holds or has a claim on, the oldest first."""
-        for message_id, entry in self._machine.state.queues[queue].entries.walk():
-            yield from self._free(queue, message_id, entry, coming)
-        for message_id in coming.new:
-            yield from self._free(queue, message_id, None, coming)
+        entries = self._machine.state.queues[queue].entries
+        there = chain(entries.walk(), zip(coming.new, repeat(None)))
+        return filter(None, (self._free(queue, *each, coming) for each in there))
 
     def _free(
         self, queue: str, message_id: int, entry: Entry | None, coming: _Coming
-    ) -> Iterator[_Waiting]:
-        """A message of a queue, if nobody holds it or has a claim on it."""
+    ) -> _Waiting | None:
+        """A message of a queue; None if somebody holds it or has a claim on it."""
         key = queue, message_id
         if message_id in coming.gone or key in self._claimed or key in self._machine.claims:
-            return
+            return None
         if entry is None:
-            yield message_id, *coming.new[message_id]
-        elif entry.acquired_by is None:
-            yield message_id, entry.message_bytes, entry.position > 0
+            return message_id, *coming.new[message_id]
+        is_free = entry.acquired_by is None
+        return (message_id, entry.message_bytes, entry.position > 0) if is_free else None
 
     def _with_value(
         self, queue: str, arguments: QueueArguments, header: MessageHeader, coming: _Coming
     ) -> tuple[str | None, Iterable[_Waiting]]:
         """The value of a new message on a last-value queue, and what waits there with it."""
-        if (key := arguments.last_value_key) is None:
+        if not arguments.has_limits or (key := arguments.last_value_key) is None:
             return None, ()
         value, newest = self._machine.last_value(queue, key, header)
         recent = self._machine.recent_values.get((queue, value or ""))
         entries = self._machine.state.queues[queue].entries
         for older in (coming.values.get(value), recent, newest) if value is not None else ():
             if older is not None and (older in entries or older in coming.new):
-                return value, self._free(queue, older, entries.get(older), coming)
+                return value, filter(None, [self._free(queue, older, entries.get(older), coming)])
         return value, ()
 
     def _promised(self, queue: str, entries: Entries) -> _Coming:

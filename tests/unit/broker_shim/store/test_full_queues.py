@@ -16,7 +16,7 @@ from broker_shim.store.full_queues import FullQueues
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.core.fold import State
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from tests.support.stores.stores import DELTA_CONFIG, done
+from tests.support.stores.stores import DELTA_CONFIG, RecordedMessageStore, done
 
 
 def test_a_queue_has_a_line_a_minute_which_says_how_many(
@@ -49,3 +49,22 @@ def test_what_was_refused_is_a_metric_of_its_queue(tmp_path: Path) -> None:
         }
         refused = {"queue": "q", "reason": "full"}, 2.0
         assert found["sparkstore_queue_refused_total"] == refused
+
+
+def test_a_value_is_asked_for_where_a_queue_may_be_full_and_nowhere_else() -> None:
+    asked: list[str] = []
+
+    def last_value(queue: str, key: str, _header: MessageHeader) -> tuple[str, None]:
+        asked.append(queue)
+        return f"the {key}", None
+
+    with closing(RecordedMessageStore([])) as store:
+        store.full_queues.replace_by(last_value)
+        kept = {"last_value_key": "key"}
+        done(store.create, Queue("brief", arguments={**kept, "message_ttl_ms": 60_000}))
+        done(store.create, Queue("short", arguments={**kept, "max_depth": 1}))
+        for name in ("brief", "short", "short"):
+            done(store.enqueue, store.message(MessageHeader(), b"x"), name)
+        assert asked == ["short", "short"]
+        entries = store.recover().entries
+        assert ([*entries["brief"]], [*entries["short"]]) == ([1], [3])
