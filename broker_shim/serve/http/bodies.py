@@ -130,19 +130,17 @@ class ExchangeDeletionLimits(OrderModel):
     if_unused: bool = False
 
 
-class PurgeOrder(Model):
+class PurgeOrder(OrderModel):
     """Messages to take off a queue; without `ids` all that are there and nobody holds."""
 
     ids: list[int] | None = None
-    dry_run: bool = False
 
 
-class MoveOrder(Model):
+class MoveOrder(OrderModel, kw_only=True):
     """Messages to move to another queue; without `ids` all that are there and nobody holds."""
 
     to: _Name
     ids: list[int] | None = None
-    dry_run: bool = False
 
 
 class MessageFates(Struct, kw_only=True):

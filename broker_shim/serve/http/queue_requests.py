@@ -34,8 +34,9 @@ async def list_queues(call: Call) -> QueueList:
     broker, page = call.house.broker, call.query
 
     def read() -> QueueList:
-        found = [name for name in broker.queues if page.match in name] if page.match else None
-        names = sorted(broker.queues if found is None else found)
+        names = sorted(broker.queues)
+        if page.match:
+            names = [name for name in names if page.match in name]
         shown = names[page.offset : page.offset + page.limit]
         at_us = now_us()
         items = [QueueRow(**_row(broker, name, at_us)) for name in shown]

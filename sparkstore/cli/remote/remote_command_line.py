@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from sparkstore.cli.parsing import add_check, at_least_0
+from sparkstore.cli.parsing import at_least_0
 from sparkstore.cli.remote import remote_commands as commands
 from sparkstore.cli.remote import remote_repairs, remote_wiring
 from sparkstore.cli.remote.http_client import RemoteBroker, RemoteLogin
-from sparkstore.cli.remote.remote_parsing import EXAMPLES, OPTION, Run, added
+from sparkstore.cli.remote.remote_parsing import EXAMPLES, OPTION, Run, add_dry_run, added
 from sparkstore.errors import InvalidRequest
 from sparkstore.log_format import use
 
@@ -95,8 +95,7 @@ def _add_bulk(run: Run, to: bool | None = None) -> Callable[[Subparsers, str], N
             parser.add_argument("--to", required=to, metavar="QUEUE", help="where they go")
         if run is commands.redrive:
             parser.add_argument("--limit", type=int, metavar="N", help="the first N of them")
-        parser.add_argument("--dry-run", action="store_true", help="count, change nothing")
-        add_check(parser)
+        add_dry_run(parser, "count, change nothing")
 
     return add
 
@@ -104,8 +103,7 @@ def _add_bulk(run: Run, to: bool | None = None) -> Callable[[Subparsers, str], N
 def _add_undo(subparsers: Subparsers, name: str) -> None:
     parser = added(subparsers, name, commands.undo)
     parser.add_argument("operation", help="what is to be undone")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be")
-    add_check(parser)
+    add_dry_run(parser, "say what would be")
 
 
 def _add_operations(subparsers: Subparsers, name: str) -> None:

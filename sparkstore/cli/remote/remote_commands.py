@@ -12,6 +12,7 @@ from sparkstore.cli.commands import SQL_ROWS, print_answer, print_lines, row_lim
 from sparkstore.cli.output import Row, fields, json_lines, one_line, table
 from sparkstore.cli.query_result import QueryResult, printed
 from sparkstore.cli.remote.http_client import RemoteBroker, name_in_path
+from sparkstore.cli.remote.remote_parsing import is_dry
 from sparkstore.exit_codes import ExitCode
 from sparkstore.operations.root_check import Figure, judge, nagios_line, threshold_of, worst
 
@@ -93,9 +94,8 @@ def redrive(arguments: Namespace, broker: RemoteBroker) -> int:
 
 def undo(arguments: Namespace, broker: RemoteBroker) -> int:
     """Take back what a bulk command did."""
-    is_dry = arguments.dry_run or arguments.check
     path = f"operations/{name_in_path(arguments.operation)}/undo"
-    told = broker.ask("POST", path, {"dry_run": is_dry})
+    told = broker.ask("POST", path, {"dry_run": is_dry(arguments)})
     show_one(arguments, told)
     would = sum(map(sum, (told[each].values() for each in ("restored", "removed", "shifted"))))
     return checked(arguments, would + (told["queue"] is not None))
@@ -178,11 +178,11 @@ def check(arguments: Namespace, broker: RemoteBroker) -> int:
 
 
 def _bulk(arguments: Namespace, broker: RemoteBroker, action: str, more: dict[str, Any]) -> int:
-    is_dry = arguments.dry_run or arguments.check
-    body = {**more, "dry_run": is_dry, **({"ids": arguments.ids} if arguments.ids else {})}
+    dry, chosen = is_dry(arguments), {"ids": arguments.ids} if arguments.ids else {}
+    body = {**more, "dry_run": dry, **chosen}
     told = broker.ask("POST", f"queues/{name_in_path(arguments.queue)}/{action}", body)
     row = {"action": action, "from": told.pop("queue"), **told}
-    if not is_dry:
+    if not dry:
         row = {name: value for name, value in row.items() if name not in {"would", "held"}}
     show_one(arguments, row)
     would = sum(told["to"].values()) if action == "redrive" else told.get("would") or 0

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sparkstore.cli.parsing import add_check
 from sparkstore.cli.remote.http_client import PASSWORD_VARIABLE, TOKEN_VARIABLE, RemoteBroker
 from sparkstore.log_format import add_log_format
 
@@ -53,6 +54,17 @@ def added(subparsers: Subparsers, name: str, run: Run) -> argparse.ArgumentParse
     parser.add_argument("--json", action="store_true", help="one JSON object a line, for machines")
     add_log_format(parser.add_argument)
     return parser
+
+
+def add_dry_run(parser: argparse.ArgumentParser, summary: str) -> None:
+    """Let a command try what it would do, with an exit code for scripts. See `is_dry`."""
+    parser.add_argument("--dry-run", action="store_true", help=summary)
+    add_check(parser)
+
+
+def is_dry(arguments: Namespace) -> bool:
+    """Tell whether a command is to change nothing."""
+    return bool(arguments.dry_run or arguments.check)
 
 
 def group(subparsers: Subparsers, name: str, summary: str) -> Subparsers:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from sparkstore.cli.commands import print_lines
 from sparkstore.cli.messages.resubmit import add_edit, edit_of
 from sparkstore.cli.notes import note
-from sparkstore.cli.parsing import add_check
 from sparkstore.cli.remote.http_client import RemoteBroker, name_in_path
 from sparkstore.cli.remote.remote_commands import checked, show, show_one, time_said
-from sparkstore.cli.remote.remote_parsing import added, group
+from sparkstore.cli.remote.remote_parsing import add_dry_run, added, group, is_dry
 from sparkstore.cli.transfer.definitions import document_text, show_import
 from sparkstore.operations.bulk import Answer
 from sparkstore.operations.choice import choice_of
@@ -55,11 +54,10 @@ def resubmit(arguments: Namespace, broker: RemoteBroker) -> int:
 
 def replay(arguments: Namespace, broker: RemoteBroker) -> int:
     """Put messages from history back on a queue."""
-    is_dry = arguments.dry_run or arguments.check
-    body = {**_choice(arguments), "to": arguments.to, "dry_run": is_dry}
+    body = {**_choice(arguments), "to": arguments.to, "dry_run": is_dry(arguments)}
     told = broker.ask("POST", f"queues/{name_in_path(arguments.queue)}/replay", body)
     row = {"action": "replay", "from": told["queue"], "to": told["to"]}
-    if is_dry:
+    if is_dry(arguments):
         row |= {"dry_run": True, "count": told["would"]}
     else:
         row |= Answer(done=told["done"]).told()
@@ -95,11 +93,10 @@ def export_definitions(arguments: Namespace, broker: RemoteBroker) -> int:
 
 def import_definitions(arguments: Namespace, broker: RemoteBroker) -> int:
     """Create what a document defines: ours, RabbitMQ's JSON or Artemis' broker.xml."""
-    is_dry = arguments.dry_run or arguments.check
     body = {"document": document_text(arguments.file), "vhost": arguments.vhost}
-    told = broker.ask("POST", "definitions", {**body, "dry_run": is_dry})
+    told = broker.ask("POST", "definitions", {**body, "dry_run": is_dry(arguments)})
     left = [(each["left_out"], each["reason"]) for each in told["left_out"]]
-    show_import(arguments, told["orders"], left, is_dry=is_dry)
+    show_import(arguments, told["orders"], left, is_dry=is_dry(arguments))
     return checked(arguments, told["changes"])
 
 
@@ -127,8 +124,7 @@ def add_replay(subparsers: Subparsers, name: str) -> None:
     parser = added(subparsers, name, replay)
     _add_choice(parser)
     parser.add_argument("--to", metavar="QUEUE", help="where the copies go (default: QUEUE)")
-    parser.add_argument("--dry-run", action="store_true", help="count, change nothing")
-    add_check(parser)
+    add_dry_run(parser, "count, change nothing")
 
 
 def add_export(subparsers: Subparsers, name: str) -> None:
@@ -144,8 +140,7 @@ def add_definitions(subparsers: Subparsers, name: str) -> None:
     added(ways, "export", export_definitions)
     parser = added(ways, "import", import_definitions)
     parser.add_argument("file", help="the document; - is standard input")
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done")
-    add_check(parser)
+    add_dry_run(parser, "say what would be done")
     parser.add_argument("--vhost", metavar="NAME", help="of RabbitMQ's: this virtual host")
 
 

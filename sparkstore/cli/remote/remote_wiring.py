@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from sparkstore.cli.admin_commands import given_arguments, given_headers
 from sparkstore.cli.output import Row
-from sparkstore.cli.parsing import add_check
 from sparkstore.cli.remote.http_client import RemoteBroker, name_in_path
 from sparkstore.cli.remote.remote_commands import checked, show, show_one
-from sparkstore.cli.remote.remote_parsing import added, group
+from sparkstore.cli.remote.remote_parsing import add_dry_run, added, group, is_dry
 from sparkstore.operations.administration import DURABILITIES, EXCHANGE_TYPES
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
+
+
+_DRY = "say what would be, change nothing"
 
 
 def list_queues(arguments: Namespace, broker: RemoteBroker) -> int:
@@ -60,10 +62,9 @@ def delete_queue(arguments: Namespace, broker: RemoteBroker) -> int:
 
 def purge_queue(arguments: Namespace, broker: RemoteBroker) -> int:
     """Delete all messages of a queue for good."""
-    is_dry = _dry(arguments)
-    told = broker.ask("POST", f"{_queue(arguments)}/purge", is_dry)
+    told = broker.ask("POST", f"{_queue(arguments)}/purge", _dry(arguments))
     row = {"act": "purge-queue", "queue": told["queue"]}
-    if is_dry["dry_run"]:
+    if is_dry(arguments):
         show_one(arguments, {**row, "dry_run": True, "count": told["would"], "left": told["held"]})
         return checked(arguments, told["would"])
     names = ("operation", "done", "left", "gone")
@@ -151,7 +152,7 @@ def _ordered(arguments: Namespace, told: Row) -> int:
 
 
 def _dry(arguments: Namespace) -> dict[str, bool]:
-    return {"dry_run": arguments.dry_run or arguments.check}
+    return {"dry_run": is_dry(arguments)}
 
 
 def _queue(arguments: Namespace) -> str:
@@ -184,7 +185,7 @@ def add_queue(subparsers: Subparsers, name: str) -> None:
         parser = added(ways, way, run)
         parser.add_argument("queue", help="name of the queue")
         if way != "show":
-            _add_dry(parser)
+            add_dry_run(parser, _DRY)
         if way in {"create", "alter"}:
             _add_set(parser)
         if way == "create":
@@ -202,7 +203,7 @@ def add_exchange(subparsers: Subparsers, name: str) -> None:
     for way, run in (("create", create_exchange), ("delete", delete_exchange)):
         parser = added(ways, way, run)
         parser.add_argument("exchange", help="name of the exchange")
-        _add_dry(parser)
+        add_dry_run(parser, _DRY)
         if way == "create":
             parser.add_argument("--type", required=True, choices=EXCHANGE_TYPES)
             _add_set(parser)
@@ -221,7 +222,7 @@ def add_binding(subparsers: Subparsers, name: str) -> None:
         parser.add_argument("exchange", help="name of the exchange")
         parser.add_argument("queue", help="name of the queue")
         parser.add_argument("--key", default="", help="the binding key (default: empty)")
-        _add_dry(parser)
+        add_dry_run(parser, _DRY)
         if way == "add":
             _add_set(parser)
 
@@ -233,16 +234,11 @@ def add_policy(subparsers: Subparsers, name: str) -> None:
     for way, run in (("set", set_policy), ("delete", delete_policy)):
         parser = added(ways, way, run)
         parser.add_argument("policy", help="name of the policy")
-        _add_dry(parser)
+        add_dry_run(parser, _DRY)
         if way == "set":
             parser.add_argument("--match", required=True, metavar="PATTERN")
             parser.add_argument("--priority", type=int, default=0)
             _add_set(parser)
-
-
-def _add_dry(parser: ArgumentParser) -> None:
-    parser.add_argument("--dry-run", action="store_true", help="say what would be, change nothing")
-    add_check(parser)
 
 
 def _add_set(parser: ArgumentParser) -> None:

@@ -6,25 +6,23 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from broker_shim.serve.http.bodies import Count, Model
+from broker_shim.serve.http.bodies import Count, Model, OrderModel
 
 _Limit = Annotated[int, Meta(ge=1, le=1000)]
 
 
-class RequeueOrder(Model):
+class RequeueOrder(OrderModel):
     """Messages to put at the end of their queue; without `ids` all that nobody holds."""
 
     ids: list[int] | None = None
-    dry_run: bool = False
 
 
-class RedriveOrder(Model):
+class RedriveOrder(OrderModel):
     """Dead letters to put back where they came from, or on `to`; without `ids` all, in order."""
 
     to: str | None = None
     ids: list[int] | None = None
     limit: Annotated[int, Meta(ge=1)] | None = None
-    dry_run: bool = False
 
 
 class RedriveOutcome(Struct, kw_only=True):
@@ -46,10 +44,8 @@ class RedriveOutcome(Struct, kw_only=True):
     operation: str | None = None
 
 
-class UndoOrder(Model):
+class UndoOrder(OrderModel):
     """An operation to take back; a dry run tells what would be."""
-
-    dry_run: bool = False
 
 
 class UndoOutcome(Struct, kw_only=True):

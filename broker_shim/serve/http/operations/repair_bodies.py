@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from broker_shim.serve.http.bodies import Model
+from broker_shim.serve.http.bodies import Model, OrderModel
 
 
 class BranchRow(Struct, kw_only=True):
@@ -27,7 +27,7 @@ class BranchList(Struct, kw_only=True):
     items: list[BranchRow]
 
 
-class ResubmitOrder(Model):
+class ResubmitOrder(OrderModel):
     """Changes of a message, and where the repaired one goes.
 
     `body` is text and `body_base64` bytes: one of them at most. `queue` says where the message is,
@@ -40,7 +40,6 @@ class ResubmitOrder(Model):
     unset: list[str] = field(default_factory=list)
     queue: str | None = None
     to: str | None = None
-    dry_run: bool = False
 
 
 class ResubmitOutcome(Struct, kw_only=True):
@@ -97,7 +96,7 @@ class DefinitionsAnswer(Struct, kw_only=True):
     left_out: list[str]
 
 
-class DefinitionsImport(Model):
+class DefinitionsImport(OrderModel, kw_only=True):
     """Definitions to be made: ours or RabbitMQ's as an object, or as text; Artemis' as text.
 
     `vhost`: the virtual host of RabbitMQ's that is meant.
@@ -105,7 +104,6 @@ class DefinitionsImport(Model):
 
     document: dict[str, Any] | str
     vhost: str | None = None
-    dry_run: bool = False
 
 
 class LeftOut(Struct, kw_only=True):
