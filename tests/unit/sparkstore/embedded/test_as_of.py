@@ -14,13 +14,8 @@ from deltalake import write_deltalake
 import sparkstore
 from sparkstore.core.annotations import plain_time
 from sparkstore.core.records import (
-    MessageHeader,
-    Record,
-    ids_reserved,
-    message_dequeued,
     message_enqueued,
     opened,
-    queue_created,
 )
 from sparkstore.embedded.answers import answer
 from sparkstore.errors import InvalidRequest
@@ -34,6 +29,16 @@ from sparkstore.tables.snapshot import snapshot
 from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
 from tests.support.histories.histories import History, Layers, Row, fold_rows
 from tests.support.histories.seeds import seed
+from tests.support.histories.timed_records import (
+    HEADER,
+    SECOND_US,
+    beginning,
+    fold_again,
+    put,
+    rows_of,
+    told,
+    took,
+)
 from tests.support.histories.viewed import rows
 from tests.support.roots.roots import build_root, state_table
 
@@ -44,8 +49,6 @@ NOT_COMPARED = {
     **{view: {"position"} for view in ("bindings", "configuration", "transactions")},
 }
 """What goes by the clock, and what the oracle's fold does not know of wiring."""
-SECOND_US = 1_000_000
-HEADER = MessageHeader("amqp-1.0", b"h", header_bytes=1, body_bytes=3)
 
 
 def stopped_at(history: History, position: int) -> History:
@@ -66,13 +69,6 @@ def everything(root: Root, as_of: int | None = None) -> dict[str, list[str]]:
     return found
 
 
-def fold_again(root: Root, layers: Layers, positions: list[int]) -> None:
-    """Write a version of `state` for each position, as compactions that followed each other."""
-    for position in positions:
-        state = state_table(fold_rows(layers.history.rows[:position]))
-        write_deltalake(str(root.state), state, mode="overwrite")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("fixed", SEEDS)
 def test_views_as_of_a_position_are_those_of_a_store_that_stopped_there(
@@ -85,7 +81,7 @@ def test_views_as_of_a_position_are_those_of_a_store_that_stopped_there(
     layers = drawn_layers(chance, history)
     root = build_root(tmp_path / "root", layers)
     earlier = sorted(chance.sample(range(1, layers.state_position + 1), 3))
-    fold_again(root, layers, [*earlier, layers.state_position])
+    fold_again(root, history.rows, [*earlier, layers.state_position])
     for position in chance.sample(range(1, history.last_position + 1), 3):
         print(f"position {position} of {history.last_position}, folded at {earlier}")
         stopped = stopped_at(history, position)
@@ -109,21 +105,12 @@ def waiting_then(root: Root, position: int) -> dict[str, int]:
     return dict(Counter(row["queue"] for row in waits))
 
 
-START = [opened(1, "w"), ids_reserved(1, 100), queue_created(1, "q", "{}")]
-
-
-def told(path: Path, records: list[Record], *, state: int = 0, history: int = 0) -> Root:
-    numbered = [Row(position, 1, record) for position, record in enumerate(records, 1)]
-    return build_root(path / "told", Layers(History(numbered), state, history, 1, 1000))
-
-
-def put(message_id: int, second: int) -> Record:
-    return message_enqueued(second * SECOND_US, "q", message_id, HEADER, b"abc")
+START = beginning()
 
 
 def test_a_message_is_delayed_as_of_a_time_before_its_own(tmp_path: Path) -> None:
     later = message_enqueued(10 * SECOND_US, "q", 1, HEADER, b"abc", detail=plain_time(30_000))
-    root = told(tmp_path, [*START, later, put(2, 20), put(3, 40)])
+    root = told(tmp_path / "told", [*START, later, put(2, 20), put(3, 40)])
     found = [
         rows(root, "SELECT delayed FROM queues", datetime.fromtimestamp(second, UTC))[0]["delayed"]
         for second in (9, 10, 29, 30, 40)
@@ -139,7 +126,7 @@ def depth(root: Root, as_of: Any) -> int:
 @pytest.mark.parametrize("moved", [(0, 0), (0, 7), (7, 7), (4, 5), (5, 7)])
 def test_a_time_means_the_last_record_of_then(tmp_path: Path, moved: tuple[int, int]) -> None:
     records = [*START, put(1, 10), put(2, 20), put(3, 30), put(4, 40)]
-    root = told(tmp_path, records, state=moved[0], history=moved[1])
+    root = told(tmp_path / "told", records, state=moved[0], history=moved[1])
     for second, expected in [(1, 0), (9, 0), (10, 1), (19, 1), (20, 2), (39, 3), (4000, 4)]:
         if moved[0] and second < 30 and moved[0] == 7:
             continue
@@ -148,13 +135,13 @@ def test_a_time_means_the_last_record_of_then(tmp_path: Path, moved: tuple[int, 
 
 def test_a_clock_that_was_set_back_changes_the_time_and_not_the_order(tmp_path: Path) -> None:
     """Of the records at 10, 50, 20, 60 s the last of 20 s is the third: what is before, was."""
-    root = told(tmp_path, [*START, put(1, 10), put(2, 50), put(3, 20), put(4, 60)])
+    root = told(tmp_path / "told", [*START, put(1, 10), put(2, 50), put(3, 20), put(4, 60)])
     found = [depth(root, datetime.fromtimestamp(second, UTC)) for second in (10, 19, 20, 50, 60)]
     assert found == [1, 1, 3, 3, 4]
 
 
 def test_a_row_of_a_fenced_writer_is_no_last_record(tmp_path: Path) -> None:
-    history = History([Row(n, 1, each) for n, each in enumerate([*START, put(1, 10)], 1)])
+    history = History(rows_of([*START, put(1, 10)]))
     history.rows.append(Row(5, 2, opened(30 * SECOND_US, "x")))
     history.ghosts = [Row(n, 1, put(n, 20)) for n in (5, 6)]
     root = build_root(tmp_path / "root", Layers(history, 0, 0, 1, 1000))
@@ -163,14 +150,13 @@ def test_a_row_of_a_fenced_writer_is_no_last_record(tmp_path: Path) -> None:
 
 
 def test_the_age_of_the_oldest_message_is_its_age_then(tmp_path: Path) -> None:
-    root = told(tmp_path, [*START, put(1, 10)])
+    root = told(tmp_path / "told", [*START, put(1, 10)])
     (row,) = rows(root, "SELECT oldest_age_s FROM queues", "1970-01-01 00:01:10")
     assert row["oldest_age_s"] == 60
 
 
 def test_a_consumed_message_is_back_on_its_queue_with_its_content(tmp_path: Path) -> None:
-    taken = message_dequeued(20 * SECOND_US, "q", 1, "c")
-    root = told(tmp_path, [*START, put(1, 10), taken], state=5, history=5)
+    root = told(tmp_path / "told", [*START, put(1, 10), took(1, 20)], state=5, history=5)
     assert rows(root, "FROM queue_messages") == []
     found = sparkstore.query(root.path, "SELECT body FROM queue_messages", as_of=4)
     assert found.to_pylist() == [{"body": b"abc"}]
@@ -182,7 +168,7 @@ def test_the_newest_fold_that_is_not_later_is_started_from(tmp_path: Path) -> No
     records = [*START, put(1, 10), put(2, 20), put(3, 30)]
     layers = Layers(History([Row(n, 1, r) for n, r in enumerate(records, 1)]), 3, 6, 1, 1000)
     root = build_root(tmp_path / "root", layers)
-    fold_again(root, layers, [4, 5])
+    fold_again(root, layers.history.rows, [4, 5])
     first = newest_version(root.state) - 2
     starts = [point_in_time(root, position)[2:4] for position in (2, 3, 4, 6)]
     assert starts == [(None, 0), (first, 3), (first + 1, 4), (first + 2, 5)]
@@ -199,8 +185,8 @@ def _inodes(root: Root) -> set[int]:
 
 def test_what_is_before_history_is_refused_with_how_far_back_it_goes(tmp_path: Path) -> None:
     records = [*START, put(1, 10), put(2, 20), put(3, 30)]
-    root = told(tmp_path, records, state=5, history=6)
-    state = state_table(fold_rows([Row(n, 1, r) for n, r in enumerate(records[:5], 1)]))
+    root = told(tmp_path / "told", records, state=5, history=6)
+    state = state_table(fold_rows(rows_of(records[:5])))
     for start in (1, 6):
         shortened = state.set_column(
             state.schema.get_field_index("history_start"),
@@ -233,14 +219,14 @@ def test_what_is_before_history_is_refused_with_how_far_back_it_goes(tmp_path: P
     ids=str,
 )
 def test_a_moment_that_is_not_there_is_told(tmp_path: Path, as_of: Any, message: str) -> None:
-    start = [each._replace(at=10 * SECOND_US) for each in START]
-    root = told(tmp_path, [*start, put(1, 20)])
+    later = [each._replace(at=10 * SECOND_US) for each in START]
+    root = told(tmp_path / "told", [*later, put(1, 20)])
     with pytest.raises(InvalidRequest, match=message):
         answer(root, "SELECT count(*) FROM queues", as_of=as_of)
 
 
 def test_a_time_zone_counts_and_without_one_it_is_utc(tmp_path: Path) -> None:
-    root = told(tmp_path, [*START, put(1, 3600), put(2, 7200)])
+    root = told(tmp_path / "told", [*START, put(1, 3600), put(2, 7200)])
     for text, expected in [
         ("1970-01-01 01:00", 1),
         ("1970-01-01T01:00:00Z", 1),
@@ -253,7 +239,7 @@ def test_a_time_zone_counts_and_without_one_it_is_utc(tmp_path: Path) -> None:
 
 
 def test_runs_of_jobs_are_those_that_had_ended(tmp_path: Path) -> None:
-    root = told(tmp_path, [*START, put(1, 10)])
+    root = told(tmp_path / "told", [*START, put(1, 10)])
     for second in (10, 20):
         began = datetime.fromtimestamp(second, UTC)
         job_runs.record(root, JobRun(str(second), "compact", began, 5.0, "done", {}))

@@ -15,15 +15,6 @@ from broker_shim.store.interface import Queue
 from sparkstore.cli.command_line import main
 from sparkstore.config import StoreConfig
 from sparkstore.content.reader import ContentReader
-from sparkstore.core.records import (
-    MessageHeader,
-    Record,
-    ids_reserved,
-    message_dequeued,
-    message_enqueued,
-    opened,
-    queue_created,
-)
 from sparkstore.errors import InvalidRequest
 from sparkstore.reconcile.invariants import check
 from sparkstore.recovery.recovery import recover
@@ -32,37 +23,31 @@ from sparkstore.storage.local import LocalStorage
 from sparkstore.tables.delta_contents import contents
 from sparkstore.tables.root import Root, open_root
 from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
-from tests.support.histories.histories import History, Layers, Row, fold_rows
+from tests.support.histories.histories import History, Layers, fold_rows
 from tests.support.histories.seeds import seed
+from tests.support.histories.timed_records import (
+    HEADER,
+    beginning,
+    fold_again,
+    put,
+    rows_of,
+    told,
+    took,
+)
 from tests.support.objects.s3_server import served
 from tests.support.roots.roots import build_root, rows_table, state_table
 from tests.support.stores.stores import DELTA_CONFIG, done
 
 SEEDS = [1, 2, None]
 """None: one of chance, drawn when the test runs."""
-HEADER = MessageHeader("amqp-1.0", b"h", header_bytes=1, body_bytes=3)
-SECOND_US = 1_000_000
-DEFINED = '{"arguments": {}, "durability": 2}'
-START = [opened(1, "w"), ids_reserved(1, 100), queue_created(1, "q", DEFINED)]
-
-
-def put(message_id: int, second: int) -> Record:
-    return message_enqueued(second * SECOND_US, "q", message_id, HEADER, b"abc")
-
-
-def took(message_id: int, second: int) -> Record:
-    return message_dequeued(second * SECOND_US, "q", message_id, "c")
+START = beginning('{"arguments": {}, "durability": 2}')
 
 
 RECORDS = [*START, put(1, 10), put(2, 20), took(1, 30), put(3, 40)]
 
 
-def rows_of(records: list[Record]) -> list[Row]:
-    return [Row(position, 1, record) for position, record in enumerate(records, 1)]
-
-
-def told(path: Path, *, state: int = 0, history: int = 0) -> Root:
-    return build_root(path / "root", Layers(History(rows_of(RECORDS)), state, history, 1, 1000))
+def root_of(path: Path, *, state: int = 0, history: int = 0) -> Root:
+    return told(path / "root", RECORDS, state=state, history=history)
 
 
 def shortened(root: Root, path: Path) -> None:
@@ -95,9 +80,7 @@ def test_what_is_restored_is_the_fold_of_all_records_up_to_then(
     root = build_root(tmp_path / "root", layers)
     folds = range(1, layers.state_position + 1)
     earlier = sorted(chance.sample(folds, min(2, len(folds))))
-    for position in [*earlier, *folds[-1:]]:
-        state = state_table(fold_rows(history.rows[:position]))
-        write_deltalake(str(root.state), state, mode="overwrite")
+    fold_again(root, history.rows, [*earlier, *folds[-1:]])
     for position in chance.sample(range(1, history.last_position + 1), 4):
         print(f"position {position} of {history.last_position}, folded at {earlier}")
         again = back_at(root, tmp_path / f"at-{position}", f"position={position}")
@@ -113,7 +96,7 @@ def test_what_is_restored_is_the_fold_of_all_records_up_to_then(
 def test_a_time_is_backed_up_from_whatever_layer_has_it(
     tmp_path: Path, moved: tuple[int, int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root = told(tmp_path, state=moved[0], history=moved[1])
+    root = root_of(tmp_path, state=moved[0], history=moved[1])
     argv = ["backup", str(root.path), str(tmp_path / "b"), "--json", "--at"]
     assert main([*argv, "1970-01-01T00:00:25Z"]) == 0
     assert json.loads(capsys.readouterr().out)["position_after"] == 5
@@ -133,7 +116,7 @@ def test_a_time_is_backed_up_from_whatever_layer_has_it(
 
 def test_jobs_go_on_from_the_position_of_then(tmp_path: Path) -> None:
     """Spark skips an append to history whose number, its last position, is there already."""
-    root = told(tmp_path, state=4, history=4)
+    root = root_of(tmp_path, state=4, history=4)
     later = CommitProperties(app_transactions=[Transaction("append", 7)])
     rows = rows_table(rows_of(RECORDS)[4:], 0)
     write_deltalake(str(root.history), rows, mode="append", commit_properties=later)
@@ -143,7 +126,7 @@ def test_jobs_go_on_from_the_position_of_then(tmp_path: Path) -> None:
 
 
 def test_a_time_before_what_is_kept_whole_is_refused(tmp_path: Path) -> None:
-    root = told(tmp_path, state=6, history=7)
+    root = root_of(tmp_path, state=6, history=7)
     shortened(root, tmp_path)
     with pytest.raises(InvalidRequest, match="answers go back to position 6"):
         back_up(root.path, tmp_path / "b", at="position=4")
@@ -152,7 +135,7 @@ def test_a_time_before_what_is_kept_whole_is_refused(tmp_path: Path) -> None:
 
 def test_messages_whose_content_history_lost_are_named_and_nothing_is_made(tmp_path: Path) -> None:
     """At position 5 message 1 is on its queue; since 6 nobody needed its content any more."""
-    root = told(tmp_path, state=5, history=5)
+    root = root_of(tmp_path, state=5, history=5)
     shortened(root, tmp_path)
     with pytest.raises(InvalidRequest, match=r"1 messages .* no content any more \(1\)"):
         back_up(root.path, tmp_path / "b", at="position=5")
@@ -165,7 +148,7 @@ def test_messages_whose_content_history_lost_are_named_and_nothing_is_made(tmp_p
 def test_what_cannot_be_is_refused_in_a_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root = told(tmp_path)
+    root = root_of(tmp_path)
     back_up(root.path, tmp_path / "full")
     for to, at, said in (
         ("b", "position=8", "position 8 is in the future: the last record is 7"),
