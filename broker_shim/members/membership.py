@@ -267,6 +267,7 @@ class Membership:
             if isinstance(queue, RemoteQueue) and queue.granted
         ]
         self._all = []
+        self._store.wiring.hold()
         self._store.say(wire.WATCH, self._run, self._position, held)
         assert self._administration is not None
         self._seen_late = 0
@@ -308,6 +309,7 @@ class Membership:
             forget_others(self._broker, self._all)
             self._all = []
         self._run, self._position = run, position
+        self._store.wiring.let_go()
 
     def _seen(self) -> None:
         """Say SEEN after all claims: the first one ends those that were not said again."""

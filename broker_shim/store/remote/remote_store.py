@@ -41,7 +41,8 @@ from broker_shim.store.remote.pending_requests import Answer, OnAnswer
 from broker_shim.store.remote.remote_branches import RemoteBranches
 from broker_shim.store.remote.remote_messages import RemoteMessages, RemoteReads
 from broker_shim.store.remote.remote_transaction import RemoteTransaction, usable
-from broker_shim.store.remote.service_connection import RemoteConnection, ServiceListener
+from broker_shim.store.remote.service_connection import RemoteConnection
+from broker_shim.store.remote.service_listener import ServiceListener
 from sparkstore.core.annotations import as_detail
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine.arguments import check_completion, check_message, check_queue
@@ -54,6 +55,9 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
     """A `BrokerStore` whose every call is a request to a store service.
 
     `max_message_bytes` is inclusive, and the service has its own limit.
+
+    Attributes:
+        wiring: Has calls about wiring wait, while this member is told what wiring there is.
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
             greeting = MemberIdentity("remote", str(uuid4()))
         _check(greeting, retry_s, max_message_bytes)
         self._connection = RemoteConnection(parse_address(address), greeting, retry_s)
+        self.wiring = self._connection.wiring
         self._messages = RemoteMessages(self._connection, max_message_bytes)
         self._reads: RemoteReads = RemoteReads(self._connection)
         self._recovers_entries = recovers_entries
@@ -107,25 +112,25 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
 
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         """Ask the service to create a queue or an exchange. See `WiringCalls.create`."""
-        self._make(on_complete, lambda: made.created(Kind.CREATED, wiring))
+        self._wire(on_complete, lambda: made.created(Kind.CREATED, wiring))
 
     def alter(self, queue: Queue, on_complete: OnComplete) -> None:
         """Ask the service to give a queue other arguments. See `WiringCalls.alter`."""
-        self._make(on_complete, lambda: made.altered(queue))
+        self._wire(on_complete, lambda: made.altered(queue))
 
     def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         """Ask the service to destroy a queue or an exchange. See `WiringCalls.destroy`."""
-        self._make(on_complete, lambda: made.destroyed(wiring))
+        self._wire(on_complete, lambda: made.destroyed(wiring))
 
     def bind(
         self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
     ) -> None:
         """Ask the service to bind a queue to an exchange. See `WiringCalls.bind`."""
-        self._make(on_complete, lambda: made.bound(key, arguments))
+        self._wire(on_complete, lambda: made.bound(key, arguments))
 
     def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
         """Ask the service to remove a binding. See `WiringCalls.unbind`."""
-        self._make(on_complete, lambda: made.unbound(key))
+        self._wire(on_complete, lambda: made.unbound(key))
 
     def configure(
         self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
@@ -134,7 +139,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
 
         See `WiringCalls.configure`.
         """
-        self._make(on_complete, lambda: made.configured(category, key, detail))
+        self._wire(on_complete, lambda: made.configured(category, key, detail))
 
     def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
         """Make a message with one of the ids that the service gave out. See `ContentCalls.message`.
@@ -379,6 +384,12 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
             body = (own.transaction, (record,))
             noted = own.noting(on_complete)
             self._connection.ask(wire.ADD, body, noted, on_unwritable=own.spoil)
+
+    def _wire(self, on_complete: OnComplete, make: Callable[[], Record]) -> None:
+        """Send a record about wiring, when it is known what wiring there is."""
+        check_completion(on_complete)
+        self._connection.check_open()
+        self.wiring.do(partial(self._make, on_complete, make))
 
     def _make(
         self,

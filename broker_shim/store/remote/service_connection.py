@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import Closed, InvalidRequest, NotNow, StoreError, Unavailable
@@ -34,6 +34,7 @@ from broker_shim.store.remote.greeting import (
     greet,
     greet_patiently,
 )
+from broker_shim.store.remote.held_calls import HeldCalls
 from broker_shim.store.remote.peer_socket import Sending
 from broker_shim.store.remote.pending_requests import (
     Answer,
@@ -45,29 +46,12 @@ from broker_shim.store.remote.pending_requests import (
     answer_of,
     framed,
 )
+from broker_shim.store.remote.service_listener import PUSHED, ServiceListener
 
 _log = logging.getLogger(__name__)
 
 _READ_BYTES = 1 << 18
 _MAX_WAITING_BYTES = 256 << 20
-
-
-class ServiceListener(Protocol):
-    """Told what the service says of its own accord, on the reading thread; it must be quick."""
-
-    def connected(self, *, is_new_run: bool) -> None:
-        """Hear of a connection, which knows nothing of what was said on an earlier one.
-
-        Args:
-            is_new_run: The service has started since the last one: what no restart survives is
-                gone.
-        """
-
-    def told(self, kind: int, body: wire.Body) -> None:
-        """Hear of a frame of `PUSHED` that came."""
-
-
-PUSHED = frozenset({wire.CHANGES, wire.GRANTS, wire.ENDED, wire.CAUGHT_UP, wire.LOOKED, wire.ASKED})
 
 
 class RemoteConnection:
@@ -77,6 +61,7 @@ class RemoteConnection:
         requests: Those without an answer; only under `guard`.
         service_run: Which run of the service it is, or was, connected to.
         root_id: Identity of the root that it serves.
+        wiring: Calls that may have to wait for what the service tells of wiring.
     """
 
     def __init__(self, address: Address, greeting: MemberIdentity, retry_s: float) -> None:
@@ -85,6 +70,7 @@ class RemoteConnection:
         self._address, self._greeting, self._retry_s = address, greeting, retry_s
         self.requests = PendingRequests()
         self.guard = threading.RLock()
+        self.wiring = HeldCalls(self.guard, lambda: self._sending is not None)
         self._frame = wire.frame_packer()
         self._reads = PendingReads()
         self._sending: Sending | None = None
@@ -96,8 +82,7 @@ class RemoteConnection:
         self.service_run = self._told_run = greeted[2].instance
         self._seen = _seen_by(greeted[2])
         self.root_id = greeted[2].root_id
-        self._has_ended = threading.Event()
-        self._is_idle = threading.Condition(self.guard)
+        self._has_ended, self._is_idle = threading.Event(), threading.Condition(self.guard)
         self._completions = RemoteCompletions()
         self._wake = os.eventfd(0, os.EFD_CLOEXEC)
         self._adopt(greeted)
@@ -210,6 +195,7 @@ class RemoteConnection:
         with self.guard:
             if self._is_closing:
                 return
+            self.wiring.let_go()
             self._is_closing = True
             self._is_idle.wait_for(lambda: not self.requests)
             self._failure = self._failure or Closed("the store is closed: open a new one")
@@ -365,6 +351,7 @@ class RemoteConnection:
             self._sending.peer.close()
             self._sending = None
             self._lost_s, self._backoff_s = time.monotonic(), 0.0
+            self.wiring.let_go()
 
     def _connect_again(self) -> None:
         """Try once, and later each time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
@@ -14,6 +15,7 @@ from broker_shim.store import protocol as wire
 from broker_shim.store.branch_store import Xid
 from broker_shim.store.interface import Exchange, Queue
 from broker_shim.store.memory import MemoryMessageStore
+from broker_shim.store.remote.held_calls import HeldCalls
 from broker_shim.store.remote.pending_requests import OnAnswer
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.xids import xid_text
@@ -39,6 +41,7 @@ class Said:
     def __init__(self) -> None:
         self.frames: list[tuple[Any, ...]] = []
         self.answers: list[OnAnswer] = []
+        self.wiring = HeldCalls(threading.RLock(), lambda: False)
 
     def listen(self, _listener: object) -> None:
         """The test tells it of connections."""
