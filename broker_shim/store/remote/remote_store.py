@@ -84,8 +84,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
             InvalidRequest: An argument is none.
             StoreError: It sent us away: another version, wrong token, member connected already.
         """
-        if greeting is None:
-            greeting = MemberIdentity("remote", str(uuid4()))
+        greeting = greeting or MemberIdentity("remote", str(uuid4()))
         _check(greeting, retry_s, max_message_bytes)
         self._connection = RemoteConnection(parse_address(address), greeting, retry_s)
         self.wiring = self._connection.wiring
@@ -388,7 +387,6 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
     def _wire(self, on_complete: OnComplete, make: Callable[[], Record]) -> None:
         """Send a record about wiring, when it is known what wiring there is."""
         check_completion(on_complete)
-        self._connection.check_open()
         self.wiring.do(partial(self._make, on_complete, make))
 
     def _make(
