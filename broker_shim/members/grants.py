@@ -48,6 +48,9 @@ from broker_shim.store.interface import Entry, StoredMessage
 from broker_shim.store.reads import Loaded
 from sparkstore.core import records
 from sparkstore.core.fold import State
+from sparkstore.core.records import Kind
+from sparkstore.core.state_machine import batches
+from sparkstore.core.state_machine.call_values import RecordStep
 
 _log = logging.getLogger(__name__)
 
@@ -217,12 +220,8 @@ class Grants:
         refused: list[Grant] = []
         try:
             with self._store.batch(is_observed=False) as batch:
-                for consumer, message_id in due:
-                    entry = self._acquire(batch, consumer, message_id)
-                    if entry is None:
-                        refused.append((consumer, message_id))
-                    else:
-                        acquired.append((consumer, message_id, entry))
+                for consumer, message_ids in _by_consumer(due).items():
+                    self._acquire(batch, consumer, message_ids, acquired, refused)
                 batch.finish(partial(self._completed, acquired, round_.contents))
         except ENDED as error:
             self._calls.on_fatal(error)
@@ -237,16 +236,39 @@ class Grants:
             consumer.not_granted()
             self._undelivered.lost(consumer.queue, message_id)
 
-    def _acquire(self, batch: Batch, consumer: GrantedConsumer, message_id: int) -> Entry | None:
-        """Acquire a message; None if it is not to be had."""
-        queue = consumer.queue.name
-        asked = records.message_acquired(0, queue, message_id, consumer.holder)
+    def _acquire(
+        self,
+        batch: Batch,
+        consumer: GrantedConsumer,
+        message_ids: Sequence[int],
+        acquired: list[_Acquired],
+        refused: list[Grant],
+    ) -> None:
+        """Acquire messages for one consumer, as far as they are to be had.
+
+        A queue hands a message to one consumer at a time, so none is there twice.
+        """
+        queue, decisions = consumer.queue.name, consumer.peer.decisions
+
+        def one(_index: int, message_id: int) -> list[RecordStep]:
+            asked = records.message_acquired(0, queue, message_id, consumer.holder)
+            return decisions.acquired(asked, None)
+
+        holder = decisions.holder_of_free(consumer.holder)
+        steps, outcomes = batches.of_entries(
+            batch.machine, message_ids, queue, holder, Kind.ACQUIRED, one
+        )
         try:
-            batch.take(consumer.peer.decisions.acquired(asked, None))
-            return batch.machine.entry(queue, message_id)
-        except StoreError as refusal:
-            _log.debug("message %d of %r: %s", message_id, queue, refusal)
-            return None
+            batch.take(steps)
+        except StoreError as unwritable:
+            outcomes = [each or unwritable for each in outcomes]
+        for message_id, refusal in zip(message_ids, outcomes, strict=True):
+            if refusal is None:
+                entry = batch.machine.entry(queue, message_id)
+                acquired.append((consumer, message_id, entry))
+            else:
+                _log.debug("message %d of %r: %s", message_id, queue, refusal)
+                refused.append((consumer, message_id))
 
     def _wait_again(self, due: Sequence[Grant]) -> None:
         for consumer, message_id in due:
@@ -385,6 +407,14 @@ class Grants:
             self._broker.again(again)
         except StoreError as error:
             self._calls.on_fatal(error)
+
+
+def _by_consumer(due: Sequence[Grant]) -> dict[GrantedConsumer, list[int]]:
+    """Sort what is handed out by who gets it, each in the order of the queue."""
+    found: dict[GrantedConsumer, list[int]] = {}
+    for consumer, message_id in due:
+        found.setdefault(consumer, []).append(message_id)
+    return found
 
 
 def holders_of(member: str, holder: str) -> set[str]:

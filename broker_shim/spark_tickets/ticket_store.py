@@ -31,9 +31,11 @@ from sparkstore.operations.queue_alteration import QueueUsage
 
 _HOLDER = "ticket-"
 """With this begins the name of who holds a ticket; its number follows."""
-_OUTCOME = {"outcome": "accepted"}
 _STEP_RECORDS = 1_000
 """Messages that are asked for at a time where bytes are limited."""
+_AHEAD_RECORDS = 4_000
+"""Messages that are asked for at a time elsewhere, and so many more before they are all here: of
+more at once the service reads only a part ahead, and tasks would ask for the others one by one."""
 _MOST_ALONG_BYTES = 32 << 20
 """Content that goes to the tasks of a ticket with their partitions."""
 _LOOK_S = 1.0
@@ -66,11 +68,19 @@ class _Taking:
     number: int
     ticket: int
     limit: int
+    most: int
+    ahead: int
     caught_up_at: int = -1
     ended: StoreError | None = None
     is_over: bool = False
     along_bytes: int = 0
     came: list[TicketMessage] = field(default_factory=list)
+
+    @property
+    def is_step_whole(self) -> bool:
+        """True if as much is here as was asked for, but for what is asked for ahead."""
+        ahead = 0 if self.limit == self.most else self.ahead
+        return len(self.came) >= self.limit - ahead
 
     def along(self, message_id: int, size: int, content: list[Any]) -> StoredMessage | None:
         """Keep header and content that came along, up to `_MOST_ALONG_BYTES` of a ticket."""
@@ -132,15 +142,17 @@ class TicketStore:
             Unavailable: The service was away for too long.
         """
         settings = self._settings
-        step = most if settings.max_bytes is None else min(most, _STEP_RECORDS)
+        step, ahead = _STEP_RECORDS, 0
+        if settings.max_bytes is None:
+            step = ahead = _AHEAD_RECORDS
         self._numbers += 1
-        taking = _Taking(self._numbers, ticket, step)
+        taking = _Taking(self._numbers, ticket, min(most, step + ahead), most, ahead)
         with self._changed:
             self._taking = taking
         who = (taking.number, settings.queue, f"{_HOLDER}{ticket}", settings.selector)
         self._store.say(wire.SUBSCRIBE, *who, taking.limit, [])
         try:
-            while self._is_step_whole(taking) and self._has_room(taking, most):
+            while self._is_step_whole(taking) and self._has_room(taking):
                 taking.limit = min(most, taking.limit + step)
                 self._store.say(wire.CREDIT, taking.number, taking.limit)
             if not taking.is_over:
@@ -156,18 +168,14 @@ class TicketStore:
     def _is_step_whole(self, taking: _Taking) -> bool:
         """Wait until a step is whole; False if nothing more comes."""
         self._wait(
-            lambda: (
-                taking.is_over
-                or len(taking.came) >= taking.limit
-                or taking.caught_up_at == taking.limit
-            )
+            lambda: taking.is_over or taking.is_step_whole or taking.caught_up_at == taking.limit
         )
-        return not taking.is_over and len(taking.came) >= taking.limit
+        return not taking.is_over and taking.is_step_whole
 
-    def _has_room(self, taking: _Taking, most: int) -> bool:
+    def _has_room(self, taking: _Taking) -> bool:
         limit = self._settings.max_bytes
-        size = sum(each.message_bytes for each in taking.came)
-        return len(taking.came) < most and limit is not None and size < limit
+        size = sum(each.message_bytes for each in taking.came) if limit is not None else 0
+        return len(taking.came) < taking.most and (limit is None or size < limit)
 
     def settle(self, ticket: int) -> int:
         """Dequeue the messages of a ticket, durably; return how many were not its own any more.
@@ -206,7 +214,7 @@ class TicketStore:
             done.finish(None)
 
         queue, holder = self._settings.queue, f"{_HOLDER}{ticket}"
-        self._store.dequeue_each(ids, queue, holder, on_complete, _OUTCOME)
+        self._store.dequeue_each(ids, queue, holder, on_complete)
         return done, told
 
     def usage(self) -> QueueUsage | None:

@@ -16,6 +16,7 @@ from broker_shim.store.memory import now_us
 from broker_shim.store.settlement_times import SettlementTimes
 from sparkstore.config import StoreConfig
 from sparkstore.core.records import Record
+from sparkstore.core.state_machine import batches
 from sparkstore.core.state_machine.call_values import RecordStep, Transaction
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.log.log_metrics import LogBacklog, LogMetrics
@@ -69,7 +70,7 @@ class Batch:
         self._packed.append(self._log.pack(kept))
         self._records += kept
         self._settlement_times.note(steps)  # before they are true: their entries are still there
-        self.machine.apply(steps, self._position)
+        batches.apply(self.machine, steps, kept, self._position)
         self._position += len(kept)
         if self._observer is not None:
             self._steps += steps

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from queue import SimpleQueue
 from typing import Protocol
 
@@ -61,6 +61,10 @@ class Reads(Protocol):
 
     def close(self) -> None:
         """Tell who waits for a message that the store is closed."""
+
+
+_TOGETHER = 256
+"""Messages that are looked for at once, where one is at hand already."""
 
 
 class ReadCalls:
@@ -222,7 +226,19 @@ class LocalReads:
             return message
 
     def _load_all(self, message_ids: Sequence[int]) -> Iterator[Loaded]:
-        return (load_outcome(self.load, message_id) for message_id in message_ids)
+        """Load messages in their order: one that is read brings others along."""
+        there: dict[int, StoredMessage] = {}
+        for index, message_id in enumerate(message_ids):
+            if message_id not in there and self.at_hand((message_id,)):
+                there = self._on_queues(self.at_hand(message_ids[index : index + _TOGETHER]))
+            yield there.get(message_id) or load_outcome(self.load, message_id)
+
+    def _on_queues(self, there: dict[int, StoredMessage]) -> dict[int, StoredMessage]:
+        """Choose the messages that are on a queue; none if the store is closed."""
+        with suppress(StoreError), self._holding():
+            known = self._machine.state.messages
+            return {number: message for number, message in there.items() if number in known}
+        return {}
 
 
 def load_outcome(load: Callable[[int], StoredMessage], message_id: int) -> Loaded:

@@ -134,16 +134,22 @@ def apply_alike(state: State, records: Sequence[Record]) -> bool:
 
     Returns:
         False if nothing was done: they are not all messages that were put on one queue, acquired
-        there or taken off it, each by a call that no member numbered.
+        there or taken off it, all by requests of one member, in their order, or none of them.
     """
-    kind, queue = records[0].kind, records[0].queue
+    first, last = records[0], records[-1]
+    kind, queue, member = first.kind, first.queue, first.member
     fold = _ALIKE.get(kind)
     if fold is None or queue is None:
         return False
+    is_asked = first.request is not None
     for record in records:
-        if record.kind is not kind or record.queue != queue or record.request is not None:
+        if record.kind is not kind or record.queue != queue or record.member != member:
+            return False
+        if (record.request is not None) is not is_asked:
             return False
     fold(state, state.queues[queue].entries, records)
+    if member is not None and last.request is not None:
+        decided(state, member, last.request)
     state.position += len(records)
     return True
 

@@ -66,9 +66,15 @@ def test_records_that_are_folded_alike_mean_what_the_oracle_means(
         taken = data.draw(st.lists(st.sampled_from(ids), unique=True))
         more += [records.message_acquired(at, queue, each, "c") for each in taken]
         more += [records.message_dequeued(at, queue, each, "c") for each in taken]
+        if data.draw(st.booleans()):
+            asked = 1 + max((r.record.request or 0 for r in rows), default=0)
+            more = [each._replace(member="m", request=asked + n) for n, each in enumerate(more)]
         rows += [Row(end + 1 + n, history.rows[-1].epoch, each) for n, each in enumerate(more)]
-    # What a member numbered is folded by itself, and would be in the way of what follows it.
-    runs = groupby(rows, lambda r: (r.record.kind, r.record.queue, r.record.request is None))
+    # What another member numbered, or nobody, would be in the way of what follows it.
+    runs = groupby(
+        rows,
+        lambda r: (r.record.kind, r.record.queue, r.record.member, r.record.request is None),
+    )
     alike = 0
     for _, run in runs:
         together = [*run]

@@ -10,7 +10,7 @@ import pytest
 
 import sparkstore
 from broker_shim.errors import InvalidRequest
-from broker_shim.spark_tickets import TicketStreamReader, ticket_settings
+from broker_shim.spark_tickets import TicketStreamReader, ticket_settings, ticket_store
 from broker_shim.spark_tickets.message_rows import ticket_schema
 from broker_shim.store.interface import Queue
 from tests.support.stores.stores import done
@@ -201,6 +201,22 @@ def test_content_that_did_not_come_along_is_loaded(place: TicketPlace) -> None:
     query.run("done")
     assert sorted(map(len, query.bodies())) == [5, 100_000]
     query.kill()
+
+
+@pytest.mark.parametrize("most", [3, 8, 13, 50])
+def test_what_is_asked_for_step_by_step_is_all_there_is(
+    place: TicketPlace, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Whether the last step is whole, or no more waits in the midst of one."""
+    monkeypatch.setattr(ticket_store, "_AHEAD_RECORDS", 4)
+    for count in (1, 4, 5, 8, 12, 13):
+        sent = [f"{count}-{number}" for number in range(count)]
+        place.put(*sent)
+        query = Query(place, maxRecordsPerTrigger=most)
+        query.run()
+        assert query.bodies() == sent
+        assert max(map(len, query.sink.values())) == min(most, count)
+        query.kill()
 
 
 def test_views_show_who_has_a_message(place: TicketPlace) -> None:
