@@ -1,20 +1,26 @@
 """Bodies in Avro, by the schema that wrote them: their types as DDL, their values as JSON.
 
 Loaded only where such a schema is given; it needs the extra `avro`.
+
+Why a small body stays small: each value of a list takes a byte at least, since a schema with a list
+of what takes none (`null`, a record without fields) is refused. Five bytes could say that it has
+ten million. A value is a tree of the schema's types, of which there are `MOST_TYPES` at most. So a
+body has so many values for each of its bytes, and commonly one.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from io import BytesIO
 from typing import Any
 
 import fastavro
+from fastavro.read import LOGICAL_READERS
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 
-from sparkstore.content.body_schemas import MapType, Type, fields_text, json_text, merged
+from sparkstore.content.body_schemas import MapType, Type, bounded, fields_text, json_text, merged
 from sparkstore.errors import InvalidRequest
 
 _DDL = {
@@ -25,6 +31,8 @@ _DDL = {
 """All others are a STRING: text as it is, bytes in hexadecimal after `0x`."""
 _MARK = b"\xc3\x01"
 """A body in Avro's encoding of single objects begins so; the fingerprint of its schema follows."""
+_DECIMAL, _DECIMAL_BYTES = "bounded-decimal", 64
+"""A decimal of more bytes is none that an engine has, and Python takes minutes for a million."""
 
 
 def avro_schema(text: str) -> tuple[str, Callable[[bytes], str | None]]:
@@ -37,12 +45,16 @@ def avro_schema(text: str) -> tuple[str, Callable[[bytes], str | None]]:
         Its fields as DDL of Spark; and what writes a body as JSON, or null if it is none of it.
 
     Raises:
-        InvalidRequest: It is no schema of a record, or of one that contains itself.
+        InvalidRequest: It is no schema of a record; one that contains itself, is too large, or
+            has an array of what takes no bytes.
     """
     try:
         told = json.loads(text)
         schema = fastavro.parse_schema(told)
         kind = _type_of(told, {}, "")
+        named = schema.get("__named_schemas", {}) if isinstance(schema, dict) else {}
+        _refuse_lists_of_nothing(schema, named)
+        reading = fastavro.parse_schema(json.loads(text, object_hook=_with_bounded_decimal))
     except InvalidRequest:
         raise
     except Exception as reason:
@@ -55,7 +67,7 @@ def avro_schema(text: str) -> tuple[str, Callable[[bytes], str | None]]:
     def json_of(body: bytes) -> str | None:
         datum = BytesIO(body.removeprefix(prefix))
         try:
-            value = fastavro.schemaless_reader(datum, schema, None)
+            value = fastavro.schemaless_reader(datum, reading, None)
         except Exception:  # noqa: BLE001 - a body may be anything, and the reader says it in many ways
             return None
         return None if datum.read(1) else json_text(value)
@@ -98,7 +110,7 @@ def _of_named(told: dict[str, Any], known: dict[str, Any], space: str) -> Type:
     kind: Type = _of_logical(told) or "STRING"
     if "fields" in told:
         fields = {each["name"]: _type_of(each["type"], known, space) for each in told["fields"]}
-        kind = {each: found or "STRING" for each, found in fields.items()} or "STRING"
+        kind = bounded({each: found or "STRING" for each, found in fields.items()}) or "STRING"
     known[name] = kind
     return kind
 
@@ -108,3 +120,44 @@ def _of_logical(told: dict[str, Any]) -> str | None:
     if logical == "decimal":
         return f"DECIMAL({told['precision']},{told.get('scale', 0)})"
     return _DDL.get(logical) if "-" in logical or logical == "date" else None
+
+
+def _refuse_lists_of_nothing(part: Any, named: dict[str, Any]) -> None:
+    if isinstance(part, dict):
+        if part.get("type") == "array" and _is_empty(part["items"], named):
+            message = "an Avro array of nulls or empty records: five bytes say millions of them"
+            raise InvalidRequest(f"{message}. Give its items a field")
+        part = [part[name] for name in ("type", "fields", "items", "values") if name in part]
+    for each in part if isinstance(part, list) else ():
+        _refuse_lists_of_nothing(each, named)
+
+
+def _is_empty(part: Any, named: dict[str, Any]) -> bool:
+    """True if a value takes no byte in a body."""
+    if isinstance(part, str):
+        return part == "null" or (part in named and _is_empty(named[part], named))
+    if not isinstance(part, dict):
+        return False  # a union says in a byte which of its types it is
+    match part["type"]:
+        case "record" | "error":
+            return all(_is_empty(each["type"], named) for each in part["fields"])
+        case "fixed":
+            return not part["size"]
+        case "array" | "map" | "enum":
+            return False
+        case inner:
+            return _is_empty(inner, named)
+
+
+def _with_bounded_decimal(part: dict[str, Any]) -> dict[str, Any]:
+    return {**part, "logicalType": _DECIMAL} if part.get("logicalType") == "decimal" else part
+
+
+def _bounded_decimal(kind: str, data: bytes, *schemas: Any) -> Any:
+    if len(data) > _DECIMAL_BYTES:
+        raise ValueError(f"a decimal of {len(data)} bytes")
+    return LOGICAL_READERS[f"{kind}-decimal"](data, *schemas)
+
+
+for _kind in ("bytes", "fixed"):
+    LOGICAL_READERS[f"{_kind}-{_DECIMAL}"] = partial(_bounded_decimal, _kind)

@@ -28,6 +28,9 @@ BODY_AS, QUEUE_SCHEMA = "body_as", "queue_schema"
 MOST_BODIES = 1000
 """A schema is inferred from so many messages at the head of a queue."""
 
+MOST_TYPES = 10_000
+"""A type has so many others in it: named twice in each other, thirty would be a billion."""
+
 _FIRST_BODIES = """
 SELECT body_text(protocol, message_type, body) AS text
 FROM queue_messages
@@ -174,6 +177,27 @@ def merged(first: Any, other: Any) -> Any:
     if isinstance(first, list) and isinstance(other, list):
         return [merged(first[0], other[0])]
     return "DOUBLE" if {str(first), str(other)} == {"BIGINT", "DOUBLE"} else "STRING"
+
+
+def bounded(kind: Type) -> Type:
+    """Return a type that others are made of, counted as often as it names them.
+
+    Raises:
+        InvalidRequest: It has more than `MOST_TYPES` in it.
+    """
+    count, waiting = 0, [kind]
+    while waiting:
+        count, found = count + 1, waiting.pop()
+        if count > MOST_TYPES:
+            raise InvalidRequest(f"the schema has more than {MOST_TYPES:,} fields: name fewer")
+        match found:
+            case MapType():
+                waiting.append(found.value)
+            case dict():
+                waiting.extend(found.values())
+            case list():
+                waiting.extend(found)
+    return kind
 
 
 def fields_text(fields: Mapping[str, Any], mark: str = " ") -> str:

@@ -1,6 +1,7 @@
 """Bodies in Protobuf, by a compiled description: their types as DDL, their values as JSON.
 
-Loaded only where such a description is given; it needs the extra `protobuf`.
+Loaded only where such a description is given; it needs the extra `protobuf`. A value takes a byte
+of its body at least; the fields of a message that it leaves out are `MOST_TYPES` at most.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from sparkstore.content.body_schemas import MapType, Type, fields_text, json_text
+from sparkstore.content.body_schemas import MapType, Type, bounded, fields_text, json_text
 from sparkstore.errors import InvalidRequest
 
 _DDL = {
@@ -25,6 +26,7 @@ _DDL = {
 }  # fmt: skip
 """All others are a STRING: text, the name of an enum's value, bytes in hexadecimal after `0x`."""
 _TIMESTAMP = "google.protobuf.Timestamp"
+_DEPTH = 100
 
 
 def protobuf_schema(described: bytes, message: str) -> tuple[str, Callable[[bytes], str | None]]:
@@ -38,7 +40,8 @@ def protobuf_schema(described: bytes, message: str) -> tuple[str, Callable[[byte
         Its fields as DDL of Spark; and what writes a body as JSON, or null if it is none of it.
 
     Raises:
-        InvalidRequest: It is no such description, has no such message, or one that contains itself.
+        InvalidRequest: It is no such description, has no such message, or one that contains
+            itself or is too large.
     """
     pool, names = DescriptorPool(), list[str]()
     try:
@@ -71,10 +74,13 @@ def _type_of(described: Any, within: tuple[str, ...]) -> Type:
     name = described.full_name
     if name in within:
         raise InvalidRequest(f"the message {name} contains itself: no struct has such a type")
+    if len(within) == _DEPTH:
+        message = f"{name} is within {_DEPTH} other messages: Protobuf reads no deeper"
+        raise InvalidRequest(message)
     if name == _TIMESTAMP:
         return "TIMESTAMP"
     fields = {field.name: _field_type(field, (*within, name)) for field in described.fields}
-    return fields or "STRING"
+    return bounded(fields) or "STRING"
 
 
 def _field_type(field: Any, within: tuple[str, ...]) -> Type:

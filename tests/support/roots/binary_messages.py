@@ -58,3 +58,22 @@ def _add_order(file: Any, field: Any) -> None:
     order.field[-1].proto3_optional = True
     order.field[-1].oneof_index = 0
     order.oneof_decl.add(name="_note")
+
+
+def nested(width: int, depth: int) -> bytes:
+    """The bytes of a file `.desc` with messages L0, L1 and so on; each has the next in it.
+
+    Args:
+        width: Fields of each message.
+        depth: Count of the messages.
+    """
+    from google.protobuf import descriptor_pb2 as pb  # noqa: PLC0415
+
+    file = pb.FileDescriptorProto(name="nested.proto", syntax="proto3")
+    for level in range(depth):
+        message = file.message_type.add(name=f"L{level}")
+        for number in range(1, width + 1):
+            field = message.field.add(name=f"f{number}", number=number, type=3, label=1)
+            if level < depth - 1:
+                field.type, field.type_name = 11, f".L{level + 1}"
+    return bytes(pb.FileDescriptorSet(file=[file]).SerializeToString())

@@ -21,7 +21,7 @@ from sparkstore.content.binary_schemas import (
     schema_of_file,
 )
 from sparkstore.errors import InvalidRequest
-from tests.support.roots.binary_messages import ORDER, described
+from tests.support.roots.binary_messages import ORDER, described, nested
 
 fastavro = pytest.importorskip("fastavro")
 pytest.importorskip("google.protobuf")
@@ -191,6 +191,52 @@ def test_what_describes_no_message_is_one_clear_line(
     with pytest.raises(InvalidRequest, match=why) as refused:
         ddl_of(BinarySchema(content, message))
     assert "\n" not in str(refused.value)
+
+
+NOTHING = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "null"}]}
+
+
+@pytest.mark.parametrize(
+    "items", ["null", {"type": "null"}, NOTHING, {"type": "fixed", "name": "F", "size": 0}]
+)
+@pytest.mark.parametrize("wrap", ["{}", '["null", {}]', '{{"type": "map", "values": {}}}'])
+def test_an_avro_array_whose_items_take_no_bytes_is_refused(items: Any, wrap: str) -> None:
+    """Five bytes of a body could say ten million of them; a block's count may be negative."""
+    array = wrap.format(json.dumps({"type": "array", "items": items}))
+    schema = AVRO | {"fields": [{"name": "a", "type": json.loads(array)}]}
+    with pytest.raises(InvalidRequest, match="array of nulls or empty records"):
+        ddl_of(BinarySchema(json.dumps(schema)))
+
+
+def test_an_avro_count_beyond_the_body_is_no_work() -> None:
+    """Counts of 2^62, and of its negative with the length of a block."""
+    for told in ({"type": "array", "items": "int"}, {"type": "map", "values": "null"}):
+        schema = BinarySchema(json.dumps(AVRO | {"fields": [{"name": "a", "type": told}]}))
+        most = b"\x80" * 8 + b"\x80\x01"
+        least = b"\xff" * 8 + b"\x7f" + b"\x04"
+        assert decoded(schema, most + b"\x02", least + b"\x02") == [None, None]
+
+
+def test_an_avro_decimal_of_a_million_bytes_is_no_body_of_its_schema() -> None:
+    """Python takes minutes to make a number of it; 64 bytes hold what any engine has."""
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 38}
+    schema = BinarySchema(json.dumps(AVRO | {"fields": [{"name": "a", "type": kind}]}))
+    (small, large) = decoded(schema, b"\x80\x01" + bytes(63) + b"\x07", b"\x82\x01" + bytes(65))
+    assert small == {"a": "7"}
+    assert large is None
+
+
+def test_a_type_that_names_others_twice_at_each_of_30_levels_is_refused() -> None:
+    """An Avro schema of 3 KB and a Protobuf description would be a type of a billion fields."""
+    kind: Any = "long"
+    for level in range(30):
+        fields = [{"name": "a", "type": kind}, {"name": "b", "type": f"L{level - 1}"}]
+        kind = {"type": "record", "name": f"L{level}", "fields": fields[: 1 + (level > 0)]}
+    with pytest.raises(InvalidRequest, match="more than 10,000 fields"):
+        ddl_of(BinarySchema(json.dumps(kind)))
+    for width, depth, why in ((2, 30, "more than 10,000 fields"), (1, 3000, "other messages")):
+        with pytest.raises(InvalidRequest, match=why):
+            ddl_of(BinarySchema(nested(width, depth), "L0"))
 
 
 def test_a_file_is_known_by_its_name(tmp_path: Path) -> None:
