@@ -333,7 +333,7 @@ class Administration:
         exchange = new_exchange(decided)
 
         def created(error: StoreError | None) -> None:
-            if error is None:
+            if error is None and not self._served.is_member:
                 self._served.router.add_exchange(exchange)
             on_done(error)
 
@@ -345,7 +345,8 @@ class Administration:
         def destroyed(error: StoreError | None) -> None:
             if error is None or isinstance(error, InvalidRequest):  # an earlier order was taken
                 error = None
-                self._served.router.remove_exchange(exchange)
+                if not self._served.is_member:
+                    self._served.router.remove_exchange(exchange)
             on_done(error)
 
         self._served.calls.destroy(Exchange(exchange, ""), destroyed)
@@ -354,7 +355,7 @@ class Administration:
         key, arguments = _key(decided), arguments_of(decided.detail)
 
         def bound(error: StoreError | None) -> None:
-            if error is None:
+            if error is None and not self._served.is_member:
                 router = self._served.router
                 router.bind(key.exchange, key.binding_key, key.queue, arguments)
             on_done(error)
@@ -367,7 +368,8 @@ class Administration:
         def unbound(error: StoreError | None) -> None:
             if error is None or isinstance(error, InvalidRequest):  # as above
                 error = None
-                self._served.router.unbind(key.exchange, key.binding_key, key.queue)
+                if not self._served.is_member:
+                    self._served.router.unbind(key.exchange, key.binding_key, key.queue)
             on_done(error)
 
         self._served.calls.unbind(key, unbound)

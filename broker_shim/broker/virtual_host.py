@@ -49,6 +49,7 @@ from broker_shim.messages.delivery_time import wanted_time
 from broker_shim.messages.header import HeaderReader
 from broker_shim.store.interface import Annotations, ExchangeBindingKey, MessageHeader, Queue
 from sparkstore.core.queue_arguments import QueueArguments, terms_of
+from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.definitions import detail_of
 
 _log = logging.getLogger(__name__)
@@ -229,6 +230,10 @@ class Broker(ServedQueues):
                 self.create_queue(queue, on_done)  # one that was there, and goes: this is another
                 return
             if error is None and queue.name not in self.queues:
+                if self.is_member:  # it was told of it before
+                    text = f"queue {shown(queue.name)} was destroyed while it was made"
+                    on_done(InvalidRequest(text))
+                    return
                 self.serve(queue)
                 _log.info("queue %r created", queue.name)
             on_done(error)
@@ -259,7 +264,7 @@ class Broker(ServedQueues):
         key = self.binding_of(queue.name, node)
 
         def bound(error: StoreError | None) -> None:
-            if error is None:
+            if error is None and not self.is_member:
                 self.router.bind(key.exchange, key.binding_key, key.queue)
             on_done(error)
 

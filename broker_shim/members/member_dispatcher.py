@@ -127,7 +127,7 @@ class MemberDispatcher:
         self._consumers: dict[DispatchPeer, dict[int, MemberConsumer]] = {}
         self.absences = Absences()
         self._to_tell: set[MemberConsumer] = set()
-        self._orders = MemberOrders(self.start)
+        self._orders = MemberOrders(self.start, self._stream)
         self.inquiries = Inquiries(self._consumers.keys(), self.start)
         loop.at_end_of_turn(self._end_turn)
 

@@ -33,6 +33,7 @@ from broker_shim.store import protocol as wire
 from broker_shim.store.interface import Entry, MessageHeader, StoredMessage
 from broker_shim.store.remote.pending_requests import Answer
 from broker_shim.store.remote.remote_store import RemoteMessageStore
+from broker_shim.store.remote.wiring_barrier import as_it_is
 from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.records import Kind
 
@@ -129,6 +130,7 @@ class Membership:
         self._administration = RemoteAdministration(self._store, broker, self._claimed)
         broker.administration.decider = broker.xid_claims.decider = self._administration
         self.entries.queues = broker.queues
+        self._store.behind = self._administration.barrier.behind
         self._store.listen(self)
 
     # What the service says, on the store's thread.
@@ -248,7 +250,9 @@ class Membership:
         if is_new_run:
             self._administration.claim_again()  # now, as others may ask for the same
             self._making += 1
-            make_again(self._broker, self._made_again)
+            behind, self._store.behind = self._store.behind, as_it_is
+            make_again(self._broker, self._made_again)  # before WATCH: no row is told until then
+            self._store.behind = behind
         elif not self._making:
             self._say_all()
 
@@ -267,7 +271,6 @@ class Membership:
             if isinstance(queue, RemoteQueue) and queue.granted
         ]
         self._all = []
-        self._store.wiring.hold()
         self._store.say(wire.WATCH, self._run, self._position, held)
         assert self._administration is not None
         self._seen_late = 0
@@ -309,7 +312,6 @@ class Membership:
             forget_others(self._broker, self._all)
             self._all = []
         self._run, self._position = run, position
-        self._store.wiring.let_go()
 
     def _seen(self) -> None:
         """Say SEEN after all claims: the first one ends those that were not said again."""

@@ -34,6 +34,6 @@ class MemberObserver:
             record = step.record
             if record.kind in WIRING_KINDS:
                 apply(self._broker, row_of(record))
-                self._stream.add(row_of(record), record.member)
+                self._stream.add(row_of(record), None)
             else:
                 self._broker.observer.took(record)

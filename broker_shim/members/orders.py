@@ -16,12 +16,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.members.known_orders import KnownOrder, KnownOrders
-from broker_shim.service.dispatcher import CLAIM, DESTROY, PURGE, RELEASE, USAGE, DispatchPeer
+from broker_shim.members.stream import WiringStream
+from broker_shim.service.dispatcher import (
+    CLAIM,
+    DESTROY,
+    PURGE,
+    RELEASE,
+    TOLD_WIRING,
+    USAGE,
+    DispatchPeer,
+)
 from broker_shim.store import protocol as wire
 from sparkstore.core.xids import xid_of
 from sparkstore.operations.administration import AdminAction, Order
@@ -38,9 +48,9 @@ class MemberOrders:
         start_position: The last position when this service began to decide.
     """
 
-    def __init__(self, broker: Callable[[], Broker]) -> None:
-        """Begin; `broker` is the one that decides now."""
-        self._broker = broker
+    def __init__(self, broker: Callable[[], Broker], stream: WiringStream) -> None:
+        """Begin; `broker` is the one that decides now, and `stream` tells members of wiring."""
+        self._broker, self._stream = broker, stream
         self._known = KnownOrders()
         self.start_position = 0
 
@@ -49,8 +59,12 @@ class MemberOrders:
 
         A member of which too many wait is sent away.
         """
-        read, key = body[0], body[-1]
+        read, act, key = body[0], body[1], body[-1]
         try:
+            if act == TOLD_WIRING:
+                answer = partial(peer.say, wire.ANSWER, (read, True, "{}"))
+                self._stream.after(peer, answer)
+                return
             order = self._known.came(peer, read, key)
         except InvalidRequest as flood:
             peer.end(flood)

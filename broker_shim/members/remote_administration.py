@@ -16,10 +16,12 @@ from broker_shim.broker.administration import OnPurged, OnTold, OnUsage
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.service.dispatcher import CLAIM, DESTROY, PURGE, RELEASE, USAGE
+from broker_shim.service.dispatcher import CLAIM, DESTROY, PURGE, RELEASE, TOLD_WIRING, USAGE
 from broker_shim.store.branch_store import Xid
 from broker_shim.store.remote.pending_requests import Answer as ReadAnswer
+from broker_shim.store.remote.pending_requests import OnAnswer
 from broker_shim.store.remote.remote_store import RemoteMessageStore
+from broker_shim.store.remote.wiring_barrier import WiringBarrier
 from sparkstore.core.xids import xid_text
 from sparkstore.operations.administration import Order
 from sparkstore.operations.bulk import Answer
@@ -36,6 +38,7 @@ class RemoteAdministration:
 
     Attributes:
         claims_due: How many claims were said again, and have no answer.
+        barrier: Holds what was done to wiring back until this member has been told of it.
     """
 
     def __init__(
@@ -46,24 +49,20 @@ class RemoteAdministration:
         self.claims_due = 0
         self._process, self._numbers = uuid4().hex, count(1)
         self._claimed: set[Xid] = set()
+        self.barrier = WiringBarrier(self._ask_when_told)
 
     def delete(self, order: Order, on_told: OnTold) -> None:
         """Ask the service to delete a queue. See `QueueDecider.delete`."""
-
-        def done(error: StoreError | None, told: dict[str, Any]) -> None:
-            if error is None:
-                self._broker.queue_destroyed(order.queue)
-            on_told(error, told)
-
         limits = order.force, order.if_unused, order.if_empty
-        self._ask(order.act.value, order.queue, limits, done)
+        self._ask(order.act.value, order.queue, limits, on_told, self.barrier.behind)
 
     def destroy(self, queue: str, on_done: OnComplete) -> None:
         """Ask the service to destroy a queue that its last user leaves.
 
         See `QueueDecider.destroy`.
         """
-        self._ask(DESTROY, queue, (True, False, False), lambda error, _told: on_done(error))
+        limits, behind = (True, False, False), self.barrier.behind
+        self._ask(DESTROY, queue, limits, lambda error, _told: on_done(error), behind)
 
     def purge(self, queue: str, on_purged: OnPurged) -> None:
         """Ask the service to purge a queue. See `QueueDecider.purge`."""
@@ -112,11 +111,26 @@ class RemoteAdministration:
         if not self.claims_due:
             self._on_claimed()
 
-    def _ask(self, act: str, queue: str, limits: tuple[bool, bool, bool], on_told: OnTold) -> None:
+    def _ask_when_told(self, on_answer: OnAnswer) -> None:
+        self._store.ask_for_order(TOLD_WIRING, "", _NO_LIMITS, self._key(), on_answer)
+
+    def _key(self) -> str:
+        return f"{self._process} {next(self._numbers)}"
+
+    def _ask(
+        self,
+        act: str,
+        queue: str,
+        limits: tuple[bool, bool, bool],
+        on_told: OnTold,
+        behind: Callable[[OnComplete], OnComplete] | None = None,
+    ) -> None:
         told: dict[str, Any] = {}
-        key = f"{self._process} {next(self._numbers)}"
+        key = self._key()
 
         def ask(on_complete: OnComplete) -> None:
+            on_complete = on_complete if behind is None else behind(on_complete)
+
             def answered(answer: ReadAnswer) -> None:
                 _is_last, body, error = answer
                 if error is None:

@@ -10,17 +10,19 @@ is kept, in order, or it gets a whole that is as new as the position that comes 
 It is told something at once, be it that nothing changed. Its first SEEN comes after all that it
 says when it connects, and so tells that it has said all that it subscribes to.
 
-A member is not told of what it did itself: it knows by the completion.
+A member is told of what it did itself, too, so that all have one order (`wiring_barrier`), but for
+links that it attached: it has them. It may ask to be answered `after` all that there is to tell.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
+from broker_shim.errors import InvalidRequest
 from broker_shim.members.wiring_rows import Row
 from broker_shim.service.dispatcher import DispatchPeer
 from broker_shim.store import protocol as wire
@@ -37,7 +39,7 @@ class Change(NamedTuple):
     Attributes:
         position: In the stream, rising by one.
         row: What is told.
-        maker: The member who did it; None: the service's own broker.
+        maker: The member that is not told of it; None: all are.
     """
 
     position: int
@@ -54,11 +56,13 @@ class _Watcher:
         unseen: Frames that it has not said that it has seen.
         whole: What is left of the whole, if that is being told: rows of a frame, and whether they
             are the last.
+        due: Calls to make when all rows up to a position are told, in their order.
     """
 
     told: int
     unseen: int = 0
     whole: Iterator[tuple[list[Row], bool]] | None = None
+    due: deque[tuple[int, Callable[[], None]]] = field(default_factory=deque)
 
 
 class WiringStream:
@@ -75,9 +79,10 @@ class WiringStream:
         self._position = 0
         self._kept: deque[Change] = deque(maxlen=KEPT)
         self._watchers: dict[DispatchPeer, _Watcher] = {}
+        self._early: dict[DispatchPeer, list[Callable[[], None]]] = {}
 
     def add(self, row: Row, maker: str | None) -> None:
-        """Add a change that is durable, and tell it to all members but its maker."""
+        """Add a change that is durable, and tell it to all members but one that has it already."""
         self._position += 1
         self._kept.append(Change(self._position, row, maker))
         for peer in [*self._watchers]:
@@ -92,6 +97,27 @@ class WiringStream:
         self._tell(peer)
         if not watcher.unseen:
             self._say(peer, watcher, (self._run, watcher.told, False, True, []))
+        for call in self._early.pop(peer, ()):
+            self.after(peer, call)
+
+    def after(self, peer: DispatchPeer, call: Callable[[], None]) -> None:
+        """Make a call when a member is told of all there is now; one that does not watch, then.
+
+        It is not made if the connection ends before.
+
+        Raises:
+            InvalidRequest: Too many calls wait for this member.
+        """
+        watcher = self._watchers.get(peer)
+        early = self._early.setdefault(peer, []) if watcher is None else []
+        if len(early if watcher is None else watcher.due) >= wire.MAX_WAITING_READS:
+            message = f"more than {wire.MAX_WAITING_READS} questions wait for their answers"
+            raise InvalidRequest(message)
+        if watcher is None:
+            early.append(call)
+        else:
+            watcher.due.append((self._position, call))
+            self._tell(peer)
 
     def seen(self, peer: DispatchPeer) -> bool:
         """Count a frame as seen by a member; False: it was told of none."""
@@ -105,6 +131,7 @@ class WiringStream:
     def left(self, peer: DispatchPeer) -> None:
         """Forget a member whose connection ended."""
         self._watchers.pop(peer, None)
+        self._early.pop(peer, None)
 
     def _oldest(self) -> int:
         return self._kept[0].position if self._kept else self._position + 1
@@ -113,6 +140,8 @@ class WiringStream:
         watcher = self._watchers[peer]
         while watcher.unseen < WINDOW and (body := self._next(watcher, peer.member)) is not None:
             self._say(peer, watcher, body)
+        while watcher.due and watcher.whole is None and watcher.told >= watcher.due[0][0]:
+            watcher.due.popleft()[1]()
 
     def _say(self, peer: DispatchPeer, watcher: _Watcher, body: wire.Body) -> None:
         watcher.unseen += 1

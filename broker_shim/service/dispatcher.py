@@ -34,8 +34,12 @@ DISPATCHING = frozenset(_BODIES)
 """Types of the frames that are about a member's consumers, its orders, or what it watches."""
 PURGE, DESTROY, USAGE = "purge", "destroy-queue", "usage"
 CLAIM, RELEASE = "claim-xid", "release-xid"
-ORDERS = frozenset({AdminAction.DELETE_QUEUE.value, PURGE, DESTROY, USAGE, CLAIM, RELEASE})
-"""What a member may have done to a queue, or be told of it; and the xids that it begins."""
+TOLD_WIRING = "told-wiring"
+ORDERS = frozenset(
+    {AdminAction.DELETE_QUEUE.value, PURGE, DESTROY, USAGE, CLAIM, RELEASE, TOLD_WIRING}
+)
+"""What a member may have done to a queue, or be told of it; the xids that it begins; and to be
+answered when it is told of all wiring."""
 
 
 class DispatchPeer(Protocol):

@@ -1,4 +1,4 @@
-"""The store protocol, version 3: bytes in, frames out, and back. Pure: no socket, no clock.
+"""The store protocol, version 4: bytes in, frames out, and back. Pure: no socket, no clock.
 
     frame     u32  length of what follows, big-endian: 1 ..= max_frame_bytes
               u8   type
@@ -72,7 +72,9 @@
                                                       "claim-xid", "release-xid": the queue is the
                                                       text of an xid that is begun at this member;
                                                       after WATCH say all of them again: the first
-                                                      SEEN after it ends those that were not said
+                                                      SEEN after it ends those that were not said.
+                                                      "told-wiring": ANSWER after CHANGES that tell
+                                                      all there is now
      29 TOLD     [number, text]                       the answer to ASKED, likewise
      30 PUBLISH  [request, name, batch, [xid, …]]     commit these branches together, and roll back
                                                       all others of this stream up to this batch;
@@ -88,7 +90,7 @@
     132 FAILED   [read, error, message]
     133 GOODBYE  [error, message]                     then the service closes
     134 CHANGES  [run, position, is_all, is_last, [row, …]]
-                                                      wiring: all there is, or what others did
+                                                      wiring: all there is, or what came since
     135 GRANTS   [[subscription, message_id, entry, header or nil, content or nil], …]
                                                       acquired for the subscription's holder
     136 ENDED    [subscription, error, message]       no more grants; error: "" after CANCEL
@@ -154,7 +156,7 @@ from broker_shim import errors
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from sparkstore.core.xids import is_branch_holder
 
-VERSION = 3
+VERSION = 4
 MAX_FRAME_BYTES = 8 << 20
 MAX_HELLO_BYTES = 4096
 """Of a frame before WELCOME: what a stranger says is neither kept nor read at any length."""

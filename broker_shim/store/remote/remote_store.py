@@ -43,6 +43,7 @@ from broker_shim.store.remote.remote_messages import RemoteMessages, RemoteReads
 from broker_shim.store.remote.remote_transaction import RemoteTransaction, usable
 from broker_shim.store.remote.service_connection import RemoteConnection
 from broker_shim.store.remote.service_listener import ServiceListener
+from broker_shim.store.remote.wiring_barrier import as_it_is
 from sparkstore.core.annotations import as_detail
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine.arguments import check_completion, check_message, check_queue
@@ -57,7 +58,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
     `max_message_bytes` is inclusive, and the service has its own limit.
 
     Attributes:
-        wiring: Has calls about wiring wait, while this member is told what wiring there is.
+        behind: Wraps the completion of a call about wiring, for a broker that is told of wiring.
     """
 
     def __init__(
@@ -87,12 +88,11 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         greeting = greeting or MemberIdentity("remote", str(uuid4()))
         _check(greeting, retry_s, max_message_bytes)
         self._connection = RemoteConnection(parse_address(address), greeting, retry_s)
-        self.wiring = self._connection.wiring
+        self.behind: Callable[[OnComplete], OnComplete] = as_it_is
         self._messages = RemoteMessages(self._connection, max_message_bytes)
         self._reads: RemoteReads = RemoteReads(self._connection)
         self._recovers_entries = recovers_entries
-        self._open: set[RemoteTransaction] = set()
-        self._last_transaction = 0
+        self._open, self._last_transaction = set[RemoteTransaction](), 0
 
     @property
     def durability(self) -> TerminusDurability:
@@ -138,7 +138,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
 
         See `WiringCalls.configure`.
         """
-        self._wire(on_complete, lambda: made.configured(category, key, detail))
+        self._make(on_complete, lambda: made.configured(category, key, detail))
 
     def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
         """Make a message with one of the ids that the service gave out. See `ContentCalls.message`.
@@ -385,9 +385,9 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
             self._connection.ask(wire.ADD, body, noted, on_unwritable=own.spoil)
 
     def _wire(self, on_complete: OnComplete, make: Callable[[], Record]) -> None:
-        """Send a record about wiring, when it is known what wiring there is."""
+        """Send a record about wiring that brokers are told of."""
         check_completion(on_complete)
-        self.wiring.do(partial(self._make, on_complete, make))
+        self._make(self.behind(on_complete), make)
 
     def _make(
         self,

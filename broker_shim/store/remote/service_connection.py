@@ -34,7 +34,6 @@ from broker_shim.store.remote.greeting import (
     greet,
     greet_patiently,
 )
-from broker_shim.store.remote.held_calls import HeldCalls
 from broker_shim.store.remote.peer_socket import Sending
 from broker_shim.store.remote.pending_requests import (
     Answer,
@@ -61,7 +60,6 @@ class RemoteConnection:
         requests: Those without an answer; only under `guard`.
         service_run: Which run of the service it is, or was, connected to.
         root_id: Identity of the root that it serves.
-        wiring: Calls that may have to wait for what the service tells of wiring.
     """
 
     def __init__(self, address: Address, greeting: MemberIdentity, retry_s: float) -> None:
@@ -70,7 +68,6 @@ class RemoteConnection:
         self._address, self._greeting, self._retry_s = address, greeting, retry_s
         self.requests = PendingRequests()
         self.guard = threading.RLock()
-        self.wiring = HeldCalls(self.guard, lambda: self._sending is not None)
         self._frame = wire.frame_packer()
         self._reads = PendingReads()
         self._sending: Sending | None = None
@@ -195,7 +192,6 @@ class RemoteConnection:
         with self.guard:
             if self._is_closing:
                 return
-            self.wiring.let_go()
             self._is_closing = True
             self._is_idle.wait_for(lambda: not self.requests)
             self._failure = self._failure or Closed("the store is closed: open a new one")
@@ -351,7 +347,6 @@ class RemoteConnection:
             self._sending.peer.close()
             self._sending = None
             self._lost_s, self._backoff_s = time.monotonic(), 0.0
-            self.wiring.let_go()
 
     def _connect_again(self) -> None:
         """Try once, and later each time."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
@@ -15,7 +14,6 @@ from broker_shim.store import protocol as wire
 from broker_shim.store.branch_store import Xid
 from broker_shim.store.interface import Exchange, Queue
 from broker_shim.store.memory import MemoryMessageStore
-from broker_shim.store.remote.held_calls import HeldCalls
 from broker_shim.store.remote.pending_requests import OnAnswer
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.xids import xid_text
@@ -41,7 +39,7 @@ class Said:
     def __init__(self) -> None:
         self.frames: list[tuple[Any, ...]] = []
         self.answers: list[OnAnswer] = []
-        self.wiring = HeldCalls(threading.RLock(), lambda: False)
+        self.behind: object = None
 
     def listen(self, _listener: object) -> None:
         """The test tells it of connections."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker_shim.errors import StoreError
+from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.members import stream as module
 from broker_shim.members.stream import WiringStream
 from broker_shim.members.wiring_rows import Row
@@ -171,7 +171,7 @@ def test_rows_with_long_names_are_told_in_frames_that_have_an_end() -> None:
         pack(wire.CHANGES, body)
 
 
-def test_nobody_is_told_of_what_it_did_itself(small: None) -> None:
+def test_nobody_is_told_of_a_link_that_it_has_itself(small: None) -> None:
     wiring, mine, others = Wiring(), Peer("mine"), Peer("other")
     for peer in (mine, others):
         wiring.stream.watch(peer, RUN, 0)
@@ -181,6 +181,56 @@ def test_nobody_is_told_of_what_it_did_itself(small: None) -> None:
             wiring.stream.seen(peer)
     assert others.numbers == [*range(20)]
     assert mine.numbers == [*range(0, 20, 3)]
+
+
+def test_a_call_is_made_when_all_that_was_there_is_told(small: None) -> None:
+    wiring, peer = Wiring(), Peer()
+    known: list[int] = []
+
+    def told() -> None:
+        known.append(len(peer.numbers))
+
+    wiring.stream.after(peer, told)
+    for _ in range(20):
+        wiring.add()
+    assert known == [], "it does not watch yet"
+    wiring.stream.watch(peer, "", 0)
+    assert known == [], "all there is has only begun to be told"
+    wiring.stream.after(peer, told)
+    wiring.add()
+    read(wiring, peer)
+    assert known == [20, 20]
+    wiring.add()
+    wiring.stream.after(peer, told)
+    assert known == [20, 20, 22]
+
+
+def test_a_call_is_not_made_for_a_connection_that_is_lost(small: None) -> None:
+    wiring, peer = Wiring(), Peer()
+    known: list[str] = []
+    wiring.stream.after(peer, lambda: known.append("before"))
+    wiring.stream.left(peer)
+    for _ in range(20):
+        wiring.add()
+    wiring.stream.watch(peer, "", 0)
+    wiring.stream.after(peer, lambda: known.append("meanwhile"))
+    wiring.stream.left(peer)
+    wiring.stream.watch(peer, "", 0)
+    read(wiring, peer)
+    assert known == []
+
+
+@pytest.mark.parametrize("watches", [False, True])
+def test_one_that_asks_without_end_is_told_so(small: None, *, watches: bool) -> None:
+    wiring, peer = Wiring(), Peer()
+    for _ in range(20):
+        wiring.add()
+    if watches:
+        wiring.stream.watch(peer, "", 0)
+    for _ in range(wire.MAX_WAITING_READS):
+        wiring.stream.after(peer, lambda: None)
+    with pytest.raises(InvalidRequest, match="questions wait"):
+        wiring.stream.after(peer, lambda: None)
 
 
 @pytest.mark.parametrize("seed", range(20))

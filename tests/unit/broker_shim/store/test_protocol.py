@@ -127,7 +127,7 @@ def test_hello_is_taken_as_it_was_said() -> None:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ((2, *HELLO[1:]), r"version 2 .* version 3"),
+        ((2, *HELLO[1:]), r"version 2 .* version 4"),
         ((), "version none"),
         (HELLO[:-1], "HELLO is"),
         ((wire.VERSION, b"m", "i", None, False, None), "HELLO is"),
@@ -157,7 +157,7 @@ def test_the_first_frame_must_be_hello() -> None:
 
 
 def test_a_service_of_another_version_is_told_with_both_versions() -> None:
-    with pytest.raises(InvalidRequest, match=r"version 9 .* version 3"):
+    with pytest.raises(InvalidRequest, match=r"version 9 .* version 4"):
         welcome_of((9,))
     with pytest.raises(InvalidRequest, match="well formed"):
         welcome_of((wire.VERSION, "no"))

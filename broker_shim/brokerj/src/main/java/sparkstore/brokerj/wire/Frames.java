@@ -3,11 +3,11 @@ package sparkstore.brokerj.wire;
 import java.nio.ByteBuffer;
 
 /**
- * The store protocol's frames, version 3: u32 length of what follows, big-endian; u8 type; then one
+ * The store protocol's frames, version 4: u32 length of what follows, big-endian; u8 type; then one
  * MessagePack array. broker_shim/service documents every frame; here are those that Broker-J uses.
  */
 public final class Frames {
-    public static final int VERSION = 3;
+    public static final int VERSION = 4;
 
     public static final int HELLO = 1;
     public static final int DO = 2;

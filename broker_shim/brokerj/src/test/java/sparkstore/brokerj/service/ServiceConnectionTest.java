@@ -104,7 +104,7 @@ class ServiceConnectionTest extends ConnectionTestCase {
         service.version = 7;
         StoreException failure = assertThrows(StoreException.class,
                 () -> new StoreClient(settings(10_000, 0, 1_000, null)));
-        assertTrue(failure.getMessage().contains("version 3")
+        assertTrue(failure.getMessage().contains("version 4")
                 && failure.getMessage().contains("version 7"), failure.getMessage());
     }
 
