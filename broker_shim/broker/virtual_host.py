@@ -256,7 +256,8 @@ class Broker(ServedQueues):
         """End what may not stay on a queue, after a start or a change of what it asks."""
         self.delays.recovered(queue)
         self.bulk.end_failed(queue)
-        self.last_value_queues.arrived(queue, [*self.calls.message_ids(queue.name)])
+        if queue.last_values is not None:  # else the ids of a long queue were listed for nothing
+            self.last_value_queues.arrived(queue, [*self.calls.message_ids(queue.name)])
         self.wanted(queue.name)
 
     def subscribe(self, queue: Queue, node: ExchangeNode, on_done: OnComplete) -> None:

@@ -24,9 +24,8 @@ from broker_shim.store.link_stores import LinkStores, link_stores_of
 from broker_shim.store.protocol import check_member_name
 from broker_shim.store.remote.greeting import parse_address
 from sparkstore.config import StoreConfig
-from sparkstore.log.tuning import spare_pandas
+from sparkstore.log.tuning import import_arrow_without
 from sparkstore.storage.objects import is_object_uri
-from sparkstore.tables.fencing import COPY
 from sparkstore.tables.private_folder import private_folder
 
 if TYPE_CHECKING:
@@ -134,7 +133,7 @@ def open_stores(options: argparse.Namespace, config: StoreConfig) -> Stores:
         return stores_of(MemoryMessageStore(config.max_message_bytes))
     if options.configuration is not None:
         return _configuration(options.configuration, config)
-    spare_pandas()
+    import_arrow_without("numpy", "pandas")
     from broker_shim.store.chain.first_store import first_store  # noqa: PLC0415
 
     if config.chain and (options.no_amqp or options.store_socket or options.store_listen):
@@ -187,6 +186,7 @@ def _chained(first: DeltaMessageStore, config: StoreConfig) -> BrokerStore:
 
 def _mirror(folder: str, first: DeltaMessageStore, config: StoreConfig) -> Mirror:
     from broker_shim.store.delta import DeltaMessageStore  # noqa: PLC0415
+    from sparkstore.tables.fencing import COPY  # noqa: PLC0415
 
     identity = first.root.identity
     itself = identity.primary if identity.role == COPY else str(first.root.path.resolve())

@@ -55,10 +55,10 @@ def opened_root(where: str, *, whole: bool = False, executors_at: str = "") -> I
 
     With `executors_at` Spark reads the tables there (`bucket.cluster_tables`).
     """
-    from sparkstore.log.tuning import spare_pandas
+    from sparkstore.log.tuning import import_arrow_without
     from sparkstore.storage.objects import is_object_uri
 
-    spare_pandas()  # before what loads `pyarrow.dataset`, which asks for it
+    import_arrow_without("pandas")
     from sparkstore.tables.root import open_root
 
     if is_object_uri(where):

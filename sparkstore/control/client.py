@@ -15,7 +15,6 @@ never half, and asking again is harmless.
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from sparkstore.config import StoreConfig
+from sparkstore.control.socket_address import SocketAddress
 from sparkstore.errors import InvalidRequest, Locked, Unavailable
 from sparkstore.operations import wire
 from sparkstore.operations.administration import Order
@@ -206,23 +206,6 @@ def connect(root: Root) -> SocketControl | None:
     except BaseException:
         peer.close()
         raise
-
-
-class SocketAddress:
-    """The socket of a root by a short name: a socket's path may have 107 bytes, a root's more."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._descriptor = -1
-
-    def __enter__(self) -> str:
-        """Return the path to bind or connect to, valid while this is entered."""
-        self._descriptor = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
-        return f"/proc/self/fd/{self._descriptor}/{wire.SOCKET_NAME}"
-
-    def __exit__(self, *_failure: object) -> None:
-        """Let go of the folder."""
-        os.close(self._descriptor)
 
 
 class SocketControl:

@@ -21,11 +21,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from itertools import compress, islice
-from operator import lt
 from typing import NamedTuple, cast
 
 from sparkstore.core.annotations import DELIVERY_TIME, delivery_time_of
 from sparkstore.core.entry_chunk import NO_EXPIRY, NOBODY, Columns, Entry, EntryChunk
+from sparkstore.core.packed_integers import is_rising
 
 __all__ = ["NO_EXPIRY", "Columns", "Entries", "Entry", "Expired", "Stretch", "stretches"]
 
@@ -356,7 +356,7 @@ class Entries(Mapping[int, Entry]):
         self._next += 1
         keys = message_ids
         first = message_ids[0]
-        if first <= highest or not all(map(lt, message_ids, islice(message_ids, 1, None))):
+        if first <= highest or not is_rising(message_ids):
             keys, first = self._keys_with_strays(number, message_ids)
         self._highest = max(highest, keys[-1])
         self._chunks.append(chunk := EntryChunk(number, keys, message_ids, columns))

@@ -136,8 +136,10 @@ class EntryChunk:
         delay = _NEVER if self._delays is None else self._delays[index]
         return NOBODY if delay == _NEVER else (None, 0, plain_time(delay))
 
-    def message_ids(self) -> list[int]:
+    def message_ids(self) -> Sequence[int]:
         """Ids of what is there, in order."""
+        if self.run and not self._gone:
+            return self.run
         return [*compress(self.ids.values(), self.is_there)]
 
     def priorities(self) -> list[int]:

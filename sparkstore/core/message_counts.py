@@ -48,7 +48,9 @@ class MessageCounts(Mapping[int, int]):
         New ids that follow each other are marked together.
         """
         first, end = message_ids[0], message_ids[-1] + 1
-        if end - first != len(message_ids) or [*message_ids] != [*range(first, end)]:
+        run = range(first, end)
+        is_as_long = end - first == len(message_ids)
+        if not is_as_long or (message_ids != run and [*message_ids] != [*run]):
             for message_id in message_ids:
                 self.add(message_id)
             return

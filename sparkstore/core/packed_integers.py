@@ -5,6 +5,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import islice
+from operator import lt
 
 _CODES = [(code, (1 << 8 * array(code).itemsize) - 1) for code in "BHIQ"]
 
@@ -38,6 +40,8 @@ class Column:
         base = self.base
         if self.offsets is None:
             return [base] * self._count
+        if type(self.offsets) is range:
+            return self.run
         return [base + offset for offset in self.offsets] if base else self.offsets
 
 
@@ -65,8 +69,15 @@ class Keys(Column):
         return index if index < self._count and offsets[index] == wanted else -1
 
 
+def is_rising(values: Sequence[int]) -> bool:
+    """Tell whether each value is above the one before; a `range` is not looked through."""
+    return type(values) is range or all(map(lt, values, islice(values, 1, None)))
+
+
 def pack(values: Sequence[int]) -> Column:
-    """Pack one value or more into a column."""
+    """Pack one value or more into a column; a `range` that rises by one is not looked through."""
+    if type(values) is range:
+        return Column(*_packed(values, values[0], values[-1]))
     if values.count(values[0]) == len(values):  # sooner known than the least and the largest
         return Column(values[0], None, len(values))
     return Column(*_packed(values, min(values), max(values)))
@@ -83,8 +94,10 @@ def _packed(
     span, count = largest - least, len(values)
     if not span:
         return least, None, count
-    if span == count - 1 and values[0] == least and [*values] == [*range(least, largest + 1)]:
-        return least, range(count), count
+    if span == count - 1 and values[0] == least:
+        run = range(least, largest + 1)
+        if values == run or [*values] == [*run]:
+            return least, range(count), count
     for code, limit in _CODES:
         if span <= limit:
             return least, array(code, [value - least for value in values]), count

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -217,7 +218,7 @@ def _open(
         root = _with_wal_folder(root, wal_folder)
     room = _room(root, wal_folder if ack == "wal" else root.path, config)
     wal = _new_wal(root, wal_folder, journal.epoch, config, room) if ack == "wal" else None
-    state = recover(root).state
+    state = _recovered(root, wal)
     ends = {"next_position": last_position + 1 + len(first), "first_segment": segment}
     log = Log(root, journal, wal, locks, config, **ends, guards=LogGuards(room, witness))
     if witness is not None:
@@ -233,6 +234,20 @@ def _open(
         last_position - tail.last_position,
     )
     return OpenedLog(log, state)
+
+
+def _recovered(root: Root, wal: Wal | None) -> State:
+    """Recover the root, while the write-ahead log gets its first file: a tenth of a second.
+
+    Nothing else knows the log yet, and its file stays without a header, so there is no order to
+    keep between the two. Both have ended when this returns or raises.
+    """
+    with ThreadPoolExecutor(1, "first log file") as beside:
+        spare = beside.submit(wal.prepare_spare) if wal is not None else None
+        state = recover(root).state
+        if spare is not None:
+            spare.result()
+    return state
 
 
 def _first_records(root: Root, journal: Journal) -> list[Record]:
@@ -333,7 +348,7 @@ def _room(root: Root, wal_folder: Path, config: StoreConfig) -> DiskRoom:
 
 
 def _new_wal(root: Root, folder: Path, epoch: int, config: StoreConfig, room: DiskRoom) -> Wal:
-    wal = Wal(
+    return Wal(
         folder,
         bytes.fromhex(root.identity.root_id),
         epoch,
@@ -342,8 +357,6 @@ def _new_wal(root: Root, folder: Path, epoch: int, config: StoreConfig, room: Di
         write=sync_write if config.fsync else plain_write,
         has_room_for=room.has_room_for,
     )
-    wal.prepare_spare()
-    return wal
 
 
 def _heal(root: Root) -> None:

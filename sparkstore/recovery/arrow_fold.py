@@ -31,7 +31,7 @@ from sparkstore.core.fold import Entry, MemberState, QueueState, State
 from sparkstore.core.records import ENTRY_KINDS, ExchangeBindingKey, Kind
 from sparkstore.errors import CorruptData
 from sparkstore.recovery.arrow_links import add_deliveries, add_links
-from sparkstore.tables.arrow_values import as_list
+from sparkstore.tables.arrow_values import as_integers, as_list
 from sparkstore.tables.rows import to_records
 from sparkstore.tables.schema import STATE
 
@@ -308,11 +308,11 @@ def _fill(state: State, entries: pa.Table) -> None:
     """Pack the entries, by queue and in position order, into the state."""
     names = pc.unique(entries["queue"]).to_pylist()
     by_queue = pc.index_in(entries["queue"], pa.array(names, pa.string()))
-    places = pa.table({"by_queue": by_queue, "position": entries["position"]})
-    order = pc.sort_indices(places, [("by_queue", "ascending"), ("position", "ascending")])
-    steps = pc.pairwise_diff(order.cast(pa.int64())).slice(1)
-    is_in_order = pc.all(pc.equal(steps, 1)).as_py() is not False
-    entries = entries if is_in_order else entries.combine_chunks()
+    is_in_order = _are_in_order(by_queue, entries["position"])
+    if not is_in_order:
+        places = pa.table({"by_queue": by_queue, "position": entries["position"]})
+        order = pc.sort_indices(places, [("by_queue", "ascending"), ("position", "ascending")])
+        entries = entries.combine_chunks()
     counts = pc.value_counts(by_queue)
     start = 0
     for index, count in sorted(
@@ -332,10 +332,18 @@ def _fill(state: State, entries: pa.Table) -> None:
         start += count
 
 
+def _are_in_order(by_queue: pa.ChunkedArray, positions: pa.ChunkedArray) -> bool:
+    """Tell whether entries lie together by queue, and there by position, as a single queue's do."""
+    steps = pc.pairwise_diff(by_queue.combine_chunks()).slice(1)
+    rises = pc.greater(pc.pairwise_diff(positions.combine_chunks()).slice(1), 0)
+    is_next = pc.or_(pc.greater(steps, 0), pc.and_(pc.equal(steps, 0), rises))
+    return pc.all(is_next).as_py() is not False
+
+
 def _pack(state: State, queue: QueueState, entries: pa.Table) -> None:
-    message_ids = as_list(entries["message_id"])
-    positions, ats, priorities, expires_at, sizes, holders, counts, details = (
-        as_list(entries[name]) for name in Entry.__dataclass_fields__
+    message_ids, positions = (as_integers(entries[name]) for name in ("message_id", "position"))
+    ats, priorities, expires_at, sizes, holders, counts, details = (
+        as_list(entries[name]) for name in Entry.__dataclass_fields__ if name != "position"
     )
     columns = (positions, ats, priorities, expires_at, sizes, holders, counts, details)
     queue.entries.extend(message_ids, columns)

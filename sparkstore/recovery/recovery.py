@@ -25,6 +25,7 @@ from sparkstore.core.fold import State
 from sparkstore.core.records import Kind
 from sparkstore.errors import CorruptData
 from sparkstore.recovery.arrow_fold import fold_columns, fold_tables, rows_that_count
+from sparkstore.tables.arrow_values import is_run
 from sparkstore.tables.marks import read_marks
 from sparkstore.tables.root import Root
 from sparkstore.tables.schema import FOLD_COLUMNS, ROW, STATE
@@ -247,7 +248,7 @@ def _read_after(position: int, files: list[FileStats]) -> pa.Table:
 
 def _in_order(rows: pa.Table, position: int, layer: str) -> pa.Table:
     """The rows sorted by position, if they are exactly those after `position`."""
-    if not _is_run(rows["position"].combine_chunks(), position + 1):
+    if not is_run(rows["position"].combine_chunks(), position + 1):
         expected = pa.array(range(position + 1, position + 1 + rows.num_rows), pa.int64())
         rows = rows.sort_by("position")
         place = pc.index(pc.equal(rows["position"], expected), False).as_py()
@@ -255,14 +256,6 @@ def _in_order(rows: pa.Table, position: int, layer: str) -> pa.Table:
             wrong = rows["position"][place].as_py()
             raise CorruptData(_misplaced(wrong, position + 1 + place, layer))
     return rows
-
-
-def _is_run(positions: pa.Array, first: int) -> bool:
-    """True if they are `first` and those that follow it, in order."""
-    if not len(positions):
-        return True
-    steps = pc.pairwise_diff(positions).slice(1)
-    return positions[0].as_py() == first and pc.all(pc.equal(steps, 1)).as_py() is not False
 
 
 def _misplaced(wrong: int, expected: int, layer: str) -> str:

@@ -5,6 +5,7 @@ Columns reach Python through `memoryview.tolist` (5 ns a value, `to_pylist` take
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -30,3 +31,19 @@ def as_list(column: pa.ChunkedArray | pa.Array) -> list[Any]:
         return list(map(names.__getitem__, as_list(codes)))
     values: list[Any] = column.to_pylist()
     return values
+
+
+def as_integers(column: pa.ChunkedArray | pa.Array) -> Sequence[int]:
+    """Integers as a `range` if each is one more than the one before, else as a list."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    first = column[0].as_py() if len(column) else 0
+    return range(first, first + len(column)) if is_run(column, first) else as_list(column)
+
+
+def is_run(numbers: pa.Array, first: int) -> bool:
+    """True if they are `first` and those that follow it, in order."""
+    if not len(numbers):
+        return True
+    steps = pc.pairwise_diff(numbers).slice(1)
+    return numbers[0].as_py() == first and pc.all(pc.equal(steps, 1)).as_py() is not False

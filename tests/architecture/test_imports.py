@@ -93,3 +93,13 @@ def test_importing_it_loads_no_spark(module: str) -> None:
         [sys.executable, "-c", look], cwd=TOP, capture_output=True, text=True, check=True
     )
     assert run.stdout.strip() == "set()"
+
+
+@pytest.mark.slow
+def test_a_broker_that_has_no_root_of_its_own_loads_no_arrow() -> None:
+    look = "import sys, broker_shim.serve.command, broker_shim.store.remote.remote_store;"
+    look += " print({'pyarrow', 'deltalake', 'numpy'} & set(sys.modules))"
+    run = subprocess.run(
+        [sys.executable, "-c", look], cwd=TOP, capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == "set()"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import astuple, replace
 from itertools import chain
 from unittest.mock import patch
 
@@ -209,6 +210,37 @@ def test_numbers_that_rise_by_one_take_no_room(first: int, count: int) -> None:
         assert keys[index] == first + index
         assert keys.find(first + index) == index
     assert keys.find(first - 1) == keys.find(first + count) == -1
+
+
+@given(st.integers(1, 1 << 60), st.integers(1, 40), st.booleans(), st.data())
+def test_ids_that_come_as_a_range_are_as_those_of_a_list(
+    first: int, count: int, is_packed: bool, data: st.DataObject
+) -> None:
+    ids = range(first, first + count)
+    entries = [Entry(first + index, 5, 4, None, 10) for index in range(count)]
+    _, *rest = (list(column) for column in zip(*(astuple(each) for each in entries), strict=True))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_YOUNG", 0 if is_packed else 40)
+        patch.setattr(module, "_CHUNK", 16)
+        made = [Entries(), Entries()]
+        made[0].extend(ids, (ids, *rest))
+        made[1].extend([*ids], ([*ids], *rest))
+    gone = data.draw(st.sets(st.sampled_from(ids)))
+    for each in made:
+        for message_id in gone:
+            each.remove(message_id)
+    assert [*made[0].items()] == [*made[1].items()]
+    assert [*made[0]] == [each for each in ids if each not in gone]
+    assert [[*each.message_ids] for each in made[0].stretches()] == [
+        [*each.message_ids] for each in made[1].stretches()
+    ]
+    assert dict(_counted(ids)) == dict(_counted([*ids])) == dict.fromkeys(ids, 1)
+
+
+def _counted(ids: Sequence[int]) -> MessageCounts:
+    counts = MessageCounts()
+    counts.extend(ids)
+    return counts
 
 
 @given(st.lists(NUMBERS, min_size=1))

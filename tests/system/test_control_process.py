@@ -19,6 +19,7 @@ from sparkstore.control import client as control_module
 from sparkstore.control.bulk_run import Job, run
 from sparkstore.control.client import SocketControl, connect, open_control
 from sparkstore.control.offline import OfflineControl
+from sparkstore.control.socket_address import SocketAddress
 from sparkstore.control.undo_run import planned_undo, run_undo
 from sparkstore.core.fold import State
 from sparkstore.core.records import MessageHeader
@@ -327,7 +328,7 @@ def test_a_request_that_comes_byte_by_byte_is_one_request(
     lines = wire.line(wire.hello(open_root(root).identity.root_id))
     lines += wire.request_line(Request(Action.MOVE, "q", (1,), "other"))
     with socket.socket(socket.AF_UNIX) as peer:
-        with control_module.SocketAddress(root) as address:
+        with SocketAddress(root) as address:
             peer.connect(address)
         peer.settimeout(20)
         for at in range(len(lines)):

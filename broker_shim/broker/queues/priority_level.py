@@ -20,7 +20,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from operator import lt
+
+from sparkstore.core.packed_integers import is_rising
 
 _SLOTS = 1024
 _MOST_NARROW = (1 << 15) - 1
@@ -198,7 +199,7 @@ class Chunk:
         first = message_ids[0]
         if first > self.highest:
             some = message_ids[: _SLOTS - len(self.slots)]
-            if not all(map(lt, some, islice(some, 1, None))):
+            if not is_rising(some):
                 some = some[:1]
             self.highest = some[-1]
         else:
@@ -208,7 +209,10 @@ class Chunk:
         if not self.base < first <= some[-1] <= self.base + _MOST_NARROW:
             self._widen()
         base = self.base
-        self.slots.extend([message_id - base for message_id in some])
+        if type(some) is range:  # a start's: three times as quick
+            self.slots.extend(range(first - base, some[-1] - base + 1))
+        else:
+            self.slots.extend([message_id - base for message_id in some])
         self.waiting_count += len(some)
         return len(some)
 

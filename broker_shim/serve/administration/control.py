@@ -18,7 +18,7 @@ from broker_shim.errors import StoreError
 from broker_shim.serve.administration.control_orders import ControlClient
 from broker_shim.serve.administration.order_turns import OrderTurns
 from broker_shim.service.socket import is_our_user
-from sparkstore.control.client import SocketAddress
+from sparkstore.control.socket_address import SocketAddress
 from sparkstore.operations import wire
 
 _log = logging.getLogger(__name__)

@@ -114,6 +114,17 @@ def test_ids_that_lie_far_apart_are_kept_whole() -> None:
     assert [each for _place, each in index.look(Cursor(), 9)] == ids
 
 
+def test_ids_that_come_as_a_range_wait_as_those_of_a_list() -> None:
+    one, other = QueueIndex(), QueueIndex()
+    for ids in (range(5, 3_000), range(2, 4), range(1 << 40, (1 << 40) + 1_500)):
+        one.extend(ids, 4)
+        other.extend([*ids], 4)
+    assert one.look(Cursor(), 9_999) == other.look(Cursor(), 9_999)
+    assert [one.find(each) for each in (2, 2_999, 1 << 40)] == [
+        other.find(each) for each in (2, 2_999, 1 << 40)
+    ]
+
+
 def test_messages_moved_in_with_old_ids_are_found() -> None:
     index = QueueIndex()
     for message_id in [*range(5_000, 9_000), *range(1, 4_000), 20_000, 4_500]:
