@@ -25,7 +25,16 @@ from tests.support.stores.controls import ServicedRoot
 from tests.support.stores.stores import DELTA_CONFIG
 
 MEMBERS = 2
-ACTS = ("create", "create", "delete", "delete", "bind", "unbind", "run", "run", "cut")
+ORDERS = {
+    "delete": Order(AdminAction.DELETE_QUEUE, force=True),
+    "alter": Order(AdminAction.ALTER_QUEUE, arguments={"max_messages": 7}),
+    "alter back": Order(AdminAction.ALTER_QUEUE, arguments={"max_messages": None}),
+    "make an exchange": Order(AdminAction.CREATE_EXCHANGE, exchange="e", type="direct"),
+    "delete the exchange": Order(AdminAction.DELETE_EXCHANGE, exchange="e"),
+    "bind": Order(AdminAction.ADD_BINDING, exchange="e", key="k"),
+    "unbind": Order(AdminAction.REMOVE_BINDING, exchange="e", key="k"),
+}
+ACTS = ("create", "create", "run", "run", "delete", "cut", *ORDERS)
 STEPS = st.lists(
     st.tuples(st.integers(0, MEMBERS - 1), st.sampled_from(ACTS), st.sampled_from("xy")),
     max_size=40,
@@ -56,12 +65,8 @@ class Member:
         elif act == "cut":
             self._cut()
         else:
-            orders = {
-                "delete": Order(AdminAction.DELETE_QUEUE, name, force=True),
-                "bind": Order(AdminAction.ADD_BINDING, name, exchange="amq.direct", key="k"),
-                "unbind": Order(AdminAction.REMOVE_BINDING, name, exchange="amq.direct", key="k"),
-            }
-            self.place.broker.administration.order(orders[act], lambda _error, _told: None)
+            order = ORDERS[act]._replace(queue="" if "exchange" in act else name)
+            self.place.broker.administration.order(order, lambda _error, _told: None)
 
     def move(self) -> None:
         """Do what is due now, and wait for nothing."""
@@ -95,14 +100,14 @@ def test_members_end_with_the_wiring_that_the_store_has(
     def is_over() -> bool:
         for member in members:
             member.move()
-        with service.store.look() as machine:
-            queues, bindings = {*machine.state.queues}, {*machine.state.bindings}
-        brokers = [member.place.broker for member in members]
+        there = service.store.recover()
         return all(
-            {*broker.queues} == queues
-            and {*broker.router.bindings()} == bindings
+            broker.definitions == {each.name: each for each in there.queues}
+            and {*broker.router.bindings()} == {*there.bindings}
+            and [each for each in there.exchanges if each.name == "e"]
+            == [each for name, each in broker.router.definitions.items() if name == "e"]
             and not broker.calls.open_count
-            for broker in brokers
+            for broker in (member.place.broker for member in members)
         )
 
     members[0].place.until(is_over, f"all have what the store has, after {steps}")
