@@ -286,11 +286,15 @@ class Entries(Mapping[int, Entry]):
         return int(self.has_delays and sum((delivery_time_of(d) or 0) > now_us for d in details))
 
     def stretches(self) -> Iterator[Stretch]:
-        """All of them in queue order, many at a time."""
-        for chunk in [*self._chunks]:
+        """All of them in queue order, many at a time.
+
+        The queue may change between two: none is left out that is there all the time, as the young
+        ones get another dictionary when some are packed. What left may still be told.
+        """
+        chunks, young = [*self._chunks], self._young
+        for chunk in chunks:
             yield Stretch(chunk.message_ids(), chunk.priorities(), [*chunk.marked()])
-        if self._young:
-            yield _stretch(self._young)
+        yield from (_stretch(each) for each in (young,) if each)
 
     def __repr__(self) -> str:
         """Show the entries as a dictionary."""

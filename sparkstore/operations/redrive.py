@@ -33,48 +33,45 @@ class RedrivePlan:
     full: dict[str, list[int]] = field(default_factory=dict)
     lost: dict[str, list[int]] = field(default_factory=dict)
     strays: list[int] = field(default_factory=list)
+    _rooms: dict[str, Room] = field(default_factory=dict)
 
+    def extend(
+        self,
+        queues: Mapping[str, QueueState],
+        queue: str,
+        message_ids: Iterable[int],
+        to: str | None,
+    ) -> None:
+        """Decide where chosen messages of a queue go, after those that were decided before.
 
-def plan_redrive(
-    queues: Mapping[str, QueueState], queue: str, message_ids: Iterable[int], to: str | None
-) -> RedrivePlan:
-    """Decide where chosen messages of a queue go.
+        Args:
+            queues: All queues of the root.
+            queue: Name of the queue of the dead letters.
+            message_ids: The chosen messages, in the order of the queue; those that are not on it
+                any more are left out.
+            to: Name of the queue that all of them go to; None: each goes back to its origin.
+        """
+        state = queues.get(queue)
+        for message_id in message_ids:
+            entry = None if state is None else state.entries.get(message_id)
+            if entry is not None:
+                self._place(queues, (message_id, entry), to or _origin(queue, entry))
 
-    Args:
-        queues: All queues of the root.
-        queue: Name of the queue of the dead letters.
-        message_ids: The chosen messages, in the order of the queue; those that are not on it any
-            more are left out.
-        to: Name of the queue that all of them go to; None: each goes back to its origin.
-    """
-    plan, rooms = RedrivePlan(), dict[str, Room]()
-    entries = queues[queue].entries
-    for message_id in message_ids:
-        entry = entries.get(message_id)
-        if entry is not None:
-            _place(plan, rooms, queues, (message_id, entry), to or _origin(queue, entry))
-    return plan
-
-
-def _place(
-    plan: RedrivePlan,
-    rooms: dict[str, Room],
-    queues: Mapping[str, QueueState],
-    message: tuple[int, Entry],
-    target: str | None,
-) -> None:
-    message_id, entry = message
-    there = queues.get(target or "")
-    if target is None:
-        plan.strays.append(message_id)
-    elif there is None or not (terms := terms_of(there.detail)).keeps_messages:
-        plan.lost.setdefault(target, []).append(message_id)
-    else:
-        if target not in rooms:
-            depth, byte_count = len(there.entries), there.entries.message_bytes
-            rooms[target] = Room(terms.arguments, depth, byte_count)
-        fits = rooms[target].takes(entry.message_bytes)
-        (plan.portions if fits else plan.full).setdefault(target, []).append(message_id)
+    def _place(
+        self, queues: Mapping[str, QueueState], message: tuple[int, Entry], target: str | None
+    ) -> None:
+        message_id, entry = message
+        there = queues.get(target or "")
+        if target is None:
+            self.strays.append(message_id)
+        elif there is None or not (terms := terms_of(there.detail)).keeps_messages:
+            self.lost.setdefault(target, []).append(message_id)
+        else:
+            if target not in self._rooms:
+                depth, byte_count = len(there.entries), there.entries.message_bytes
+                self._rooms[target] = Room(terms.arguments, depth, byte_count)
+            fits = self._rooms[target].takes(entry.message_bytes)
+            (self.portions if fits else self.full).setdefault(target, []).append(message_id)
 
 
 def _origin(queue: str, entry: Entry) -> str | None:

@@ -50,6 +50,7 @@ class QueueRow(Struct, kw_only=True):
     redelivered: int
     dead_lettered: int
     durability: Durability
+    arguments: dict[str, Any]
 
 
 class QueueList(Struct, kw_only=True):
@@ -88,9 +89,8 @@ class BindingRow(Struct, kw_only=True):
 
 
 class QueueDetails(QueueRow, kw_only=True):
-    """A queue with its arguments and bindings."""
+    """A queue with the origins of its arguments, and its bindings."""
 
-    arguments: dict[str, Any]
     effective: dict[str, dict[str, Any]]
     bindings: list[BindingRow]
 

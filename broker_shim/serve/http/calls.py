@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from broker_shim.broker.address import AmbiguousNode, Node, QueueNode
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest
+from broker_shim.security.rules.permissions import AccessTarget
 from broker_shim.security.rules.rights import RIGHTS, Act
 from broker_shim.serve.http.door import Visitor
 from broker_shim.serve.http.loop_calls import LoopCalls
@@ -18,11 +20,14 @@ from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.sockets.authorization import denied
 from broker_shim.sockets.client_orders import needed_acts, queue_meant
 from broker_shim.store.interface import BrokerStore
+from sparkstore.core.entries import stretches
 from sparkstore.core.queue_names import canonical, shown
 from sparkstore.operations import wire
 from sparkstore.operations.administration import Order, decide
 
 T = TypeVar("T")
+TURN_LOOKS = 1000
+"""Messages that are looked at in one turn of the loop: 1 ms."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -86,6 +91,28 @@ class Call:
     async def read(self, call: Callable[[], T]) -> T:
         """Return what a call of the broker returns, which is made on the loop's thread."""
         return await self.house.calls.read(call)
+
+    async def message_ids(self, queue: str, count: int | None = None) -> list[int]:
+        """Return the ids on a queue, in its order, or the first of them.
+
+        Read in turns of the loop, which a million would stop for a tenth of a second otherwise.
+        """
+        parts = await self.read(lambda: stretches(self.house.broker.calls.entries(queue)))
+        found = list[int]()
+        while count is None or len(found) < count:
+            part = await self.read(lambda: next(parts, None))
+            if part is None:
+                break
+            found += part.message_ids
+        return found[:count]
+
+    async def in_turns(
+        self, message_ids: Sequence[int], look: Callable[[Sequence[int]], T]
+    ) -> list[T]:
+        """Return what is found about messages, `TURN_LOOKS` of them in each turn of the loop."""
+        starts = range(0, len(message_ids), TURN_LOOKS)
+        parts = (message_ids[at : at + TURN_LOOKS] for at in starts)
+        return [await self.read(partial(look, part)) for part in parts]
 
     async def send(self, content: dict[str, Any]) -> dict[str, Any]:
         """Have an order of the control socket carried out, and return its answer.
@@ -162,6 +189,23 @@ class Call:
         if isinstance(node, AmbiguousNode):
             text = f"{shown(said)} is the name of several queues: say address::queue"
             raise HttpRefusal(409, text)
+
+    async def check_everywhere(self, act: Act, why: str) -> None:
+        """Check that the user may do this on every address, and write it down if not.
+
+        Raises:
+            HttpRefusal: The user may not; `why` it is asked begins the text.
+        """
+        access, principal = self.visitor.access, self.visitor.principal
+        right = RIGHTS[act]
+
+        def check() -> None:
+            if not access.guard.allows_everywhere(principal, right):
+                access.guard.refused(access.remote, principal, right, AccessTarget("#"))
+                text = f"{why}, and {shown(principal.name)} has no permission to {right} '#'"
+                raise HttpRefusal(403, f"{text}: give it one in [security] permissions")
+
+        await self.read(check)
 
     def _allowed(self, order: Order) -> Order:
         node = self.meant(order.queue) if order.queue else None

@@ -81,7 +81,6 @@ async def show_queue(call: Call) -> QueueDetails:
         keys = sorted(key for key in broker.router.bindings() if key.queue == name)
         return QueueDetails(
             **_row(broker, name, now_us()),
-            arguments=own_arguments(broker.definitions[name].arguments),
             effective=sources(broker.definitions[name].arguments),
             bindings=[binding_row(broker.router, key) for key in keys],
         )
@@ -142,7 +141,7 @@ async def move_messages(call: Call) -> MessageFates:
         return await would_take(call, name, body.ids)
     ids = body.ids
     if ids is None:
-        ids = await call.read(lambda: [*call.house.broker.calls.message_ids(name)])
+        ids = await call.message_ids(name)
     return await _bulk(call, {"action": Action.MOVE, "queue": name, "to": target}, ids)
 
 
@@ -211,5 +210,6 @@ def _row(broker: Broker, name: str, at_us: int) -> dict[str, Any]:
         "durability": DURABILITIES[broker.definitions[name].durability],
         "arrived": queue.arrivals,
         "removed": queue.departures,
+        "arguments": own_arguments(broker.definitions[name].arguments),
         **figures_of(broker, queue, at_us)._asdict(),
     }

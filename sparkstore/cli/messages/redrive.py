@@ -38,7 +38,7 @@ def redrive(arguments: Namespace) -> int:
 
 def _redrive(arguments: Namespace, root: Root) -> int:
     from sparkstore.config import read_config
-    from sparkstore.operations.redrive import plan_redrive
+    from sparkstore.operations.redrive import RedrivePlan
 
     if arguments.config:
         read_config(arguments.config)  # before seconds of starting a JVM
@@ -47,7 +47,7 @@ def _redrive(arguments: Namespace, root: Root) -> int:
     to = _target(arguments, state)
     with waiting(arguments)(root, state) as found:
         ids = islice(found.ids(), arguments.limit)
-        plan = plan_redrive(state.queues, arguments.queue, ids, to)
+        (plan := RedrivePlan()).extend(state.queues, arguments.queue, ids, to)
     row: dict[str, Any] = {"action": "redrive", "from": arguments.queue}
     is_dry, changes = arguments.dry_run or arguments.check, sum(map(len, plan.portions.values()))
     if is_dry:

@@ -22,9 +22,8 @@ _DRY = "say what would be, change nothing"
 def list_queues(arguments: Namespace, broker: RemoteBroker) -> int:
     """List queues and their arguments."""
     rows = [
-        {name: told[key] or None if key == "arguments" else told[key] for key, name in _NAMES}
+        {name: each[key] or None if key == "arguments" else each[key] for key, name in _NAMES}
         for each in broker.pages("queues")
-        for told in (broker.ask("GET", f"queues/{name_in_path(each['name'])}"),)
     ]
     return show(arguments, rows, ("queue", "depth", "durability", "arguments"))
 

@@ -7,12 +7,11 @@ as its reader takes it. A message that leaves meanwhile is left out, and none is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from itertools import islice
+from collections.abc import AsyncIterator, Iterator, Sequence
+from itertools import chain, islice
 
 from starlette.responses import Response
 
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.calls import Call, now_us
@@ -72,20 +71,23 @@ async def export_messages(call: Call) -> Response:
     """Export messages of a queue with header, properties and body, a line of JSON each."""
     name, choice = await call.queue(call.names["queue"], Act.RECEIVE), _choice(call.body)
     check_streams()
-    broker, at_us = call.house.broker, now_us()
-    found = await call.read(lambda: _chosen(broker, name, choice, at_us))
-    return ExportStream(_parts(call.house.store, found, choice))
+    return ExportStream(_parts(call.house.store, await _chosen(call, name, choice), choice))
 
 
-def _chosen(broker: Broker, name: str, choice: Choice, at_us: int) -> list[int]:
-    """List the messages on a queue that may be meant, by what their entries say. On the loop."""
-    ids = broker.calls.message_ids(name)
+async def _chosen(call: Call, name: str, choice: Choice) -> list[int]:
+    """List the messages on a queue that may be meant, by what their entries say."""
+    at_us, entry = now_us(), call.house.broker.calls.entry
+    ids = await call.message_ids(name)
     if choice.message_ids:
         ids = [each for each in ids if each in choice.message_ids]
     if choice.older_than_us is None:
-        return [*ids]
-    entries = ((each, broker.calls.entry(name, each)) for each in ids)
-    return [each for each, entry in entries if entry and choice.takes(each, entry.at, at_us)]
+        return ids
+
+    def old(part: Sequence[int]) -> list[int]:
+        entries = ((each, entry(name, each)) for each in part)
+        return [each for each, it in entries if it and choice.takes(each, it.at, at_us)]
+
+    return [*chain.from_iterable(await call.in_turns(ids, old))]
 
 
 async def _parts(store: BrokerStore, ids: list[int], choice: Choice) -> AsyncIterator[bytes]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from itertools import islice
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.security.rules.rights import Act
@@ -15,7 +14,7 @@ from sparkstore.core.entries import Entries
 from sparkstore.core.fold import QueueState
 from sparkstore.core.state_machine.definitions import detail_of
 from sparkstore.operations.bulk import Action, Answer, new_operation
-from sparkstore.operations.redrive import RedrivePlan, plan_redrive
+from sparkstore.operations.redrive import RedrivePlan
 
 
 async def requeue_messages(call: Call) -> MessageFates:
@@ -26,7 +25,7 @@ async def requeue_messages(call: Call) -> MessageFates:
         return await would_take(call, name, body.ids)
     ids = body.ids
     if ids is None:
-        ids = await call.read(lambda: [*call.house.broker.calls.message_ids(name)])
+        ids = await call.message_ids(name)
     operation = new_operation()
     request = {"action": Action.REQUEUE, "queue": name, "operation": operation}
     answer = await bulk_answer(call, request, ids)
@@ -37,7 +36,9 @@ async def redrive_messages(call: Call) -> RedriveOutcome:
     """Put dead letters back on the queues that they came from, as far as there is room."""
     name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
     to = None if body.to is None else await call.queue(body.to, Act.SEND)
-    plan = await call.read(lambda: _planned(call, name, to))
+    ids = body.ids if body.ids is not None else await call.message_ids(name, body.limit)
+    plan, queues = RedrivePlan(), _BrokerQueues(call.house.broker)
+    await call.in_turns(ids[: body.limit], lambda part: plan.extend(queues, name, part, to))
     for target in {**plan.portions, **plan.full}:
         await call.queue(target, Act.SEND)
     outcome = RedriveOutcome(
@@ -63,13 +64,6 @@ async def _redriven(call: Call, plan: RedrivePlan, outcome: RedriveOutcome) -> R
     outcome.full = {target: count for target, count in outcome.full.items() if count}
     outcome.done, outcome.left, outcome.gone = total.done, total.left, total.gone
     return outcome
-
-
-def _planned(call: Call, name: str, to: str | None) -> RedrivePlan:
-    """Plan by what the broker has now. On the loop's thread."""
-    broker, body = call.house.broker, call.body
-    ids = broker.calls.message_ids(name) if body.ids is None else body.ids
-    return plan_redrive(_BrokerQueues(broker), name, islice(ids, body.limit), to)
 
 
 class _BrokerQueues(Mapping[str, QueueState]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import jsonschema
@@ -14,6 +14,7 @@ import pytest
 from broker_shim.serve.http.console.console_files import console_endpoints
 from broker_shim.serve.http.endpoints import Endpoint
 from broker_shim.serve.http.http_server import EVERY
+from broker_shim.serve.http.loop_calls import LoopCalls
 from broker_shim.serve.http.message_requests import MOST_BODY_BYTES
 from broker_shim.serve.http.operations import copy_requests
 from broker_shim.serve.http.operations.definition_requests import (
@@ -21,6 +22,10 @@ from broker_shim.serve.http.operations.definition_requests import (
 )
 from broker_shim.serve.http.request_models import MOST_BODY_BYTES as MOST_REQUEST_BYTES
 from broker_shim.store.interface import MessageHeader
+from sparkstore.cli.command_line import main
+from sparkstore.cli.remote.http_client import RemoteBroker
+from sparkstore.core import entries as entries_module
+from sparkstore.core.entries import Entries, Stretch
 from tests.support.stores.http_houses import HttpHouse, path_of
 
 ODD = "a/b?c#d%2F..::<img src=x onerror=alert(1)>"
@@ -64,6 +69,24 @@ def test_lists_come_in_pages(house: HttpHouse) -> None:
         assert (page["total"], page["offset"]) == (5, len(found))
         found += [row["name"] for row in page["items"]]
     assert found == names
+
+
+def test_a_client_lists_queues_with_their_arguments_by_one_request_a_page(
+    house: HttpHouse, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("listed.a", "listed.b"):
+        house.ask("PUT", path_of(name), None, {"arguments": {"max_depth": 3}})
+    asked, ask = list[str](), RemoteBroker.ask
+
+    def noted(broker: RemoteBroker, method: str, path: str, *more: Any, **query: Any) -> Any:
+        asked.append(path)
+        return ask(broker, method, path, *more, **query)
+
+    monkeypatch.setattr(RemoteBroker, "ask", noted)
+    assert main(["queue", "list", "--url", f"http://127.0.0.1:{house.port}", "--json"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert {"max_depth": 3} in [each["arguments"] for each in rows if each["queue"] == "listed.b"]
+    assert asked == ["queues"]
 
 
 def test_policies(house: HttpHouse, orders: str) -> None:
@@ -276,6 +299,48 @@ def test_an_export_has_about_a_mebibyte_in_memory_however_large_messages_are(
     monkeypatch.setattr(copy_requests, "ExportStream", lambda parts: stream(noted(parts)))
     assert house.ask("POST", path_of(orders, "/export"), None, {}).body.count("\n") == 4
     assert seen == [1, 2, 3, 4], "the first is sent before the next is read"
+
+
+@pytest.mark.parametrize(
+    ("order", "said"),
+    [
+        ("/export", {"older_than": "0s"}),
+        ("/export", {"ids": [1, 2], "older_than": "0s"}),
+        ("/redrive", {}),
+        ("/redrive", {"dry_run": True, "to": "deep.target"}),
+        ("/move", {"to": "deep.target"}),
+        ("/requeue", {}),
+    ],
+)
+def test_an_order_about_a_whole_queue_holds_the_loop_for_a_thousand_messages_at_a_time(
+    house: HttpHouse, monkeypatch: pytest.MonkeyPatch, order: str, said: dict[str, Any]
+) -> None:
+    """A million in one turn would keep each client waiting for seconds."""
+    monkeypatch.setattr(entries_module, "_YOUNG", 2048)
+    for name in ("deep", "deep.target"):
+        house.ask("PUT", path_of(name), None, {})
+    house.put("deep", *[b""] * 3000)
+    seen, turns, get, read = [0], list[int](), Entries.get, LoopCalls.read
+
+    def counted(entries: Entries, message_id: int, default: None = None) -> Any:
+        seen[0] += 1
+        return get(entries, message_id, default)
+
+    async def noted(calls: LoopCalls, call: Callable[[], Any]) -> Any:
+        def turn() -> Any:
+            before, found = seen[0], call()
+            size = found.message_ids if isinstance(found, Stretch) else found
+            turns.append(max(seen[0] - before, len(size) if isinstance(size, list) else 0))
+            return found
+
+        return await read(calls, turn)
+
+    monkeypatch.setattr(Entries, "get", counted)
+    monkeypatch.setattr(LoopCalls, "read", noted)
+    assert house.ask("POST", path_of("deep", order), None, said).status == 200
+    assert max(turns) <= 2048
+    for name in ("deep", "deep.target"):
+        house.ask("DELETE", path_of(name) + "?force=true")
 
 
 def filled(path: str, queue: str) -> str:
