@@ -2,7 +2,8 @@
 
 A decision is the operator's, and is remembered with the name of the user who gave it. It takes
 messages off queues and puts others there, so the user needs the rights to both, of every queue of
-the branch.
+the branch. A branch that was decided has no entries any more, so nobody knows its queues: to forget
+it takes the right to get at any queue, as SQL does.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ async def roll_back_branch(call: Call) -> OrderOutcome:
 
 async def forget_branch(call: Call) -> OrderOutcome:
     """Forget that a branch was decided, once its coordinator knows."""
+    await call.check_everywhere(Act.USE_ANOTHERS, "nobody knows the queues of a decided branch")
     return await _decide(call, BranchAct.FORGET)
 
 

@@ -22,8 +22,7 @@ import sys
 
 from starlette.responses import Response
 
-from broker_shim.security.rules.permissions import AccessTarget
-from broker_shim.security.rules.rights import RIGHTS, Act
+from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.operations.history_requests import flushed
 from broker_shim.serve.http.refusals import HttpRefusal
@@ -45,7 +44,20 @@ class _Running:
 
 async def ask_views(call: Call) -> Response:
     """Answer one SELECT over the views, as `sparkstore sql --engine duckdb` does."""
-    await call.read(lambda: _let_in(call))
+    await call.check_everywhere(Act.USE_ANOTHERS, "SQL shows every queue")
+    error: str | None = None
+    try:
+        return await _run(call)
+    except BaseException as reason:
+        error = str(reason) or "the port was closed"
+        raise
+    finally:
+        peer, statement = f"http {call.visitor.access.remote}", call.body.statement
+        audit = call.visitor.access.guard.audit
+        audit(AuditEvent.QUERY, peer=peer, user=call.user, statement=statement, error=error)
+
+
+async def _run(call: Call) -> Response:
     if _Running.count >= MOST_AT_ONCE:
         text = f"{MOST_AT_ONCE} queries run now: try again when one has ended"
         raise HttpRefusal(429, text, {"Retry-After": "1"})
@@ -82,19 +94,3 @@ async def _answered(question: LimitedQuestion, call: Call) -> bytes:
         raise HttpRefusal(400, f"{text}, or ask where the root is by sparkstore sql")
     text = f"the engine failed on this query (exit code {process.returncode})"
     raise HttpRefusal(500, f"{text}: see the broker's log, or ask for less")
-
-
-def _let_in(call: Call) -> None:
-    """Check that the user may see all queues, and write the query down. On the loop's thread.
-
-    Raises:
-        HttpRefusal: The user may not.
-    """
-    access, principal = call.visitor.access, call.visitor.principal
-    right = RIGHTS[Act.USE_ANOTHERS]
-    if not access.guard.allows_everywhere(principal, right):
-        access.guard.refused(access.remote, principal, right, AccessTarget("#"))
-        text = f"SQL shows every queue, and {principal.name} has no permission to {right} '#'"
-        raise HttpRefusal(403, f"{text}: give it one in [security] permissions")
-    peer, statement = f"http {access.remote}", call.body.statement
-    access.guard.audit(AuditEvent.QUERY, peer=peer, user=call.user, statement=statement)

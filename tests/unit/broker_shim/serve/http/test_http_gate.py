@@ -192,10 +192,12 @@ def test_permissions_hold_for_orders_and_for_looking(tmp_path: Path) -> None:
             assert "[security] permissions" in reply.body["error"]
         move = {"to": "theirs"}
         assert house.ask("POST", path_of("mine.a", "/move"), "olaf", move).status == 403
+        forget = house.ask("POST", "/api/v1/transactions/1:ab:cd/forget", "root")
+        assert (forget.status, "admin '#'" in forget.body["error"]) == (403, True)
     finally:
         house.stop()
     refused = [details for event, details in house.audited if event == "permission-refused"]
-    assert len(refused) == 10
+    assert len(refused) == 11
 
 
 def test_nothing_is_asked_of_a_broker_that_stops(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ def test_an_answer_is_of_now_and_as_openapi_says(house: HttpHouse) -> None:
     assert "default-src 'none'" in reply.headers["content-security-policy"]
     ((event, details),) = house.audited
     assert (event, details["statement"], details["user"]) == ("query", statement, None)
+    assert details["error"] is None
 
 
 def test_nothing_is_imported_from_where_the_broker_runs(
@@ -94,8 +95,10 @@ def test_the_views_are_asked_as_of_a_position(house: HttpHouse) -> None:
 def test_what_may_not_pass_is_refused_in_one_line(house: HttpHouse, statement: str) -> None:
     """All attempts go through what the process does in test_limited_process.py."""
     said = statement if statement[0].isupper() else f"SELECT * FROM {statement}"
+    house.audited.clear()
     reply = ask(house, said.format(secret=__file__))
     assert reply.status == 400
+    assert [details["error"] for _, details in house.audited] == [reply.body["error"]]
     assert reply.body["error"].count("\n") == 0
 
 
@@ -138,7 +141,10 @@ def test_nobody_waits_for_a_query_and_there_are_few_at_once(
     with ThreadPoolExecutor(1) as pool:
         long = pool.submit(ask, house, ENDLESS)
         until(queries)
+        house.audited.clear()
         assert ask(house, "SELECT 1").status == 429
+        ((event, details),) = house.audited
+        assert (event, details["error"][:13]) == ("query", "1 queries run")
         assert house.depth("orders") == 3
         assert house.ask("GET", "/healthz").status == 200
         (process,) = queries()
@@ -185,7 +191,7 @@ def test_where_there_are_permissions_it_takes_admin_on_every_address(tmp_path: P
         house.stop()
     assert "needs the role operator" in replies["mia"].body["error"]
     assert (replies["olaf"].status, replies["ada"].status) == (403, 409)
-    assert "olaf has no permission to admin '#'" in replies["olaf"].body["error"]
+    assert "'olaf' has no permission to admin '#'" in replies["olaf"].body["error"]
     assert "no root" in replies["ada"].body["error"]
     refused = [details for event, details in house.audited if event == "permission-refused"]
     assert [(each["user"], each["address"]) for each in refused] == [("olaf", "#")]
