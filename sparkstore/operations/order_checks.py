@@ -40,5 +40,6 @@ def check_known(what: str, name: str, arguments: Collection[str]) -> None:
 def check_loss(what: str, name: str, losses: Sequence[str], *, is_forced: bool) -> None:
     """Refuse to delete what somebody would miss, unless by force."""
     if losses and not is_forced:
-        message = f"{what} {shown(name)} has {', '.join(losses)}: --force deletes it, and that is"
-        raise InvalidRequest(f"{message} lost")
+        message = f"{what} {shown(name)} has {', '.join(losses)}: --force deletes it (over HTTP"
+        message = f"{message} ?force=true), and that is lost"
+        raise InvalidRequest(message)

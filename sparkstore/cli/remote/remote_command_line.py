@@ -6,6 +6,7 @@ import argparse
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from sparkstore.cli.parsing import at_least_0
@@ -18,6 +19,10 @@ from sparkstore.log_format import use
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
+
+
+_NEAR = 0.8
+"""Less would take `replicate`, a command about a root, for `replay`."""
 
 
 def is_remote(words: Sequence[str]) -> bool:
@@ -33,10 +38,11 @@ def run(words: Sequence[str]) -> int:
     """
     name = next((word for word in words if not word.startswith("-")), "")
     if name not in _REMOTE:
-        text = (
-            f"{name or 'this'} reads the tables of a root, so it has no {OPTION}: run it where the"
-        )
-        raise InvalidRequest(f"{text} root is. With {OPTION}: {', '.join(sorted(_REMOTE))}")
+        near = get_close_matches(name, _REMOTE, 1, _NEAR)
+        hint = "if there is one, run it where the root is."
+        hint = f"did you mean {near[0]!r}?" if near else hint
+        text = f"there is no command {name!r} with {OPTION}: {hint} Those are"
+        raise InvalidRequest(f"{text} {', '.join(sorted(_REMOTE))}")
     arguments = _parser().parse_args(words)
     use(arguments.log_format)
     with closing(RemoteBroker(arguments.url, _login_of(arguments))) as broker:

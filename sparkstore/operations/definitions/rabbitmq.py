@@ -79,9 +79,9 @@ def read(document: Mapping[str, Any], vhost: str | None) -> Definitions:
     }
     hosts = {entry.get("vhost", "/") for entries in parts.values() for _, entry in entries}
     if vhost is not None and vhost not in hosts:
-        draft.fail("vhosts", f"there is no {vhost!r:.60}: say {_listed(hosts)}")
+        draft.fail("vhosts", f"the document has no {vhost!r:.60}, but {_listed(hosts, ', ')}")
     elif vhost is None and len(hosts) > 1:
-        draft.fail("vhosts", f"a root is one virtual host: say --vhost, one of {_listed(hosts)}")
+        draft.fail("vhosts", f"a root is one virtual host: choose {_listed(hosts, ' or ')}")
     read_entry: dict[str, Callable[[Draft, str, dict[str, Any]], None]] = {
         "exchanges": _exchange, "queues": _queue, "bindings": _binding, "policies": _policy,
     }  # fmt: skip
@@ -102,8 +102,8 @@ def _leave_the_rest(draft: Draft, document: Mapping[str, Any]) -> None:
             draft.leave(part, f"{count} {text}")
 
 
-def _listed(hosts: set[str]) -> str:
-    return ", ".join(sorted(map(repr, hosts)))
+def _listed(hosts: set[str], mark: str) -> str:
+    return mark.join(sorted(map(repr, hosts))) or "nothing to import"
 
 
 def _exchange(draft: Draft, place: str, entry: dict[str, Any]) -> None:

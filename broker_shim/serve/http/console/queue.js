@@ -15,6 +15,13 @@ const died = (death) =>
 // An argument that counts, and where it is from unless the queue says it itself.
 const sourced = (it) => (it.from === "queue" ? String(it.value) : `${it.value} (${it.from})`);
 
+// An annotation; the times among them are milliseconds since 1970.
+export function annotation([name, value]) {
+  const at = new Date(Number(value));
+  if (!["x-opt-death-time", "x-opt-delivery-time"].includes(name) || Number.isNaN(at.getTime())) return [name, value];
+  return [`${name} (UTC)`, utc(at.toISOString().replace("Z", "+00:00"))];
+}
+
 const clock = (at) => new Date(at).toISOString().slice(11, 19);
 
 // Depth and rates of the last minutes; none before there are two looks.
@@ -81,7 +88,7 @@ export function queue(parts, user) {
           ["came (UTC)", utc(it.enqueued_at)], ["held by", it.held_by], ["died", died(it.death)], ["subject", it.subject],
           ["content type", it.content_type], ["user", it.user_id], ["message id", it.amqp_message_id],
           ["correlation id", it.correlation_id], ["expires (UTC)", it.expires_at && utc(it.expires_at)], ["durable", it.durable],
-          ...Object.entries(it.properties), ...Object.entries(it.annotations),
+          ...Object.entries(it.properties), ...Object.entries(it.annotations).map(annotation),
         ]),
         element("h2", {}, `Body (${it.body_form}, ${it.body_bytes} bytes)`),
         element("pre", { tabindex: "0" }, body),

@@ -137,7 +137,10 @@ def test_a_person_is_shown_a_line_for_each_field(
 
 
 WRONG = [
-    ("queue delete ROOT q", "1 messages: --force deletes it, and that is lost"),
+    (
+        "queue delete ROOT q",
+        "1 messages: --force deletes it (over HTTP ?force=true)",
+    ),
     ("queue delete ROOT absent", "unknown queue 'absent'"),
     ("queue alter ROOT q --set ttl", "say NAME=VALUE"),
     ("queue alter ROOT q --set a=1 --set a=2", "is there twice"),

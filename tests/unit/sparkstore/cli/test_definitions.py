@@ -293,9 +293,9 @@ def test_one_virtual_host_of_rabbitmq_is_chosen(
     queues = [{"name": f"q{host}", "vhost": host, "durable": True} for host in ("a", "b")]
     file = written(target, {"vhosts": [], "queues": queues})
     assert main(["definitions", "import", target, file]) == 2
-    assert "say --vhost, one of 'a', 'b'" in capsys.readouterr().err
+    assert "vhosts: a root is one virtual host: choose 'a' or 'b'" in capsys.readouterr().err
     assert main(["definitions", "import", target, file, "--vhost", "c"]) == 2
-    assert "there is no 'c'" in capsys.readouterr().err
+    assert "vhosts: the document has no 'c', but 'a', 'b'" in capsys.readouterr().err
     (row,) = rows(capsys, target, file, "--vhost", "b")
     assert row["queue"] == "qb"
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from broker_shim.serve.http.console.console_files import FILES
 from tests.support.stores.http_houses import HttpHouse
 
 FOLDER = Path(console_files.__file__).parent
+SCRIPTS, NODE = [each for each in FILES if each.endswith(".js")], shutil.which("node")
 AS_MARKUP = (
     *("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "createContextualFragment"),
     *("DOMParser", "setHTML", "srcdoc", "eval(", "Function(", "localStorage", "cookie"),
@@ -27,11 +31,28 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpHouse]:
     it.stop()
 
 
-@pytest.mark.parametrize("name", [each for each in FILES if each.endswith(".js")])
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_takes_no_text_for_markup_and_names_no_other_host(name: str) -> None:
     text = (FOLDER / name).read_text()
     assert [word for word in AS_MARKUP if word in text] == []
     assert re.findall(r"https?://(?!www\.w3\.org/2000/svg\b)", text) == []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
+def test_times_among_annotations_are_shown_as_times(tmp_path: Path) -> None:
+    """A sender's may be any text or number: what is no time stays as it is."""
+    for name in SCRIPTS:
+        (tmp_path / name).write_text((FOLDER / name).read_text())
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    said = [["x-opt-death-time", "1764262120123"], ["x-opt-delivery-time", "9" * 20], ["x", "5"]]
+    script = f"import('./queue.js').then((it) => {json.dumps(said)}.map(it.annotation))"
+    words = [str(NODE), "-e", f"{script}.then((told) => console.log(JSON.stringify(told)))"]
+    told = subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    assert json.loads(told) == [
+        ["x-opt-death-time (UTC)", "2025-11-27 16:48:40.123"],
+        *said[1:],
+    ]
 
 
 def test_the_page_has_nothing_inline() -> None:
