@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
@@ -327,16 +327,28 @@ class Membership:
         self._seen_late = 0
 
     def _grants(self, body: wire.Body) -> None:
-        for number, message_id, shown, header, content in body:
+        by_number: dict[int, list[tuple[Any, ...]]] = {}
+        for row in body:
+            by_number.setdefault(row[0], []).append(row)
+        for number, rows in by_number.items():
             subscription = self._by_number.get(number)
-            if subscription is None:
-                self._give_back(number, message_id)
+            if subscription is not None:
+                self._granted(subscription, rows)
                 continue
-            subscription.queue.granted[message_id] = _entry(shown, subscription.consumer.holder)
+            for row in rows:
+                self._give_back(number, row[1])
+
+    def _granted(self, subscription: _Subscription, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Hand its consumer all that a frame grants it: what goes together is sent together."""
+        consumer, granted = subscription.consumer, subscription.queue.granted
+        for _number, message_id, shown, header, content in rows:
+            granted[message_id] = _entry(shown, consumer.holder)
             if header is not None:
                 self._store.came_along(StoredMessage(message_id, MessageHeader(*header), content))
-            subscription.received += 1
-            subscription.consumer.assign((message_id,))
+        subscription.received += len(rows)
+        left = [row[1] for row in rows]
+        while left:  # it is told no more often how many it may have, so it takes them all
+            left = left[consumer.assign(left) :]
 
     def _give_back(self, number: int, message_id: int) -> None:
         """Release a message that was granted to a consumer that is gone."""

@@ -166,7 +166,7 @@ def serve(
     entrance.guard.counts = metrics = Metrics()
     try:
         make = partial(_make_broker, settings, metrics, loop, inbox, fatal)
-        host, membership = _take_over(stores, make, inbox, options, is_shared=beside is not None)
+        host, membership = _take_over(stores, make, loop, options, is_shared=beside is not None)
         url = entrance.open()  # after recovery: no client meets a broker without its queues
         _probe(loop, host.broker.calls)
         served = beside and beside(loop, inbox, host)
@@ -214,7 +214,7 @@ def _make_broker(
 def _take_over(
     stores: Stores,
     make_broker: Callable[[BrokerStore, Membership | None], Broker],
-    inbox: Inbox,
+    loop: Loop,
     options: argparse.Namespace,
     *,
     is_shared: bool,
@@ -228,13 +228,14 @@ def _take_over(
         return host, None
     from broker_shim.serve import members  # noqa: PLC0415
 
-    membership = None if is_shared else members.membership_of(store, inbox)
+    membership = None if is_shared else members.membership_of(store, loop.inbox)
     host = Host(make_broker(store, membership), stores.registry())
     if membership is None:
         recover(store, host, members.members_of(store))
         expire(store, host.broker)
     else:
         members.join(store, host, membership)
+        members.send_by_turns(store, loop)
     return host, membership
 
 

@@ -125,3 +125,9 @@ def join(store: BrokerStore, host: Host, membership: Membership, timeout_s: floa
     membership.begin(broker, host.links.moved)
     host.links.elsewhere = membership
     _log.info("a member of the service, with %d queues", len(broker.queues))
+
+
+def send_by_turns(store: BrokerStore, loop: Loop) -> None:
+    """Have a member's store send at the end of each turn of the loop what the turn asked for."""
+    assert isinstance(store, RemoteMessageStore)
+    loop.at_end_of_turn(store.turns.begin(loop.is_in_turn))

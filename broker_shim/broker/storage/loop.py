@@ -61,11 +61,12 @@ class Loop:
 
     Attributes:
         asyncio: The event loop under it, for transports.
+        inbox: Brings calls of other threads onto it.
     """
 
     def __init__(self, inbox: Inbox) -> None:
         self.asyncio = asyncio.new_event_loop()
-        self._inbox = inbox
+        self.inbox = inbox
         self._at_end: list[Call] = []
         self._is_end_due = False
         self.asyncio.add_reader(inbox, self._drain)
@@ -80,9 +81,16 @@ class Loop:
             self._is_end_due = True
             self.asyncio.call_soon(self._end_turn)
 
+    def is_in_turn(self) -> bool:
+        """Tell whether the loop runs, and on this thread: the end of a turn will come."""
+        try:
+            return asyncio.get_running_loop() is self.asyncio
+        except RuntimeError:
+            return False
+
     def post(self, call: Call) -> None:
         """Make a call on the loop's thread, asked for on any other."""
-        self._inbox.post(lambda _nothing: call(), None)
+        self.inbox.post(lambda _nothing: call(), None)
 
     def later(self, delay_s: float, call: Call) -> None:
         """Make a call after a while; 0 is the next turn."""
@@ -117,13 +125,13 @@ class Loop:
 
     def close(self) -> None:
         """Let go of everything but the inbox; what was put off is never called."""
-        self.asyncio.remove_reader(self._inbox)
+        self.asyncio.remove_reader(self.inbox)
         # What transports put off to their end, after which their sockets are closed.
         self.asyncio.run_until_complete(asyncio.sleep(0))
         self.asyncio.close()
 
     def _drain(self) -> None:
-        self._inbox.drain()
+        self.inbox.drain()
         self.wake()
 
     def _make(self, call: Call) -> None:

@@ -58,6 +58,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
     `max_message_bytes` is inclusive, and the service has its own limit.
 
     Attributes:
+        turns: Has what a loop asks in a turn sent at the turn's end.
         behind: Wraps the completion of a call about wiring, for a broker that is told of wiring.
     """
 
@@ -88,6 +89,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         greeting = greeting or MemberIdentity("remote", str(uuid4()))
         _check(greeting, retry_s, max_message_bytes)
         self._connection = RemoteConnection(parse_address(address), greeting, retry_s)
+        self.turns = self._connection.turns
         self.behind: Callable[[OnComplete], OnComplete] = as_it_is
         self._messages = RemoteMessages(self._connection, max_message_bytes)
         self._reads: RemoteReads = RemoteReads(self._connection)
@@ -380,8 +382,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
             except InvalidRequest as refusal:
                 self._refuse(on_complete, refusal)
                 return
-            body = (own.transaction, (record,))
-            noted = own.noting(on_complete)
+            body, noted = (own.transaction, (record,)), own.noting(on_complete)
             self._connection.ask(wire.ADD, body, noted, on_unwritable=own.spoil)
 
     def _wire(self, on_complete: OnComplete, make: Callable[[], Record]) -> None:

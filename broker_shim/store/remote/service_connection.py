@@ -45,6 +45,7 @@ from broker_shim.store.remote.pending_requests import (
     answer_of,
     framed,
 )
+from broker_shim.store.remote.sending_turns import SendingTurns
 from broker_shim.store.remote.service_listener import PUSHED, ServiceListener
 
 _log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class RemoteConnection:
 
     Attributes:
         requests: Those without an answer; only under `guard`.
+        turns: Has what a loop asks in a turn sent at the turn's end.
         service_run: Which run of the service it is, or was, connected to.
         root_id: Identity of the root that it serves.
     """
@@ -81,6 +83,7 @@ class RemoteConnection:
         self.root_id = greeted[2].root_id
         self._has_ended, self._is_idle = threading.Event(), threading.Condition(self.guard)
         self._completions = RemoteCompletions()
+        self.turns = SendingTurns(self._pump, self.guard)
         self._wake = os.eventfd(0, os.EFD_CLOEXEC)
         self._adopt(greeted)
         self._thread = threading.Thread(target=self._run, name="remote store", daemon=True)
@@ -127,9 +130,10 @@ class RemoteConnection:
             if keep_for and refusal is None:
                 self.requests.keep(keep_for, request, frame)
             outcomes = outcomes if kind == wire.BATCH else None
+            is_first = not self.requests
             waiting = (request, frame, on_complete, refusal, time.monotonic(), outcomes)
             self.requests.add(Waiting(*waiting))
-            self._pump()
+            self.turns.pump(is_urgent=is_first)
 
     def read(self, kind: int, *body: Any) -> list[tuple[Any, ...]]:
         """Send a read and wait for its answers; raises as `collect`."""
@@ -185,7 +189,7 @@ class RemoteConnection:
         with self.guard:
             if self._sending is not None and not self._is_closing:
                 self.requests.add_word(self._frame(kind, body))
-                self._pump()
+                self.turns.pump(is_urgent=False)
 
     def close(self) -> None:
         """Wait until everything asked has its answer, then hang up."""
@@ -193,6 +197,7 @@ class RemoteConnection:
             if self._is_closing:
                 return
             self._is_closing = True
+            self._pump()
             self._is_idle.wait_for(lambda: not self.requests)
             self._failure = self._failure or Closed("the store is closed: open a new one")
             self._has_ended.set()

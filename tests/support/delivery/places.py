@@ -79,12 +79,14 @@ class DeliveryPlace(ABC):
         amqp_1_0: Its listener of AMQP 1.0.
         amqp_0_10: Its listener of AMQP 0-10.
         drivers: The clients of this broker, in their order.
+        end_turn: Sends what a member's store has put off to the end of a turn.
         exchangers: Called in each round: clients that have bytes for the broker, or take some.
     """
 
     def __init__(self, settings: BrokerSettings) -> None:
         self.settings = settings
         self.fatal: list[StoreError] = []
+        self.end_turn: Callable[[], None] = lambda: None
         self.begin()
 
     def begin(self) -> None:
@@ -140,6 +142,7 @@ class DeliveryPlace(ABC):
         while has_more:
             self.broker.dispatch()
             exchanged = [exchange() for exchange in self.exchangers]
+            self.end_turn()
             has_more = any(exchanged)
             if self.calls.open_count:
                 assert select.select([self.inbox], [], [], TIMEOUT_S)[0], "no answer of the store"
@@ -329,6 +332,7 @@ class AtMember(DeliveryPlace):
             self.serve(self._remote, membership.entries, membership.make_queue),
             membership,
         )
+        self.end_turn = self._remote.turns.begin(lambda: True)
         self.run()
 
     def decide(self, order: Order, on_done: Callable[[StoreError | None], None]) -> None:

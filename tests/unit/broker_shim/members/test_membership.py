@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
+from broker_shim.broker.queues.selective_cursor import Consumer
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.members.membership import Membership
@@ -16,6 +17,7 @@ from broker_shim.store.interface import Exchange, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from broker_shim.store.remote.pending_requests import OnAnswer
 from broker_shim.store.remote.remote_store import RemoteMessageStore
+from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.xids import xid_text
 from tests.support.amqp.memory_broker import MemoryBroker
 
@@ -86,5 +88,40 @@ def test_a_member_says_what_it_has_begun_before_it_makes_anything_again_and_afte
         answer((True, ("{}",), None))
     there.take_answers()
     assert service.frames == [(wire.SEEN,)]
+    there.close()
+    store.close()
+
+
+class Taker:
+    """A consumer that takes two messages at a time."""
+
+    credit, is_draining, has_ended = 9, False, False
+
+    def __init__(self, holder: str) -> None:
+        self.holder = holder
+        self.assigned: list[list[int]] = []
+
+    def assign(self, message_ids: Sequence[int]) -> int:
+        self.assigned.append([*message_ids])
+        return min(2, len(message_ids))
+
+
+def test_a_consumer_gets_together_all_that_a_frame_grants_it() -> None:
+    store, service = HeldBack(), Said()
+    there = MemoryBroker(store)
+    membership = Membership(cast("RemoteMessageStore", service), there.inbox)
+    membership.begin(there.broker, lambda _text: None)
+    queue = membership.make_queue("q", is_kept=True, arguments=QueueArguments())
+    one, other = Taker("one"), Taker("other")
+    for each in (one, other):
+        membership.subscribe(queue, cast("Consumer", each), None)
+    entry = (7, 0, 4, None, 1, 0, None)
+    rows = [(1, 5, entry), (2, 6, entry), (1, 7, entry), (1, 8, entry), (9, 4, entry)]
+    membership.told(wire.GRANTS, tuple((*row, None, None) for row in rows))
+    there.take_answers()
+    assert one.assigned == [[5, 7, 8], [8]]
+    assert other.assigned == [[6]]
+    holders = {number: each.acquired_by for number, each in queue.granted.items()}
+    assert holders == {5: "one", 7: "one", 8: "one", 6: "other"}
     there.close()
     store.close()
