@@ -29,7 +29,7 @@ from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.delta_log_cleaning import clean_log
 from sparkstore.tables.marks import mark_durable
 from sparkstore.tables.root import Root
-from sparkstore.views.spark_tables import settings
+from sparkstore.views.spark_tables import delta_name, settings
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +88,8 @@ def _optimize(spark: SparkSession, root: Root, table: str, places: list[str]) ->
     for place in places:
         metadata = state_fold.commit_metadata("compact", newest_version(root.table(table)))
         with settings(spark, {state_fold.METADATA: metadata}):
-            _by_spark(spark, root, table).optimize().where(place).executeCompaction()
+            # As SQL: Delta's builder makes SQL of the path itself, and quotes no backtick in it.
+            spark.sql(f"OPTIMIZE {delta_name(root.spark_location(table))} WHERE {place}")
         state_fold.check_is_newest(root, table, metadata)
         _log.info("%s: small files of %s put together", table, place)
 

@@ -22,6 +22,7 @@ from sparkstore.core.records import (
     queue_created,
     staging_aborted,
 )
+from sparkstore.embedded.answers import answer
 from sparkstore.reconcile.invariants import check
 from sparkstore.recovery.recovery import recover
 from sparkstore.tables import rows
@@ -130,7 +131,6 @@ def _goes_on(spark: SparkSession, root: Root, end: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
 def test_small_files_are_put_together_and_old_ones_go(
     spark: SparkSession, root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +154,11 @@ def test_small_files_are_put_together_and_old_ones_go(
     views.register(spark, root, ("queue_messages", "queues"))
     assert sorted(key[1] for key in viewed_entries(spark)[0]) == [2]
     assert state_fold.read_meta(root).position == position - 1
+    read = spark.read.format("sparkstore").option("path", str(root.path)).load()
+    assert [row.message_id for row in read.select("message_id").collect()] == [2]
+    assert answer(root, "SELECT message_id FROM queue_messages").table.to_pylist() == [
+        {"message_id": 2}
+    ]
 
 
 def _files(root: Root, table: str) -> set[str]:
