@@ -22,9 +22,10 @@ from broker_shim.serve.http.bodies import (
 from broker_shim.serve.http.calls import Call, now_us
 from broker_shim.serve.metric_families import figures_of
 from broker_shim.store.interface import ExchangeBindingKey
-from sparkstore.core.queue_arguments import own_arguments, sources
+from sparkstore.core.queue_arguments import QueueTerms, own_arguments, sources, terms_of
+from sparkstore.core.state_machine.definitions import detail_of
 from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
-from sparkstore.operations.bulk import TURN_IDS, Action, Answer, new_operation
+from sparkstore.operations.bulk import TURN_IDS, Action, Answer, check_target, new_operation
 
 _SHOWN_SOURCES = 10
 
@@ -137,12 +138,27 @@ async def move_messages(call: Call) -> MessageFates:
     """Move messages to another queue: all that nobody holds, or those named."""
     name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
     target = await call.queue(body.to, Act.SEND)
+    await check_move(call, name, target)
     if body.dry_run:
         return await would_take(call, name, body.ids)
     ids = body.ids
     if ids is None:
         ids = await call.message_ids(name)
     return await _bulk(call, {"action": Action.MOVE, "queue": name, "to": target}, ids)
+
+
+async def check_move(call: Call, name: str, target: str) -> None:
+    """Refuse a target that messages cannot move to, also where the move is only tried.
+
+    Raises:
+        InvalidRequest: It is the queue itself, is gone, or keeps no messages.
+    """
+    definitions = call.house.broker.definitions
+
+    def terms(queue: str) -> QueueTerms | None:
+        return terms_of(detail_of(definitions[queue])) if queue in definitions else None
+
+    await call.read(lambda: check_target(name, target, terms))
 
 
 async def would_take(call: Call, name: str, ids: list[int] | None) -> MessageFates:

@@ -9,7 +9,7 @@ from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.bodies import MessageFates
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.operations.operation_bodies import RedriveOutcome
-from broker_shim.serve.http.queue_requests import bulk_answer, would_take
+from broker_shim.serve.http.queue_requests import bulk_answer, check_move, would_take
 from sparkstore.core.entries import Entries
 from sparkstore.core.fold import QueueState
 from sparkstore.core.state_machine.definitions import detail_of
@@ -36,6 +36,8 @@ async def redrive_messages(call: Call) -> RedriveOutcome:
     """Put dead letters back on the queues that they came from, as far as there is room."""
     name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
     to = None if body.to is None else await call.queue(body.to, Act.SEND)
+    if to is not None:
+        await check_move(call, name, to)
     ids = body.ids if body.ids is not None else await call.message_ids(name, body.limit)
     plan, queues = RedrivePlan(), _BrokerQueues(call.house.broker)
     await call.in_turns(ids[: body.limit], lambda part: plan.extend(queues, name, part, to))

@@ -154,7 +154,8 @@ def test_queues_that_get_dead_letters_are_listed_with_those_that_send_them(
 
 
 def test_a_dry_run_tells_how_many_and_changes_nothing(house: HttpHouse, orders: str) -> None:
-    for what in ({"dry_run": True}, {"dry_run": True, "to": orders}):
+    house.ask("PUT", path_of("dry.target"), None, {})
+    for what in ({"dry_run": True}, {"dry_run": True, "to": "dry.target"}):
         order = "/move" if "to" in what else "/purge"
         told = house.ask("POST", path_of(orders, order), None, what).body
         assert (told["would"], told["held"], told["done"]) == (4, 0, 0)
@@ -216,6 +217,8 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/api/v1/queues/here/purge", {"ids": [-1]}, 400, "ids"),
     ("POST", "/api/v1/queues/here/move", {}, 400, "`to`"),
     ("POST", "/api/v1/queues/here/move", {"to": "none"}, 404, "there is no queue"),
+    ("POST", "/api/v1/queues/here/move", {"to": "here", "dry_run": True}, 400, "another queue"),
+    ("POST", "/api/v1/queues/here/redrive", {"to": "here", "dry_run": True}, 400, "another queue"),
     ("POST", "/api/v1/bindings", {"exchange": "none", "queue": "here"}, 400, "none"),
     ("DELETE", "/api/v1/bindings?exchange=amq.topic", None, 400, "queue"),
     ("PUT", "/api/v1/exchanges/x", {"type": "tropic"}, 400, "tropic"),
