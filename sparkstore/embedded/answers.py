@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from functools import cache
+from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
 
 from sparkstore.content.body_schemas import first_bodies, inferred
-from sparkstore.embedded.duckdb_views import add_text_function, add_views, connect, views_of
+from sparkstore.embedded.duckdb_views import (
+    add_text_function,
+    add_view_of,
+    add_views,
+    connect,
+    views_of,
+)
+from sparkstore.embedded.moment import NOTHING, Moment
+from sparkstore.embedded.plain_entries import OPERATORS, Condition, PlainEntries, Remainder
 from sparkstore.embedded.typed_select import BY_SPARK, check_statement, first_line
+from sparkstore.embedded.view_parts import PlainRows, ViewPart
 from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.recovery.point_in_time import AsOf
+from sparkstore.sql.queries import VIEWS
 from sparkstore.tables.root import Root
 
 _BATCH_ROWS = 1 << 16
@@ -78,24 +89,6 @@ def inferred_schema(root: Root, queue: str, as_of: AsOf | None = None) -> str:
     return inferred(texts, queue)
 
 
-class Condition(NamedTuple):
-    """A condition on the rows of a view.
-
-    Attributes:
-        column: The name of a column of the view.
-        operator: One of `OPERATORS`.
-        value: What the column is compared with.
-    """
-
-    column: str
-    operator: str
-    value: Any
-
-
-OPERATORS = frozenset({"=", "<", "<=", ">", ">="})
-"""How a condition may compare."""
-
-
 def view_schema(root: Root, view: str) -> pa.Schema:
     """Return the columns of a view with their types.
 
@@ -104,8 +97,22 @@ def view_schema(root: Root, view: str) -> pa.Schema:
         CorruptData: A table of the root is gone.
         Unavailable: The tables cannot be read.
     """
+    if view in VIEWS:
+        return _known_schema(view)
     with _one_view(root, view) as connection:
-        return connection.sql(f"SELECT * FROM {view} LIMIT 0").to_arrow_table().schema  # noqa: S608
+        return _schema(connection, view)
+
+
+@cache
+def _known_schema(view: str) -> pa.Schema:
+    """Return the columns of a view that every root has."""
+    with connect() as connection:
+        add_view_of(connection, NOTHING, view)
+        return _schema(connection, view)
+
+
+def _schema(connection: duckdb.DuckDBPyConnection, view: str) -> pa.Schema:
+    return connection.sql(f"SELECT * FROM {view} LIMIT 0").to_arrow_table().schema  # noqa: S608
 
 
 def view_batches(
@@ -119,14 +126,81 @@ def view_batches(
 
     Values of conditions are parameters, and never text of the statement.
     """
+    with _one_view(root, view, as_of, _asked(columns, conditions)) as connection:
+        yield from _selected(connection, view, columns, conditions)
+
+
+def part_batches(
+    part: ViewPart, columns: Sequence[str], conditions: Sequence[Condition] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Read some columns of a part of a view, a batch at a time, in any process.
+
+    The batches of all parts have each row of the view once, as of their moment. Columns of nothing
+    but nulls may have Arrow's type of nulls.
+
+    Raises:
+        Unavailable: A file of that moment is gone: a newer one replaced it, and `reader_grace_s`
+            is over.
+    """
+    with _of_moment(part.moment), _translated():
+        if part.rows is None:
+            yield from _by_query(part, columns, conditions)
+            return
+        plain = PlainEntries(part.moment, columns, conditions, part.rows.ids)
+        yield from _plain_batches(plain, part.rows)
+        for left in (plain.left() if part.rows.has_rest else None, plain.left_of_content()):
+            if left is not None:
+                yield from _by_query(part, columns, conditions, left)
+
+
+def _plain_batches(plain: PlainEntries, rows: PlainRows) -> Iterator[pa.RecordBatch]:
+    if rows.entries:
+        yield from plain.of_state(rows.entries)
+    if rows.has_rest and not plain.content:
+        yield from plain.of_tail()
+    for name, files in (("history", rows.history), ("journal", rows.journal)):
+        if files:
+            yield from plain.with_content(name, files)
+
+
+def _by_query(
+    part: ViewPart,
+    columns: Sequence[str],
+    conditions: Sequence[Condition],
+    left: Remainder | None = None,
+) -> Iterator[pa.RecordBatch]:
+    with connect() as connection:
+        add_view_of(connection, part.moment, part.view, _asked(columns, conditions), left)
+        yield from _selected(connection, part.view, columns, conditions)
+
+
+def _asked(columns: Iterable[str], conditions: Iterable[Condition]) -> set[str]:
+    return {*columns, *(each.column for each in conditions)}
+
+
+def _selected(
+    connection: duckdb.DuckDBPyConnection,
+    view: str,
+    columns: Sequence[str],
+    conditions: Sequence[Condition],
+) -> Iterator[pa.RecordBatch]:
     assert {each.operator for each in conditions} <= OPERATORS
     named = ", ".join(map(_quoted, columns)) or "1"
     wanted = " AND ".join(f"{_quoted(each.column)} {each.operator} ?" for each in conditions)
-    asked = {*columns, *(each.column for each in conditions)}
-    with _one_view(root, view, as_of, asked) as connection:
-        query = f"SELECT {named} FROM {view} WHERE {wanted or 'true'}"  # noqa: S608
-        found = connection.execute(query, [each.value for each in conditions])
-        yield from found.to_arrow_reader(_BATCH_ROWS)
+    query = f"SELECT {named} FROM {view} WHERE {wanted or 'true'}"  # noqa: S608
+    found = connection.execute(query, [each.value for each in conditions])
+    yield from found.to_arrow_reader(_BATCH_ROWS)
+
+
+@contextmanager
+def _of_moment(moment: Moment) -> Iterator[None]:
+    try:
+        yield
+    except Unavailable as reason:
+        if (lost := moment.lost_file()) is None:
+            raise
+        message = f"{lost.path} is gone: a newer file replaced it since this read was planned, and"
+        raise Unavailable(f"{message} reader_grace_s is over: load it anew") from reason
 
 
 @contextmanager

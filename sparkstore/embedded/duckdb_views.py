@@ -9,31 +9,29 @@ extension for Delta, which is a download at run time and looks each table up by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from duckdb.func import ARROW, SPECIAL
-from pyarrow.fs import LocalFileSystem
 
 from sparkstore.content.binary_schemas import body_json, body_structure
 from sparkstore.content.body_schemas import BODY_AS
 from sparkstore.content.typed_values import body_texts, readable_bodies, typed_properties
 from sparkstore.embedded.dialect import MACROS, tail_text, view_text
+from sparkstore.embedded.moment import Moment, looked_up
+from sparkstore.embedded.plain_entries import Remainder
 from sparkstore.errors import CorruptData, Unavailable
-from sparkstore.recovery.point_in_time import AsOf, PointInTime, point_in_time
+from sparkstore.recovery.point_in_time import AsOf, PointInTime
 from sparkstore.sql.queries import CONTENT, VIEWS, as_of_values, log_as_of, statement
 from sparkstore.tables.delta_files import versions
 from sparkstore.tables.root import Root
-from sparkstore.tables.schema import ROW, STATE
-from sparkstore.tables.snapshot import PARQUET, FileStats, snapshot
 
 SETTINGS: Mapping[str, str] = {
     "enable_external_access": "false",
@@ -45,7 +43,6 @@ SETTINGS: Mapping[str, str] = {
 }
 """No files, no extensions, no variables of Python; `add_views` locks them."""
 
-_TIME = ROW.field("at").type
 _VALUE = (
     "STRUCT(type VARCHAR, text VARCHAR, integer BIGINT, number DOUBLE, flag BOOLEAN,"
     " moment TIMESTAMPTZ, bytes BLOB)"
@@ -69,18 +66,8 @@ _P = "(SELECT max(position) FROM {} WHERE part = 'meta')"
 _H = "(SELECT max(position) FROM {})"
 """Parts of the views' text: each is a number while the tables stand still."""
 _STATE, _JOURNAL, _HISTORY = "sparkstore_state", "sparkstore_journal", "sparkstore_history"
+_ROWS = ("journal", "history")
 _NAMES = {"state": _STATE, "journal": _JOURNAL, "history": _HISTORY}
-
-
-class _Moment(NamedTuple):
-    """The three tables as they were when they were looked up."""
-
-    state: ds.Dataset
-    journal: ds.Dataset
-    history: ds.Dataset
-    folded: int
-    in_history: int
-    point: PointInTime | None
 
 
 def views_of(root: Root) -> list[str]:
@@ -154,6 +141,39 @@ def add_views(
     connection.execute("SET lock_configuration = true")
 
 
+def moment_of(root: Root, as_of: AsOf | None = None) -> Moment:
+    """Look the tables up at one moment; as `add_views` in what it raises."""
+    with _readable(root), connect() as connection:
+        return _at_one_moment(connection, root, as_of)
+
+
+def add_view_of(
+    connection: duckdb.DuckDBPyConnection,
+    moment: Moment,
+    view: str,
+    columns: Collection[str] | None = None,
+    left: Remainder | None = None,
+) -> None:
+    """Give a connection one view of a moment in which no records are missing (`moment_of`).
+
+    Args:
+        connection: Its settings cannot be changed any more.
+        moment: Whose tables are read.
+        view: One of `VIEWS`.
+        columns: Only these are right; None: all.
+        left: Only these messages are there.
+    """
+    tables = moment.tables()
+    if left is not None:
+        of_none = ds.field("message_id").is_null()
+        rows = {name: tables[name].filter(of_none | left.messages) for name in _ROWS}
+        state = tables["state"].filter((ds.field("part") == "meta") | left.entries)
+        tables = {"state": state, **rows}
+    _register(connection, tables)
+    _create_views(connection, moment, [view], columns)
+    connection.execute("SET lock_configuration = true")
+
+
 @contextmanager
 def _readable(root: Root) -> Iterator[None]:
     try:
@@ -179,25 +199,31 @@ def _add_queues(
     columns: Collection[str] | None,
 ) -> PointInTime | None:
     moment = _at_one_moment(connection, root, as_of)
+    _create_views(connection, moment, views, columns)
+    return moment.point
+
+
+def _create_views(
+    connection: duckdb.DuckDBPyConnection,
+    moment: Moment,
+    views: Collection[str],
+    columns: Collection[str] | None,
+) -> None:
     values, known = _values(moment)
     for view in views:
         if view in VIEWS:
             alone = view == "queue_messages" and columns is not None and CONTENT.isdisjoint(columns)
             query = view_text(view, values, known, has_content=not alone)
             connection.execute(f"CREATE VIEW {view} AS {query}")
-    return moment.point
 
 
-def _at_one_moment(
-    connection: duckdb.DuckDBPyConnection, root: Root, as_of: AsOf | None
-) -> _Moment:
+def _at_one_moment(connection: duckdb.DuckDBPyConnection, root: Root, as_of: AsOf | None) -> Moment:
     """Look the tables up until there is no gap between state and the records after it."""
     failure: Exception | None = None
     for _ in range(_TRIES):
         try:
-            moment = _looked_up(root, as_of)
-            for name, table in _NAMES.items():
-                connection.register(table, getattr(moment, name))
+            moment = looked_up(root, as_of)
+            _register(connection, moment.tables())
             _check_no_gap(connection, moment)
         except (CorruptData, DeltaError, Unavailable, duckdb.Error) as reason:
             failure = reason
@@ -207,7 +233,12 @@ def _at_one_moment(
     raise failure
 
 
-def _check_no_gap(connection: duckdb.DuckDBPyConnection, moment: _Moment) -> None:
+def _register(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, ds.Dataset]) -> None:
+    for name, table in tables.items():
+        connection.register(_NAMES[name], table)
+
+
+def _check_no_gap(connection: duckdb.DuckDBPyConnection, moment: Moment) -> None:
     """Refuse a gap after P, once, as `sql/fold/guard.sql` does: these tables do not move."""
     ((count, total, last),) = connection.execute(tail_text(*_values(moment))).fetchall()
     first, last = moment.folded, last or moment.folded
@@ -218,7 +249,7 @@ def _check_no_gap(connection: duckdb.DuckDBPyConnection, moment: _Moment) -> Non
         raise Unavailable(message)
 
 
-def _values(moment: _Moment) -> tuple[dict[str, str], dict[str, str]]:
+def _values(moment: Moment) -> tuple[dict[str, str], dict[str, str]]:
     """For the text of the views: names and P; and what is known of tables that stand still."""
     folded, in_history = str(moment.folded), str(moment.in_history)
     values = {**_NAMES, "least": folded}
@@ -233,63 +264,3 @@ def _values(moment: _Moment) -> tuple[dict[str, str], dict[str, str]]:
         in_history = str(min(moment.in_history, point.position))
     known = {_P.format(values["state"]): folded, _H.format(values["history"]): in_history}
     return values, known
-
-
-def _looked_up(root: Root, as_of: AsOf | None) -> _Moment:
-    point = None if as_of is None else point_in_time(root, as_of)
-    state = snapshot(root.state, point and point.version)
-    if point is not None and point.version is None:
-        state = []
-    meta = _dataset([file for file in state if file.partition == "meta"], STATE, "part")
-    journal, history = snapshot(root.journal), snapshot(root.history)
-    folded = pc.max(meta.to_table(["position"])["position"]).as_py() or 0
-    return _Moment(
-        _dataset(state, STATE, "part"),
-        _dataset(journal, ROW, "segment"),
-        _dataset(history, ROW, "segment"),
-        folded,
-        _last_position(history),
-        point,
-    )
-
-
-def _last_position(files: Iterable[FileStats]) -> int:
-    files = list(files)
-    unknown = _dataset([file for file in files if not file.has_statistics], ROW, "segment")
-    read = pc.max(unknown.to_table(["position"])["position"]).as_py() or 0
-    return max([read, *(file.positions[1] for file in files if file.has_statistics)])
-
-
-def _dataset(files: Iterable[FileStats], schema: pa.Schema, partition: str) -> ds.Dataset:
-    """Files of a table as Arrow reads them: what their log says of each keeps it closed."""
-    files = list(files)
-    nullable = pa.schema([field.with_nullable(nullable=True) for field in schema])
-    if not files:
-        return ds.dataset(nullable.empty_table())
-    return ds.FileSystemDataset.from_paths(
-        [str(file.path) for file in files],
-        schema=nullable,
-        format=PARQUET,
-        filesystem=LocalFileSystem(),
-        partitions=[_guarantee(file, nullable.field(partition)) for file in files],
-    )
-
-
-def _guarantee(file: FileStats, partition: pa.Field) -> ds.Expression:
-    found = ds.field(partition.name) == pa.scalar(file.partition, partition.type)
-    if not file.has_statistics:
-        return found
-    found &= _within("position", *file.positions, or_null=False)
-    found &= _within("message_id", *file.message_ids)
-    if file.times:
-        found &= _within("at", *(pa.scalar(each, _TIME) for each in file.times))
-    if file.queues:
-        found &= _within("queue", *file.queues)
-    return found
-
-
-def _within(column: str, least: Any, largest: Any, *, or_null: bool = True) -> ds.Expression:
-    """Say what a column of a file is between, in the form from which Arrow draws conclusions."""
-    above, below = ds.field(column) >= least, ds.field(column) <= largest
-    nothing = ds.field(column).is_null()
-    return (above | nothing) & (below | nothing) if or_null else above & below

@@ -1,8 +1,14 @@
 """Read a view of one or several roots as record batches, in tasks of Spark.
 
-Decision: a root is one partition. A task looks the tables up at one moment, and the embedded engine
-answers from them. With more partitions of one root each would look them up by itself, so a message
-that moved in between would be there twice, or not at all.
+One moment, whatever the number of tasks: `partitions`, in the driver, looks the tables of a root up
+once, and hands their files out in parts (`embedded.view_parts`). A task looks nothing up, so what
+the store and its jobs do meanwhile changes no row, and no row is there twice, or missing. A read is
+of that moment as long as its plan is used, as one of a Delta table is; a DataFrame that is loaded
+anew has a new one. What replaced files leave behind is kept for `reader_grace_s`: a task that comes
+later than that fails, and says so.
+
+A root in a bucket is one task, which downloads it once, and so is a view that cannot be cut: they
+are as of the moment at which their task began.
 """
 
 from __future__ import annotations
@@ -26,9 +32,12 @@ from pyspark.sql.types import StructType
 
 from sparkstore.spark_source.columns import ROOT, as_asked, check_columns, columns_there, opened
 from sparkstore.spark_source.options import ReadSettings
+from sparkstore.storage.objects import is_object_uri
+from sparkstore.tables.root import open_root
 
 if TYPE_CHECKING:
-    from sparkstore.embedded.answers import Condition
+    from sparkstore.embedded.plain_entries import Condition
+    from sparkstore.embedded.view_parts import ViewPart
 
 _PUSHED = frozenset({"queue", "position", "at", "enqueued_at", "message_id"})
 _OPERATORS: dict[type[Filter], str] = {
@@ -41,7 +50,11 @@ _OPERATORS: dict[type[Filter], str] = {
 
 
 class RootPartition(InputPartition):
-    """One root, which one task reads."""
+    """One root, or a part of its view, which one task reads."""
+
+    def __init__(self, root: str, part: ViewPart | None = None) -> None:
+        """Without a part it is all of the view, as it is when the task begins."""
+        super().__init__((root, part))
 
 
 class BatchReader(DataSourceReader):
@@ -66,23 +79,48 @@ class BatchReader(DataSourceReader):
             self._conditions.append(("queue", "=", settings.queue))
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return a partition for each root."""
-        return [RootPartition(root) for root in self._settings.roots]
+        """Return the parts of each root, all as of now.
+
+        Raises:
+            InvalidRequest: The option asOf is a time in the future, or before history.
+            CorruptData: A table of a root is gone.
+            Unavailable: Tables cannot be read.
+        """
+        return [each for root in self._settings.roots for each in self._parts(root)]
+
+    def _parts(self, root: str) -> list[InputPartition]:
+        from sparkstore.embedded.duckdb_views import moment_of  # noqa: PLC0415
+        from sparkstore.embedded.view_parts import PARTED, parts_of  # noqa: PLC0415
+
+        view = self._settings.view
+        if view not in PARTED or is_object_uri(root):
+            return [RootPartition(root)]
+        moment = moment_of(open_root(root), self._settings.as_of)
+        return [RootPartition(root, part) for part in parts_of(view, moment, self._schema.names)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one root, in a task."""
+        """Read a root, or a part of it, in a task."""
+        root, part = partition.value
         schema = to_arrow_schema(self._schema, timezone="UTC")
         names = [name for name in schema.names if not self._is_root(name)]
-        from sparkstore.embedded.answers import Condition, view_batches  # noqa: PLC0415
+        for batch in self._batches(root, part, names):
+            origin = pa.repeat(pa.scalar(root), batch.num_rows)
+            has_origin = len(names) < len(schema)
+            whole = batch.append_column(ROOT, origin) if has_origin else batch
+            yield as_asked(whole, schema)
+
+    def _batches(
+        self, where: str, part: ViewPart | None, names: list[str]
+    ) -> Iterator[pa.RecordBatch]:
+        from sparkstore.embedded.answers import part_batches, view_batches  # noqa: PLC0415
+        from sparkstore.embedded.plain_entries import Condition  # noqa: PLC0415
 
         asked: list[Condition] = [Condition(*each) for each in self._conditions]
-        with opened(partition.value) as root:
-            view, as_of = self._settings.view, self._settings.as_of
-            for batch in view_batches(root, view, names, asked, as_of):
-                origin = pa.repeat(pa.scalar(partition.value), batch.num_rows)
-                has_origin = len(names) < len(schema)
-                whole = batch.append_column(ROOT, origin) if has_origin else batch
-                yield as_asked(whole, schema)
+        if part is not None:
+            yield from part_batches(part, names, asked)
+            return
+        with opened(where) as root:
+            yield from view_batches(root, self._settings.view, names, asked, self._settings.as_of)
 
     def _is_root(self, name: str) -> bool:
         return name == ROOT and len(self._settings.roots) > 1

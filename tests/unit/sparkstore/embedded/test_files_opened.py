@@ -19,7 +19,8 @@ from sparkstore.core.records import (
     opened,
     queue_created,
 )
-from sparkstore.embedded.answers import Condition, view_batches
+from sparkstore.embedded.answers import view_batches
+from sparkstore.embedded.plain_entries import Condition
 from sparkstore.errors import Unavailable
 from sparkstore.sql.queries import CONTENT
 from sparkstore.tables.root import Root
