@@ -101,6 +101,7 @@ class Member:
     def move(self) -> None:
         """Do what is due now, and wait for nothing."""
         self.place.broker.dispatch()
+        self.place.end_turn()
         self.place.inbox.drain()
         self.place.clock.pass_s(0.05)
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-import select
 import socket
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing.connection import wait as wait_for  # `select` ends at 1,024 open files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -50,6 +50,7 @@ IDLE_S = 900.0
 """How long a server waits for the next question, in seconds."""
 IDLE_VARIABLE = "SPARKSTORE_SERVER_IDLE_S"
 _END_S = 30.0
+_LOOK_S = 86_400.0
 AT_ONCE, IN_LINE = 8, 56
 """Questions that have a session of Spark, and questions that wait for one."""
 
@@ -143,8 +144,8 @@ class SqlServer:
         while True:
             left = None
             if self._idle_s is not None:
-                left = max(0.0, self._last + self._idle_s - time.monotonic())
-            ready, _, _ = select.select([self._listener, self._ended], [], [], left)
+                left = min(max(0.0, self._last + self._idle_s - time.monotonic()), _LOOK_S)
+            ready = wait_for([self._listener, self._ended], left)
             if ready:
                 return self._ended not in ready
             if self._threads or not self._has_spark.is_set():  # neither is idleness
@@ -204,7 +205,7 @@ class SqlServer:
 
         def watch() -> None:
             with suppress(OSError):
-                while not select.select([peer], [], [], BEAT_S)[0]:
+                while not wait_for([peer], BEAT_S):
                     send(peer, BEAT)
             if not answered.is_set():  # it asks once, so what there is to read is the end
                 gone.set()

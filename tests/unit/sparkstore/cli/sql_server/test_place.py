@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +30,16 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with short_folder() as folder:
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
         yield folder / "sparkstore"
+
+
+def numbered_above_1024(file: socket.socket) -> int:
+    """A file of the same socket with a number that `select.select` does not take."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    try:
+        return fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, 2048)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def found(effort: str = "little") -> ServerPlace:
@@ -141,7 +153,8 @@ def test_a_server_that_says_that_it_is_alive_is_waited_for_and_a_silent_one_is_n
 @pytest.mark.usefixtures("cache")
 def test_a_server_answers_no_more_at_once_than_it_has_threads() -> None:
     """Spark is not there yet, so everybody waits; who hangs up then has no question any more."""
-    with socket.socket(socket.AF_UNIX) as listener, ExitStack() as peers:
+    with socket.socket(socket.AF_UNIX) as first, ExitStack() as peers:
+        listener = peers.enter_context(socket.socket(fileno=numbered_above_1024(first)))
         listener.bind(str(found().socket))
         listener.listen()
         running = Thread(target=server.SqlServer(listener, None).run, daemon=True)
