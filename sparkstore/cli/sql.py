@@ -43,7 +43,8 @@ def answer_printed(spark: SparkSession, root: Root, question: Question) -> Print
         Unavailable: Spark failed, or the tables cannot be read.
     """
     statement = question.statement
-    views.register(spark, root, views.named_in(statement), as_of=question.as_of)
+    named = views.named_in(statement)
+    views.register(spark, root, named, as_of=question.as_of, at_once=True)
     found = answer(spark, root, statement, question.limit)
     return printed(found, as_json=question.as_json)
 

@@ -148,20 +148,17 @@ _NAMED = {
 """Steps that have no place among the others in Spark (`sparkstore.sql.queries.view_text`)."""
 
 
-def view_text(
-    view: str, values: Mapping[str, str], known: Mapping[str, str], *, has_content: bool = True
-) -> str:
+def view_text(view: str, values: Mapping[str, str], *, has_content: bool = True) -> str:
     """Write a view's query in DuckDB's SQL.
 
     Args:
         view: Which view, as the table `VIEWS` has it.
         values: For the placeholders of the text.
-        known: What parts of the text are known to be: `max(position)` of a table that stands still.
         has_content: Whether `queue_messages` has the columns of its content, or nulls there: then
             no content is read. DuckDB leaves out no join, even if nobody asks for what it brings.
     """
     whole = {**values, **_NAMED, **GUARDS.get(view, {})}
-    query = _known(_translated(view, whole), known)
+    query = _translated(view, whole)
     if not has_content:
         assert view == "queue_messages"
         for phrase, ours in _WITHOUT_CONTENT.items():
@@ -170,20 +167,17 @@ def view_text(
     wide = _CASTS.get(view, {}).items()
     casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in wide)
     chosen = f"* REPLACE ({casts})" if casts else "*"
-    return f"{_steps(_STEPS[view], whole, known)}\nSELECT {chosen} FROM (\n{query}\n)"
+    return f"{_steps(_STEPS[view], whole)}\nSELECT {chosen} FROM (\n{query}\n)"
 
 
-def tail_text(values: Mapping[str, str], known: Mapping[str, str]) -> str:
+def tail_text(values: Mapping[str, str]) -> str:
     """Write the query for the count of records after P, their positions' sum, and the last."""
-    steps = _steps(("epochs", "tail"), {**values, **_NAMED}, known)
+    steps = _steps(("epochs", "tail"), {**values, **_NAMED})
     return f"{steps}\nSELECT count(*), coalesce(sum(position), 0), max(position) FROM tail"
 
 
-def _steps(steps: tuple[str, ...], values: Mapping[str, str], known: Mapping[str, str]) -> str:
-    named = (
-        f"{CALLED.get(step, step)} AS (\n{_known(_translated(step, values), known)})"
-        for step in steps
-    )
+def _steps(steps: tuple[str, ...], values: Mapping[str, str]) -> str:
+    named = (f"{CALLED.get(step, step)} AS (\n{_translated(step, values)})" for step in steps)
     return "WITH " + ",\n".join(named)
 
 
@@ -196,10 +190,4 @@ def _translated(name: str, values: Mapping[str, str]) -> str:
         written = written.replace(phrase, ours)
     for word, ours in _WORDS:
         written = word.sub(ours, written)
-    return written
-
-
-def _known(written: str, known: Mapping[str, str]) -> str:
-    for part, value in known.items():
-        written = written.replace(part, value)
     return written

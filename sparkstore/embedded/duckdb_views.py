@@ -62,9 +62,6 @@ _BODY_AS = """CREATE MACRO body_as(protocol, message_type, body, schema) AS from
 _LOGS = ("job_runs", "findings")
 """Views of tables that are there once a job has run (`views.job_tables`)."""
 _TRIES = 5
-_P = "(SELECT max(position) FROM {} WHERE part = 'meta')"
-_H = "(SELECT max(position) FROM {})"
-"""Parts of the views' text: each is a number while the tables stand still."""
 _STATE, _JOURNAL, _HISTORY = "sparkstore_state", "sparkstore_journal", "sparkstore_history"
 _ROWS = ("journal", "history")
 _NAMES = {"state": _STATE, "journal": _JOURNAL, "history": _HISTORY}
@@ -209,11 +206,11 @@ def _create_views(
     views: Collection[str],
     columns: Collection[str] | None,
 ) -> None:
-    values, known = _values(moment)
+    values = _values(moment)
     for view in views:
         if view in VIEWS:
             alone = view == "queue_messages" and columns is not None and CONTENT.isdisjoint(columns)
-            query = view_text(view, values, known, has_content=not alone)
+            query = view_text(view, values, has_content=not alone)
             connection.execute(f"CREATE VIEW {view} AS {query}")
 
 
@@ -240,7 +237,7 @@ def _register(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, ds.Dat
 
 def _check_no_gap(connection: duckdb.DuckDBPyConnection, moment: Moment) -> None:
     """Refuse a gap after P, once, as `sql/fold/guard.sql` does: these tables do not move."""
-    ((count, total, last),) = connection.execute(tail_text(*_values(moment))).fetchall()
+    ((count, total, last),) = connection.execute(tail_text(_values(moment))).fetchall()
     first, last = moment.folded, last or moment.folded
     if moment.point is not None:
         last = moment.point.position
@@ -249,9 +246,9 @@ def _check_no_gap(connection: duckdb.DuckDBPyConnection, moment: Moment) -> None
         raise Unavailable(message)
 
 
-def _values(moment: Moment) -> tuple[dict[str, str], dict[str, str]]:
-    """For the text of the views: names and P; and what is known of tables that stand still."""
-    folded, in_history = str(moment.folded), str(moment.in_history)
+def _values(moment: Moment) -> dict[str, str]:
+    """For the text of the views: names, P and the end of history, which stand still."""
+    in_history, folded = moment.in_history, str(moment.folded)
     values = {**_NAMES, "least": folded}
     if (point := moment.point) is not None:
         values = as_of_values(
@@ -261,6 +258,5 @@ def _values(moment: Moment) -> tuple[dict[str, str], dict[str, str]]:
             from_nothing=point.version is None,
             is_in_history=point.is_in_history,
         )
-        in_history = str(min(moment.in_history, point.position))
-    known = {_P.format(values["state"]): folded, _H.format(values["history"]): in_history}
-    return values, known
+        in_history = min(in_history, point.position)
+    return {**values, "folded": folded, "inhistory": str(in_history)}

@@ -21,7 +21,7 @@ from pyarrow.fs import LocalFileSystem
 from sparkstore.recovery.point_in_time import AsOf, PointInTime, point_in_time
 from sparkstore.tables.root import Root
 from sparkstore.tables.schema import ROW, STATE
-from sparkstore.tables.snapshot import PARQUET, FileStats, snapshot
+from sparkstore.tables.snapshot import PARQUET, FileStats, last_position, snapshot
 
 _TIME = ROW.field("at").type
 
@@ -92,7 +92,7 @@ def looked_up(root: Root, as_of: AsOf | None) -> Moment:
         history,
         pc.max(last["position"]).as_py() or 0,
         pc.max(last["epoch"]).as_py() or 0,
-        _last_position(history),
+        last_position(history),
         point,
     )
 
@@ -110,13 +110,6 @@ def dataset(files: Iterable[FileStats], schema: pa.Schema, partition: str) -> ds
         filesystem=LocalFileSystem(),
         partitions=[_guarantee(file, nullable.field(partition)) for file in files],
     )
-
-
-def _last_position(files: Iterable[FileStats]) -> int:
-    files = list(files)
-    unknown = dataset((file for file in files if not file.has_statistics), ROW, "segment")
-    read = pc.max(unknown.to_table(["position"])["position"]).as_py() or 0
-    return max([read, *(file.positions[1] for file in files if file.has_statistics)])
 
 
 def _guarantee(file: FileStats, partition: pa.Field) -> ds.Expression:

@@ -218,11 +218,26 @@ def _files() -> Mapping[str, Traversable]:
 def _filled_in(name: str, values: Mapping[str, str]) -> str:
     """Fill in a file, without its comments: a catalog keeps 32,700 characters of a view.
 
-    The columns of a message are a file that two views have in common.
+    The columns of a message are a file that two views have in common. Whoever knows what a file
+    would find gives its text instead, as a value by its name (`epochs.sql`).
     """
-    written = _COMMENT.sub("", _files()[name].read_text(encoding="utf-8"))
-    known = _DEFAULTS | dict(values)
+    written = values.get(f"{name}.sql")
+    if written is None:
+        written = _COMMENT.sub("", _files()[name].read_text(encoding="utf-8"))
+    known = _DEFAULTS | _found_by_query(values) | dict(values)
     if "{messagecolumns}" in written:
         ends = _END_COLUMNS if name == "messages" else ""
         known["messagecolumns"] = _filled_in("message_columns", {**values, "endcolumns": ends})
+    if "{elsewhere}" in written:
+        known["elsewhere"] = _filled_in("contents_elsewhere", values)
     return _PLACEHOLDER.sub(lambda found: known[found[1]], written)
+
+
+def _found_by_query(values: Mapping[str, str]) -> dict[str, str]:
+    """Values that a query finds out, if nobody knows them: P, and where history ends."""
+    state, history = values.get("state"), values.get("history")
+    return {
+        "folded": f"coalesce((SELECT max(position) FROM {state} WHERE part = 'meta'), 0)",  # noqa: S608
+        "inhistory": f"coalesce((SELECT max(position) FROM {history}), 0)",  # noqa: S608
+        "newhistory": f"{history}",
+    }

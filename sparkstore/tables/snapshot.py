@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyarrow.fs import LocalFileSystem
@@ -25,6 +26,7 @@ from sparkstore.errors import CorruptData
 PARQUET = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
 """Spark writes its old INT96 times unless told otherwise."""
 _ANY = (0, (1 << 63) - 1)
+_POSITION = pa.schema([("position", pa.int64())])
 _BATCH_ROWS = 1 << 16
 _WIDER = timedelta(milliseconds=1)
 _WHOLE_TEXT = 32
@@ -66,8 +68,24 @@ class FileStats(NamedTuple):
 
 def snapshot(table: Path, version: int | None = None) -> list[FileStats]:
     """Active files of the newest version, or of another one, by least position."""
-    actions = pa.table(DeltaTable(str(table), version).get_add_actions(flatten=True)).to_pylist()
-    return sorted((_stats(table, action) for action in actions), key=lambda file: file.positions)
+    return _files(table, DeltaTable(str(table), version))
+
+
+def newest(table: Path) -> tuple[int, list[FileStats]]:
+    """Look the newest version up: its number, and its active files by least position."""
+    found = DeltaTable(str(table))
+    return found.version(), _files(table, found)
+
+
+def last_position(files: Iterable[FileStats]) -> int:
+    """Return the largest position in some files, 0 if there is none.
+
+    A file without statistics is opened.
+    """
+    files = list(files)
+    unknown = [file for file in files if not file.has_statistics]
+    read = pc.max(read_files(unknown, _POSITION)["position"]).as_py() or 0
+    return max([read, *(file.positions[1] for file in files if file.has_statistics)])
 
 
 def read_files(
@@ -114,6 +132,11 @@ def _nulls(kind: pa.DataType) -> pa.Array:
 def columns_of(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
     """Part of a schema, in the order of `names`."""
     return pa.schema([schema.field(name) for name in names])
+
+
+def _files(table: Path, found: DeltaTable) -> list[FileStats]:
+    actions = pa.table(found.get_add_actions(flatten=True)).to_pylist()
+    return sorted((_stats(table, action) for action in actions), key=lambda file: file.positions)
 
 
 def _stats(table: Path, action: dict[str, Any]) -> FileStats:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from sparkstore.recovery.point_in_time import PointInTime
 from sparkstore.recovery.recovery import read_state
 from sparkstore.tables.root import Root
-from sparkstore.tables.snapshot import snapshot
+from sparkstore.tables.snapshot import FileStats, snapshot
 
 MOST_ROWS = 2_000_000
 """Rows that one side of a join may have to be sent to every task; each takes some 100 bytes."""
@@ -35,7 +35,12 @@ def hints(root: Root, point: PointInTime | None = None) -> dict[str, str]:
     else:
         folded, tail = point.folded, point.position - point.folded
         files = [] if point.version is None else snapshot(root.state, point.version)
-    entries = sum(file.row_count for file in files if file.partition == "entry")
+    return hints_for(files, folded, tail)
+
+
+def hints_for(state: list[FileStats], folded: int, tail: int) -> dict[str, str]:
+    """Values as of `hints`, from the files of a state, its P, and how many records follow it."""
+    entries = sum(file.row_count for file in state if file.partition == "entry")
     return {
         "touchedhint": "/*+ BROADCAST(touched) */" if tail <= MOST_ROWS else "",
         "entryhint": "/*+ BROADCAST(entry) */" if entries + tail <= MOST_ROWS else "",

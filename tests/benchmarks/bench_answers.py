@@ -3,7 +3,8 @@
     duckdb     the whole command `sparkstore sql --engine duckdb`, a new process each time
     cold       the whole command with a Spark of its own
     warm       the whole command that asks the server of an earlier one, without that server's time
-    planning   from the text of a query to its physical plan, in a session that has planned it once
+    planning   from the text of a query to its physical plan, in a session that has planned it once;
+               of a view that is kept, and of one that is asked at once, as a command does
 
 Seconds, medians of R; beside each the processor time. The messages of a root are in state. Spark is
 asked about the smallest root alone. A table on standard output, each line as soon as it is known.
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -86,14 +88,14 @@ def planned(root: Root, rounds: int) -> None:
     spark = local_session(
         "bench-answers", java_options=effort.java_options, settings=effort.settings
     )
-    views.register(spark, root, PLANNED)
-    for view in PLANNED:
+    for at_once, view in product((False, True), PLANNED):
+        views.register(spark, root, (view,), at_once=at_once)
         times = []
         for _ in range(rounds + 1):
             began = time.monotonic(), jvm_seconds(spark)
             spark.sql(f"SELECT * FROM {view}")._jdf.queryExecution().executedPlan()
             times.append((time.monotonic() - began[0], jvm_seconds(spark) - began[1]))
-        say(f"planning, {view}", times[1:])
+        say(f"planning{', at once' if at_once else ''}, {view}", times[1:])
     spark.stop()
 
 

@@ -26,7 +26,16 @@ from sparkstore.views import join_hints, message_choice, views
 from sparkstore.views.spark_tables import settings, translated
 from tests.support.histories.histories import Row, fold_rows
 from tests.support.spark.killing import Stopped, stop_at
-from tests.support.spark.tables import HEADER, VIEWED, expected, journal, numbered, trim, viewed
+from tests.support.spark.tables import (
+    HEADER,
+    VIEWED,
+    expected,
+    journal,
+    numbered,
+    trim,
+    viewed,
+    viewed_entries,
+)
 
 START = [opened(1, "w"), ids_reserved(1, 100), queue_created(1, "q", "{}")]
 
@@ -43,21 +52,33 @@ def _state(rows: list[Row]) -> fold.State:
 def test_views_stay_right_across_appends_compactions_and_trims(
     spark: SparkSession, root: Root, tmp_path: Path
 ) -> None:
+    """Those that are kept, and those that are asked at once, which stay as they were then."""
     records = [*START, _put(1), _put(2)]
+
+    def all_say_so() -> SparkSession:
+        once = spark.newSession()
+        views.register(once, root, ("queue_messages", "queues"), at_once=True)
+        wanted = expected(_state(numbered(records)))
+        assert viewed(spark) == wanted
+        assert viewed_entries(once) == wanted[:2]
+        return once
+
     journal(root, records)
     views.register(spark, root, VIEWED)
-    assert viewed(spark) == expected(_state(numbered(records)))
+    first = all_say_so()
     with pytest.raises(Stopped):
         compact.run(spark, root, at=stop_at("appended"))
-    assert viewed(spark) == expected(_state(numbered(records)))
+    all_say_so()
     journal(root, [_put(3)], first=6)
     records.append(_put(3))
-    assert viewed(spark) == expected(_state(numbered(records)))
+    all_say_so()
     compact.run(spark, root)
     trim(root, 6)
-    assert viewed(spark) == expected(_state(numbered(records)))
+    all_say_so()
     journal(root, [_put(4)], first=7)
-    assert viewed(spark) == expected(_state(numbered([*records, _put(4)])))
+    records.append(_put(4))
+    all_say_so()
+    assert viewed_entries(first)[0].keys() == {("q", 1), ("q", 2)}
     back_up(root.path, tmp_path / "backup", at="position=5")
     restore(tmp_path / "backup", tmp_path / "then")
     then = open_root(tmp_path / "then")
@@ -148,14 +169,17 @@ def test_rows_of_a_fenced_writer_are_in_no_view_and_in_no_history(
     journal(root, [*START, _put(1)])
     journal(root, [opened(2, "x"), _put(2)], first=5, epoch=2)
     journal(root, [_put(90), _put(91), _put(92)], first=5, epoch=1)
-    views.register(spark, root, ("message_history",))
     query = "SELECT message_id FROM {} WHERE kind = 'enqueued' ORDER BY 1"
-    assert [row[0] for row in spark.sql(query.format("message_history")).collect()] == [1, 2]
+    for at_once in (True, False):
+        views.register(spark, root, ("message_history",), at_once=at_once)
+        assert [row[0] for row in spark.sql(query.format("message_history")).collect()] == [1, 2]
     compact.run(spark, root)
     history = spark.sql("SELECT position FROM message_history").count()
     journal(root, [_put(93)], first=7, epoch=1)
     assert history == 2
-    assert [row[0] for row in spark.sql(query.format("message_history")).collect()] == [1, 2]
+    for at_once in (False, True):
+        views.register(spark, root, ("message_history",), at_once=at_once)
+        assert [row[0] for row in spark.sql(query.format("message_history")).collect()] == [1, 2]
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ FROM (
       coalesce(sum(row_count), 0) AS row_count,
       coalesce(sum(total), 0) AS total,
       max(last) AS last,
-      coalesce((SELECT max(position) FROM {state} WHERE part = 'meta'), 0) AS first
+      {folded} AS first
     FROM changes
   )
 )

@@ -8,7 +8,7 @@ FROM (
   SELECT
     position, epoch, kind, at, queue, message_id, holder, delivery_count, priority, expires_at,
     header_bytes, body_bytes, exchange, binding_key, detail, member, request, protocol
-  FROM {history}
+  FROM {newhistory}
   WHERE position > {least}
   UNION ALL
   SELECT /*+ BROADCAST(epochs) */
@@ -18,6 +18,6 @@ FROM (
   LEFT ANTI JOIN epochs
     ON epochs.epoch > journal.epoch AND epochs.position <= journal.position
   WHERE journal.position > {least}
-    AND journal.position > coalesce((SELECT max(position) FROM {history}), 0)
+    AND journal.position > {inhistory}
 )
-WHERE position > coalesce((SELECT max(position) FROM {state} WHERE part = 'meta'), 0)
+WHERE position > {folded}

@@ -7,4 +7,4 @@ FROM {journal} AS journal
 LEFT ANTI JOIN {epochs} AS epochs
   ON epochs.epoch > journal.epoch AND epochs.position <= journal.position
 WHERE journal.position > {least}
-  AND journal.position > coalesce((SELECT max(position) FROM {history}), 0)
+  AND journal.position > {inhistory}
