@@ -248,15 +248,15 @@ def _check_no_gap(connection: duckdb.DuckDBPyConnection, moment: Moment) -> None
 
 def _values(moment: Moment) -> dict[str, str]:
     """For the text of the views: names, P and the end of history, which stand still."""
-    in_history, folded = moment.in_history, str(moment.folded)
-    values = {**_NAMES, "least": folded}
+    folded = str(moment.folded)
+    values = {**_NAMES, "least": folded, "folded": folded, "inhistory": str(moment.in_history)}
     if (point := moment.point) is not None:
         values = as_of_values(
             values,
             point.position,
             point.at,
+            folded=moment.folded,
             from_nothing=point.version is None,
             is_in_history=point.is_in_history,
         )
-        in_history = min(in_history, point.position)
-    return {**values, "folded": folded, "inhistory": str(in_history)}
+    return values

@@ -92,7 +92,13 @@ and of deliveries have it always."""
 
 
 def as_of_values(
-    values: Mapping[str, str], position: int, at: int, *, from_nothing: bool, is_in_history: bool
+    values: Mapping[str, str],
+    position: int,
+    at: int,
+    *,
+    folded: int,
+    from_nothing: bool,
+    is_in_history: bool,
 ) -> dict[str, str]:
     """Change the values of a view's text so that it says how all was as of a position.
 
@@ -100,6 +106,7 @@ def as_of_values(
         values: Names of tables; that of `state` is of a version that is not after the position.
         position: The last record that counts.
         at: What `now` is, UTC µs.
+        folded: P of that version of `state`.
         from_nothing: No version of `state` serves: everything before the position is folded.
         is_in_history: History has all up to the position, so the journal is not asked.
     """
@@ -111,6 +118,8 @@ def as_of_values(
         "history": until.format(values["history"]),
         "journal": (nothing if is_in_history else until).format(values["journal"]),
         "now": f"timestamp_micros({at})",
+        "folded": str(folded),
+        **({"inhistory": str(position)} if is_in_history else {}),
     }
 
 

@@ -48,6 +48,7 @@ def table_names(root: Root, point: PointInTime | None = None) -> dict[str, str]:
         names,
         point.position,
         point.at,
+        folded=point.folded,
         from_nothing=point.version is None,
         is_in_history=point.is_in_history,
     )

@@ -121,7 +121,6 @@ def queries(bench: Bench, journal: BulkJournal, tail: int) -> None:
     journal.enqueue(tail // 2)
     first = journal.next_id - tail
     journal.dequeue(np.arange(first - tail // 2, first))
-    views.register(bench.spark, journal.root)
     _plain(bench.spark, journal.root, "state", "part=entry")
     _plain(bench.spark, journal.root, "journal")
     plain = (
@@ -130,7 +129,7 @@ def queries(bench: Bench, journal: BulkJournal, tail: int) -> None:
         " SELECT queue, holder, body_bytes, at, message_id FROM plain_journal"
         f" WHERE position > {folded}) GROUP BY queue, acquired_by"
     )
-    _beside(bench, f"queues, tail {tail}", "SELECT * FROM queues", plain)
+    _beside(bench, journal.root, f"queues, tail {tail}", "SELECT * FROM queues", plain)
 
 
 def _plain(spark: SparkSession, root: Root, table: str, part: str = "") -> None:
@@ -144,22 +143,25 @@ def by_property(bench: Bench, waiting: int) -> None:
     journal = BulkJournal(bench.root("waiting"))
     journal.enqueue(waiting)
     bench.fold(journal)
-    views.register(bench.spark, journal.root)
     _plain(bench.spark, journal.root, "history")
     select = "SELECT properties['region'], count(*)"
     _beside(
         bench,
+        journal.root,
         f"count by property of {waiting}",
         f"{select} FROM queue_messages GROUP BY 1",
         f"{select}, max(message_id) FROM plain_history GROUP BY 1",
     )
 
 
-def _beside(bench: Bench, name: str, query: str, plain: str) -> None:
-    seconds, scan = bench.seconds(query), bench.seconds(plain)
-    bench.say(f"{name}, s", round(seconds, 2))
+def _beside(bench: Bench, root: Root, name: str, query: str, plain: str) -> None:
+    scan = bench.seconds(plain)
     bench.say(f"{name}, plain scan, s", round(scan, 2))
-    bench.say(f"{name}, ratio (<= 3)", round(seconds / scan, 2))
+    for at_once in (False, True):
+        views.register(bench.spark, root, ("queues", "queue_messages"), at_once=at_once)
+        seconds, how = bench.seconds(query), ", at once" if at_once else ""
+        bench.say(f"{name}{how}, s", round(seconds, 2))
+        bench.say(f"{name}{how}, ratio (<= 3)", round(seconds / scan, 2))
 
 
 def replication(bench: Bench, records: int) -> None:
