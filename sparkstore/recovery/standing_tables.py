@@ -2,7 +2,7 @@
 
 The text of a view (`sparkstore.sql`) names no version and no position, so a query looks for P, for
 the end of history, for what fences the journal, and for content that came on another queue. Of the
-files of one moment that is known before: as numbers, as rows, or as tables without rows. Spark then
+files of one moment that is known before: as numbers, as rows, or as parts without rows. Spark then
 plans and reads a third of the tables (`views.tables_at_once`).
 
 Decision: DuckDB is told P and the end of history alone. With the rest it took as long as before.
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from sparkstore.core.records import Kind
+from sparkstore.sql.queries import WITHOUT_JOURNAL
 from sparkstore.tables.schema import ROW, STATE
 from sparkstore.tables.snapshot import FileStats, columns_of, last_position, read_files
 
@@ -61,11 +62,11 @@ class StandingTables(NamedTuple):
         """
         known = {"folded": str(self.folded), "inhistory": str(self.in_history)}
         if self.in_history <= self.folded:
-            known["newhistory"] = _without_rows(names["history"])
+            known["newhistory"] = f"(SELECT * FROM {names['history']} WHERE false)"  # noqa: S608
         if last_position(self.journal) <= self.in_history:
-            known["journal"] = _without_rows(names["journal"])
+            known |= WITHOUT_JOURNAL
         if has_contents and not self._has_content_elsewhere():
-            known["contents_elsewhere.sql"] = ""
+            known["contents_elsewhere"] = ""
         openings = self.openings + self._later_openings()
         if 0 < len(openings) <= _MOST_OPENINGS:
             rows = ", ".join(f"({epoch}, {position})" for epoch, position in openings)
@@ -113,7 +114,3 @@ def standing_tables(
 def _openings_in(rows: pa.Table) -> list[tuple[int, int]]:
     """List epoch and position of some rows."""
     return [*zip(rows["epoch"].to_pylist(), rows["position"].to_pylist(), strict=True)]
-
-
-def _without_rows(table: str) -> str:
-    return f"(SELECT * FROM {table} WHERE false)"  # noqa: S608  # a name of ours

@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 from sparkstore.core.fold import WINDOW
 from sparkstore.core.records import MessageHeader
 
-_PLACEHOLDER = re.compile(r"\{([a-z]+)\}")
+_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
 
 _ONCE = frozenset({"changes", "guard", "touched_links"})
@@ -91,6 +91,10 @@ GUARDS: Mapping[str, Mapping[str, str]] = {
 and of deliveries have it always."""
 
 
+WITHOUT_JOURNAL: Mapping[str, str] = {"tail_of_journal": "", "events_of_journal": ""}
+"""Values where history has all there is."""
+
+
 def as_of_values(
     values: Mapping[str, str],
     position: int,
@@ -119,7 +123,7 @@ def as_of_values(
         "journal": (nothing if is_in_history else until).format(values["journal"]),
         "now": f"timestamp_micros({at})",
         "folded": str(folded),
-        **({"inhistory": str(position)} if is_in_history else {}),
+        **({"inhistory": str(position), **WITHOUT_JOURNAL} if is_in_history else {}),
     }
 
 
@@ -227,19 +231,21 @@ def _files() -> Mapping[str, Traversable]:
 def _filled_in(name: str, values: Mapping[str, str]) -> str:
     """Fill in a file, without its comments: a catalog keeps 32,700 characters of a view.
 
-    The columns of a message are a file that two views have in common. Whoever knows what a file
-    would find gives its text instead, as a value by its name (`epochs.sql`).
+    A placeholder without a value is another file: a part that two have in common, or that finds
+    nothing where more is known. Whoever knows what a step finds gives its text as a value by the
+    name of its file (`epochs.sql`).
     """
+    values = {"endcolumns": _END_COLUMNS if name == "messages" else "", **values}
     written = values.get(f"{name}.sql")
     if written is None:
         written = _COMMENT.sub("", _files()[name].read_text(encoding="utf-8"))
     known = _DEFAULTS | _found_by_query(values) | dict(values)
-    if "{messagecolumns}" in written:
-        ends = _END_COLUMNS if name == "messages" else ""
-        known["messagecolumns"] = _filled_in("message_columns", {**values, "endcolumns": ends})
-    if "{elsewhere}" in written:
-        known["elsewhere"] = _filled_in("contents_elsewhere", values)
-    return _PLACEHOLDER.sub(lambda found: known[found[1]], written)
+
+    def value(found: re.Match[str]) -> str:
+        part = found[1]
+        return known[part] if part in known else _filled_in(part, values)
+
+    return _PLACEHOLDER.sub(value, written)
 
 
 def _found_by_query(values: Mapping[str, str]) -> dict[str, str]:

@@ -10,4 +10,4 @@ SELECT
   queue, message_id, {contentcolumns}, header, body
 FROM {events}
 WHERE kind = 'enqueued' AND protocol IS NOT NULL AND {contentsguard}
-{elsewhere}
+{contents_elsewhere}

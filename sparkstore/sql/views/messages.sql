@@ -1,7 +1,7 @@
 -- One row for each message on each queue that it is or was on, as long as history has its content: the
 -- entry of now, or how its last stay ended.
 SELECT
-{messagecolumns}
+{message_columns}
 FROM (
   SELECT entry.*, {contentcolumns}, message.header, message.body
   FROM (

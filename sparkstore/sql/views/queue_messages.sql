@@ -1,6 +1,6 @@
 -- One row for each message on each queue, available or acquired.
 SELECT
-{messagecolumns}
+{message_columns}
 FROM (
   SELECT {entryhint}
     entry.*,
