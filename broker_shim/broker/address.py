@@ -74,6 +74,16 @@ class MalformedNode:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class PatternNode:
+    """Every queue on the addresses that fit a policy's pattern, also those to come.
+
+    No address names one: only orders about policies do.
+    """
+
+    match: str
+
+
 Node = QueueNode | AddressNode | ExchangeNode | AnonymousNode | AmbiguousNode | MalformedNode
 RoutingOf = Callable[[str], Routing]
 

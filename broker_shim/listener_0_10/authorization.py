@@ -7,7 +7,7 @@ look alike to who may do nothing there.
 from __future__ import annotations
 
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
-from broker_shim.broker.address import Node
+from broker_shim.broker.address import Node, PatternNode
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.listener_0_10.command_session import CommandSession
 from broker_shim.security.rules.permissions import AccessTarget, Permission
@@ -23,7 +23,7 @@ from broker_shim.store.interface import MessageHeader
 from sparkstore.core.queue_names import shown
 
 
-def check(session: CommandSession, act: Act, node: Node, said: str) -> None:
+def check(session: CommandSession, act: Act, node: Node | PatternNode, said: str) -> None:
     """Check that a session's peer may do this there.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_shim.broker.address import Node, QueueNode
+from broker_shim.broker.address import Node, PatternNode, QueueNode
 from broker_shim.listener_1_0.conditions import RESOURCE_LOCKED, UNAUTHORIZED_ACCESS, Refusal
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.security.rules.rights import RIGHTS, Act
@@ -52,7 +52,12 @@ def may(connection: Connection, act: Act, node: Node) -> bool:
 
 
 def refusal_of_act(
-    connection: Connection, act: Act, node: Node, said: str | None, *, is_told: bool = False
+    connection: Connection,
+    act: Act,
+    node: Node | PatternNode,
+    said: str | None,
+    *,
+    is_told: bool = False,
 ) -> Refusal | None:
     """Why the peer may not do this there; None if it may.
 

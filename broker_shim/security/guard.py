@@ -202,9 +202,9 @@ class Guard:
         """True if this is allowed in any place."""
         return self._permissions.allow_anywhere(principal, act)
 
-    def allows_everywhere(self, principal: Principal, act: Permission) -> bool:
-        """True if this is allowed in every place."""
-        return self._permissions.allow_everywhere(principal, act)
+    def allows_all_of(self, principal: Principal, act: Permission, match: str = "#") -> bool:
+        """True if this is allowed on every address that a pattern fits; `#` is any."""
+        return self._permissions.allow_all_of(principal, act, match)
 
     def allows_user_id(self, principal: Principal, user_id: str) -> bool:
         """True if this client's messages may carry this user's id.

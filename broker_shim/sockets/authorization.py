@@ -15,6 +15,7 @@ from broker_shim.broker.address import (
     AnonymousNode,
     ExchangeNode,
     Node,
+    PatternNode,
     QueueNode,
 )
 from broker_shim.links.termini.owner import owner_of
@@ -54,7 +55,7 @@ def place_of(node: Node) -> AccessTarget | None:
             return None
 
 
-def denied(client: RightsSeeker, right: Permission, node: Node) -> Denial | None:
+def denied(client: RightsSeeker, right: Permission, node: Node | PatternNode) -> Denial | None:
     """Return the permission that a client lacks to do this on a node; None if it lacks none.
 
     It is the same whether the node exists or not. That a name is ambiguous is told to who may use
@@ -65,6 +66,9 @@ def denied(client: RightsSeeker, right: Permission, node: Node) -> Denial | None
         denials = [denied(client, right, QueueNode(queue)) for queue in some]
         return None if None in denials else denials[0]
     guard, principal = client.access.guard, client.login.principal
+    if isinstance(node, PatternNode):
+        is_allowed = guard.allows_all_of(principal, right, node.match)
+        return None if is_allowed else Denial(right, AccessTarget(node.match))
     if isinstance(node, AnonymousNode) and not guard.allows_anywhere(principal, right):
         # What its messages say is looked at one by one, if it has any place.
         return Denial(right, AccessTarget(""))

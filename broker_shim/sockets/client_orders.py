@@ -6,16 +6,23 @@ at before anything else of it is told, and says in its own words what is refused
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from broker_shim.broker.address import AmbiguousNode, ExchangeNode, Node, QueueNode
+from broker_shim.broker.address import (
+    AmbiguousNode,
+    ExchangeNode,
+    Node,
+    PatternNode,
+    QueueNode,
+)
 from broker_shim.broker.administration import OnPurged, OnTold
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.security.rules.rights import Act
 from broker_shim.sockets.served_connection import ServedConnection
 from sparkstore.control.audit import AuditEvent, audit_order
+from sparkstore.core.policies import Policy
 from sparkstore.core.queue_names import canonical, shown
 from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE
 from sparkstore.operations.administration import AdminAction, Order
@@ -27,19 +34,28 @@ _WRITTEN_DOWN = frozenset(
         *(AdminAction.DELETE_EXCHANGE, AdminAction.REMOVE_BINDING),
     }
 )
-_AT_QUEUE: Mapping[AdminAction, Act] = {
-    AdminAction.CREATE_QUEUE: Act.MAKE_QUEUE,
-    AdminAction.ALTER_QUEUE: Act.ALTER_QUEUE,
-    AdminAction.DELETE_QUEUE: Act.DELETE_QUEUE,
-    AdminAction.ADD_BINDING: Act.BIND_QUEUE,
-    AdminAction.REMOVE_BINDING: Act.UNBIND,
+
+
+class _Needed(NamedTuple):
+    """The acts of an order: at its queue, at its exchange, on all that its policy covers."""
+
+    at_queue: Act | None = None
+    at_exchange: Act | None = None
+    of_policy: Act | None = None
+
+
+_NEEDED: Mapping[AdminAction, _Needed] = {
+    AdminAction.CREATE_QUEUE: _Needed(Act.MAKE_QUEUE),
+    AdminAction.ALTER_QUEUE: _Needed(Act.ALTER_QUEUE),
+    AdminAction.DELETE_QUEUE: _Needed(Act.DELETE_QUEUE),
+    AdminAction.CREATE_EXCHANGE: _Needed(None, Act.MAKE_EXCHANGE),
+    AdminAction.DELETE_EXCHANGE: _Needed(None, Act.DELETE_EXCHANGE),
+    AdminAction.ADD_BINDING: _Needed(Act.BIND_QUEUE, Act.BIND_TO_EXCHANGE),
+    AdminAction.REMOVE_BINDING: _Needed(Act.UNBIND, Act.BIND_TO_EXCHANGE),
+    AdminAction.SET_POLICY: _Needed(of_policy=Act.SET_POLICY),
+    AdminAction.DELETE_POLICY: _Needed(of_policy=Act.SET_POLICY),
 }
-_AT_EXCHANGE: Mapping[AdminAction, Act] = {
-    AdminAction.CREATE_EXCHANGE: Act.MAKE_EXCHANGE,
-    AdminAction.DELETE_EXCHANGE: Act.DELETE_EXCHANGE,
-    AdminAction.ADD_BINDING: Act.BIND_TO_EXCHANGE,
-    AdminAction.REMOVE_BINDING: Act.BIND_TO_EXCHANGE,
-}
+"""An order that is not listed is refused."""
 
 
 class NeededAct(NamedTuple):
@@ -52,21 +68,36 @@ class NeededAct(NamedTuple):
     """
 
     act: Act
-    node: Node
+    node: Node | PatternNode
     said: str
 
 
-def needed_acts(order: Order, queue: Node | None = None) -> Iterator[NeededAct]:
+def needed_acts(
+    order: Order, policies: Sequence[Policy], queue: Node | None = None
+) -> Iterator[NeededAct]:
     """Tell all acts that an order needs the right to; all of them are looked at first.
 
     Args:
         order: With the names as the client said them.
+        policies: Those there are: to replace or delete one needs the right to what it covers.
         queue: What it means by the queue (`queue_meant`); None: a queue of just that name.
+
+    Raises:
+        InvalidRequest: Nothing says what the order needs, so nobody may give it.
     """
-    if order.act in _AT_QUEUE:
-        yield NeededAct(_AT_QUEUE[order.act], queue or QueueNode(order.queue), order.queue)
-    if order.act in _AT_EXCHANGE:
-        yield NeededAct(_AT_EXCHANGE[order.act], ExchangeNode(order.exchange), order.exchange)
+    needed = _NEEDED.get(order.act)
+    if needed is None:
+        message = f"{order.act}: no right is defined for it, so no client may order it"
+        raise InvalidRequest(message)
+    at_queue, at_exchange, of_policy = needed
+    if at_queue is not None:
+        yield NeededAct(at_queue, queue or QueueNode(order.queue), order.queue)
+    if at_exchange is not None:
+        yield NeededAct(at_exchange, ExchangeNode(order.exchange), order.exchange)
+    if of_policy is not None:
+        replaced = (each.match for each in policies if each.name == order.key)
+        for match in filter(None, (order.match, *replaced)):
+            yield NeededAct(of_policy, PatternNode(match), match)
     dead_letters = order.arguments.get("dead_letter_queue")
     if isinstance(dead_letters, str) and dead_letters:
         yield NeededAct(Act.DIVERT, QueueNode(canonical_or_empty(dead_letters)), dead_letters)

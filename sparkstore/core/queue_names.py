@@ -135,6 +135,22 @@ class WordPattern:
             here |= (here & hashes) << 1
         return bool(here & self._end)
 
+    def includes(self, words: Sequence[str]) -> bool:
+        """True only if it fits all that a pattern of these words (`words_of`) fits.
+
+        A place stands for what every text so far leads to: an unknown word leads on only from `*`
+        and `#`, and any number of unknown words only stay at a `#`. A place that some texts lead to
+        by one way and some by another is not followed, so a false answer may be wrong (`a.*.#` and
+        `a.#.a`): whoever asks about rights is refused then.
+        """
+        hashes, stars, takes = self._hashes, self._stars, self._takes
+        here = 1 | (1 & hashes) << 1
+        for word in words:
+            onward = 0 if word == "#" else here & (stars | takes.get(word, 0))
+            here = onward << 1 | here & hashes
+            here |= (here & hashes) << 1
+        return bool(here & self._end)
+
 
 def words_of(pattern: str) -> tuple[str, ...]:
     """The words of the one pattern that stands for all that mean the same."""

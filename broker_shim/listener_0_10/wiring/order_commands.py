@@ -17,7 +17,7 @@ def check_order(session: CommandSession, order: Order) -> None:
     Raises:
         RemoteCommandError: It may not; the audit log was told.
     """
-    for needed in client_orders.needed_acts(order):
+    for needed in client_orders.needed_acts(order, session.broker.policies):
         check(session, *needed)
 
 

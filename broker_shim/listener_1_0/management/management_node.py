@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import islice
 
-from broker_shim.broker.address import AmbiguousNode, Node, QueueNode
+from broker_shim.broker.address import AmbiguousNode, Node, PatternNode, QueueNode
 from broker_shim.errors import InvalidRequest, LimitReached, NotNow, StoreError
 from broker_shim.listener_1_0.authorization import refusal_of_act
 from broker_shim.listener_1_0.connection import Connection
@@ -174,7 +174,7 @@ class ManagementNode:
             RequestRefused: The client has not all of them, or the name is that of several queues.
         """
         node = queue_meant(self._broker, order.queue) if order.queue else None
-        for needed in needed_acts(order, node):
+        for needed in needed_acts(order, self._broker.policies, node):
             self._check(*needed)
         if isinstance(node, QueueNode):
             order = order._replace(queue=node.queue)
@@ -183,7 +183,7 @@ class ManagementNode:
         kind = EntityKind.QUEUE if order.queue else EntityKind.EXCHANGE
         return order, EntityName(kind, (order.queue or order.exchange,))
 
-    def _check(self, act: Act, node: Node, said: str) -> None:
+    def _check(self, act: Act, node: Node | PatternNode, said: str) -> None:
         refusal = refusal_of_act(self._connection, act, node, said)
         if refusal is not None:
             raise RequestRefused(403, refusal.description)

@@ -33,10 +33,8 @@ from typing import Any, NamedTuple
 from broker_shim.addressing.topics import TopicBindings
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.users import ANONYMOUS, EVERYBODY, ROLE_PREFIX, check_name
-from sparkstore.core.queue_names import SEPARATOR, TEMPORARY
+from sparkstore.core.queue_names import SEPARATOR, TEMPORARY, WordPattern, words_of
 from sparkstore.settings_file import check_names
-
-_EVERYWHERE = {"#", "#::#"}
 
 
 class Permission(StrEnum):
@@ -128,10 +126,14 @@ class Permissions:
             for rule in self._rules
         )
 
-    def allow_everywhere(self, principal: Principal, act: Permission) -> bool:
-        """True if one rule lets the client do this on every address, also on those to come."""
+    def allow_all_of(self, principal: Principal, act: Permission, match: str) -> bool:
+        """True if one rule lets the client do this on all addresses of a pattern, also to come.
+
+        What only several rules together cover is refused, and so is what they allow on some queues
+        of an address.
+        """
         return not self or any(
-            rule.address in _EVERYWHERE
+            covers(rule.address, match)
             and not rule.allow.isdisjoint({act, Permission.ADMIN})
             and principal.is_one_of(rule.who)
             for rule in self._rules
@@ -149,6 +151,17 @@ class Permissions:
             not rule.allow.isdisjoint({act, Permission.ADMIN}) and principal.is_one_of(rule.who)
             for rule in (self._rules[int(n)] for n in fitting & (self._for_any_queue | named))
         )
+
+
+def covers(rule: str, match: str) -> bool:
+    """True only if a rule's pattern fits every queue on every address that a pattern fits.
+
+    It errs to false (`WordPattern.includes`).
+    """
+    address, _, queue = rule.partition(SEPARATOR)
+    if address == TEMPORARY or words_of(queue or "#") != ("#",):
+        return False
+    return WordPattern(words_of(address)).includes(words_of(match))
 
 
 def rule_of(item: Any) -> Rule:

@@ -38,6 +38,7 @@ class Act(StrEnum):
     DELETE_EXCHANGE = "delete-exchange"
     END_OWN_QUEUE = "end-own-queue"
     USE_ANOTHERS = "use-anothers"
+    SET_POLICY = "set-policy"
 
 
 RIGHTS: Mapping[Act, Permission] = MappingProxyType(
@@ -58,5 +59,6 @@ RIGHTS: Mapping[Act, Permission] = MappingProxyType(
         Act.DELETE_EXCHANGE: Permission.DELETE,
         Act.END_OWN_QUEUE: Permission.CREATE,  # it has been one client's alone since it was made
         Act.USE_ANOTHERS: Permission.ADMIN,
+        Act.SET_POLICY: Permission.ADMIN,  # on all that its pattern covers: it alters queues there
     }
 )

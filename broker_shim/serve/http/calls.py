@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from broker_shim.broker.address import AmbiguousNode, Node, QueueNode
+from broker_shim.broker.address import AmbiguousNode, Node, PatternNode, QueueNode
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.permissions import AccessTarget
@@ -174,7 +174,7 @@ class Call:
         except InvalidRequest as reason:
             raise HttpRefusal(400, str(reason)) from reason
 
-    def check(self, act: Act, node: Node, said: str) -> None:
+    def check(self, act: Act, node: Node | PatternNode, said: str) -> None:
         """Check that the user may do this there, and write it down if not. On the loop's thread.
 
         Raises:
@@ -200,7 +200,7 @@ class Call:
         right = RIGHTS[act]
 
         def check() -> None:
-            if not access.guard.allows_everywhere(principal, right):
+            if not access.guard.allows_all_of(principal, right):
                 access.guard.refused(access.remote, principal, right, AccessTarget("#"))
                 text = f"{why}, and {shown(principal.name)} has no permission to {right} '#'"
                 raise HttpRefusal(403, f"{text}: give it one in [security] permissions")
@@ -209,7 +209,7 @@ class Call:
 
     def _allowed(self, order: Order) -> Order:
         node = self.meant(order.queue) if order.queue else None
-        for needed in needed_acts(order, node):
+        for needed in needed_acts(order, self.house.broker.policies, node):
             self.check(*needed)
         return order._replace(queue=node.queue) if isinstance(node, QueueNode) else order
 
