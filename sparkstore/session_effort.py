@@ -24,13 +24,11 @@ _MOST_ROWS = 100_000
 class Effort:
     """Settings of a session, and options of its JVM."""
 
-    name: str
     settings: Mapping[str, str] = field(default_factory=dict)
     java_options: str = ""
 
 
 LITTLE = Effort(
-    "little",
     {
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
@@ -43,8 +41,7 @@ LITTLE = Effort(
     },
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 )
-FULL = Effort("full")
-EFFORTS = {effort.name: effort for effort in (LITTLE, FULL)}
+FULL = Effort()
 
 
 def effort_for(root: Root) -> Effort:

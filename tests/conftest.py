@@ -22,7 +22,6 @@ from tests.support.system.processes import BrokerProcess, StartBroker
 if os.environ.get("SPARKSTORE_SPARK") != "shipped":
     # A job on few rows ends before code that Java compiled well pays: a third less time.
     os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
-os.environ["SPARKSTORE_NO_SERVER"] = "1"  # no test leaves a process behind
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
@@ -35,7 +34,7 @@ settings.load_profile(
 
 _SPARK, _NOTEBOOK = "tests/spark/", "tests/spark/test_notebook.py"
 
-_OF_JOBS = ("disaster_drill", "killed", "reconcile", "replicate", "sql_server")
+_OF_JOBS = ("disaster_drill", "killed", "reconcile", "replicate")
 """Tests of Spark that start JVMs of their own, and wait for them while their session is idle."""
 
 

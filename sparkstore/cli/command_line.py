@@ -22,7 +22,7 @@ from sparkstore.cli import admin, commands, completion, current, jobs, replicas
 from sparkstore.cli.health import check, doctor, migrate, reconcile
 from sparkstore.cli.messages import browse, bulk, diff, resubmit, undo
 from sparkstore.cli.output import of_the_system, one_line
-from sparkstore.cli.parsing import ROOT, at_least_0, command
+from sparkstore.cli.parsing import at_least_0, command
 from sparkstore.cli.remote import remote_command_line
 from sparkstore.cli.remote.remote_command_line import is_remote
 from sparkstore.cli.transfer import backups, definitions
@@ -57,7 +57,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     words = bulk.with_queue_as_argument(sys.argv[1:] if argv is None else argv)
-    words = _as_server_command(words)
     try:
         found = {point.name: point for point in entry_points(group="sparkstore.commands")}
         if (words and words[0] in found) or is_remote(words):
@@ -112,7 +111,6 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
         _queues,
         browse.add,
         _sql,
-        _sql_server,
         diff.add,
         admin.add,
         definitions.add,
@@ -178,10 +176,9 @@ def _sql(subparsers: Subparsers) -> None:
         "Views: queues, queue_messages, messages (consumed ones too), message_history, bindings,\n"
         "configuration, members, links, deliveries, transactions, and after a job job_runs and\n"
         "findings.\n"
-        "The first question starts a JVM (seconds), which stays for the next ones and ends after\n"
-        "15 minutes without any. --engine duckdb needs none: the same views, in DuckDB's SQL.\n"
-        "A line on standard error says when rows are left out. A query\n"
-        "reads the views, or the root's own tables as delta.`PATH`. It changes nothing, runs no\n"
+        "DuckDB answers, in its SQL. --engine spark asks the same views in Spark's SQL, and the\n"
+        "root's own tables as delta.`PATH`; it starts a JVM (seconds).\n"
+        "A line on standard error says when rows are left out. A query changes nothing, runs no\n"
         "program (TRANSFORM, reflect) and reads no other file. Columns of equal names get\n"
         "numbers: depth, depth_2.\n\n"
         "examples:\n"
@@ -191,7 +188,7 @@ def _sql(subparsers: Subparsers) -> None:
         '  sparkstore sql ROOT "SELECT name, source, attached, unsettled FROM links"\n'
         '  sparkstore sql ROOT "SELECT outcome, count(*) FROM messages GROUP BY outcome"\n'
         '  sparkstore sql s3://lake/queues "SELECT * FROM queues"\n'
-        '  sparkstore sql ROOT --engine duckdb "SELECT queue, depth FROM queues"\n'
+        '  sparkstore sql ROOT --engine spark "SELECT queue, depth FROM queues"\n'
         "  sparkstore sql ROOT --as-of '2026-11-22 10:00' \"SELECT queue, depth FROM queues\"",
     )
     parser.add_argument("statement", help="one SELECT")
@@ -209,40 +206,9 @@ def _sql(subparsers: Subparsers) -> None:
 
 def _add_engine(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--engine", choices=("spark", "duckdb"), default="spark",
-        help="who answers, in whose SQL (default spark)",
+        "--engine", choices=("spark", "duckdb"), default="duckdb",
+        help="who answers, in whose SQL (default duckdb)",
     )  # fmt: skip
-    parser.add_argument(
-        "--no-server", dest="server", action="store_false",
-        help="start Spark for this answer alone, and leave none behind; SPARKSTORE_NO_SERVER=1"
-        " says so for all",
-    )  # fmt: skip
-
-
-def _sql_server(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        commands.sql_server,
-        "keep a Spark for the questions of `sparkstore sql`, or end those that are kept",
-        "`sparkstore sql` leaves one behind by itself, which ends after 15 minutes without a\n"
-        "question. This one stays until the command ends. It serves this user alone, and roots of\n"
-        "the size of ROOT: there is one for few messages, and one for many. `sparkstore sql\n"
-        "--serve ROOT` is the same.\n\n"
-        "examples:\n"
-        "  sparkstore sql-server ROOT                prints READY when it is there\n"
-        "  sparkstore sql-server --stop              ends all of this user",
-        positional=(),
-        name="sql-server",
-    )
-    parser.add_argument("root", nargs="?", help=ROOT[1])
-    parser.add_argument("--stop", action="store_true", help="end all servers of this user")
-
-
-def _as_server_command(words: list[str]) -> list[str]:
-    """Make `sql --serve ROOT` the command that it is: `sql` itself demands a statement."""
-    if words[:1] != ["sql"] or "--serve" not in words:
-        return words
-    return ["sql-server", *(word for word in words[1:] if word != "--serve")]
 
 
 def _verify(subparsers: Subparsers) -> None:

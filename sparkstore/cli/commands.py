@@ -29,7 +29,7 @@ from sparkstore.errors import InvalidRequest, StoreError
 from sparkstore.extras import check_spark
 
 if TYPE_CHECKING:
-    from sparkstore.cli.query_result import PrintedAnswer
+    from sparkstore.cli.query_result import QueryResult
     from sparkstore.core.fold import QueueState, State
     from sparkstore.recovery.point_in_time import PointInTime
     from sparkstore.tables.root import Root
@@ -41,6 +41,8 @@ _QUEUE_COLUMNS = (
 )  # fmt: skip
 SQL_ROWS, _HELD = 1_000, 10_000
 """Rows and held messages that people see unless they ask for more."""
+_WIDTH = 1_000
+"""Characters of a cell of an answer: a table is as wide as its longest."""
 
 
 def queues(arguments: Namespace) -> int:
@@ -185,25 +187,6 @@ def sql(arguments: Namespace) -> int:
         return _sql(arguments, root)  # the root is there, before seconds of starting a JVM
 
 
-def sql_server(arguments: Namespace) -> int:
-    """Keep a server of answers until this command ends, or end all of them."""
-    if (arguments.root is None) is not arguments.stop:
-        raise InvalidRequest("give a root, whose size decides what is kept; or --stop")
-    if arguments.stop:
-        from sparkstore.cli.sql_server.client import stop_servers
-
-        note(f"SQL servers ended: {stop_servers()}")
-        return 0
-    check_spark("sql-server")
-    from sparkstore.cli.sql_server.server import serve
-    from sparkstore.session_effort import effort_for
-
-    with opened_root(arguments.root) as root:
-        effort = effort_for(root)
-    serve(effort.name, None, lambda: print_lines(["READY"]))
-    return 0
-
-
 def _sql(arguments: Namespace, root: Root) -> int:
     limit = row_limit(arguments, SQL_ROWS)
     if arguments.as_of is not None:
@@ -214,14 +197,15 @@ def _sql(arguments: Namespace, root: Root) -> int:
     return 0
 
 
-def print_answer(found: PrintedAnswer, limit: int, for_more: str, *, as_json: bool) -> None:
+def print_answer(found: QueryResult, limit: int, for_more: str, *, as_json: bool) -> None:
     """Print the answer of a query, and note what is not shown of it and what shows more."""
-    from sparkstore.cli.query_result import WIDTH
-
-    lines = found.lines if as_json else list(found.lines)
-    print_lines(lines)
-    if not as_json and any("…" in line for line in lines):
-        note(f"a value longer than {WIDTH} characters ends in …: --json shows it whole")
+    if as_json:
+        print_lines(json_lines(found.rows))
+    else:
+        lines = list(table(found.rows, found.columns, width=_WIDTH))
+        print_lines(lines)
+        if any("…" in line for line in lines):
+            note(f"a value longer than {_WIDTH} characters ends in …: --json shows it whole")
     if found.is_cut:
         note(f"the first {limit} rows are shown, there are more: {for_more}")
 
@@ -240,36 +224,17 @@ def check_time(root: Root, as_of: str) -> PointInTime:
     return point
 
 
-def _by_spark(arguments: Namespace, root: Root, limit: int) -> PrintedAnswer:
-    """Ask the server that an earlier command left behind, else a Spark in this process."""
-    check_spark("sql", "--engine duckdb")
-    from sparkstore.cli.sql_server import client
-    from sparkstore.cli.sql_server.exchange import Question
-    from sparkstore.session_effort import effort_for
-    from sparkstore.storage.objects import is_object_uri
+def _by_spark(arguments: Namespace, root: Root, limit: int) -> QueryResult:
+    check_spark("sql --engine spark", "--engine duckdb")
+    from sparkstore.cli.sql import answer_once
 
-    effort = effort_for(root)
-    where = str(root.path.absolute())
-    question = Question(where, arguments.statement, limit, arguments.as_of, arguments.json)
-    if arguments.server and client.is_wanted() and not is_object_uri(arguments.root):
-        if (answered := client.ask(effort.name, question)) is not None:
-            return answered
-        note("no SQL server could be asked: Spark starts for this answer alone")
-    from sparkstore.cli.sql import answer_printed, spark_for
-
-    spark = spark_for(effort)
-    try:
-        return answer_printed(spark, root, question)
-    finally:
-        spark.stop()
+    return answer_once(root, arguments.statement, limit, arguments.as_of)
 
 
-def _by_duckdb(arguments: Namespace, root: Root, limit: int) -> PrintedAnswer:
+def _by_duckdb(arguments: Namespace, root: Root, limit: int) -> QueryResult:
     from sparkstore.cli.duckdb_sql import answer
-    from sparkstore.cli.query_result import printed
 
-    found = answer(root, arguments.statement, limit, arguments.as_of)
-    return printed(found, as_json=arguments.json)
+    return answer(root, arguments.statement, limit, arguments.as_of)
 
 
 def verify(arguments: Namespace) -> int:

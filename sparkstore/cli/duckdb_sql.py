@@ -1,4 +1,4 @@
-"""Answers of the embedded engine as rows to print, for `sparkstore sql --engine duckdb`."""
+"""Answers of the embedded engine as rows to print, for `sparkstore sql`."""
 
 from __future__ import annotations
 

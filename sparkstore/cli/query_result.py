@@ -1,14 +1,8 @@
-"""The rows of an answer, whichever engine was asked, as they can be printed."""
+"""The rows of an answer, whichever engine was asked."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, NamedTuple
-
-from sparkstore.cli.output import json_lines, table
-
-WIDTH = 1_000
-"""Characters of a cell: a table is as wide as its longest."""
 
 
 class QueryResult(NamedTuple):
@@ -25,25 +19,6 @@ class QueryResult(NamedTuple):
     rows: list[dict[str, Any]]
     is_cut: bool
     types: list[str]
-
-
-class PrintedAnswer(NamedTuple):
-    """An answer as it is printed.
-
-    Attributes:
-        lines: A table, or a JSON object for each row.
-        is_cut: There are more rows than were asked for.
-    """
-
-    lines: Iterable[str]
-    is_cut: bool
-
-
-def printed(found: QueryResult, *, as_json: bool) -> PrintedAnswer:
-    """Print the rows of a query."""
-    rows = found.rows
-    lines = json_lines(rows) if as_json else table(rows, found.columns, width=WIDTH)
-    return PrintedAnswer(lines, found.is_cut)
 
 
 def distinct(names: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`sparkstore sql`: the answer to one query, and nothing else than queries."""
+"""Answers of Spark as rows to print, for `sparkstore sql --engine spark`: queries alone."""
 
 from __future__ import annotations
 
@@ -10,43 +10,36 @@ from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType, VariantType
 
-from sparkstore.cli.query_result import PrintedAnswer, QueryResult, distinct, printed
-from sparkstore.cli.sql_server.exchange import Question
+from sparkstore.cli.query_result import QueryResult, distinct
 from sparkstore.errors import InvalidRequest
 from sparkstore.session import local_session
-from sparkstore.session_effort import Effort
+from sparkstore.session_effort import effort_for
 from sparkstore.tables.root import Root
 from sparkstore.views import views
 from sparkstore.views.spark_tables import translated
 
 
-def spark_for(effort: Effort, *, java_options: str = "") -> SparkSession:
-    """Start Spark for one question, or for those that a server answers.
+def answer_once(
+    root: Root, statement: str, limit: int = 0, as_of: str | None = None
+) -> QueryResult:
+    """Answer a question by a Spark of its own, which gets the views that it names, and ends.
 
     Raises:
-        InvalidRequest: No Java, or one that is too old.
-        Unavailable: Spark did not start.
+        InvalidRequest: See `answer`; there is no answer as of that time; no Java, or an old one.
+        Unavailable: Spark failed or did not start, or the tables cannot be read.
     """
-    return local_session(
+    effort = effort_for(root)
+    spark = local_session(
         "sparkstore sql",
-        java_options=f"{effort.java_options} {java_options}",
+        java_options=effort.java_options,
         settings=effort.settings,
         makes_archive=True,
     )
-
-
-def answer_printed(spark: SparkSession, root: Root, question: Question) -> PrintedAnswer:
-    """Answer a question in a session, which gets the views that it names.
-
-    Raises:
-        InvalidRequest: See `answer`; or there is no answer as of that time.
-        Unavailable: Spark failed, or the tables cannot be read.
-    """
-    statement = question.statement
-    named = views.named_in(statement)
-    views.register(spark, root, named, as_of=question.as_of, at_once=True)
-    found = answer(spark, root, statement, question.limit)
-    return printed(found, as_json=question.as_json)
+    try:
+        views.register(spark, root, views.named_in(statement), as_of=as_of, at_once=True)
+        return answer(spark, root, statement, limit)
+    finally:
+        spark.stop()
 
 
 def answer(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> QueryResult:

@@ -1,8 +1,7 @@
 """How long an answer takes: python -m tests.benchmarks.bench_answers [--waiting N …] [--rounds R].
 
-    duckdb     the whole command `sparkstore sql --engine duckdb`, a new process each time
-    cold       the whole command with a Spark of its own
-    warm       the whole command that asks the server of an earlier one, without that server's time
+    duckdb     the whole command `sparkstore sql`, a new process each time
+    Spark      the whole command with `--engine spark`
     planning   from the text of a query to its physical plan, in a session that has planned it once;
                of a view that is kept, and of one that is asked at once, as a command does
 
@@ -113,21 +112,11 @@ def main() -> None:
         roots = {count: made(Path(folder), count) for count in sorted(arguments.waiting)}
         for count, root in roots.items():
             for name, query in (("queues", QUEUES), ("by property", BY_PROPERTY)):
-                asked = ("sql", str(root.path), "--engine", "duckdb", query)
+                asked = ("sql", str(root.path), query)
                 say(f"duckdb, {count}, {name}", [spent(*asked) for _ in rounds])
         least = roots[min(roots)]
-        asked = ("sql", str(least.path), QUEUES)
-        say("cold, queues", [spent(*asked, "--no-server", has_jvm=True) for _ in rounds])
-        os.environ.pop("SPARKSTORE_NO_SERVER", None)
-        try:
-            for _ in range(2):  # the second query of a JVM is no measure, either
-                spent(*asked)
-            say("warm, queues", [spent(*asked) for _ in rounds])
-            by_property = ("sql", str(least.path), BY_PROPERTY)
-            spent(*by_property)
-            say("warm, by property", [spent(*by_property) for _ in rounds])
-        finally:
-            spent("sql-server", "--stop")
+        asked = ("sql", "--engine", "spark", str(least.path), QUEUES)
+        say("Spark, queues", [spent(*asked, has_jvm=True) for _ in rounds])
         planned(least, arguments.rounds)
 
 

@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sparkstore.cli.sql_server import client
 from sparkstore.session import local_session
 from sparkstore.tables.root import Root, open_or_create_root
 from tests.support.spark.session import MANY_TASKS, QUICK_JAVA, SETTINGS
-from tests.support.stores.services import short_folder
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -62,13 +60,3 @@ def root(tmp_path: Path) -> Root:
 def module_root(tmp_path_factory: pytest.TempPathFactory) -> Root:
     """The same for all tests of a module: a query takes seconds, so they share what they can."""
     return open_or_create_root(tmp_path_factory.mktemp("module") / "ro`ot 'n' ü")
-
-
-@pytest.fixture(scope="module")
-def sql_servers(spark: SparkSession) -> Iterator[Path]:
-    """A user's cache, whose SQL servers end with the module; `spark` has its settings before."""
-    assert spark is not None
-    with short_folder() as made, pytest.MonkeyPatch.context() as patched:
-        patched.setenv("XDG_CACHE_HOME", str(made))
-        yield made
-        client.stop_servers()

@@ -247,15 +247,16 @@ def test_the_answer_of_the_command_is_told_when_it_is_cut(
     monkeypatch.setattr(type(spark), "stop", lambda _spark: None)
     monkeypatch.setattr("sparkstore.cli.commands.SQL_ROWS", 2)
     root, statement = str(module_root.path), "SELECT id FROM range(5) /* bindings */"
-    assert main(["sql", root, statement]) == 0
+    by_spark = ("--engine", "spark")
+    assert main(["sql", *by_spark, root, statement]) == 0
     said = capsys.readouterr()
     assert len(said.out.splitlines()) == 4
     assert "first 2 rows" in said.err
-    assert main(["sql", "--json", root, statement]) == 0
+    assert main(["sql", *by_spark, "--json", root, statement]) == 0
     said = capsys.readouterr()
     assert len(said.out.splitlines()) == 5
     assert said.err == ""
-    assert main(["sql", root, f"{statement} WHERE id > 9"]) == 0
+    assert main(["sql", *by_spark, root, f"{statement} WHERE id > 9"]) == 0
     assert capsys.readouterr().out.splitlines() == ["id", "--"]
 
 

@@ -8,18 +8,16 @@ import shutil
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
-from itertools import islice, product
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 
-from sparkstore.cli.sql_server import client
-from sparkstore.cli.sql_server.exchange import Question
 from sparkstore.core.records import (
     MessageHeader,
     ids_reserved,
@@ -49,8 +47,8 @@ from tests.support.roots.typed_messages import typed_root
 SEED = seed()
 NOW = "oldest_age_s"
 """The one column that says something else a second later."""
-ENGINES = ("spark", "server", "duckdb")
-"""Spark in this process, the warm one that `sparkstore sql` leaves behind, and DuckDB."""
+ENGINES = ("spark", "at once", "duckdb")
+"""Spark with views that are kept, with those that a command asks at once, and DuckDB."""
 
 
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}
@@ -85,14 +83,12 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 @pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """Each engine in turn; only a test that asks the server has one started."""
+    """Each engine in turn."""
     if request.param == "duckdb":
         return _by_duckdb
-    if request.param == "server":
-        request.getfixturevalue("sql_servers")
-        return _by_server
     request.getfixturevalue("many_tasks")
-    return partial(_by_spark, request.getfixturevalue("spark"))
+    ask = _at_once if request.param == "at once" else _by_spark
+    return partial(ask, request.getfixturevalue("spark"))
 
 
 @pytest.mark.slow
@@ -100,21 +96,8 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 def test_every_engine_answers_the_same(engine: Engine, told: Told, view: str) -> None:
     """Names and types as documented; rows as of a root where no job ever was."""
     found, wanted = engine(told.cut, view), _by_duckdb(told.plain, view)
-    assert found.columns in (view_columns()[view], _UNSAID)
+    assert found.columns == view_columns()[view]
     assert found.rows == wanted.rows, f"seed {SEED}"
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("sql_servers")
-def test_the_columns_of_the_server_have_their_types(told: Told) -> None:
-    """Its rows are JSON: so it is asked for the types of all views, none of which is read."""
-    empty = "(SELECT 1) LEFT JOIN {0} AS v ON false"
-    asked = (f"SELECT '{{0}}' AS v, typeof(struct(v.*)) AS t FROM {empty}".format(v) for v in ALL)
-    rows = map(json.loads, _asked_of_server(told.cut, " UNION ALL ".join(asked)))
-    assert {row["v"]: row["t"] for row in rows} == {
-        view: f"struct<{','.join(f'{name}:{kind}' for name, kind in columns)}>"
-        for view, columns in view_columns().items()
-    }
 
 
 @pytest.mark.slow
@@ -124,7 +107,7 @@ def test_every_engine_answers_the_same_as_of_a_position(engine: Engine, told: To
     folded = max(row["position"] or 0 for row in state.to_pylist() if row["part"] == "meta")
     (last,) = answer(told.cut, "SELECT max(position) FROM message_history").table.column(0)
     questions = product(((folded + last.as_py()) // 2, folded // 2 + 1), ("messages", "queues"))
-    for position, view in islice(questions, 1 if engine is _by_server else None):
+    for position, view in questions:
         at = f"position={position}"
         found, wanted = engine(told.cut, view, at), _by_duckdb(told.plain, view, at)
         assert found.rows == wanted.rows, f"seed {SEED}, {view} as of {position}"
@@ -186,23 +169,18 @@ def _by_duckdb(root: Root, view: str, as_of: str | None = None) -> View:
 
 
 def _by_spark(spark: SparkSession, root: Root, view: str, as_of: str | None = None) -> View:
-    frame = views.sql(spark.newSession(), root, f"SELECT * FROM {view}", as_of=as_of)
+    return _read(views.sql(spark.newSession(), root, f"SELECT * FROM {view}", as_of=as_of))
+
+
+def _read(frame: DataFrame) -> View:
     columns = [(field.name, field.dataType.simpleString()) for field in frame.schema]
     return View(columns, values(frame.toArrow()))
 
 
-def _by_server(root: Root, view: str, as_of: str | None = None) -> View:
-    rows = map(json.loads, _asked_of_server(root, f"SELECT * FROM {view}", as_of))
-    return View(_UNSAID, _sorted(rows))
-
-
-_UNSAID: list[tuple[str, str]] = []
-
-
-def _asked_of_server(root: Root, statement: str, as_of: str | None = None) -> Iterable[str]:
-    found = client.ask("little", Question(str(root.path), statement, 0, as_of, as_json=True))
-    assert found is not None
-    return found.lines
+def _at_once(spark: SparkSession, root: Root, view: str, as_of: str | None = None) -> View:
+    session = spark.newSession()
+    views.register(session, root, (view,), as_of=as_of, at_once=True)
+    return _read(session.table(view))
 
 
 @pytest.mark.slow

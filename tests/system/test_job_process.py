@@ -101,7 +101,8 @@ def test_a_second_start_leaves_at_once_and_the_first_goes_on_then_sql_then_verif
     assert json.loads(told)["records_moved"] >= 200
     rows = DeltaTable(str(root / "job_runs")).to_pyarrow_table().to_pylist()
     assert [row["outcome"] for row in rows] == ["done"]
-    answered = ended(BIN / "sparkstore", "sql", "--json", root, "SELECT queue, depth FROM queues")
+    query = "SELECT queue, depth FROM queues"
+    answered = ended(BIN / "sparkstore", "sql", "--json", "--engine", "spark", root, query)
     assert answered.returncode == 0, answered.stderr
     assert json.loads(answered.stdout) == {"queue": "orders", "depth": 200}
     verified = ended(BIN / "sparkstore", "verify", "--deep", root)

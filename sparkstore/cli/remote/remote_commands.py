@@ -10,7 +10,7 @@ from typing import Any
 
 from sparkstore.cli.commands import SQL_ROWS, print_answer, print_lines, row_limit
 from sparkstore.cli.output import Row, fields, json_lines, one_line, table
-from sparkstore.cli.query_result import QueryResult, printed
+from sparkstore.cli.query_result import QueryResult
 from sparkstore.cli.remote.http_client import RemoteBroker, name_in_path
 from sparkstore.cli.remote.remote_parsing import is_dry
 from sparkstore.exit_codes import ExitCode
@@ -128,7 +128,7 @@ def sql(arguments: Namespace, broker: RemoteBroker) -> int:
     columns, types = ([each[key] for each in told["columns"]] for key in ("name", "type"))
     found = QueryResult(columns, told["rows"], told["is_cut"], types)
     for_more = f"--limit shows up to {_MOST_ROWS}"
-    print_answer(printed(found, as_json=arguments.json), limit, for_more, as_json=arguments.json)
+    print_answer(found, limit, for_more, as_json=arguments.json)
     return 0
 
 

@@ -25,7 +25,7 @@ root, query = sys.argv[1], "SELECT queue, depth FROM queues"
 for words in (
     ["queue", "create", root, "orders"],
     ["queues", root],
-    ["sql", root, "--engine", "duckdb", query],
+    ["sql", root, query],
     ["diff", root, "--from", "position=1"],
     ["verify", root],
     ["version"],
@@ -53,8 +53,10 @@ def test_a_broker_its_commands_and_duckdb_need_no_extra(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("argv", "said"),
     [
-        (["sql", "ROOT", "SELECT 1"], "sql needs Spark: pip install 'sparkstore[spark]', or --eng"),
-        (["sql-server", "ROOT"], "pip install 'sparkstore[spark]'"),
+        (
+            ["sql", "ROOT", "SELECT 1", "--engine", "spark"],
+            "needs Spark: pip install 'sparkstore[spark]', or --engine duckdb",
+        ),
         (["compact", "ROOT"], "pip install 'sparkstore[spark]'"),
         (["reconcile", "ROOT"], "pip install 'sparkstore[spark]'"),
         (["replicate", "ROOT", "nowhere"], "pip install 'sparkstore[spark]'"),

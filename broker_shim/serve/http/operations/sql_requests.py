@@ -43,7 +43,7 @@ class _Running:
 
 
 async def ask_views(call: Call) -> Response:
-    """Answer one SELECT over the views, as `sparkstore sql --engine duckdb` does."""
+    """Answer one SELECT over the views, as `sparkstore sql` does."""
     await call.check_everywhere(Act.USE_ANOTHERS, "SQL shows every queue")
     error: str | None = None
     try:

@@ -1,4 +1,4 @@
-"""`sparkstore sql --engine duckdb`: what is printed, and what is told on standard error."""
+"""`sparkstore sql`: what is printed, and what is told on standard error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def root(template: Path) -> Root:
 
 
 def ask(root: Root, *argv: str) -> int:
-    return main(["sql", str(root.path), "--engine", "duckdb", *argv])
+    return main(["sql", str(root.path), *argv])
 
 
 def test_rows_are_printed_as_a_table_or_as_json(
