@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import getpass
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,16 +20,20 @@ from broker_shim.security.passwords import (
     secrets_of_new,
     token_hash,
 )
+from broker_shim.security.rules.http_roles import check_no_misspelt_role
 from broker_shim.security.rules.users import User, Users, check_name
 from broker_shim.security.users_file import changing_users, read_users
+from sparkstore.cli.output import one_line
 from sparkstore.exit_codes import ExitCode, exit_code_of
+from sparkstore.log_format import say
 
+_PROGRAM = "sparkstore passwd"
 EXAMPLES = """\
 examples:
   sparkstore passwd users.json ann                    a new user, or a new password (asked twice)
   sparkstore passwd users.json ann --stdin <secret    the first line of standard input
   sparkstore passwd users.json ann --roles shop,audit also what permissions may name: role:shop
-  sparkstore passwd users.json ci --token --roles monitor    prints a token for the HTTP port, once
+  sparkstore passwd users.json ci --token --roles monitor >ci.token   for the HTTP port, once
   sparkstore passwd users.json host7 --no-password    logs in by certificate only; has roles
   sparkstore passwd users.json ann --delete
   sparkstore passwd users.json --list
@@ -76,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace) -> None:
     if options.list:
-        _list(read_users(options.file))
+        print(*_listed(read_users(options.file)), sep="\n")
         return
     if not options.name:
         raise InvalidRequest("say the user's name: sparkstore passwd USERS-FILE NAME")
@@ -120,8 +124,8 @@ def _became(user: User, *, is_new: bool) -> str:
 
 
 def _say(options: argparse.Namespace, what: str) -> None:
-    """Print a change once it is on disk."""
-    print(f"{options.file}: user {options.name!r} {what}")
+    """Note a change once it is on disk; standard output is the token's alone."""
+    say(_PROGRAM, one_line(f"{options.file}: user {options.name!r} {what}"))
 
 
 def _delete(file: Path, name: str) -> None:
@@ -132,17 +136,18 @@ def _delete(file: Path, name: str) -> None:
             raise InvalidRequest(message)
 
 
-def _list(users: Users) -> None:
+def _listed(users: Users) -> Iterator[str]:
     for name, user in sorted(users.items()):
         how = ",".join([*sorted(user.secrets), *(["token"] if user.token else [])])
         how = how or "certificate"
-        print(f"{name}\troles={','.join(sorted(user.roles))}\t{how}")
+        yield f"{name}\troles={','.join(sorted(user.roles))}\t{how}"
 
 
 def _roles(text: str) -> frozenset[str]:
     roles = frozenset(role for role in text.split(",") if role)
     for role in roles:
         check_name(role, "role")
+        check_no_misspelt_role(role)
     return roles
 
 
@@ -160,7 +165,7 @@ def _password(options: argparse.Namespace) -> str:
 
 
 def _complain(line: str, code: int) -> int:
-    sys.stderr.write(f"sparkstore passwd: {line}\n")
+    say(_PROGRAM, one_line(line))
     return code
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker_shim.errors import InvalidRequest
+from sparkstore.secret_file import read_secret
 
 SOCKET_NAME = "service.sock"
 _MAX_SOCKET_PATH_BYTES = 107
@@ -72,14 +73,10 @@ def read_token(path: Path) -> str:
     """The token in a file that only its owner can read.
 
     Raises:
-        InvalidRequest: It cannot be read, is empty, or is open to others.
+        InvalidRequest: It cannot be read, is not one line, is too short, or is open to others.
     """
-    try:
-        mode, token = path.stat().st_mode, path.read_text().strip()
-    except (OSError, ValueError) as reason:
-        message = f"token file {path}: {reason}"
-        raise InvalidRequest(message) from reason
-    if mode & 0o077:
+    token = read_secret(path, "token").strip()
+    if path.stat().st_mode & 0o077:
         message = f"token file {path} can be read by others: chmod 600 it"
         raise InvalidRequest(message)
     if len(token) < 16:

@@ -21,7 +21,7 @@ import sparkstore
 from sparkstore.cli import admin, commands, completion, current, jobs, replicas
 from sparkstore.cli.health import check, doctor, migrate, reconcile
 from sparkstore.cli.messages import browse, bulk, diff, resubmit, undo
-from sparkstore.cli.output import of_the_system, one_line
+from sparkstore.cli.output import escape_what_cannot_be_encoded, of_the_system, one_line
 from sparkstore.cli.parsing import at_least_0, command
 from sparkstore.cli.remote import remote_command_line
 from sparkstore.cli.remote.remote_command_line import is_remote
@@ -56,6 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    escape_what_cannot_be_encoded(sys.stdout)
     words = bulk.with_queue_as_argument(sys.argv[1:] if argv is None else argv)
     try:
         found = {point.name: point for point in entry_points(group="sparkstore.commands")}

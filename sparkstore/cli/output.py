@@ -1,4 +1,4 @@
-"""Print the answers of commands: tables for people, one JSON object a line for machines. Pure."""
+"""Print the answers of commands: tables for people, one JSON object a line for machines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
+from io import TextIOWrapper
+from typing import Any, TextIO
 
 MAX_COLUMN_WIDTH = 60
 
@@ -24,6 +25,15 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def escape_what_cannot_be_encoded(stream: TextIO) -> None:
+    r"""Have a stream write characters that its encoding lacks as `\u2026`, as standard error does.
+
+    A terminal in Latin-1 or ASCII shows a name in UTF-8 so, and no command ends for it.
+    """
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="backslashreplace")
 
 
 def one_line(text: str) -> str:

@@ -8,20 +8,10 @@ without one of these roles may do nothing here, whatever it may do by AMQP.
 from __future__ import annotations
 
 from collections.abc import Collection
-from enum import StrEnum
 
+from broker_shim.security.rules.http_roles import HttpRole
 
-class HttpRole(StrEnum):
-    """The roles of users, each with all that those before it may do."""
-
-    MONITOR = "monitor"
-    OPERATOR = "operator"
-    ADMIN = "admin"
-
-    def includes(self, needed: HttpRole) -> bool:
-        """True if who has this role may do what another one is needed for."""
-        ranks = [*HttpRole]
-        return ranks.index(self) >= ranks.index(needed)
+__all__ = ["HttpRole", "role_of"]
 
 
 def role_of(roles: Collection[str]) -> HttpRole | None:

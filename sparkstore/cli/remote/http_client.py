@@ -10,6 +10,7 @@ import http.client
 import io
 import json
 import os
+import re
 import ssl
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailable
+from sparkstore.secret_file import bearer_token, read_secret
 
 TOKEN_VARIABLE = "SPARKSTORE_TOKEN"  # noqa: S105  # likewise
 PASSWORD_VARIABLE = "SPARKSTORE_PASSWORD"  # noqa: S105  # the name of it
@@ -152,7 +154,8 @@ def _told(value: object) -> str:
 
 
 def _place_of(url: str) -> SplitResult:
-    wrong = InvalidRequest(f"--url {url}: say http://HOST:PORT or https://HOST:PORT")
+    shown = re.sub("//.*@", "//…@", url)  # before the @ a password may stand
+    wrong = InvalidRequest(f"--url {shown}: say http://HOST:PORT or https://HOST:PORT")
     try:
         place = urlsplit(url)
         port = place.port
@@ -167,9 +170,7 @@ def _place_of(url: str) -> SplitResult:
 
 
 def _authorization(login: RemoteLogin, place: SplitResult) -> Mapping[str, str]:
-    token = os.environ.get(TOKEN_VARIABLE) if login.user is None else None
-    if login.token_file is not None:
-        token = login.token_file.read_text().strip()
+    token = _token(login)
     if login.user is None and token is None:
         return {}
     if place.scheme != "https" and place.hostname not in {"localhost", "127.0.0.1", "::1"}:
@@ -181,9 +182,17 @@ def _authorization(login: RemoteLogin, place: SplitResult) -> Mapping[str, str]:
     return {"Authorization": f"Basic {encoded}"}
 
 
+def _token(login: RemoteLogin) -> str | None:
+    if login.token_file is not None:
+        token = read_secret(login.token_file, "token").strip()
+        return bearer_token(token, f"token file {login.token_file}")
+    named = os.environ.get(TOKEN_VARIABLE) if login.user is None else None
+    return None if named is None else bearer_token(named, TOKEN_VARIABLE)
+
+
 def _password(login: RemoteLogin) -> str:
     if login.password_file is not None:
-        return login.password_file.read_text().rstrip("\r\n")
+        return read_secret(login.password_file, "password")
     password = os.environ.get(PASSWORD_VARIABLE)
     if password is None:
         raise InvalidRequest(f"--user {login.user}: give --password-file or {PASSWORD_VARIABLE}")

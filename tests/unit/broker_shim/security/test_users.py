@@ -15,7 +15,12 @@ import pytest
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.passwd import main
-from broker_shim.security.passwords import MOST_PASSWORD_BYTES, Passwords, secrets_of
+from broker_shim.security.passwords import (
+    MOST_PASSWORD_BYTES,
+    Passwords,
+    secrets_of,
+    user_of_token,
+)
 from broker_shim.security.rules.users import (
     LEAST_ITERATIONS,
     MOST_ITERATIONS,
@@ -329,15 +334,18 @@ def test_a_user_is_added_changed_listed_and_deleted(
     assert not is_password(file, "ann", "the first")
     assert run(file, "host7", "--no-password", monkeypatch=monkeypatch) == 0
     assert run(file, "--list", monkeypatch=monkeypatch) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        f"{file}: user 'ann' added, with a password and audit,shop",
-        f"{file}: user 'ann' changed, with a password and audit,shop",
-        f"{file}: user 'host7' added, with no password and no roles",
+    printed = capsys.readouterr()
+    assert printed.err.splitlines() == [
+        f"sparkstore passwd: {file}: user 'ann' added, with a password and audit,shop",
+        f"sparkstore passwd: {file}: user 'ann' changed, with a password and audit,shop",
+        f"sparkstore passwd: {file}: user 'host7' added, with no password and no roles",
+    ]
+    assert printed.out.splitlines() == [
         "ann\troles=audit,shop\tSCRAM-SHA-256,SCRAM-SHA-512",
         "host7\troles=\tcertificate",
     ]
     assert run(file, "ann", "--delete", monkeypatch=monkeypatch) == 0
-    assert capsys.readouterr().out == f"{file}: user 'ann' deleted\n"
+    assert capsys.readouterr() == ("", f"sparkstore passwd: {file}: user 'ann' deleted\n")
     assert set(read_users(file)) == {"host7"}
 
 
@@ -423,3 +431,39 @@ def test_a_folder_that_cannot_be_written_is_told(
     assert run(file, "bob", "--no-password", monkeypatch=monkeypatch) == 1
     assert "Permission denied" in capsys.readouterr().err
     file.parent.chmod(0o700)
+
+
+def test_a_token_is_all_of_standard_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "users.json"
+    assert run(file, "ci", "--token", "--roles", "monitor", monkeypatch=monkeypatch) == 0
+    printed = capsys.readouterr()
+    (token,) = printed.out.splitlines()
+    assert user_of_token(read_users(file), token) == "ci"
+    assert "user 'ci' added" in printed.err
+    assert token not in printed.err
+
+
+@pytest.mark.parametrize(
+    ("role", "meant"),
+    [
+        ("moniter", "monitor"),
+        ("Admin", "admin"),
+        ("operators", "operator"),
+        ("OPERATOR", "operator"),
+    ],
+)
+def test_a_misspelt_role_of_the_http_port_is_refused(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    role: str,
+    meant: str,
+) -> None:
+    file = tmp_path / "users.json"
+    words = (file, "ann", "--no-password", "--roles")
+    assert run(*words, f"shop,{role}", monkeypatch=monkeypatch) == 2
+    assert f"did you mean {meant!r}?" in capsys.readouterr().err
+    assert not file.exists()
+    assert run(*words, "shop,audit,operations,admin", monkeypatch=monkeypatch) == 0
