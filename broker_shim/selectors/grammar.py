@@ -202,11 +202,12 @@ class _Builder(Transformer[Token, Node]):
     def between(self, node: Node, negated: Token | None, least: Node, most: Node) -> Node:
         for each in (node, least, most):
             _need(each, Sort.NUMBER, negated)
-        return _limited(_not_if(negated, nodes.between(node, least, most)))
+        join = nodes.outside if negated else nodes.between
+        return _limited(join(node, least, most))
 
     def among(self, node: Node, negated: Token | None, where: Token, *values: Value) -> Node:
         found = nodes.among(node, values)
-        return _limited(nodes.unlike(node, found, Sort.ANY) if negated else found, where)
+        return _limited(nodes.unlike(node, found, values) if negated else found, where)
 
     def like(
         self, node: Node, negated: Token | None, where: Token, pattern: Token, escape: Token | None
@@ -216,7 +217,7 @@ class _Builder(Transformer[Token, Node]):
             found = nodes.like(node, _text(pattern), None if escape is None else _text(escape))
         except ValueError as reason:
             raise _refuse(where, f"{reason},") from reason
-        return _limited(nodes.unlike(node, found, Sort.STRING) if negated else found, where)
+        return _limited(nodes.unlike(node, found, [""]) if negated else found, where)
 
     def null(self, node: Node, negated: Token | None) -> Node:
         return _limited(_not_if(negated, nodes.is_null(node)))

@@ -150,6 +150,14 @@ def between(node: Node, least: Node, most: Node) -> Node:
     return every([ordering(node, ">=", least), ordering(node, "<=", most)])
 
 
+def outside(node: Node, least: Node, most: Node) -> Node:
+    """Make the node of a NOT BETWEEN: below or above (JMS 2.0 section 3.8.1.1).
+
+    It is not NOT of `between`, which holds for a text: a comparison with one is false.
+    """
+    return some([ordering(node, "<", least), ordering(node, ">", most)])
+
+
 def among(node: Node, values: Sequence[Value]) -> Node:
     """IN: texts or numbers."""
     inner = node.evaluate
@@ -186,15 +194,19 @@ def like(node: Node, pattern: str, escape: str | None) -> Node:
     return made._replace(work=made.work + compiled.work)
 
 
-def unlike(node: Node, positive: Node, sort: Sort) -> Node:
-    """NOT of LIKE or IN: unknown if NULL, false if the value is of no fitting sort."""
+def unlike(node: Node, positive: Node, values: Sequence[Value]) -> Node:
+    """Make the node of a NOT LIKE or NOT IN: as `<>` of the pattern, or of each text or number.
+
+    It is unknown if the value is NULL, and false if none of `values` is alike.
+    """
     inner, judge = node.evaluate, positive.evaluate
+    samples = [*{type(each) is str: each for each in values}.values()]  # one of each sort will do
 
     def evaluate(get: Lookup) -> Value:
         value = inner(get)
         if value is None:
             return None
-        fits = isinstance(value, str) or (sort is Sort.ANY and is_number(value))
+        fits = any(are_alike(value, each) for each in samples)
         judged = judge(get)
         return None if judged is None else fits and not judged
 

@@ -124,6 +124,10 @@ def test_it_holds(text: str) -> None:
         "t IN ('true')",
         "t NOT IN ('x')",
         "a IN ('1')",
+        "a NOT IN ('1')",
+        "s NOT IN (1)",
+        "s NOT BETWEEN 1 AND 2",
+        "t NOT BETWEEN 1 AND 2",
         "s IS NULL",
         "'A' = 'a'",
         "n = 1 AND FALSE",
@@ -135,6 +139,31 @@ def test_it_is_false_and_values_that_are_not_alike_are_never_equal_nor_unequal(t
 
 
 @pytest.mark.parametrize(
+    ("short", "long"),
+    [
+        ("x BETWEEN 6 AND 7", "x >= 6 AND x <= 7"),
+        ("x NOT BETWEEN 6 AND 7", "x < 6 OR x > 7"),
+        ("x NOT BETWEEN y AND 7", "x < y OR x > 7"),
+        ("x NOT BETWEEN 6 AND y", "x < 6 OR x > y"),
+        ("x IN ('a', 'b')", "x = 'a' OR x = 'b'"),
+        ("x NOT IN ('a', 'b')", "x <> 'a' AND x <> 'b'"),
+        ("x IN (6, 7)", "x = 6 OR x = 7"),
+        ("x NOT IN (6, 7)", "x <> 6 AND x <> 7"),
+        ("x LIKE 'a'", "x = 'a'"),
+        ("x NOT LIKE 'a'", "x <> 'a'"),
+    ],
+)
+def test_a_short_form_is_what_it_stands_for_of_values_of_every_sort(short: str, long: str) -> None:
+    """JMS 2.0 section 3.8.1.1; a comparison of values that are not alike is false (3.8.1.2)."""
+    values: tuple[Value, ...] = (None, True, False, 5, 6, 6.5, 7, 8, "6", "a", "b", "c", "")
+    one, other = parse(short), parse(long)
+    for x in values:
+        for y in values:
+            get = {"x": x, "y": y}.get
+            assert one.evaluate(get) is other.evaluate(get), (x, y)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "n",
@@ -143,6 +172,7 @@ def test_it_is_false_and_values_that_are_not_alike_are_never_equal_nor_unequal(t
         "NOT n = 1",
         "n > 1",
         "n BETWEEN 1 AND 2",
+        "n NOT BETWEEN 1 AND 2",
         "a BETWEEN n AND 2",
         "n IN ('x')",
         "n NOT IN ('x')",
