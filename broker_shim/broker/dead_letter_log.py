@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.queues.queue import QueueDispatch
-from sparkstore.core.queue_arguments import EXPIRED, OVER_DELIVERED, REJECTED
+from sparkstore.core.annotations import CYCLE, EXPIRED, OVER_DELIVERED, REJECTED
 from sparkstore.operations.bulk import Dequeue
 
 _log = logging.getLogger(__name__)
@@ -22,7 +22,12 @@ _QUIET_S = 60.0
 """Of one queue and one reason there is a line so often at most."""
 _MAX_LINES = 1_000
 """Queues and reasons that are remembered for that."""
-_SAYS = {EXPIRED: "expired", OVER_DELIVERED: "was delivered too often", REJECTED: "was rejected"}
+_SAYS = {
+    EXPIRED: "expired",
+    OVER_DELIVERED: "was delivered too often",
+    REJECTED: "was rejected",
+    CYCLE: "expired, and has expired on its dead-letter queue before: a cycle",
+}
 
 
 class DeadLetterLog:

@@ -48,6 +48,11 @@ class Metrics(SecurityCounts):
     died_rejected: int = counted(
         "Messages of these that a consumer rejected.", metric="dead_lettered", reason="rejected"
     )
+    died_cycle: int = counted(
+        "Messages of these that were to go to a queue where they had expired: they ended.",
+        metric="dead_lettered",
+        reason="cycle",
+    )
     replaced: int = counted("Messages taken off a last-value queue because a newer one came.")
     transactions_committed: int = counted(
         "Local transactions in which something was done, durably."
@@ -65,7 +70,8 @@ class Metrics(SecurityCounts):
     @property
     def dead_lettered(self) -> int:
         """All messages that died, whatever the reason."""
-        return self.died_expired + self.died_over_delivered + self.died_rejected
+        died = self.died_expired + self.died_over_delivered + self.died_rejected
+        return died + self.died_cycle
 
     def sent(self, came_at_us: Sequence[int | None], now_us: int) -> None:
         """Count deliveries of messages that came to their queue at these times, UTC µs."""

@@ -16,6 +16,7 @@ that is annotated with nothing but its delivery time, and has no failed delivery
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -30,6 +31,21 @@ NONE = "{}"
 
 DEATH = "x-opt-death-"
 """How the keys begin that only the store gives: nobody else may say how a message ended."""
+
+EXPIRED, OVER_DELIVERED, REJECTED = "expired", "over-delivered", "rejected"
+QUEUE_DELETED, QUEUE_FULL = "queue-deleted", "full"
+"""Why a message may not stay."""
+
+_OF_CONSUMERS = frozenset({REJECTED, OVER_DELIVERED})
+
+CYCLE = "cycle"
+"""Why an expired message leaves the store, and not for the dead-letter queue."""
+
+_FIRST = DEATH + "first-"
+_PATH = DEATH + "path"
+_MOST_PATH = 64
+_PATH_NAME_BYTES = 64
+"""A longer name of a queue is shortened in a path: cut, with a hash of all of it."""
 
 RESUBMITTED_FROM = "x-opt-resubmitted-from"
 """The message that a repaired one was put in the place of."""
@@ -60,7 +76,7 @@ class Death(NamedTuple):
 
     Attributes:
         queue: Name of the queue that the message left.
-        reason: `expired`, `over-delivered`, `rejected` or `queue-deleted`.
+        reason: `expired`, `over-delivered`, `rejected`, `queue-deleted` or `full`.
         attempts: Deliveries that failed, a rejected one included.
         at: When the message left it, UTC µs.
         condition: What a consumer that rejected it said, if it did.
@@ -172,14 +188,13 @@ def merged(detail: str | None, more: Annotations) -> Annotations | None:
     """
     given = {key: value for key, value in more.items() if not key.startswith(_OURS)}
     together = {**annotations_of(detail), **given}
-    fits = _bytes_of(_packed(together)) <= MAX_ANNOTATIONS_BYTES
-    return together if fits else None
+    return together if _fits(together) else None
 
 
 def with_death(detail: str | None, death: Death) -> Annotations:
-    """Return an entry's annotations on the dead-letter queue; they replace an earlier death.
+    """Return an entry's annotations on the dead-letter queue: its first death, and this last one.
 
-    Where both do not fit, those that consumers gave are left out.
+    Where not all fit, those that consumers gave are left out, and then the first death.
     """
     told: dict[str, tuple[str, str]] = {
         DEATH + "queue": ("string", death.queue),
@@ -192,9 +207,59 @@ def with_death(detail: str | None, death: Death) -> Annotations:
         if text:
             told[DEATH + name] = ("string", text[:_MAX_TEXT])
     before = annotations_of(detail)
+    path = [] if death.reason in _OF_CONSUMERS else _expired_on(before)
+    if path:
+        told[_PATH] = ("string", json.dumps(path, ensure_ascii=False))
+    with_first = {**_first(before, told), **told}
     kept = {key: value for key, value in before.items() if not key.startswith(DEATH)}
-    together = {**kept, **told}
-    return together if _bytes_of(_packed(together)) <= MAX_ANNOTATIONS_BYTES else told
+    together = {**kept, **with_first}
+    choices = (each for each in (together, with_first) if _fits(each))
+    return next(choices, told)
+
+
+def _first(before: Annotations, told: Annotations) -> Annotations:
+    """Tell of the first death, which may be the one that is told now."""
+    if _FIRST + "queue" in before:
+        return {key: value for key, value in before.items() if key.startswith(_FIRST)}
+    earliest = before if DEATH + "queue" in before else told
+    parts = ((name, earliest.get(DEATH + name)) for name in ("queue", "reason", "time"))
+    return {_FIRST + name: (said[0], said[1][:_MAX_TEXT]) for name, said in parts if said}
+
+
+def is_cycle(detail: str | None, death: Death, target: str) -> bool:
+    """True if a message that dies goes round: it has expired on its dead-letter queue before.
+
+    Only what nobody had since counts: whatever consumers reject, or fail to handle too often, goes
+    round because they do. So a queue for retries, which sends what expires back, may be in a cycle.
+    Of a path 64 queues are remembered.
+    """
+    if death.reason != EXPIRED or detail is None or DEATH not in detail:
+        return False
+    return _path_name(target) in _expired_on(annotations_of(detail))
+
+
+def _expired_on(annotations: Annotations) -> list[str]:
+    """List the queues on which a message has expired since a consumer last failed on it."""
+    reason, queue = (annotations.get(DEATH + name, ("", ""))[1] for name in ("reason", "queue"))
+    path = _texts(annotations.get(_PATH, ("", "[]"))[1])
+    last = [_path_name(queue)] if reason == EXPIRED else []
+    return [*dict.fromkeys([*path, *last])][-_MOST_PATH:]
+
+
+def _texts(told: str) -> list[str]:
+    """Read a path; what another broker on the store wrote may be anything, and is none then."""
+    try:
+        found = json.loads(told)
+    except (ValueError, RecursionError):
+        return []
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+
+
+def _path_name(queue: str) -> str:
+    name = queue.encode(errors="surrogatepass")
+    if len(name) <= _PATH_NAME_BYTES:
+        return queue
+    return f"{queue[:8]}…{hashlib.sha256(name).hexdigest()[:16]}"
 
 
 def origin_of(detail: str | None) -> str | None:
@@ -202,6 +267,10 @@ def origin_of(detail: str | None) -> str | None:
     if detail is None or DEATH not in detail:
         return None
     return annotations_of(detail).get(DEATH + "queue", (None, None))[1]
+
+
+def _fits(annotations: Annotations) -> bool:
+    return _bytes_of(_packed(annotations)) <= MAX_ANNOTATIONS_BYTES
 
 
 def _is_time(kind: str, text: str) -> bool:

@@ -43,16 +43,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from sparkstore.core.annotations import EXPIRED, OVER_DELIVERED
 from sparkstore.core.fold import Entry
 from sparkstore.core.queue_names import canonical
 from sparkstore.errors import InvalidRequest
 
 POLICY = "policy"
 """{argument: {"value": …, "from": the policy's name}}, in the arguments of a definition."""
-
-EXPIRED, OVER_DELIVERED, REJECTED = "expired", "over-delivered", "rejected"
-QUEUE_DELETED, QUEUE_FULL = "queue-deleted", "full"
-"""Why a message may not stay."""
 
 _DROP = "drop"
 _DEAD_LETTER = "dead_letter"

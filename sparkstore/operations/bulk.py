@@ -28,7 +28,14 @@ from enum import StrEnum
 from secrets import token_hex
 from typing import NamedTuple
 
-from sparkstore.core.annotations import Annotations, Death, annotations_of, with_death
+from sparkstore.core.annotations import (
+    CYCLE,
+    Annotations,
+    Death,
+    annotations_of,
+    is_cycle,
+    with_death,
+)
 from sparkstore.core.fold import Entry
 from sparkstore.core.queue_arguments import QueueArguments, QueueTerms
 from sparkstore.core.records import MessageHeader
@@ -290,7 +297,8 @@ def buried(
 ) -> list[Enqueue | Dequeue]:
     """Decide the steps for a message that may not stay on its queue.
 
-    An expired one is wanted among the dead letters: there its own expiry says nothing.
+    An expired one is wanted among the dead letters: there its own expiry says nothing. But not if
+    it has expired there already, with no consumer since: it would go round for ever (`is_cycle`).
 
     Args:
         death: Why; it goes with the message, for whoever reads the dead letters.
@@ -302,6 +310,9 @@ def buried(
     told = {name: text for name in ("condition", "description") if (text := getattr(death, name))}
     if target is None:
         return [Dequeue(death.queue, {"outcome": death.reason, **told}, holder)]
+    if is_cycle(entry.detail, death, target):
+        ended = {"outcome": death.reason, "reason": CYCLE, "back_to": target}
+        return [Dequeue(death.queue, ended, holder)]
     outcome = {"outcome": "dead-lettered", "reason": death.reason, "to": target, **told}
     take = Dequeue(death.queue, outcome, holder)
     put = _put(target, entry)

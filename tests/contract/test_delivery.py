@@ -19,6 +19,7 @@ from broker_shim.broker.settings import BrokerSettings, DurableMessages
 from broker_shim.broker.storage.header_reader import OnRead
 from broker_shim.errors import Full, Unavailable
 from broker_shim.security.security_counts import SecurityCounts
+from sparkstore.core.annotations import annotations_of
 from sparkstore.core.queue_arguments import QueueArguments
 from tests.support.delivery.amqp_0_10 import Driver010
 from tests.support.delivery.amqp_1_0 import Driver10
@@ -104,6 +105,50 @@ def test_what_is_too_old_is_not_delivered_and_goes_to_the_dead_letters(cell: Cel
     assert client.bodies() == []
     assert cell.place.held(cell.dead) == [None, None]
     cell.await_counts(before, dead_lettered=2, died_expired=2, delivered=0)
+
+
+def test_what_expires_on_its_way_round_dead_letter_queues_ends(cell: Cell) -> None:
+    """Two queues that are the dead-letter queues of each other, with nobody who takes a message."""
+    client, second = cell.client(), cell.client()
+    cell.place.create(cell.dead, message_ttl_ms=0, dead_letter_queue=cell.queue)
+    client.declare(cell.queue, message_ttl_ms=0, dead_letter_queue=cell.dead)
+    before = cell.counts("died_expired", "died_cycle", "dead_lettered", "delivered")
+    assert client.send(cell.queue, "a", "b") == [True, True]
+    for each, queue in ((client, cell.queue), (second, cell.dead)):
+        each.consume(queue)
+    cell.await_counts(before, died_expired=2, died_cycle=2, dead_lettered=4, delivered=0)
+    assert cell.place.entries(cell.queue) == cell.place.entries(cell.dead) == {}
+
+
+@pytest.mark.parametrize("outcome", ["rejected", "over-delivered"])
+def test_what_a_consumer_fails_on_goes_round_as_often_as_it_does(cell: Cell, outcome: str) -> None:
+    """A queue for retries sends back what expires; annotations tell its first death, too."""
+    client, second = cell.client(), cell.client()
+    cell.place.create(cell.dead, message_ttl_ms=0, dead_letter_queue=cell.queue)
+    client.declare(cell.queue, max_delivery_count=0, dead_letter_queue=cell.dead)
+    before = cell.counts("died_cycle")
+    client.send(cell.queue, "a")
+    client.consume(cell.queue)
+    second.consume(cell.dead)
+    for round_number in range(1, 4):
+        delivery = client.receive(round_number)[-1]
+        assert delivery.body == "a"
+        if round_number > 1:
+            (entry,) = cell.place.entries(cell.queue).values()
+            told = {key: text for key, (_kind, text) in annotations_of(entry.detail).items()}
+            assert told.items() >= {
+                ("x-opt-death-reason", "expired"),
+                ("x-opt-death-queue", cell.dead),
+                ("x-opt-death-first-reason", outcome),
+                ("x-opt-death-first-queue", cell.queue),
+            }
+            assert "x-opt-death-path" not in told
+        if outcome == "rejected":
+            client.reject(delivery)
+        else:
+            client.release(delivery, failed=True)
+    client.receive(4)
+    cell.await_counts(before, died_cycle=0)
 
 
 def test_what_is_too_old_when_it_would_be_sent_is_counted(cell: Cell) -> None:
@@ -1040,7 +1085,7 @@ COUNTED = {
         "expired",
     ),
     *("refused", "unroutable", "not_durable", "replaced"),
-    *("died_expired", "died_rejected", "died_over_delivered"),
+    *("died_expired", "died_rejected", "died_over_delivered", "died_cycle"),
     *("transactions_committed", "transactions_rolled_back"),
 }
 _OF_NO_DELIVERY = {"connections", "protocol_errors", "moved", "refused_queues"}

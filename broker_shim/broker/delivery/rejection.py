@@ -17,8 +17,7 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import Entry, Queue
-from sparkstore.core.annotations import Death
-from sparkstore.core.queue_arguments import REJECTED
+from sparkstore.core.annotations import REJECTED, Death
 from sparkstore.operations.bulk import Dequeue, Enqueue, buried, rerouted
 
 

@@ -21,8 +21,7 @@ from broker_shim.broker.settlement import Settlement
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.store.interface import MessageHeader
-from sparkstore.core.annotations import Death
-from sparkstore.core.queue_arguments import QUEUE_DELETED
+from sparkstore.core.annotations import QUEUE_DELETED, Death
 from sparkstore.operations.bulk import TURN_IDS, Dequeue, Enqueue, rerouted
 
 _log = logging.getLogger(__name__)

@@ -48,6 +48,7 @@ from itertools import chain, repeat
 
 from sparkstore.core import records
 from sparkstore.core.annotations import (
+    QUEUE_FULL,
     Death,
     as_detail,
     delivery_time_of,
@@ -56,7 +57,7 @@ from sparkstore.core.annotations import (
 )
 from sparkstore.core.entries import Entries
 from sparkstore.core.fold import Entry
-from sparkstore.core.queue_arguments import QUEUE_FULL, QueueArguments
+from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import Kind, MessageHeader, Record
 from sparkstore.core.state_machine.call_values import PlannedEnqueue, RecordStep, StoredMessage
@@ -184,11 +185,10 @@ class Admission:
         self, arguments: QueueArguments, header: MessageHeader, detail: str | None
     ) -> tuple[MessageHeader, str | None]:
         """Say when a message expires on its queue, and from when on it is handed out."""
-        now_us = self._now_us
-        header = header._replace(expires_at=arguments.expires_at(header.expires_at, now_us))
+        header = header._replace(expires_at=arguments.expires_at(header.expires_at, self._now_us))
         if arguments.delivery_delay_ms:
-            at_us = arguments.delivered_from(delivery_time_of(detail), now_us)
-            detail = with_delivery_time(detail, at_us or now_us)
+            at_us = arguments.delivered_from(delivery_time_of(detail), self._now_us)
+            detail = with_delivery_time(detail, at_us or self._now_us)
         return header, detail
 
     def _admitted(

@@ -45,7 +45,7 @@ TIMEOUT_S = 20.0
 _POLL_S = 0.02
 _DECIDED = {
     *("expired", "dead_lettered", "replaced", "not_durable"),
-    *("died_expired", "died_over_delivered", "died_rejected"),
+    *("died_expired", "died_over_delivered", "died_rejected", "died_cycle"),
 }
 
 

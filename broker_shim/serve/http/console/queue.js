@@ -18,7 +18,7 @@ const sourced = (it) => (it.from === "queue" ? String(it.value) : `${it.value} (
 // An annotation; the times among them are milliseconds since 1970.
 export function annotation([name, value]) {
   const at = new Date(Number(value));
-  if (!["x-opt-death-time", "x-opt-delivery-time"].includes(name) || Number.isNaN(at.getTime())) return [name, value];
+  if (!["x-opt-death-time", "x-opt-death-first-time", "x-opt-delivery-time"].includes(name) || Number.isNaN(at.getTime())) return [name, value];
   return [`${name} (UTC)`, utc(at.toISOString().replace("Z", "+00:00"))];
 }
 

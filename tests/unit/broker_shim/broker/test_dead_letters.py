@@ -129,7 +129,7 @@ def death_of(message: Message) -> dict[str, Any]:
     return {
         str(key).removeprefix("x-opt-death-"): value
         for key, value in (message.annotations or {}).items()
-        if key != "x-opt-death-time"
+        if key != "x-opt-death-time" and "-first-" not in str(key)
     }
 
 
