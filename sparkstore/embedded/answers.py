@@ -11,13 +11,8 @@ import duckdb
 import pyarrow as pa
 
 from sparkstore.content.body_schemas import first_bodies, inferred
-from sparkstore.embedded.duckdb_views import (
-    add_text_function,
-    add_view_of,
-    add_views,
-    connect,
-    views_of,
-)
+from sparkstore.embedded.arrow_functions import add_text_function
+from sparkstore.embedded.duckdb_views import add_view_of, add_views, connect, views_of
 from sparkstore.embedded.moment import NOTHING, Moment
 from sparkstore.embedded.plain_entries import OPERATORS, Condition, PlainEntries, Remainder
 from sparkstore.embedded.typed_select import BY_SPARK, check_statement, first_line
@@ -65,14 +60,13 @@ def answer(root: Root, statement: str, limit: int = 0, as_of: AsOf | None = None
     def queue_schema(queue: str) -> str:
         return inferred_schema(root, queue, as_of)
 
-    with connect(statement) as connection:
+    views = views_of(root)
+    with _translated(), connect(statement) as connection:
         if queue_schema.__name__ in statement.lower():
             add_text_function(connection, queue_schema)
-        views = views_of(root)
         named = check_statement(connection, statement, views)
         add_views(connection, root, sorted(named), as_of)
-        with _translated():
-            table = _rows(connection.sql(statement), limit)
+        table = _rows(connection.sql(statement), limit)
     return QueryAnswer(_narrowed(table.slice(0, limit or None)), 0 < limit < table.num_rows)
 
 

@@ -9,21 +9,16 @@ extension for Delta, which is a download at run time and looks each table up by 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
-from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-from duckdb.func import ARROW, SPECIAL
 
-from sparkstore.content.binary_schemas import body_json, body_structure
-from sparkstore.content.body_schemas import BODY_AS
-from sparkstore.content.typed_values import body_texts, readable_bodies, typed_properties
+from sparkstore.embedded.arrow_functions import add_named_functions
 from sparkstore.embedded.dialect import MACROS, tail_text, view_text
 from sparkstore.embedded.moment import Moment, looked_up
 from sparkstore.embedded.plain_entries import Remainder
@@ -43,22 +38,6 @@ SETTINGS: Mapping[str, str] = {
 }
 """No files, no extensions, no variables of Python; `add_views` locks them."""
 
-_VALUE = (
-    "STRUCT(type VARCHAR, text VARCHAR, integer BIGINT, number DOUBLE, flag BOOLEAN,"
-    " moment TIMESTAMPTZ, bytes BLOB)"
-)
-_FUNCTIONS: Mapping[str, tuple[Any, list[Any], Any]] = {
-    "typed_properties": (typed_properties, ["VARCHAR", "BLOB"], f"MAP(VARCHAR, {_VALUE})"),
-    "readable_body": (readable_bodies, ["VARCHAR", "VARCHAR", "BLOB"], "VARCHAR"),
-    "body_text": (body_texts, ["VARCHAR", "VARCHAR", "BLOB"], "VARCHAR"),
-    "body_json": (body_json, ["VARCHAR", "VARCHAR", "BLOB", "VARCHAR"], "VARCHAR"),
-}
-_BODY_AS = """CREATE MACRO body_as(protocol, message_type, body, schema) AS from_json(
-    CASE WHEN json_valid(body_json(protocol, message_type, body, schema))
-    THEN body_json(protocol, message_type, body, schema) ELSE nullif(schema, schema) END,
-    body_structure(schema)
-)"""
-"""A null that depends on `schema` keeps DuckDB from asking for its value before a call."""
 _LOGS = ("job_runs", "findings")
 """Views of tables that are there once a job has run (`views.job_tables`)."""
 _TRIES = 5
@@ -78,37 +57,8 @@ def connect(statement: str = "") -> duckdb.DuckDBPyConnection:
     connection.execute("SET TimeZone = 'UTC'")
     for macro in MACROS:
         connection.execute(f"CREATE MACRO {macro}")
-    has_schema = BODY_AS in statement.lower()
-    for name, (function, arguments, kind) in _FUNCTIONS.items():
-        if name in statement.lower() or (has_schema and name == "body_json"):
-            _add_function(connection, name, function, arguments, kind)
-    if has_schema:
-        add_text_function(connection, body_structure)
-        connection.execute(_BODY_AS)
+    add_named_functions(connection, statement)
     return connection
-
-
-def add_text_function(
-    connection: duckdb.DuckDBPyConnection, function: Callable[[str], str]
-) -> None:
-    """Give a connection a function from a text to a text, of the same name.
-
-    DuckDB calls it while it plans a query whose argument is a literal, and more than once: each
-    answer is remembered.
-    """
-    remembered = cache(function)
-
-    def texts(arguments: pa.Array) -> pa.Array:
-        rows = [None if each is None else remembered(each) for each in arguments.to_pylist()]
-        return pa.array(rows, pa.string())
-
-    _add_function(connection, function.__name__, texts, ["VARCHAR"], "VARCHAR")
-
-
-def _add_function(
-    connection: duckdb.DuckDBPyConnection, name: str, function: Any, arguments: Any, kind: Any
-) -> None:
-    connection.create_function(name, function, arguments, kind, type=ARROW, null_handling=SPECIAL)
 
 
 def add_views(

@@ -69,6 +69,10 @@ def check_statement(
     Raises:
         InvalidRequest: It is not SQL, not one SELECT, or asks for more than the relations.
     """
+    try:
+        statement.encode()  # a command line may have other bytes
+    except UnicodeEncodeError as reason:
+        raise InvalidRequest("the query is not in UTF-8: write it anew") from reason
     tree = _parsed(connection, statement)
     own = {name.lower() for node in _nodes(tree) for name in _expressions_named(node)}
     named = set[str]()

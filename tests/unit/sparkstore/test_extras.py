@@ -13,12 +13,12 @@ from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.cli.command_line import main
 from sparkstore.extras import missing_extra
 from tests.architecture.source import TOP
+from tests.support.bare_install import bare_program
 from tests.support.stores.stores import DELTA_CONFIG
 
 _EXTRAS = {"pyspark", "delta", "py4j", "obstore"}
-_RUN = f"""
+_RUN = """
 import sys
-sys.modules.update(dict.fromkeys({sorted(_EXTRAS)}))  # an import of them fails as if not installed
 import broker_shim.serve.command
 from sparkstore.cli.command_line import main
 root, query = sys.argv[1], "SELECT queue, depth FROM queues"
@@ -39,7 +39,7 @@ def test_a_broker_its_commands_and_duckdb_need_no_extra(tmp_path: Path) -> None:
     root = tmp_path / "root"
     DeltaMessageStore(root, DELTA_CONFIG).close()
     run = subprocess.run(
-        [sys.executable, "-c", _RUN, str(root)],
+        [sys.executable, "-c", bare_program(_RUN), str(root)],
         capture_output=True,
         text=True,
         check=False,

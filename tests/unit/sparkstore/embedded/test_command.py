@@ -15,11 +15,49 @@ from sparkstore.cli.duckdb_sql import answer
 from sparkstore.errors import InvalidRequest
 from sparkstore.exit_codes import ExitCode
 from sparkstore.tables.root import Root, open_root
+from tests.support.bare_install import bare_program
+from tests.support.roots.typed_messages import typed_root
 
+BODY = '{"a": [1, 2.5, null, "0x01", "1970-01-01T00:00:01.000+00:00"], "3": "ü"}'
+ARGUMENTS = "protocol, message_type, body"
+FUNCTIONS = {
+    "typed_properties(protocol, header)['d'].integer": 301,
+    f"readable_body({ARGUMENTS})": BODY,
+    f"body_text({ARGUMENTS})": BODY,
+    f"body_json({ARGUMENTS}, 'a STRING')": BODY,
+    f"body_as({ARGUMENTS}, '`3` STRING')": {"3": "ü"},
+    f"body_as({ARGUMENTS}, queue_schema('q'))['3']": "ü",
+    "queue_schema('q')": "a ARRAY<STRING>, `3` STRING",
+}
+"""Each function of ours, and what it tells of the first message of `typed_root`."""
+ASKED = [f"SELECT {call} AS told FROM messages WHERE message_id = 1" for call in FUNCTIONS]
+BARE = """
+import sys
+import sparkstore
+from sparkstore.cli.command_line import main
+root, *statements = sys.argv[1:]
+for statement in statements:
+    assert main(["sql", root, "--engine", "duckdb", "--json", statement]) == 0
+for statement in statements:
+    print(sparkstore.query(root, statement).column("told").to_pylist())
+"""
 ALL = """SELECT 1 AS a, 2 AS a, 3 AS a_2, {'b': 4} AS s, 'NaN'::DOUBLE AS n,
     [1.5, 'inf'::DOUBLE] AS l,
     MAP {DATE '2026-01-02': TIMESTAMPTZ '2026-01-02 03:04:05.678901Z'} AS m, 0.00042 AS d,
     NULL AS o, 'x'::BLOB AS b"""
+
+
+@pytest.fixture(scope="module")
+def typed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return typed_root(tmp_path_factory.mktemp("typed")).path
+
+
+def run(*argv: str) -> list[str]:
+    """Run Python in a process of its own; the lines of its answer. It notes nothing."""
+    command = [sys.executable, *argv]
+    ended = subprocess.run(command, capture_output=True, encoding="utf-8", check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return ended.stdout.splitlines()
 
 
 @pytest.fixture
@@ -112,3 +150,41 @@ def test_neither_spark_nor_numpy_is_loaded_and_each_type_is_told_without(
         assert (run.returncode, run.stderr) == (0, "")
         assert main(argv) == 0
         assert run.stdout == capsys.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", range(len(FUNCTIONS)), ids=FUNCTIONS)
+def test_the_command_answers_with_each_function(typed: Path, asked: int) -> None:
+    """As a user calls it; numpy is installed, and the command hides it."""
+    (line,) = run(
+        "-m", "sparkstore", "sql", str(typed), "--engine", "duckdb", "--json", ASKED[asked]
+    )
+    assert json.loads(line) == {"told": [*FUNCTIONS.values()][asked]}
+
+
+@pytest.mark.slow
+def test_the_wheel_alone_has_each_function_by_the_command_and_in_python(typed: Path) -> None:
+    lines = run("-c", bare_program(BARE), str(typed), *ASKED)
+    values = [*FUNCTIONS.values()]
+    assert [json.loads(line)["told"] for line in lines[: len(values)]] == values
+    assert lines[len(values) :] == [str([value]) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("statement", "why"),
+    [
+        ("SELECT '\udcff'", "the query is not in UTF-8: write it anew"),
+        (f"SELECT body_as({ARGUMENTS}, 'n BIG') FROM messages", "'n BIG' is no schema"),
+        (f"SELECT body_as({ARGUMENTS}, queue) FROM messages", "JSON structure must be a constant"),
+        ("SELECT queue_schema('nowhere')", "on queue 'nowhere' is a JSON object"),
+        ("SELECT typed_properties(1, 2)", "No function matches"),
+        ("SELECT typed_properties", '"typed_properties" was not found'),
+    ],
+)
+def test_whatever_duckdb_raises_is_one_line(
+    typed: Path, statement: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sql", str(typed), "--engine", "duckdb", statement]) == ExitCode.WRONG_CALL
+    told = capsys.readouterr()
+    assert (told.out, told.err.count("\n")) == ("", 1)
+    assert why in told.err
