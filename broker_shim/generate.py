@@ -14,7 +14,7 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
-from broker_shim import settings_documents, table_documents
+from broker_shim import argument_documents, settings_documents, table_documents
 
 TOP = Path(__file__).parents[1]
 PROTOCOLS = ("amqp_1_0", "amqp_0_10")
@@ -28,6 +28,7 @@ Table = dict[str, Any]
 def main() -> None:
     """Write the modules of every protocol, `conf/sparkstore.toml` and the generated documents."""
     settings_documents.main()
+    argument_documents.main()
     (TOP / table_documents.PAGE).write_text(table_documents.page())
     for protocol in PROTOCOLS:
         folder = TOP / "broker_shim" / protocol

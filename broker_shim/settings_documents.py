@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from broker_shim import argument_documents
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.handlers.add_ons import HandlerSettings
 from broker_shim.security.security_settings import SecuritySettings
@@ -59,6 +60,9 @@ def settings_file() -> str:
 
 def _comment(paragraphs: list[str]) -> Iterator[str]:
     for text in paragraphs:
+        if text.strip() == "{arguments}":
+            yield from argument_documents.comment(_WIDTH)
+            continue
         kept = text.startswith(" ")
         lines = text.splitlines() if kept else textwrap.wrap(text, _WIDTH - 2)
         yield from (f"# {line[2:] if kept else line}" for line in lines)

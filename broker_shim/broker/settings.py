@@ -130,25 +130,7 @@ class BrokerSettings:
             with all defaults; durability is "none", "configuration" or "unsettled-state" (default).
             Any argument but these is an error:
 
-              message_ttl_ms      a message stays at most so long, in ms; an earlier expiry of its
-                                  own stands
-              max_delivery_count  with more failed deliveries a message is delivered no more
-              dead_letter_queue   where both go, and what a consumer rejects; it is created when it
-                                  is first needed. Without one they leave the store, and
-                                  message_history tells why
-              on_reject           "dead_letter" (as if it were not said) or "drop": what is rejected
-                                  leaves the store
-              last_value_key      a property (or JMSType, amqp.subject, ...): of waiting messages
-                                  with the same value of it only the newest stays; what a consumer
-                                  holds is not touched
-              exclusive           true: one consumer at a time, another is refused
-                                  (amqp:resource-locked)
-              max_depth           the most messages that senders may fill it with; then they are
-                                  refused
-              max_bytes           the same in bytes of headers and bodies
-              when_full           "reject" (as if it were not said); "drop_head": the oldest that
-                                  wait go; "dead_letter": what comes goes to dead_letter_queue
-              message_groups      true: messages of one JMSXGroupID go to one consumer, in order
+              {arguments}
 
             A running broker ends what it would hand out or has just been given back; `sparkstore
             compact` ends the rest. For example:

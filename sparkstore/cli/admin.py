@@ -15,11 +15,14 @@ import argparse
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from sparkstore.cli import admin_commands as commands
 from sparkstore.cli import wiring_lists
 from sparkstore.cli.parsing import ROOT, add_check, command
+from sparkstore.core.queue_arguments import ARGUMENTS
+from sparkstore.declared_arguments import AT_ANY_TIME
 from sparkstore.operations.administration import DURABILITIES, EXCHANGE_TYPES
 
 if TYPE_CHECKING:
@@ -30,9 +33,23 @@ _HOW = (
     "lock. Done again it does nothing more. A queue is named address::queue or plainly.\n\n"
 )
 _ARGUMENTS = (
-    "arguments: message_ttl_ms, max_delivery_count, dead_letter_queue, on_reject, exclusive,\n"
-    "alternate_exchange, auto_delete, message_groups, last_value_key, max_depth, max_bytes,\n"
-    "when_full (docs/queues.md, Queues that ask for more).\n\n"
+    "arguments (docs/queues.md):\n"
+    + "\n".join(
+        fill(
+            f"{each.name}: {each.listed}",
+            98,
+            initial_indent="  ",
+            subsequent_indent="      ",
+            break_on_hyphens=False,
+        )
+        for each in ARGUMENTS.values()
+    )
+    + "\n\n"
+)
+_CHANGES = "".join(
+    f"{each.name} changes only {each.changes}.\n"
+    for each in ARGUMENTS.values()
+    if each.changes != AT_ANY_TIME
 )
 _HEADERS = (
     "A binding to an exchange of the type headers says which application properties a message\n"
@@ -116,10 +133,10 @@ def _add_queue(queue: Subparsers) -> None:
         commands.alter_queue,
         "alter",
         "change arguments of a queue; the others stay",
-        _ARGUMENTS + "At any time: message_ttl_ms, max_depth, max_bytes (for what is enqueued\n"
-        "from then on), max_delivery_count, dead_letter_queue. exclusive: not while it has\n"
-        "several consumers. message_groups: while it has no consumer. last_value_key: while it\n"
-        "is empty. Its durability stays. What a broker's settings say of a queue holds at its\n"
+        _ARGUMENTS
+        + _CHANGES
+        + "message_ttl_ms, max_depth and max_bytes hold for what is enqueued\n"
+        "from then on. Its durability stays. What a broker's settings say of a queue holds at its\n"
         "next start.\n\n"
         "examples:\n  sparkstore queue alter ROOT orders --set max_delivery_count=5\n"
         "  sparkstore queue alter ROOT orders --unset message_ttl_ms",

@@ -1,36 +1,6 @@
 """Read a queue's arguments: rules for its messages and for their consumers. Pure.
 
-    message_ttl_ms      the longest a message stays on the queue, in ms, from 0
-    max_delivery_count  failed deliveries that a message may have, from 0; one more is too many
-    dead_letter_queue   where a message goes that stayed too long, failed too often or was rejected;
-                        without it such a message leaves the store
-    on_reject           "dead_letter": a message that a consumer rejects goes there, too, as it does
-                        where this is not said; "drop": it leaves the store
-    alternate_exchange  an exchange that gets what a consumer rejects, where neither
-                        `dead_letter_queue` nor `on_reject` says otherwise, and what is on the queue
-                        when it is deleted
-    last_value_key      an application property or a header's name (`JMSType`, `amqp.subject`): of
-                        waiting messages with the same value of it only the newest stays
-    auto_delete         true: it is deleted when its last consumer goes; one that never had a
-                        consumer stays
-    exclusive           true: one consumer at a time; another one that attaches is refused
-    duplicate_window_ms  for how long a message with the id of an earlier one is dropped, in ms,
-                        from 1
-    lock_timeout_ms     how long a consumer has a message that it does not settle, in ms, from 1
-    single_active_consumer  true: one consumer gets messages, the others wait until it is gone
-    message_groups      true: messages of one JMSXGroupID go to one consumer, in order, while it
-                        is there
-    max_depth           the most messages that senders may fill it with, those that consumers hold
-                        included, from 1
-    max_bytes           the same of their headers and bodies, in bytes, from 1
-    when_full           "reject": a new message for which there is no room is refused, as it is
-                        where this is not said; "drop_head": the oldest messages that wait make
-                        room, and leave the store; "dead_letter": the new message goes to the
-                        `dead_letter_queue`
-    delivery_delay_ms   how long a message that comes is hidden from consumers, in ms, from 0
-    retry_delay_ms      the same after a failed delivery, in ms, from 0
-    retry_delay_multiplier  each further failure makes it so many times as long, from 1
-    max_retry_delay_ms  but not longer than this, in ms, from 0
+`QueueArguments` declares them, each once (`declared_arguments`).
 
 A queue may have other arguments, too: the store keeps them and asks nothing of them. But for
 `policy`, which it writes itself: what policies say of the queue (`core.policies`), where the queue
@@ -40,12 +10,19 @@ says nothing of it.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple
 
 from sparkstore.core.annotations import EXPIRED, OVER_DELIVERED
 from sparkstore.core.fold import Entry
 from sparkstore.core.queue_names import canonical
+from sparkstore.declared_arguments import (
+    NOT_FOR_SEVERAL,
+    WHILE_EMPTY,
+    WHILE_UNUSED,
+    Argument,
+    declared_arguments,
+)
 from sparkstore.errors import InvalidRequest
 
 POLICY = "policy"
@@ -53,80 +30,157 @@ POLICY = "policy"
 
 _DROP = "drop"
 _DEAD_LETTER = "dead_letter"
-_ON_REJECT = (_DEAD_LETTER, _DROP)
 _REJECT = "reject"
 _DROP_HEAD = "drop_head"
-_WHEN_FULL = (_REJECT, _DROP_HEAD, _DEAD_LETTER)
-_SWITCHES = ("auto_delete", "exclusive", "message_groups", "single_active_consumer")
-_MAX_NAME = 1000
+_MAX_NAME, _MAX_QUEUE_NAME = 1000, 10_000
+"""Characters of a name."""
 _KEPT_MESSAGES = 2
 _US = 1000
 _MAX_TTL_MS = 1000 * 365 * 24 * 3600 * 1000
 """A thousand years: a time that far away is still a timestamp to every engine."""
 _MOST_DOUBLINGS = 64
 """After so many failures no delay grows any more: by 2 at least each, it is the longest by then."""
-_NUMBERS = {
-    "message_ttl_ms": (0, _MAX_TTL_MS),
-    "max_delivery_count": (0, (1 << 31) - 1),
-    "max_depth": (1, (1 << 63) - 1),
-    "max_bytes": (1, (1 << 63) - 1),
-    "duplicate_window_ms": (1, _MAX_TTL_MS),
-    "lock_timeout_ms": (1, _MAX_TTL_MS),
-    "delivery_delay_ms": (0, _MAX_TTL_MS),
-    "retry_delay_ms": (0, _MAX_TTL_MS),
-    "retry_delay_multiplier": (1, 1000),
-    "max_retry_delay_ms": (0, _MAX_TTL_MS),
-}
-"""Arguments that are integers, with the least and the largest."""
-_WORDS: Mapping[str, Sequence[str]] = {"on_reject": _ON_REJECT, "when_full": _WHEN_FULL}
-"""Arguments that are one of some words."""
-_NAMES = ("last_value_key", "alternate_exchange")
+_MOST_FAILURES = (1 << 31) - 1
+_MOST = (1 << 63) - 1
 
 
 class QueueArguments(NamedTuple):
-    """Those arguments of a queue that the store acts on; None where there is none.
+    """Those arguments of a queue that the store acts on; None where there is none."""
 
-    Attributes:
-        message_ttl_ms: Milliseconds, from 0.
-        max_delivery_count: Failed deliveries, inclusive.
-        dead_letter_queue: Name of a queue.
-        last_value_key: Name of a property, not empty.
-        exclusive: One consumer at a time.
-        message_groups: A group goes to one consumer.
-        duplicate_window_ms: Milliseconds, from 1.
-        lock_timeout_ms: Milliseconds, from 1.
-        single_active_consumer: Only the first consumer gets messages.
-        on_reject: What becomes of what is rejected; None: as `dead_letter`.
-        alternate_exchange: Name of an exchange.
-        auto_delete: It is deleted when its last consumer goes.
-        max_depth: The most messages on the queue, from 1.
-        max_bytes: The most bytes of headers and bodies on the queue, from 1.
-        when_full: What becomes of a message that finds no room; None: as `reject`.
-        delivery_delay_ms: Milliseconds, from 0.
-        retry_delay_ms: Milliseconds, from 0.
-        retry_delay_multiplier: From 1; None: as 1.
-        max_retry_delay_ms: Milliseconds, from 0.
-    """
-
-    message_ttl_ms: int | None = None
-    max_delivery_count: int | None = None
-    dead_letter_queue: str | None = None
-    last_value_key: str | None = None
-    exclusive: bool = False
-    message_groups: bool = False
-    on_reject: str | None = None
-    alternate_exchange: str | None = None
-    auto_delete: bool = False
-    max_depth: int | None = None
-    max_bytes: int | None = None
-    when_full: str | None = None
-    delivery_delay_ms: int | None = None
-    retry_delay_ms: int | None = None
-    retry_delay_multiplier: int | None = None
-    max_retry_delay_ms: int | None = None
-    duplicate_window_ms: int | None = None
-    lock_timeout_ms: int | None = None
-    single_active_consumer: bool = False
+    message_ttl_ms: Annotated[
+        int | None,
+        Argument("the longest a message stays on the queue, in ms", "0.1", 0, _MAX_TTL_MS),
+    ] = None
+    max_delivery_count: Annotated[
+        int | None,
+        Argument(
+            "failed deliveries that a message may have; with one more it may not stay",
+            "0.1",
+            0,
+            _MOST_FAILURES,
+        ),
+    ] = None
+    dead_letter_queue: Annotated[
+        str | None,
+        Argument(
+            "where a message goes that stayed too long, failed too often or was rejected; without"
+            " it such a message leaves the store",
+            "0.1",
+            names="another queue",
+            most=_MAX_QUEUE_NAME,
+        ),
+    ] = None
+    on_reject: Annotated[
+        str | None,
+        Argument(
+            "whether a message that a consumer rejects goes to the dead letters, or leaves the"
+            " store",
+            "0.2",
+            words=(_DEAD_LETTER, _DROP),
+        ),
+    ] = None
+    alternate_exchange: Annotated[
+        str | None,
+        Argument(
+            "gets what a consumer rejects, where neither dead_letter_queue nor on_reject says"
+            " otherwise, and what is on the queue when it is deleted",
+            "0.3",
+            names="an exchange",
+            most=_MAX_NAME,
+        ),
+    ] = None
+    last_value_key: Annotated[
+        str | None,
+        Argument(
+            "an application property or a field of the header (JMSType, amqp.subject): of waiting"
+            " messages with the same value of it only the newest stays",
+            "0.1",
+            names="a property",
+            most=_MAX_NAME,
+            changes=WHILE_EMPTY,
+        ),
+    ] = None
+    message_groups: Annotated[
+        bool,
+        Argument(
+            "messages of one JMSXGroupID go to one consumer, in order, while it is there",
+            "0.1",
+            changes=WHILE_UNUSED,
+        ),
+    ] = False
+    exclusive: Annotated[
+        bool,
+        Argument(
+            "one consumer at a time; another that attaches is refused",
+            "0.1",
+            changes=NOT_FOR_SEVERAL,
+        ),
+    ] = False
+    single_active_consumer: Annotated[
+        bool, Argument("one consumer gets messages, the others wait until it is gone", "0.7")
+    ] = False
+    auto_delete: Annotated[
+        bool,
+        Argument(
+            "the queue is deleted when its last consumer goes; one that never had a consumer stays",
+            "0.3",
+        ),
+    ] = False
+    max_depth: Annotated[
+        int | None,
+        Argument(
+            "the most messages that senders may fill it with, those that consumers hold included",
+            "0.6",
+            1,
+            _MOST,
+        ),
+    ] = None
+    max_bytes: Annotated[
+        int | None,
+        Argument("the same of their headers and bodies, in bytes", "0.6", 1, _MOST),
+    ] = None
+    when_full: Annotated[
+        str | None,
+        Argument(
+            "what becomes of a new message for which there is no room: it is refused, the oldest"
+            " that wait leave the store, or it goes to the dead letters",
+            "0.6",
+            words=(_REJECT, _DROP_HEAD, _DEAD_LETTER),
+        ),
+    ] = None
+    delivery_delay_ms: Annotated[
+        int | None,
+        Argument(
+            "how long a message that comes is hidden from consumers, in ms", "0.7", 0, _MAX_TTL_MS
+        ),
+    ] = None
+    retry_delay_ms: Annotated[
+        int | None, Argument("the same after a failed delivery, in ms", "0.7", 0, _MAX_TTL_MS)
+    ] = None
+    retry_delay_multiplier: Annotated[
+        int | None, Argument("each further failure makes it so many times as long", "0.7", 1, 1000)
+    ] = None
+    max_retry_delay_ms: Annotated[
+        int | None, Argument("but not longer than this, in ms", "0.7", 0, _MAX_TTL_MS)
+    ] = None
+    duplicate_window_ms: Annotated[
+        int | None,
+        Argument(
+            "for how long a message with the id of an earlier one is accepted and dropped, in ms",
+            "0.7",
+            1,
+            _MAX_TTL_MS,
+        ),
+    ] = None
+    lock_timeout_ms: Annotated[
+        int | None,
+        Argument(
+            "how long a consumer has a message that it does not settle, in ms",
+            "0.7",
+            1,
+            _MAX_TTL_MS,
+        ),
+    ] = None
 
     @property
     def asks_of_arrivals(self) -> bool:
@@ -224,6 +278,10 @@ class QueueArguments(NamedTuple):
         return None if is_provided else self.alternate_exchange
 
 
+ARGUMENTS = declared_arguments(QueueArguments)
+"""Every argument that the store acts on, by name."""
+
+
 class QueueTerms(NamedTuple):
     """A queue's definition, as far as the store acts on it.
 
@@ -247,23 +305,20 @@ def check_arguments(queue: str, arguments: Mapping[str, Any]) -> None:
             name; a switch is neither true nor false; the key of last values is no name;
             `on_reject` or `when_full` is none of its words, or needs a dead-letter queue.
     """
-    for name, (least, most) in _NUMBERS.items():
+    for name, argument in ARGUMENTS.items():
         value = arguments.get(name)
-        if value is not None and not _is_number(value, most, least):
-            message = f"queue {queue!r}: {name} is {value!r}: say an integer from {least} to {most}"
+        if value is not None and not _may_be(argument, value):
+            message = f"queue {queue!r}: {name} is {value!r:.200}: say {argument.may_be}"
             raise InvalidRequest(message)
-    _check_dispatch(queue, arguments)
-    for name, words in _WORDS.items():
-        value = arguments.get(name)
-        if value is not None and value not in words:
-            choice = " or ".join(f'"{each}"' for each in words)
-            message = f"queue {queue!r}: {name} is {value!r}: say {choice}"
-            raise InvalidRequest(message)
-    alternate = arguments.get("alternate_exchange")
-    if alternate is not None and not is_name(alternate):
-        message = f"queue {queue!r}: alternate_exchange is {alternate!r:.200}: say the name of an"
-        raise InvalidRequest(f"{message} exchange")
     _check_dead_letters(queue, arguments)
+
+
+def _may_be(argument: Argument, value: object) -> bool:
+    if argument.kind is bool:
+        return isinstance(value, bool)
+    if argument.kind is int:
+        return _is_number(value, argument.most, argument.least)
+    return value in argument.words if argument.words else is_name(value, argument.most)
 
 
 def _check_dead_letters(queue: str, arguments: Mapping[str, Any]) -> None:
@@ -273,19 +328,8 @@ def _check_dead_letters(queue: str, arguments: Mapping[str, Any]) -> None:
             message = f"queue {queue!r}: when_full is {_DEAD_LETTER!r}: name a dead_letter_queue"
             raise InvalidRequest(message)
         return
-    if not isinstance(target, str) or not target or canonical(target) == queue:
-        message = f"queue {queue!r}: dead_letter_queue is {target!r}: say another queue's name"
-        raise InvalidRequest(message)
-
-
-def _check_dispatch(queue: str, arguments: Mapping[str, Any]) -> None:
-    for name in _SWITCHES:
-        if not isinstance(arguments.get(name, False), bool | None):
-            message = f"queue {queue!r}: {name} is {arguments[name]!r}: say true or false"
-            raise InvalidRequest(message)
-    key = arguments.get("last_value_key")
-    if key is not None and not is_name(key):
-        message = f"queue {queue!r}: last_value_key is {key!r}: say the name of a property"
+    if canonical(target) == queue:
+        message = f"queue {queue!r}: dead_letter_queue is {target!r}: say the name of another queue"
         raise InvalidRequest(message)
 
 
@@ -338,14 +382,13 @@ def terms_of(detail: str) -> QueueTerms:
     """
     content: dict[str, Any] = json.loads(detail)
     given = effective_arguments(arguments_of(detail))
-    right: dict[str, Any] = {name: given.get(name) is True for name in _SWITCHES}
-    right |= {name: given[name] for name in _NAMES if is_name(given.get(name))}
-    right |= {name: given[name] for name, words in _WORDS.items() if given.get(name) in words}
-    for name, (least, most) in _NUMBERS.items():
-        if _is_number(given.get(name), most, least):
-            right[name] = given[name]
-    target = _target(given.get("dead_letter_queue"))
-    arguments = QueueArguments(dead_letter_queue=target, **right)
+    right = {
+        name: given[name]
+        for name, argument in ARGUMENTS.items()
+        if given.get(name) is not None and _may_be(argument, given[name])
+    }
+    right["dead_letter_queue"] = _target(given.get("dead_letter_queue"))
+    arguments = QueueArguments(**right)
     is_kept = content.get("durability", _KEPT_MESSAGES) >= _KEPT_MESSAGES
     return QueueTerms(is_kept, arguments, arguments.asks_of_arrivals)
 
@@ -364,6 +407,6 @@ def _is_number(value: object, most: int, least: int = 0) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def is_name(value: object) -> bool:
+def is_name(value: object, most: int = _MAX_NAME) -> bool:
     """True if an argument's value is a name that is not empty, and not too long."""
-    return isinstance(value, str) and 0 < len(value) <= _MAX_NAME
+    return isinstance(value, str) and 0 < len(value) <= most

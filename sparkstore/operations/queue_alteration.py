@@ -1,13 +1,8 @@
 """Decide which arguments of a queue may change, and when. Pure.
 
-    message_ttl_ms, max_depth, max_bytes,  at any time. These hold for what is enqueued from now on;
-    when_full, max_delivery_count,         the others for what is on the queue, too
-    dead_letter_queue, on_reject,
-    alternate_exchange, auto_delete,
-    whatever the store asks nothing of
-    exclusive                              not to true while it has several consumers
-    message_groups                         while it has no consumer
-    last_value_key                         while it is empty
+Each argument says when it may be altered (`declared_arguments`). message_ttl_ms, max_depth
+and max_bytes hold for what is enqueued from then on, the others for what is on the queue, too.
+What the store asks nothing of may change at any time.
 
 Decision: a change of `last_value_key` on a queue with messages is refused, not applied. Applied, it
 would take messages off the queue that have the same value of the new key: who wants that says so,
@@ -20,10 +15,18 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from sparkstore.core.queue_arguments import own_arguments_of, terms_of
+from sparkstore.core.queue_arguments import ARGUMENTS, own_arguments_of, terms_of
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.definitions import as_json
+from sparkstore.declared_arguments import (
+    NOT_FOR_SEVERAL,
+    WHILE_EMPTY,
+    WHILE_UNUSED,
+    Argument,
+)
 from sparkstore.errors import InvalidRequest
+
+_END_THEM = "(sparkstore connections ROOT --close N)"
 
 
 class QueueUsage(NamedTuple):
@@ -74,15 +77,25 @@ def check_alteration(queue: str, detail: str, wanted: str, standing: QueueUsage)
     """
     there, new = terms_of(detail).arguments, terms_of(wanted).arguments
     name = shown(queue)
-    if new.last_value_key != there.last_value_key and standing.depth:
-        message = f"queue {name} has {standing.depth} messages: last_value_key changes only while"
-        message += f" it is empty (sparkstore queue purge ROOT {name})"
-        raise InvalidRequest(message)
-    if new.message_groups != there.message_groups and standing.consumer_count:
-        message = f"queue {name} has {standing.consumer_count} consumers: message_groups changes"
-        message += " only while it has none (sparkstore connections ROOT --close N)"
-        raise InvalidRequest(message)
-    if new.exclusive and not there.exclusive and standing.consumer_count > 1:
-        message = f"queue {name} has {standing.consumer_count} consumers, an exclusive one has"
-        message += " one at most: end the others first (sparkstore connections ROOT --close N)"
-        raise InvalidRequest(message)
+    for argument in ARGUMENTS.values():
+        value = getattr(new, argument.name)
+        if value == getattr(there, argument.name):
+            continue
+        if reason := _why_not(argument, value, standing, name):
+            message = f"queue {name} has {reason}"
+            raise InvalidRequest(message)
+
+
+def _why_not(argument: Argument, value: object, standing: QueueUsage, queue: str) -> str:
+    """Return why an argument may not get this value now; empty: it may."""
+    depth, consumers = standing.depth, standing.consumer_count
+    if argument.changes == WHILE_EMPTY and depth:
+        said = f"{depth} messages: {argument.name} changes only while it is empty"
+        return f"{said} (sparkstore queue purge ROOT {queue})"
+    if argument.changes == WHILE_UNUSED and consumers:
+        said = f"{consumers} consumers: {argument.name} changes only while it has none"
+        return f"{said} {_END_THEM}"
+    if argument.changes == NOT_FOR_SEVERAL and value and consumers > 1:
+        said = f"{consumers} consumers, {argument.name} is for one at most: end the others first"
+        return f"{said} {_END_THEM}"
+    return ""

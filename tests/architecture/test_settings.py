@@ -6,12 +6,13 @@ from dataclasses import fields
 
 import pytest
 
-from broker_shim import settings_documents, table_documents
+from broker_shim import argument_documents, settings_documents, table_documents
 from broker_shim.broker.settings import BrokerSettings, read_settings
 from broker_shim.handlers.add_ons import read_handlers
 from broker_shim.handlers.handler_chain import InsertionPoints
 from broker_shim.security.security_settings import SecuritySettings, read_security
 from sparkstore.config import StoreConfig, read_config
+from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.declared_settings import settings_of, texts_of
 from sparkstore.settings_file import SECTIONS
 from sparkstore.storage.access import StorageConfig, read_storage_config
@@ -27,6 +28,12 @@ def test_the_settings_file_is_as_the_declarations_make_it() -> None:
 def test_the_tables_of_the_document_are_as_the_declarations_make_them() -> None:
     page = TOP / settings_documents.PAGE
     assert page.read_text() == settings_documents.page(page.read_text())
+
+
+def test_the_table_of_arguments_is_as_they_are_declared() -> None:
+    page = (TOP / argument_documents.PAGE).read_text()
+    assert page == argument_documents.page(page)
+    assert all(f"| `{name}` |" in page for name in QueueArguments._fields)
 
 
 def test_the_page_of_tables_is_as_the_schemas_make_it() -> None:

@@ -145,7 +145,7 @@ REFUSED = [
     (create("news::q"), "an exchange's name"),
     (create("new", mesage_ttl_ms=5), "did you mean 'message_ttl_ms'"),
     (create("new", message_ttl_ms="5"), "say an integer"),
-    (create("new", dead_letter_queue="new"), "another queue's name"),
+    (create("new", dead_letter_queue="new"), "name of another queue"),
     (alter("absent", exclusive=True), "unknown queue 'absent'"),
     (alter("q"), "say what to alter"),
     (alter("q", exclsive=True), "did you mean 'exclusive'"),

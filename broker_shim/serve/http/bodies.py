@@ -10,7 +10,11 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from sparkstore.core.queue_arguments import ARGUMENTS
+
 Plain = str | int | float | bool | None
+_SCHEMAS = {name: argument.schema for name, argument in ARGUMENTS.items()}
+_QueueArguments = Annotated[dict[str, Plain], Meta(extra_json_schema={"properties": _SCHEMAS})]
 Count = Annotated[int, Meta(ge=0)]
 _Limit = Annotated[int, Meta(ge=1, le=1000)]
 _Name = Annotated[str, Meta(min_length=1)]
@@ -50,7 +54,7 @@ class QueueRow(Struct, kw_only=True):
     redelivered: int
     dead_lettered: int
     durability: Durability
-    arguments: dict[str, Any]
+    arguments: _QueueArguments
 
 
 class QueueList(Struct, kw_only=True):
@@ -104,14 +108,14 @@ class OrderModel(Model):
 class QueueCreation(OrderModel):
     """A queue that is to be there."""
 
-    arguments: dict[str, Plain] = field(default_factory=dict)
+    arguments: _QueueArguments = field(default_factory=dict)
     durability: Durability = "unsettled-state"
 
 
 class QueueAlterationOrder(OrderModel):
     """Arguments of a queue that change: `set` gives them values, `unset` takes them away."""
 
-    set: dict[str, Plain] = field(default_factory=dict)
+    set: _QueueArguments = field(default_factory=dict)
     unset: list[str] = field(default_factory=list)
 
 
@@ -232,7 +236,7 @@ class PolicyRow(Struct, kw_only=True):
     name: str
     match: str
     priority: int
-    arguments: dict[str, Any]
+    arguments: _QueueArguments
     queues: int
 
 
@@ -248,7 +252,7 @@ class PolicyCreation(OrderModel, kw_only=True):
     """A policy that is to be there, in the place of one of its name."""
 
     match: str
-    arguments: dict[str, Plain]
+    arguments: _QueueArguments
     priority: int = 0
 
 

@@ -92,7 +92,7 @@ def test_an_exclusive_queue_refuses_the_next_consumer_at_once_and_no_more_when_i
     assert second.take(Detach).error.condition == LOCKED
     ask(house, alter("q", exclusive=None))
     consumer(house, name="third")
-    with pytest.raises(InvalidRequest, match="has 2 consumers, an exclusive one has one"):
+    with pytest.raises(InvalidRequest, match="has 2 consumers, exclusive is for one at most"):
         ask(house, alter("q", exclusive=True))
     assert arguments(house) == {}
 

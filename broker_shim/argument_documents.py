@@ -1,0 +1,48 @@
+"""Write the table of a queue's arguments in `docs/queues.md` from what is declared of them.
+
+`python -m broker_shim.generate` does so, after a declaration changed.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+from sparkstore.core.queue_arguments import ARGUMENTS
+
+PAGE = Path("docs/queues.md")
+_BEGIN, _END = "<!-- arguments begin -->", "<!-- arguments end -->"
+_NAME_WIDTH = max(map(len, ARGUMENTS)) + 2
+
+
+def main() -> None:
+    """Write the table of the page."""
+    path = Path(__file__).parents[1] / PAGE
+    path.write_text(page(path.read_text()))
+
+
+def page(text: str) -> str:
+    """Return the page of queues with the table of arguments as they are declared."""
+    table = "\n".join([_BEGIN, *_table(), _END])
+    return re.sub(f"{re.escape(_BEGIN)}.*{re.escape(_END)}", lambda _: table, text, flags=re.DOTALL)
+
+
+def _table() -> Iterator[str]:
+    yield "| argument | what it says | may be altered | since |"
+    yield "| --- | --- | --- | --- |"
+    for each in ARGUMENTS.values():
+        yield f"| `{each.name}` | {each.listed} | {each.changes} | {each.since} |"
+
+
+def comment(width: int) -> Iterator[str]:
+    """Yield the lines of a comment that lists all arguments, for the settings file."""
+    for each in ARGUMENTS.values():
+        yield from textwrap.wrap(
+            each.listed,
+            width,
+            initial_indent=f"# {each.name:{_NAME_WIDTH}}",
+            subsequent_indent="# " + " " * _NAME_WIDTH,
+            break_on_hyphens=False,
+        )
