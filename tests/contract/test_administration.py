@@ -546,3 +546,12 @@ def test_definitions_come_and_go_by_either_road(road: Road, tmp_path: Path) -> N
     ]
     assert len(road.run("definitions import", str(file), "--check")) == 6
     assert arguments_of(road.place.after().state.queues["new"].detail)["max_depth"] == 1
+
+
+def test_an_undo_that_puts_nothing_back_is_an_error_by_either_road(road: Road) -> None:
+    (moved,) = road.run("move", "other", "--to", "dead", "--id", "2")
+    (purged,) = road.run("queue purge", "dead")
+    (told,) = road.run("undo", moved["operation"], code=1)
+    assert (told["restored"], told["done"]) == ({}, 0)
+    (told,) = road.run("undo", purged["operation"])
+    assert (told["restored"], told["done"]) == ({"dead": 2}, 2)

@@ -13,6 +13,7 @@ from sparkstore.cli.messages.bulk_commands import shower
 from sparkstore.cli.notes import note, note_unreplayed
 from sparkstore.cli.output import Row, fields, json_lines, table, time_of
 from sparkstore.cli.parsing import ROOT, add_check, at_least_0, check_code, command
+from sparkstore.exit_codes import ExitCode
 from sparkstore.operations.bulk import new_operation
 
 if TYPE_CHECKING:
@@ -122,7 +123,21 @@ def _undo(arguments: Namespace) -> int:
     told = _told(found) | answer.told()
     seconds = round(time.monotonic() - began, 3)
     _print(arguments, {"operation": name, **told, "seconds": seconds}, found)
-    return 0
+    lost = sum(map(len, found.plan.lost.values()))
+    return undo_code(answer.done or bool(found.queue), lost + answer.left + answer.gone)
+
+
+def undo_code(did: int, failed: int) -> int:
+    """Return the exit code of an undo: one that put nothing back of what it should is an error.
+
+    Args:
+        did: How much it changed.
+        failed: Messages that it could not put back.
+    """
+    if did or not failed:
+        return ExitCode.DONE
+    note(f"nothing could be taken back: none of {failed} messages")
+    return ExitCode.ERROR
 
 
 def _told(found: Undo) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any
 
 from sparkstore.cli.commands import SQL_ROWS, print_answer, print_lines, row_limit
+from sparkstore.cli.messages.undo import undo_code
 from sparkstore.cli.output import Row, fields, json_lines, one_line, table
 from sparkstore.cli.query_result import QueryResult
 from sparkstore.cli.remote.http_client import RemoteBroker, name_in_path
@@ -98,6 +99,11 @@ def undo(arguments: Namespace, broker: RemoteBroker) -> int:
     told = broker.ask("POST", path, {"dry_run": is_dry(arguments)})
     show_one(arguments, told)
     would = sum(map(sum, (told[each].values() for each in ("restored", "removed", "shifted"))))
+    if not is_dry(arguments):
+        lost = sum(map(len, told["lost"].values()))
+        return undo_code(
+            told["done"] or told["queue"] is not None, lost + told["left"] + told["gone"]
+        )
     return checked(arguments, would + (told["queue"] is not None))
 
 

@@ -23,6 +23,11 @@ _NO_LIMIT = -1
 AddressSettings = list[tuple[str, dict[str, str]]]
 """Patterns of addresses, each with what it says by name."""
 _FULL = {"FAIL": "reject"}
+_OF_QUEUE = {"exclusive": "default-exclusive-queue", "ring-size": "default-ring-size"}
+"""Attributes of a queue, each with the setting of addresses that says the same."""
+_USUAL = {("max-consumers", "-1"), ("last-value", "false")}
+_USUAL_GROWTH = 10
+"""The longest delay, if `max-redelivery-delay` is not set, by the first one."""
 
 
 def read(text: str) -> Definitions:
@@ -70,7 +75,7 @@ def _address(draft: Draft, element: Xml.Element, settings: AddressSettings) -> N
         merged |= terms
     for part in element:
         if _name(part) == "multicast":
-            text = "multicast: write it into [broker] multicast, or bind queues to an exchange"
+            text = "multicast: write it into [broker] addresses, or serve --multicast ADDRESS"
             draft.leave(place, text)
         elif _name(part) != "anycast":
             draft.leave(place, f"element {_name(part)!r:.60}")
@@ -86,13 +91,7 @@ def _queue(draft: Draft, address: str, element: Xml.Element, merged: dict[str, s
         draft.fail(place, "a queue has no name")
         return
     arguments: dict[str, Any] = {}
-    for attribute, value in element.attrib.items():
-        if attribute == "last-value-key":
-            arguments["last_value_key"] = value
-        elif attribute == "max-consumers" and value == "1":
-            arguments["exclusive"] = True
-        elif attribute != "name" and (attribute, value) != ("max-consumers", "-1"):
-            draft.leave(place, f"attribute {attribute}={value!r:.40}")
+    merged = merged | _attributes(draft, place, element, arguments)
     for child in element:
         if _name(child) == "durable" and (child.text or "").strip() != "false":
             continue
@@ -101,6 +100,23 @@ def _queue(draft: Draft, address: str, element: Xml.Element, merged: dict[str, s
     full = name if name == address else f"{address}::{name}"
     order = Order(AdminAction.CREATE_QUEUE, queue=full, arguments=arguments)
     draft.queues.append(PlacedOrder(place, order))
+
+
+def _attributes(
+    draft: Draft, place: str, element: Xml.Element, arguments: dict[str, Any]
+) -> dict[str, str]:
+    """Turn attributes of a queue into its arguments; return those that settings have, too."""
+    settings: dict[str, str] = {}
+    for attribute, value in element.attrib.items():
+        if attribute == "last-value-key":
+            arguments["last_value_key"] = value
+        elif attribute == "max-consumers" and value == "1":
+            arguments["exclusive"] = True
+        elif attribute in _OF_QUEUE:
+            settings[_OF_QUEUE[attribute]] = value
+        elif attribute != "name" and (attribute, value) not in _USUAL:
+            draft.leave(place, f"attribute {attribute}={value!r:.40}")
+    return settings
 
 
 def _add_settings(
@@ -121,19 +137,49 @@ def _add_settings(
     ttl = _number(draft, place, terms, "expiry-delay")
     if ttl is not None and ttl != _NO_LIMIT:
         arguments["message_ttl_ms"] = ttl
+    if terms.pop("default-exclusive-queue", "") == "true":
+        arguments["single_active_consumer"] = True
+    _add_retries(draft, place, terms, arguments)
     _add_limits(draft, place, terms, arguments)
     for name in terms:
         draft.leave(place, f"setting {name!r:.60}")
 
 
+def _add_retries(
+    draft: Draft, place: str, terms: dict[str, str], arguments: dict[str, Any]
+) -> None:
+    """Turn the delays of redelivery into those of a queue; the longest is ten of the first."""
+    delay = _number(draft, place, terms, "redelivery-delay") or 0
+    longest = _number(draft, place, terms, "max-redelivery-delay")
+    try:
+        growth = float(terms.pop("redelivery-delay-multiplier", "") or 1)
+    except ValueError as reason:
+        draft.fail(place, f"redelivery-delay-multiplier: {reason}: it must be a number")
+        return
+    if delay <= 0:
+        return
+    arguments["retry_delay_ms"] = delay
+    if growth < 1 or not growth.is_integer():
+        text = f"redelivery-delay-multiplier {growth}: retry_delay_multiplier is a whole number"
+        draft.leave(place, f"{text} from 1")
+    elif growth > 1:
+        arguments["retry_delay_multiplier"] = int(growth)
+        arguments["max_retry_delay_ms"] = longest or _USUAL_GROWTH * delay
+
+
 def _add_limits(draft: Draft, place: str, terms: dict[str, str], arguments: dict[str, Any]) -> None:
     policy = terms.pop("address-full-policy", "PAGE")
+    ring = _number(draft, place, terms, "default-ring-size")
     limits = {
         ours: _number(draft, place, terms, theirs)
         for theirs, ours in (("max-size-bytes", "max_bytes"), ("max-size-messages", "max_depth"))
     }
     given = {ours: limit for ours, limit in limits.items() if limit not in {None, _NO_LIMIT}}
-    if policy in _FULL:
+    if ring is not None and ring != _NO_LIMIT:
+        arguments |= {"max_depth": ring, "when_full": "drop_head"}
+        if given and policy in _FULL:
+            draft.leave(place, "limits of the address beside its ring: a queue has one when_full")
+    elif policy in _FULL:
         arguments |= {**given, **({"when_full": _FULL[policy]} if given else {})}
     elif given and policy != "PAGE":  # paging limits memory alone, as this store does anyway
         draft.leave(place, f"address-full-policy {policy!r:.20}: set max_bytes and when_full")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sparkstore.errors import InvalidRequest
@@ -87,7 +87,17 @@ class Draft:
         """Return what was collected; an exchange comes after its alternate."""
         exchanges = _alternates_first(self.exchanges)
         orders = [*exchanges, *self.queues, *self.bindings, *self.policies]
-        return Definitions(orders, self.unmapped, self.errors)
+        return Definitions(orders, [*_by_reason(self.unmapped)], self.errors)
+
+
+def _by_reason(problems: Sequence[Problem]) -> Iterator[Problem]:
+    """Yield each reason once, with its first place and the number of others.
+
+    A setting of Artemis' is merged into every queue, and would hide what matters in a line each.
+    """
+    for text in dict.fromkeys(each.text for each in problems):
+        first, *others = dict.fromkeys(each.place for each in problems if each.text == text)
+        yield Problem(f"{first} and {len(others)} more" if others else first, text)
 
 
 def set_policy(

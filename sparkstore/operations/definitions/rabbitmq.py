@@ -46,6 +46,7 @@ _RENAMED = {
     "x-max-length": "max_depth",
     "x-max-length-bytes": "max_bytes",
     "x-delivery-limit": "max_delivery_count",
+    "x-single-active-consumer": "single_active_consumer",
 }
 _OVERFLOW = {
     "drop-head": "drop_head", "reject-publish": "reject", "reject-publish-dlx": "dead_letter",
@@ -205,8 +206,6 @@ def _why(argument: str) -> str:
     hint = ""
     if argument.startswith("x-dead-letter"):
         hint = ": dead letters go to a queue here: queue alter --set dead_letter_queue=NAME"
-    elif argument == "x-single-active-consumer":
-        hint = ": exclusive is like it, and refuses a second consumer instead of keeping it waiting"
     return f"argument {argument!r:.60}{hint}"
 
 

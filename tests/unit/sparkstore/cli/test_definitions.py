@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker_shim.settings_documents import DECLARED
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.cli.command_line import main
 from sparkstore.core.policies import CATEGORY
+from sparkstore.declared_settings import settings_of
+from tests.support.checkout import CHECKOUT
 from tests.support.stores.stores import DELTA_CONFIG, done
 
 RABBITMQ = {
@@ -77,10 +81,13 @@ ARTEMIS = """<?xml version="1.0"?>
     <address-setting match="#">
       <dead-letter-address>DLQ</dead-letter-address><expiry-address>DLQ</expiry-address>
       <max-delivery-attempts>10</max-delivery-attempts><redelivery-delay>0</redelivery-delay>
+      <auto-create-queues>true</auto-create-queues>
     </address-setting>
     <address-setting match="orders.*">
       <max-delivery-attempts>3</max-delivery-attempts><expiry-delay>1000</expiry-delay>
       <max-size-messages>50</max-size-messages><address-full-policy>FAIL</address-full-policy>
+      <redelivery-delay>100</redelivery-delay>
+      <redelivery-delay-multiplier>2.0</redelivery-delay-multiplier>
     </address-setting>
   </address-settings>
   <addresses>
@@ -88,11 +95,17 @@ ARTEMIS = """<?xml version="1.0"?>
     <address name="orders.eu"><anycast>
       <queue name="orders.eu" last-value-key="id"><durable>true</durable></queue>
     </anycast></address>
+    <address name="newest"><anycast>
+      <queue name="newest" ring-size="3" exclusive="true" last-value="false"/>
+    </anycast></address>
     <address name="prices"><multicast>
       <queue name="desk" max-consumers="1"><filter string="a = 1"/></queue>
     </multicast></address>
   </addresses>
 </core></configuration>"""
+
+
+ONE_ACTIVE = {"single_active_consumer": True}
 
 
 def empty(path: Path) -> str:
@@ -262,18 +275,17 @@ def test_definitions_of_rabbitmq_come_as_far_as_they_map(
     told = rows(capsys, target, written(target, RABBITMQ))
     left = {row["left_out"]: row["reason"] for row in told if "left_out" in row}
     assert set(left) == {
-        "exchanges[3] 'later'", "queues[0] 'orders'", "queues[2] 'brief'", "queues[3] 'tape'",
+        "exchanges[3] 'later'", "queues[2] 'brief'", "queues[3] 'tape'",
         "bindings[2] 'news' → 'lost'", "users", "policies", "policies[0] 'eu'",
         "policies[2] 'part'", "policies[3] 'nothing'", "policies[4] 'routed'",
     }  # fmt: skip
-    assert "x-single-active-consumer" in left["queues[0] 'orders'"]
     found = exported(capsys, target)
     queues = {each["name"]: each["arguments"] for each in found["queues"]}
     assert queues == {
         "dead": {},
         "orders": {
             "message_ttl_ms": 60000, "max_depth": 10, "when_full": "drop_head",
-            "dead_letter_queue": "dead", "max_delivery_count": 5,
+            "dead_letter_queue": "dead", "max_delivery_count": 5, "single_active_consumer": True,
         },
     }  # fmt: skip
     limit = {"max_depth": 5, "when_full": "drop_head", "dead_letter_queue": "dead"}
@@ -308,14 +320,86 @@ def test_a_broker_xml_of_artemis_comes_as_far_as_it_maps(
     left = [f"{row['left_out']}: {row['reason']}" for row in told if "left_out" in row]
     assert any(each.startswith("core/acceptors") for each in left)
     assert any("'prices'" in each and "multicast" in each for each in left)
-    assert any("'redelivery-delay'" in each for each in left)
-    assert any("'filter'" in each for each in left)
-    queues = {each["name"]: each["arguments"] for each in exported(capsys, target)["queues"]}
+    filters = "address 'prices' queue 'desk': element 'filter'"
+    assert filters in left
+    assert [each for each in left if "auto-create" in each] == [
+        "address 'DLQ' queue 'DLQ' and 3 more: setting 'auto-create-queues'",
+    ]
     dead = {"dead_letter_queue": "DLQ", "max_delivery_count": 9}
+    queues = {each["name"]: each["arguments"] for each in exported(capsys, target)["queues"]}
     assert queues["orders.eu"] == {
         "last_value_key": "id", "dead_letter_queue": "DLQ", "max_delivery_count": 2,
         "message_ttl_ms": 1000, "max_depth": 50, "when_full": "reject",
+        "retry_delay_ms": 100, "retry_delay_multiplier": 2, "max_retry_delay_ms": 1000,
+    }  # fmt: skip
+    assert queues["newest"] == {
+        "max_depth": 3, "when_full": "drop_head", "single_active_consumer": True, **dead,
     }  # fmt: skip
     assert queues["prices::desk"] == {"exclusive": True, **dead}
     assert main(["definitions", "import", target, file]) == 0
     assert "is there     queue DLQ" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("settings", "arguments", "left"),
+    [
+        ("<max-redelivery-delay>500</max-redelivery-delay>", {}, ""),
+        (
+            "<redelivery-delay>9</redelivery-delay>"
+            "<max-redelivery-delay>500</max-redelivery-delay>"
+            "<redelivery-delay-multiplier>3</redelivery-delay-multiplier>",
+            {"retry_delay_ms": 9, "retry_delay_multiplier": 3, "max_retry_delay_ms": 500},
+            "",
+        ),
+        (
+            "<redelivery-delay>9</redelivery-delay>"
+            "<redelivery-delay-multiplier>1.5</redelivery-delay-multiplier>",
+            {"retry_delay_ms": 9},
+            "redelivery-delay-multiplier 1.5",
+        ),
+        ("<default-exclusive-queue>true</default-exclusive-queue>", ONE_ACTIVE, ""),
+        ("<default-exclusive-queue>false</default-exclusive-queue>", {}, ""),
+        ("<default-ring-size>-1</default-ring-size>", {}, ""),
+        (
+            "<default-ring-size>7</default-ring-size><max-size-messages>9</max-size-messages>"
+            "<address-full-policy>FAIL</address-full-policy>",
+            {"max_depth": 7, "when_full": "drop_head"},
+            "beside its ring",
+        ),
+    ],
+)
+def test_a_setting_of_artemis_becomes_the_argument_that_means_it(
+    target: str,
+    capsys: pytest.CaptureFixture[str],
+    settings: str,
+    arguments: dict[str, Any],
+    left: str,
+) -> None:
+    """Also what comes without effect: a longest delay of none, and what is said as by default."""
+    text = (
+        f'<core><address-settings><address-setting match="#">{settings}</address-setting>'
+        '</address-settings><addresses><address name="q"><anycast><queue name="q"/></anycast>'
+        "</address></addresses></core>"
+    )
+    told = rows(capsys, target, written(target, text))
+    (queue,) = exported(capsys, target)["queues"]
+    assert queue["arguments"] == arguments
+    reasons = [row["reason"] for row in told if "left_out" in row]
+    assert len(reasons) == bool(left)
+    assert left in "".join(reasons)
+
+
+def test_advice_about_what_is_left_out_names_settings_and_options_that_are(
+    target: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = {(each.PLACE[1:-1], name) for each in DECLARED for name in settings_of(each)}
+    named = {
+        found
+        for path in (CHECKOUT / "sparkstore" / "operations" / "definitions").glob("*.py")
+        for found in re.findall(r"\[([a-z]\w*)\] (\w+)", path.read_text())
+        if found[1] != "of"  # "[security] of the settings": all of it
+    }
+    assert named
+    assert named <= known
+    assert main(["serve", target, "--multicast", "prices", "--listen", "nowhere"]) == 2
+    assert "--listen" in capsys.readouterr().err, "it is refused by that, and not by --multicast"
