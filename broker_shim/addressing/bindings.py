@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from enum import StrEnum
 from typing import NamedTuple
 
 from broker_shim.addressing.fqqn import BindingKey, key_of, name_of, parse
+from sparkstore.core.queue_names import is_subscription
 
 
 class Routing(StrEnum):
@@ -47,7 +48,8 @@ class AddressManager:
     the keys in `_bindings`. `_names` has every text that means exactly one binding: what the store
     calls it, and its short name where that is not ambiguous. An ambiguous one is there from when
     it was asked for until one of its queues comes or goes. `_queues` has the bindings of each
-    address; the one whose turn it is comes first.
+    address; the one whose turn it is comes first. `_subscriptions` counts those among them that
+    are a subscription's.
     """
 
     def __init__(self) -> None:
@@ -55,6 +57,7 @@ class AddressManager:
         self._addresses: dict[str, set[str]] = {}
         self._names: dict[str, Binding | Ambiguous] = {}
         self._queues: dict[str, OrderedDict[str, Binding]] = {}
+        self._subscriptions = Counter[str]()
 
     def __contains__(self, address: object) -> bool:
         """True if a queue is on this address."""
@@ -69,6 +72,7 @@ class AddressManager:
         binding = self._bindings[key] = self._names[name] = Binding(key, name)
         self._addresses.setdefault(key.queue, set()).add(key.address)
         self._queues.setdefault(key.address, OrderedDict())[key.queue] = binding
+        self._subscriptions[key.address] += is_subscription(*key)
         self._settle(key.queue)
         return binding
 
@@ -83,8 +87,9 @@ class AddressManager:
         if not addresses:
             del self._addresses[key.queue]
         del queues[key.queue]
+        self._subscriptions[key.address] -= is_subscription(*key)
         if not queues:
-            del self._queues[key.address]
+            del self._queues[key.address], self._subscriptions[key.address]
         self._settle(key.queue)
 
     def resolve(self, name: str) -> Binding | Ambiguous | None:
@@ -94,6 +99,10 @@ class AddressManager:
             InvalidRequest: It is neither a short name nor address::queue, nor a queue's.
         """
         return self._names.get(name) or self._look(name)
+
+    def has_subscription(self, address: str) -> bool:
+        """True if a subscription's queue is on this address."""
+        return self._subscriptions[address] > 0
 
     def on(self, address: str) -> tuple[Binding, ...]:
         """The queues on an address."""

@@ -29,6 +29,7 @@ from sparkstore.core.queue_names import (
     TEMPORARY,
     canonical,
     is_reserved,
+    is_temporary_topic,
     shown,
 )
 
@@ -42,17 +43,31 @@ class QueueNode:
 
 @dataclass(frozen=True, slots=True)
 class AddressNode:
-    """An address: its routing decides between its queues."""
+    """An address: its routing decides between its queues.
+
+    Attributes:
+        address: The name that its queues are on.
+        is_topic: A link asked for a topic: all its queues get each message, whatever others say,
+            and one that nobody subscribes to is no error.
+    """
 
     address: str
+    is_topic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeNode:
-    """An exchange; the routing key is None where the message's subject is."""
+    """An exchange; the routing key is None where the message's subject is.
+
+    Attributes:
+        exchange: The name of the exchange.
+        routing_key: The key of all messages; None: of each, its subject.
+        is_topic: A link asked for a topic: a message that nobody subscribes to is no error.
+    """
 
     exchange: str
     routing_key: str | None = None
+    is_topic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +141,7 @@ def _named(
     routing_of: RoutingOf,
 ) -> Node:
     """Find the node of a name that is neither a queue's whole name nor an exchange's."""
-    if address in addresses:
+    if address in addresses and not is_temporary_topic(address):  # one that is gone names nothing
         return AddressNode(address)
     if isinstance(found, Binding):
         return QueueNode(found.name)

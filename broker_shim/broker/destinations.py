@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from broker_shim.addressing.bindings import AddressManager, Ambiguous, Routing
 from broker_shim.addressing.fqqn import key_of
@@ -28,7 +29,7 @@ from broker_shim.broker.routing import Router
 from broker_shim.broker.settings import AddressSettings, BrokerSettings
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import ExchangeBindingKey, MessageHeader, Queue
-from sparkstore.core.queue_names import canonical, shown
+from sparkstore.core.queue_names import canonical, is_temporary_topic, parts_of, shown
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ class Destinations:
         self.addresses = AddressManager()
         self._auto_create = settings.auto_create
         self._settings = _Matches(settings.addresses)
-        self._told: set[Ambiguous] = set()
+        self._told: set[object] = set()
 
     def node_of(self, address: str | None) -> Node:
         """Find the node that an address names now."""
@@ -93,8 +94,9 @@ class Destinations:
         match self.said_by(node, header):
             case QueueNode(queue):
                 return {queue}
-            case AddressNode(address):
-                return set(self.addresses.route(address, self._routing_of(address)))
+            case AddressNode(address, is_topic):
+                routing = Routing.MULTICAST if is_topic else self._routing_of(address)
+                return set(self.addresses.route(address, routing))
             case ExchangeNode(exchange, key):
                 routing_key = key if key is not None else header.subject or ""
                 return self.router.route(exchange, routing_key, get)
@@ -103,6 +105,33 @@ class Destinations:
                 return set()
             case AnonymousNode() | MalformedNode():
                 return set()
+
+    def as_topic(self, node: Node) -> Node:
+        """Find the node of a link that asks for a topic: each subscriber gets each message.
+
+        A name that nobody has is a multicast address from then on: as long as a subscription is on
+        it. So every broker on the store sees by the queues what the address is, and no restart
+        changes it.
+
+        Raises:
+            InvalidRequest: It is a queue, or an anycast address, or is not made on demand.
+        """
+        match node:
+            case AddressNode(address) if self.is_multicast(address):
+                return replace(node, is_topic=True)
+            case ExchangeNode():
+                return replace(node, is_topic=True)
+            case QueueNode(name) if key_of(name).queue == name and name not in self.addresses:
+                self.on_demand(name)
+                return AddressNode(name, is_topic=True)
+            case AddressNode(name) | QueueNode(name):
+                what = "a queue" if isinstance(node, QueueNode) else "an anycast address"
+                text = f"{shown(name)} is {what}, no topic: choose another name for the topic, or"
+                address = shown(parts_of(name)[0])
+                message = f'{text} set routing = "multicast" for {address} in [broker] addresses'
+                raise InvalidRequest(message)
+            case _:
+                return node
 
     def is_multicast(self, address: str) -> bool:
         """True if every queue on the address gets a message that is sent to it."""
@@ -113,12 +142,23 @@ class Destinations:
 
         A client may send a million messages to an ambiguous name.
         """
-        if is_repeated or ambiguous not in self._told:
-            if len(self._told) >= _MOST_TOLD:
-                self._told.clear()
-            self._told.add(ambiguous)
+        if self._is_first(ambiguous) or is_repeated:
             text = "%s is ambiguous, so it names no queue: say one of %s"
             _log.warning(text, shown(ambiguous.name), _listed(ambiguous.candidates))
+
+    def log_once(self, text: str, *about: str) -> None:
+        """Write a line about names to the log, unless it was written before."""
+        if self._is_first((text, *about)):
+            _log.info(text, *about)
+
+    def _is_first(self, about: object) -> bool:
+        """Note what a line of the log is about; True if none was about it so far."""
+        if about in self._told:
+            return False
+        if len(self._told) >= _MOST_TOLD:
+            self._told.clear()
+        self._told.add(about)
+        return True
 
     def on_demand(self, name: str) -> Queue:
         """The queue of this name that is created because a client attaches to it.
@@ -157,7 +197,9 @@ class Destinations:
         return key._replace(queue=name)
 
     def _routing_of(self, address: str) -> Routing:
-        return self._settings.of(address).routing
+        """An address is multicast by the settings, as a topic, or by the subscriptions on it."""
+        is_topic = is_temporary_topic(address) or self.addresses.has_subscription(address)
+        return Routing.MULTICAST if is_topic else self._settings.of(address).routing
 
 
 class _Matches:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_shim.broker.address import Node, PatternNode, QueueNode
+from broker_shim.broker.address import AddressNode, Node, PatternNode, QueueNode
 from broker_shim.listener_1_0.conditions import RESOURCE_LOCKED, UNAUTHORIZED_ACCESS, Refusal
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.security.rules.rights import RIGHTS, Act
@@ -36,13 +36,16 @@ def refusal_of_link(
 
 def refusal_of_consumer(connection: Connection, node: Node) -> Refusal | None:
     """Why the peer may not consume there, though it is allowed to; None if it may."""
-    if not (isinstance(node, QueueNode) and is_reserved_for_another(connection, node)):
+    if not is_reserved_for_another(connection, node):
         return None
-    text = f"queue {shown(node.queue)} is consumed by the connection that had it made alone"
+    name = node.address if isinstance(node, AddressNode) else getattr(node, "queue", "")
+    text = f"{shown(name)} is consumed by the connection that had it made alone"
     return Refusal(RESOURCE_LOCKED, text)
 
 
 def _is_missing(connection: Connection, node: Node) -> bool:
+    if isinstance(node, AddressNode):
+        return node.is_topic and not connection.broker.destinations.is_multicast(node.address)
     return isinstance(node, QueueNode) and node.queue not in connection.broker.queues
 
 

@@ -10,7 +10,7 @@ on (section 3.5.3).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from broker_shim.amqp_1_0 import composites as amqp
@@ -20,9 +20,6 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.links import ExpiryPolicy, Filter, Source, Target
 from broker_shim.protocol_1_0.codec.values import Array, Described
 from broker_shim.selectors import InvalidSelector, Selector, parse
-
-_HONOURED = frozenset({"queue", "topic", "temporary-queue", "temporary-topic", "shared", "global"})
-"""Capabilities that a JMS client asks of a terminus; others are left out of the answer."""
 
 _OUTCOMES = tuple(
     each.DESCRIPTOR for each in (amqp.Accepted, amqp.Rejected, amqp.Released, amqp.Modified)
@@ -41,6 +38,7 @@ def granted_source(
     address: str | None,
     durability: TerminusDurability,
     filter_set: dict[Any, Any] | None,
+    capabilities: tuple[str, ...] = (),
 ) -> Source:
     """Make the source that is granted for the one that was asked for.
 
@@ -49,6 +47,7 @@ def granted_source(
         address: Of the node.
         durability: The durability that is granted.
         filter_set: Of it, what is honoured.
+        capabilities: Those that hold (`attach.capabilities`).
     """
     return Source(
         address,
@@ -56,14 +55,17 @@ def granted_source(
         ExpiryPolicy(remote.expiry_policy),
         remote.timeout,
         dynamic=remote.dynamic,
-        capabilities=_honoured(remote.capabilities),
+        capabilities=capabilities,
         distribution_mode=_mode(remote.distribution_mode),
         filters=tuple(_filter(name, value) for name, value in (filter_set or {}).items()),
     )
 
 
 def granted_target(
-    remote: amqp.Target, address: str | None, durability: TerminusDurability
+    remote: amqp.Target,
+    address: str | None,
+    durability: TerminusDurability,
+    capabilities: tuple[str, ...] = (),
 ) -> Target:
     """Make the target that is granted for the one that was asked for."""
     return Target(
@@ -72,7 +74,7 @@ def granted_target(
         ExpiryPolicy(remote.expiry_policy),
         remote.timeout,
         dynamic=remote.dynamic,
-        capabilities=_honoured(remote.capabilities),
+        capabilities=capabilities,
     )
 
 
@@ -180,10 +182,6 @@ def _lifetime(value: Source | Target) -> dict[Any, Any] | None:
 
 def _descriptor(value: Any) -> Any:
     return value.descriptor if isinstance(value, Described) else getattr(value, "CODE", None)
-
-
-def _honoured(capabilities: Iterable[str] | None) -> tuple[str, ...]:
-    return tuple(str(each) for each in capabilities or () if each in _HONOURED)
 
 
 def _text(address: Any) -> str | None:

@@ -24,10 +24,14 @@ from broker_shim.security.rules.rights import RIGHTS, Act
 from broker_shim.sockets.owners import owned
 from broker_shim.sockets.rights_seeker import RightsSeeker
 from broker_shim.store.interface import MessageHeader
-from sparkstore.core.queue_names import TEMPORARY, TEMPORARY_PREFIX, shown
+from sparkstore.core.queue_names import (
+    SUBSCRIPTION_PREFIX,
+    TEMPORARY,
+    TEMPORARY_PREFIX,
+    is_temporary_topic,
+    shown,
+)
 
-SUBSCRIPTION_PREFIX = "subscription."
-"""Of the names of subscriptions' queues (`listener_1_0.attach.own_queue`)."""
 _MOST_CANDIDATES = 20
 """Of an ambiguous name: somebody may have made thousands."""
 
@@ -41,7 +45,7 @@ class Denial(NamedTuple):
 
 def place_of(node: Node) -> AccessTarget | None:
     """Return the place where permissions look for a node; None for what names nothing by itself."""
-    match node:
+    match _as_named(node):
         case QueueNode(queue):
             key = key_of(queue)
             if _is_temporary(queue):
@@ -93,6 +97,7 @@ def is_reserved_for_another(client: RightsSeeker, node: Node) -> bool:
     not known here: it was another run's, or is another broker's on the same store. Administrators,
     where there are permissions, look at everything.
     """
+    node = _as_named(node)
     queue = client.broker.queues.get(node.queue) if isinstance(node, QueueNode) else None
     if queue is None or queue.owner is None or queue.maker == client.number:
         return False
@@ -131,6 +136,7 @@ def _is_anothers(client: RightsSeeker, right: Permission, node: Node) -> bool:
     answers is not to read the answers to others, nor to take them away, though whoever answers
     knows the name: writing stays open. A queue that is not there yet is nobody's.
     """
+    node = _as_named(node)
     if not isinstance(node, QueueNode):
         return False
     name = key_of(node.queue).queue
@@ -140,6 +146,13 @@ def _is_anothers(client: RightsSeeker, right: Permission, node: Node) -> bool:
         return False
     there = client.broker.queues.get(node.queue)
     return there is not None and there.owner != _owner(client)
+
+
+def _as_named(node: Node) -> Node:
+    """Judge a temporary topic by the queue of its name, which tells whose it is."""
+    if isinstance(node, AddressNode) and is_temporary_topic(node.address):
+        return QueueNode(node.address)
+    return node
 
 
 def _owner(client: RightsSeeker) -> str:

@@ -24,6 +24,10 @@ MANAGEMENT = "$management"
 """Where AMQP 1.0 clients send requests about queues."""
 TEMPORARY_PREFIX = TEMPORARY + "-"
 """Of the names that the broker gives."""
+TOPIC_PREFIX = TEMPORARY_PREFIX + "topic-"
+"""Of the names that the broker gives to temporary topics."""
+SUBSCRIPTION_PREFIX = "subscription."
+"""Of the names of queues of subscriptions that outlive their link."""
 _SHOWN_CHARACTERS = 60
 
 
@@ -85,6 +89,16 @@ def is_reserved(name: str) -> bool:
     """
     own = TEMPORARY, MANAGEMENT
     return any(part in own or part.startswith(TEMPORARY_PREFIX) for part in parts_of(name))
+
+
+def is_temporary_topic(address: str) -> bool:
+    """True for an address that a client had the broker name, as a topic."""
+    return address.startswith(TOPIC_PREFIX)
+
+
+def is_subscription(address: str, queue: str) -> bool:
+    """True if a queue on an address is a subscription's: only the broker gives it such a name."""
+    return address != queue and queue.startswith((SUBSCRIPTION_PREFIX, TEMPORARY_PREFIX))
 
 
 def find(text: str, names: Collection[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -28,8 +29,9 @@ def broker() -> Iterator[BrokerProcess]:
     started.terminate()
 
 
-def jms(broker: BrokerProcess, *arguments: object, code: int = 0) -> list[str]:
-    """Texts that the client found, or what it said on standard error."""
+def client(
+    broker: BrokerProcess, *arguments: object, code: int = 0
+) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         brokerj.java("sparkstore.brokerj.system.JmsClient", str(broker.port), *arguments),
         capture_output=True,
@@ -38,10 +40,24 @@ def jms(broker: BrokerProcess, *arguments: object, code: int = 0) -> list[str]:
         check=False,
     )
     assert done.returncode == code, f"{done.stderr}\n{broker.log}"
-    if code:
-        return done.stderr.splitlines()
-    texts: list[str] = json.loads(done.stdout.splitlines()[-1]).get("texts", [])
+    return done
+
+
+def found_by(broker: BrokerProcess, *arguments: object) -> dict[str, Any]:
+    """All that the client found."""
+    found: dict[str, Any] = json.loads(client(broker, *arguments).stdout.splitlines()[-1])
+    return found
+
+
+def jms(broker: BrokerProcess, *arguments: object) -> list[str]:
+    """Texts that the client found."""
+    texts: list[str] = found_by(broker, *arguments).get("texts", [])
     return texts
+
+
+def refused(broker: BrokerProcess, *arguments: object) -> str:
+    """What a client said on standard error that ended with an exception."""
+    return client(broker, *arguments, code=1).stderr
 
 
 def test_a_queue_by_its_full_name_is_sent_to_browsed_and_received_from(
@@ -62,7 +78,20 @@ def test_a_topic_is_a_multicast_address(broker: BrokerProcess) -> None:
     assert is_empty(broker.url, Q1[1])
 
 
+def test_each_subscriber_of_a_topic_gets_every_message_whatever_is_set() -> None:
+    """And so of a temporary one; a message without a subscriber is for nobody, and no error."""
+    brokerj.build()
+    broker = BrokerProcess("--listen", "127.0.0.1:0", "--memory")
+    found = found_by(broker, "topics", "news.eu")
+    assert found == {"topic": [["a", "b", "c"]] * 2, "temporary": [["a", "b", "c"]] * 2}
+    jms(broker, "send", "news.eu", 1)
+    said = refused(broker, "topics", "news.eu")
+    assert "InvalidDestinationException" in said, "it is a queue now"
+    assert "no topic" in said
+    broker.terminate()
+
+
 def test_an_ambiguous_queue_is_an_invalid_destination(broker: BrokerProcess) -> None:
-    said = "\n".join(jms(broker, "send", "q1", 1, code=1))
+    said = refused(broker, "send", "q1", 1)
     assert "InvalidDestinationException" in said
     assert "'q1' is on 2 addresses" in said

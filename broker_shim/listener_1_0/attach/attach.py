@@ -8,6 +8,7 @@ from broker_shim.amqp_1_0.composites import Coordinator, Target
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode
 from broker_shim.amqp_1_0.primitives import Symbol
 from broker_shim.broker.address import (
+    AddressNode,
     AmbiguousNode,
     MalformedNode,
     Node,
@@ -19,6 +20,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
 from broker_shim.links.termini.owner import owner_of
+from broker_shim.listener_1_0.attach.capabilities import as_asked, asks_topic, capabilities_of
 from broker_shim.listener_1_0.attach.own_queue import (
     dynamic_queue,
     end_queue_of_before,
@@ -61,7 +63,7 @@ from broker_shim.listener_1_0.transactions.coordinator import attach_coordinator
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.security.rules.rights import Act
-from sparkstore.core.queue_names import MANAGEMENT, shown
+from sparkstore.core.queue_names import MANAGEMENT, is_temporary_topic, shown
 
 
 def attach(connection: Connection, link: ReceiverLink | SenderLink) -> None:
@@ -149,10 +151,11 @@ def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
         refuse(connection, link, Refusal(INVALID_FIELD, "an attach needs a source or a target"))
         return
     broker, remote = connection.broker, link.remote.target or Target()
-    node: Node = QueueNode(temporary_name())
+    node: Node = QueueNode(temporary_name(is_topic=asks_topic(remote)))
     if not remote.dynamic:
         node = broker.destinations.node_of(remote.address)
-    refusal = refusal_of_link(connection, Act.SEND, node, remote.address)
+    node, no_topic = as_asked(broker, node, remote)
+    refusal = refusal_of_link(connection, Act.SEND, node, remote.address) or no_topic
     if refusal is not None:
         refuse(connection, link, refusal)
         return
@@ -165,7 +168,8 @@ def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
         node = QueueNode(before)
     own = node.queue if remote.dynamic and isinstance(node, QueueNode) else None
     durability = connection.links.registry.granted(TerminusDurability(remote.durable))
-    target = granted_target(remote, own or remote.address, durability)
+    capabilities = capabilities_of(broker, node, remote, own)
+    target = granted_target(remote, own or remote.address, durability, capabilities)
     terms = LinkTerms(Role.RECEIVER, peers_source(link.remote.source), target, own)
     steps: list[Step] = [partial(connection.links.quiet, endpoint)]
     steps += end_queue_of_before(connection.links, endpoint.terminus, own)
@@ -175,7 +179,14 @@ def _attach_incoming(connection: Connection, link: ReceiverLink) -> None:
     if own is not None:
         steps.append(dynamic_queue(connection, endpoint.terminus, terms))
     steps.append(partial(forget_settled, connection.links, endpoint, link))
-    go_through(connection, link, steps, partial(_ready, connection, link, endpoint, node))
+    sent_to = _sent_to(node, own)
+    go_through(connection, link, steps, partial(_ready, connection, link, endpoint, sent_to))
+
+
+def _sent_to(node: Node, own: str | None) -> Node:
+    """The node of a link's messages: the subscribers of a topic that was made for it, too."""
+    is_topic = own is not None and is_temporary_topic(own)
+    return AddressNode(own, is_topic=True) if own is not None and is_topic else node
 
 
 def _ready(connection: Connection, link: ReceiverLink, endpoint: LinkEndpoint, node: Node) -> None:

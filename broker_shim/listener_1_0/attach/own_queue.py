@@ -52,6 +52,7 @@ from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.links import ExpiryPolicy, LinkEndpoint, LinkKey, LinkTerms, Role, Terminus
 from broker_shim.links import Source as SourceValue
 from broker_shim.links.termini.owner import owner_of
+from broker_shim.listener_1_0.attach.capabilities import capabilities_of
 from broker_shim.listener_1_0.attach.pending_attach import Step, room_for_queue, temporary_name
 from broker_shim.listener_1_0.conditions import INVALID_FIELD, RESOURCE_LOCKED, Refusal
 from broker_shim.listener_1_0.connection import Connection
@@ -64,10 +65,9 @@ from broker_shim.listener_1_0.termini import (
     said_by,
 )
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.sockets.authorization import SUBSCRIPTION_PREFIX
 from broker_shim.store.interface import Queue
 from sparkstore.core.link_records import ENDS_WITH_LINK, NO_LOCAL, SELECTOR, TEMPORARY_OF
-from sparkstore.core.queue_names import parts_of
+from sparkstore.core.queue_names import SUBSCRIPTION_PREFIX, is_temporary_topic, parts_of
 from sparkstore.core.state_machine.arguments import check_name
 
 SubscribedNode = AddressNode | ExchangeNode
@@ -78,6 +78,10 @@ _PLAIN = LinkTerms(Role.SENDER, SourceValue(expiry_policy=ExpiryPolicy.LINK_DETA
 DELIMITER = "|"
 """Between the name of a subscription and what Qpid JMS adds to it."""
 _VOLATILE = "volatile"
+
+
+_NOTHING = "FALSE"
+"""The selector of a queue that keeps the name of a temporary topic: subscribers have their own."""
 
 
 class Subscription(NamedTuple):
@@ -173,7 +177,7 @@ def subscribe(
     wild = _wild(broker, node) if known is None else None
     if wild is not None:
         return Refusal(INVALID_FIELD, wild)
-    terms = _terms(links, link, node, answer, subscription, known)
+    terms = _terms(connection, link, node, answer, subscription, known)
     if subscription.is_shared and _is_in_use(broker, known) and _differs(known, terms):
         text = "the subscription has consumers with another address or selector: close them first"
         return Refusal(RESOURCE_LOCKED, text)
@@ -250,7 +254,7 @@ def _steps(
 
 
 def _terms(
-    links: Links,
+    connection: Connection,
     link: SenderLink,
     node: SubscribedNode,
     answer: dict[Any, Any] | None,
@@ -259,12 +263,14 @@ def _terms(
 ) -> LinkTerms:
     """Make the terms of the subscription that is asked for."""
     remote: Source = link.remote.source
+    links, capabilities = connection.links, capabilities_of(connection.broker, node, remote)
     asked = TerminusDurability(remote.durable)
     if subscription.is_volatile:
         asked = TerminusDurability.NONE
     elif subscription.is_shared:
         asked = min(asked, TerminusDurability.CONFIGURATION)
-    source = granted_source(remote, str(remote.address), links.registry.granted(asked), answer)
+    granted = links.registry.granted(asked)
+    source = granted_source(remote, str(remote.address), granted, answer, capabilities)
     if subscription.is_shared and not subscription.is_volatile:
         source = replace(source, expiry_policy=ExpiryPolicy.NEVER, timeout_s=0)
     target = peers_target(link.remote.target)
@@ -394,6 +400,8 @@ def queue_of_terms(broker: Broker, key: LinkKey, terms: LinkTerms) -> Queue:
     arguments: dict[str, Any] = {}
     if terms.own.dynamic:
         arguments[TEMPORARY_OF] = owner_of(key.remote_container_id)
+        if terms.role is Role.RECEIVER and is_temporary_topic(terms.queue):
+            arguments[SELECTOR] = _NOTHING
     else:
         address, _ = parts_of(terms.queue)
         if address != terms.queue:

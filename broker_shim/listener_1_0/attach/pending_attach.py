@@ -28,7 +28,7 @@ from broker_shim.protocol_1_0.codec.errors import InvalidCommand
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from sparkstore.core.queue_names import TEMPORARY_PREFIX
+from sparkstore.core.queue_names import TEMPORARY_PREFIX, TOPIC_PREFIX
 
 AnyLink = ReceiverLink | SenderLink
 
@@ -164,6 +164,6 @@ def refuse_node(connection: Connection, link: AnyLink, node: AmbiguousNode | Mal
     refuse(connection, link, Refusal(condition, described(node)))
 
 
-def temporary_name() -> str:
-    """Make a name that nobody has."""
-    return f"{TEMPORARY_PREFIX}{uuid4().hex}"
+def temporary_name(*, is_topic: bool = False) -> str:
+    """Make a name that nobody has, of a queue or of a temporary topic."""
+    return f"{TOPIC_PREFIX if is_topic else TEMPORARY_PREFIX}{uuid4().hex}"

@@ -26,6 +26,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.queue_filter import is_filtered
 from broker_shim.durability import TerminusDurability
 from broker_shim.links import LinkEndpoint, LinkTerms, Role
+from broker_shim.listener_1_0.attach.capabilities import as_asked, asks_topic, capabilities_of
 from broker_shim.listener_1_0.attach.own_queue import (
     dynamic_queue,
     end_queue_of_before,
@@ -76,7 +77,7 @@ from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.security.rules.rights import Act
 from broker_shim.selectors import InvalidSelector, Selector
-from sparkstore.core.queue_names import shown
+from sparkstore.core.queue_names import is_temporary_topic, shown
 
 ServedNode = QueueNode | AddressNode | ExchangeNode
 """What messages can be received from."""
@@ -140,12 +141,14 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
 def _served_node(connection: Connection, link: SenderLink) -> ServedNode | None:
     """Find the node that serves the peer; None if there is none, and the link is refused."""
     remote: Source = link.remote.source
-    node: Node = QueueNode(temporary_name())
+    node: Node = QueueNode(temporary_name(is_topic=asks_topic(remote)))
     if not remote.dynamic:
         node = connection.broker.destinations.source_of(remote.address)
+    node, no_topic = as_asked(connection.broker, node, remote)
     asked = granted_source(remote, None, TerminusDurability(remote.durable), None)
     stays = asked.lives_on and not isinstance(node, QueueNode)
     refusal = refusal_of_link(connection, Act.RECEIVE, node, remote.address, is_durable=stays)
+    refusal = refusal or no_topic
     if isinstance(node, AnonymousNode):
         refusal = Refusal(INVALID_FIELD, "a source needs an address")
     if refusal is None and not remote.dynamic:
@@ -172,7 +175,12 @@ def _attach_to_node(connection: Connection, link: SenderLink, filters: Filters) 
 def _attach_to_subscription(
     connection: Connection, link: SenderLink, node: AddressNode | ExchangeNode, filters: Filters
 ) -> None:
-    is_shared = "shared" in (link.remote.source.capabilities or ())  # many clients have it
+    remote = link.remote.source
+    if remote.durable and isinstance(node, AddressNode) and is_temporary_topic(node.address):
+        text = "a temporary topic ends with its connection, so no subscription to it is durable"
+        refuse(connection, link, Refusal(INVALID_FIELD, text))
+        return
+    is_shared = "shared" in (remote.capabilities or ())  # many clients have it
     answer = filters.answer if is_shared else filters.of_subscription
     subscribed = subscribe(connection, link, node, answer)
     if isinstance(subscribed, Refusal):
@@ -189,17 +197,14 @@ def _attach_to_queue(
     remote = link.remote.source
     is_browser = remote.distribution_mode == StdDistMode.COPY and not remote.dynamic
     durability = TerminusDurability(remote.durable)
-    if durability and "topic" in (remote.capabilities or ()):
-        text = f"{shown(node.queue)} is a queue: a durable subscription needs a multicast address"
-        refuse(connection, link, Refusal(INVALID_FIELD, f"{text} or an exchange"))
-        return
     if is_browser:  # it holds nothing, so there is nothing unsettled to keep
         durability = min(durability, TerminusDurability.CONFIGURATION)
     endpoint = connection.links.attach(connection, link)
     queue = (remote.dynamic and queue_of_before(endpoint.terminus)) or node.queue
     granted = connection.links.registry.granted(durability)
-    source = granted_source(remote, _said(remote, queue), granted, filters.answer)
     own = queue if remote.dynamic else None
+    capabilities = capabilities_of(connection.broker, node, remote, own)
+    source = granted_source(remote, _said(remote, queue), granted, filters.answer, capabilities)
     terms = LinkTerms(Role.SENDER, source, peers_target(link.remote.target), own)
     steps: list[Step] = [partial(connection.links.quiet, endpoint)]
     steps += end_queue_of_before(connection.links, endpoint.terminus, own)

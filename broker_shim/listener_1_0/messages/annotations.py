@@ -15,10 +15,14 @@ from broker_shim.amqp_1_0.definitions import MESSAGE_ANNOTATIONS_SECTION
 from broker_shim.amqp_1_0.primitives import CLASSES, Symbol
 from broker_shim.protocol_1_0.codec.encoder import BY_KIND, UNWRITABLE, described, mapped, write
 from broker_shim.protocol_1_0.codec.errors import DecodeError, InvalidCommand
-from broker_shim.protocol_1_0.codec.scanner import entries_start, scalar_at, skip
+from broker_shim.protocol_1_0.codec.scanner import entries_start, entry_at, scalar_at, skip
+from broker_shim.protocol_1_0.codec.sections import values_before_body
 from sparkstore.core.annotations import Annotations, annotations_of
+from sparkstore.core.records import MessageHeader
 
 _RAW = "amqp"
+_DESTINATION, _TOPICS = b"x-opt-jms-dest", frozenset({1, 3})
+"""The annotation of the JMS mapping, and its values of a topic and of a temporary one."""
 
 _READ: Mapping[str, Callable[[str], Any]] = {
     "boolean": lambda text: text == "true",
@@ -38,6 +42,15 @@ _KINDS: Mapping[type, str] = {
     float: "double",
     **{cls: kind for kind, cls in CLASSES.items() if kind in _READ},
 }
+
+
+def is_for_topic(header: MessageHeader) -> bool:
+    """True if a message says that its `to` is a topic: a producer of JMS without a destination."""
+    encoded = header.header or b""
+    if _DESTINATION not in encoded:
+        return False
+    at = values_before_body(encoded).get(MESSAGE_ANNOTATIONS_SECTION)
+    return at is not None and entry_at(encoded, at, _DESTINATION) in _TOPICS
 
 
 def told(given: Mapping[Any, Any] | None) -> Annotations:

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker_shim.broker.address import AnonymousNode, MalformedNode, Node, QueueNode, described
+from broker_shim.broker.address import (
+    AddressNode,
+    AnonymousNode,
+    ExchangeNode,
+    MalformedNode,
+    Node,
+    QueueNode,
+    described,
+)
 from broker_shim.broker.queues.local_messages import Origin, without_local
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
@@ -20,6 +28,7 @@ from broker_shim.listener_1_0.conditions import (
     Refusal,
 )
 from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.messages.annotations import is_for_topic
 from broker_shim.listener_1_0.receiving.incoming_message import LargeContent, Publish
 from broker_shim.security.rules.rights import Act
 from broker_shim.sockets.authorization import is_impersonation
@@ -94,15 +103,37 @@ class Route:
             denial = self._denied(Act.SEND, node, header)
             if denial is not None:
                 return denial
-        queues = self._broker.queues_for(self._node, header)
+        if isinstance(self._node, AnonymousNode) and is_for_topic(header):
+            return self._for_topic(node, header)
+        return self._at(node, header)
+
+    def _at(self, node: Node, header: MessageHeader) -> Routed | Refusal:
+        """Find the queues of a node; a topic without subscribers has none, as JMS has it."""
+        queues = self._broker.queues_for(node, header)
         if queues:
             served, claims = self._broker.queues, self._broker.claims
             return Routed(without_local(served, claims, queues, self._origin))
+        if isinstance(node, AddressNode | ExchangeNode) and node.is_topic:
+            return Routed(set())
         if isinstance(self._node, AnonymousNode) and isinstance(node, QueueNode):
             return self._created_for(node, header)
+        return self._unroutable(node, described(node))
+
+    def _for_topic(self, node: Node, header: MessageHeader) -> Routed | Refusal:
+        """The queues of a message that says itself that it is for a topic, as an attach would."""
+        is_missing = isinstance(node, QueueNode) and node.queue not in self._broker.queues
+        denial = self._denied(Act.MAKE_QUEUE, node, header) if is_missing else None
+        if denial is not None:
+            return denial
+        try:
+            return self._at(self._destinations.as_topic(node), header)
+        except InvalidRequest as reason:
+            return self._unroutable(node, str(reason))
+
+    def _unroutable(self, node: Node, reason: str) -> Unroutable:
         self._metrics.unroutable += 1
         condition = INVALID_FIELD if isinstance(node, MalformedNode) else NOT_FOUND
-        return Unroutable(condition, f"no queue for this message: {described(node)}")
+        return Unroutable(condition, f"no queue for this message: {reason}")
 
     def _created_for(self, node: QueueNode, header: MessageHeader) -> Routed | Refusal:
         """The queue that an attach to the message's `to` would create; or what it is refused by.
@@ -115,8 +146,7 @@ class Route:
         try:
             self._destinations.on_demand(node.queue)
         except InvalidRequest as reason:
-            self._metrics.unroutable += 1
-            return Unroutable(NOT_FOUND, str(reason))
+            return self._unroutable(node, str(reason))
         return Routed({node.queue}, is_new=True)
 
     def put(

@@ -348,10 +348,11 @@ def test_a_subscription_in_use_is_not_ended_by_a_look_up(kept: House) -> None:
 
 def test_a_durable_subscription_needs_a_topic(kept: House) -> None:
     client = Client(kept)
-    assert client.attach("news", source=subscription("q")).source is None
+    client.attach("in", source=Source("q"))
+    assert client.attach("news", 1, source=subscription("q")).source is None
     error = client.take(Detach).error
-    assert error.condition == "amqp:invalid-field"
-    assert "needs a multicast address or an exchange" in error.description
+    assert error.condition == "amqp:not-found"
+    assert "'q' is a queue, no topic" in error.description
 
 
 def shared(**fields: Any) -> Source:

@@ -94,7 +94,13 @@ _NODE = {Symbol("lifetime-policy"): amqp.DeleteOnClose()}
     )
 )
 def test_a_source_that_is_granted_as_asked_is_answered_as_asked(asked: amqp.Source) -> None:
-    granted = granted_source(asked, asked.address, TerminusDurability(asked.durable), asked.filter)
+    granted = granted_source(
+        asked,
+        asked.address,
+        TerminusDurability(asked.durable),
+        asked.filter,
+        asked.capabilities or (),
+    )
     asked.filter = asked.filter or None
     asked.distribution_mode = asked.distribution_mode or "move"
     asked.dynamic_node_properties = _NODE if asked.dynamic else None
@@ -103,14 +109,13 @@ def test_a_source_that_is_granted_as_asked_is_answered_as_asked(asked: amqp.Sour
 
 @given(st.builds(amqp.Target, **_ASKED))
 def test_a_target_likewise(asked: amqp.Target) -> None:
-    granted = granted_target(asked, asked.address, TerminusDurability(asked.durable))
+    durability = TerminusDurability(asked.durable)
+    granted = granted_target(asked, asked.address, durability, asked.capabilities or ())
     asked.dynamic_node_properties = _NODE if asked.dynamic else None
     assert as_target(granted) == asked
 
 
-def test_what_is_unknown_is_left_out_of_the_answer() -> None:
-    asked = amqp.Source("q", capabilities=("queue", "teleport"))
-    assert granted_source(asked, "q", TerminusDurability.NONE, None).capabilities == ("queue",)
+def test_a_coordinator_and_no_target_are_no_target_of_ours() -> None:
     assert peers_target(None) is None
     assert peers_target(amqp.Coordinator()) is None
 

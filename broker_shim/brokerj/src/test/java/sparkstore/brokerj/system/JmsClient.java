@@ -52,6 +52,7 @@ public final class JmsClient {
             case "roll-back-receive" -> found.put("redelivered", rollBack(connection, name));
             case "subscribe" -> subscribe(connection, name, arguments[3], found);
             case "publish" -> publish(connection, name);
+            case "topics" -> topics(connection, name, found);
             default -> throw new IllegalArgumentException(arguments[1]);
         }
     }
@@ -141,6 +142,26 @@ public final class JmsClient {
         MessageConsumer shared = session.createSharedDurableConsumer(topic, "shared", selector);
         found.put("alone", texts(alone));
         found.put("shared", texts(shared));
+    }
+
+    /** What two subscribers get of a topic and of a temporary one, of which nobody told the broker. */
+    private static void topics(Connection connection, String name, Map<String, Object> found)
+            throws JMSException {
+        Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
+        found.put("topic", eachOf(session, session.createTopic(name)));
+        found.put("temporary", eachOf(session, session.createTemporaryTopic()));
+    }
+
+    /** One message for nobody, then two by a producer of the topic, and one by one of any destination. */
+    private static List<List<String>> eachOf(Session session, Topic topic) throws JMSException {
+        MessageProducer producer = session.createProducer(topic);
+        producer.send(session.createTextMessage("for nobody"));
+        MessageConsumer first = session.createConsumer(topic);
+        MessageConsumer second = session.createConsumer(topic);
+        producer.send(session.createTextMessage("a"));
+        producer.send(session.createTextMessage("b"));
+        session.createProducer(null).send(topic, session.createTextMessage("c"));
+        return List.of(texts(first), texts(second));
     }
 
     private static void publish(Connection connection, String name) throws JMSException {
