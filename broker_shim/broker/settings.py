@@ -197,7 +197,8 @@ class BrokerSettings:
             the start of this process and that are there now. Anonymous clients are one user; orders
             by the control socket have no limit.
         max_sessions: Sessions of one connection.
-        max_connections: Connections in all; more are closed as they come.
+        max_connections: Connections in all; more are closed as they come. The HTTP port has as
+            many, counted apart.
         max_connections_per_user: Connections of one user; anonymous clients are one user.
         max_half_open: Connections that have not opened yet: their handshake is under way, or the
             answer to a failed login waits. Beyond it the oldest one is closed, or the newcomer. A

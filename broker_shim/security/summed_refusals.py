@@ -37,8 +37,8 @@ class SummedRefusals:
             now_s: The time of the refusal, in seconds of a clock that only rises.
             details: Among them `reason`.
         """
-        if now_s >= self._quiet_until_s:
-            self.tell()
+        is_quiet = now_s < self._quiet_until_s
+        if not (is_quiet or self.pending):
             self._write(**details)
             self._quiet_until_s = now_s + self._interval_s
             return
@@ -46,11 +46,19 @@ class SummedRefusals:
         self._reason = str(details.get("reason", ""))
         if host in self._hosts or len(self._hosts) < _MOST_HOSTS:
             self._hosts[host] += 1
+        if not is_quiet:
+            self.tell(now_s)
 
-    def tell(self) -> None:
-        """Tell what is pending, in one line; nothing if nothing is."""
+    def tell(self, now_s: float | None = None) -> None:
+        """Tell what is pending, in one line; nothing if nothing is.
+
+        Args:
+            now_s: Until an interval after this time no other line is written; None: that stays.
+        """
         if not self.pending:
             return
+        if now_s is not None:
+            self._quiet_until_s = now_s + self._interval_s
         most = ", ".join(f"{host} ({n})" for host, n in self._hosts.most_common(_MOST_TOLD))
         others = len(self._hosts) - _MOST_TOLD
         peers = f"{most} and {others} more" if others > 0 else most

@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             port = entrance.take_port().getsockname()[1]
             if options.store is not None and options.member is None:
                 options.member = f"{socket.gethostname()}:{port}"
-        http = http_of(options, entrance.guard, reporter.subject)
+        http = http_of(options, entrance.guard, reporter.subject, settings)
         return _open(options, settings, config, Doors(entrance, http), addresses, reporter)
     except InvalidRequest as reason:  # another process has the port
         return _complain(str(reason), exit_code_of(reason))

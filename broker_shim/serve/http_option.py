@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
+from broker_shim.broker.settings import BrokerSettings
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.guard import Guard
 from sparkstore.extras import missing_extra
@@ -14,7 +15,9 @@ if TYPE_CHECKING:
     from broker_shim.serve.http.http_server import HttpServer
 
 
-def http_of(options: argparse.Namespace, guard: Guard, probes: Probes | None) -> HttpServer | None:
+def http_of(
+    options: argparse.Namespace, guard: Guard, probes: Probes | None, settings: BrokerSettings
+) -> HttpServer | None:
     """Make the server of `--http`; None if it is not asked for.
 
     Raises:
@@ -29,4 +32,4 @@ def http_of(options: argparse.Namespace, guard: Guard, probes: Probes | None) ->
         from broker_shim.serve.http.http_server import http_server_of  # noqa: PLC0415
     except ModuleNotFoundError as reason:
         raise missing_extra(reason) or reason from reason
-    return http_server_of(options, guard, probes)
+    return http_server_of(options, guard, probes, settings)

@@ -17,6 +17,7 @@ from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.rules.limits import Newcomer
 from broker_shim.security.summed_refusals import INTERVAL_S
 from broker_shim.sockets.access import LOOPBACK, Access, identified
+from broker_shim.sockets.descriptors import SCARCE, is_scarce
 from broker_shim.sockets.served_connection import ConnectionHost, ServedConnection
 from broker_shim.sockets.tls_transport import TlsTransport
 from broker_shim.sockets.transport import PeerProtocol
@@ -136,20 +137,22 @@ class Listener:
                 self._pause_accepting(listening)
                 return
             remote = Remote(*address[:2])
-            if self._refuses(remote):
+            if self._refuses(remote, accepted):
                 accepted.close()
             else:
                 self._greet(accepted, remote, self._listening[listening])
 
-    def _refuses(self, remote: Remote) -> bool:
-        """True if there are too many connections already."""
-        reason = self._guard.half_open.refusal_of_newcomer(
-            remote.host,
-            len(self._peers) + len(self._arriving),
-            most=self._settings.max_connections,
-            most_half_open=self._settings.max_half_open,
-            now_s=time.monotonic(),
-        )
+    def _refuses(self, remote: Remote, accepted: socket.socket) -> bool:
+        """True if there are too many connections already, or file descriptors in use."""
+        reason: str | None = SCARCE
+        if not is_scarce(accepted):
+            reason = self._guard.half_open.refusal_of_newcomer(
+                remote.host,
+                len(self._peers) + len(self._arriving),
+                most=self._settings.max_connections,
+                most_half_open=self._settings.max_half_open,
+                now_s=time.monotonic(),
+            )
         if reason is not None:
             self._guard.connection_refused(remote, reason)
         return reason is not None

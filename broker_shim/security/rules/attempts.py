@@ -57,3 +57,13 @@ def network_of(host: str) -> str:
     if address.ipv4_mapped is not None:
         return str(address.ipv4_mapped)
     return str(ipaddress.ip_network((address, _NETWORK_BITS), strict=False))
+
+
+def is_loopback(host: str) -> bool:
+    """True if an address as a number is this machine's own: everybody here shares it."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback

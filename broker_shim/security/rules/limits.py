@@ -5,12 +5,11 @@ Both are counted as they come and go, so asking costs the same however many ther
 
 from __future__ import annotations
 
-import ipaddress
 from collections import Counter
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from broker_shim.security.rules.attempts import network_of
+from broker_shim.security.rules.attempts import is_loopback, network_of
 
 
 class Counts:
@@ -77,7 +76,7 @@ class HalfOpen:
             self._free(heappop(self._held)[1])
         network = network_of(host)
         half_open, of_address = self._of.total(), self._of[network]
-        if of_address >= max(1, most_half_open // 4) and not _is_loopback(host):
+        if of_address >= max(1, most_half_open // 4) and not is_loopback(host):
             reason = f"{of_address} connections of this address are half-open, or failed to log in"
             return None if self._makes_room(reason, network) else reason
         if count >= most:
@@ -146,10 +145,3 @@ class Newcomer:
         if self._half_open is not None:
             self._half_open.leave(self, self._until_s)
             self._half_open = None
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -1,6 +1,7 @@
 """The HTTP port of a broker: REST under `/api/v1`, metrics and probes, and the console.
 
-    http_server   the thread, the port and TLS: uvicorn's, with a patience of its own
+    http_server   the thread, and its loop
+    port          what it accepts, with TLS: connections, requests, and a time for each
     application   the gate of every request: login, role, origin, size; then the endpoint
     endpoints     all there are: method, path, role, what comes in and goes out
     roles         who may do what, in one place

@@ -31,7 +31,7 @@ from broker_shim.security.rules.attempts import network_of
 from broker_shim.security.rules.permissions import Principal
 from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.serve.http.roles import HttpRole, role_of
-from broker_shim.sockets.access import Access
+from broker_shim.sockets.access import LOOPBACK, Access
 
 MECHANISM = "HTTP-BASIC"
 _EXTERNAL, _BEARER = "EXTERNAL", "HTTP-BEARER"
@@ -89,7 +89,7 @@ class Door:
         said = headers.get("authorization")
         if said is None and self.is_open:
             _check_host(headers.get("host", ""))
-            return Visitor(broker, Access(self._guard, remote), Principal(), HttpRole.ADMIN)
+            return Visitor(broker, self._access(remote), Principal(), HttpRole.ADMIN)
         if said is not None and said[:7].lower() == "bearer ":
             principal = self._bearer(remote, said[7:].strip())
         elif said is not None:
@@ -105,7 +105,14 @@ class Door:
                 f"this user has none of the roles {', '.join(HttpRole)}: give it one by sparkstore"
             )
             raise HttpRefusal(403, f"{text} passwd FILE NAME --roles ROLE")
-        return Visitor(broker, Access(self._guard, remote), principal, role)
+        return Visitor(broker, self._access(remote), principal, role)
+
+    def _access(self, remote: Remote) -> Access:
+        """Make the access of a request; it is no connection that opens, so all share a newcomer.
+
+        One for each would be a cycle, which only Python's collector finds.
+        """
+        return Access(self._guard, remote, LOOPBACK.newcomer)
 
     def _bearer(self, remote: Remote, token: str) -> Principal:
         """Log in by a token; one that is right is never kept waiting, as no guess can be."""

@@ -29,10 +29,12 @@ from broker_shim.serve.administration.order_turns import OneBroker, OrderTurns
 from broker_shim.serve.bind_address import listening_socket, parse_listen
 from broker_shim.serve.http.application import Gate
 from broker_shim.serve.http.http_server import HttpServer
+from broker_shim.serve.http.port.http_connection import Patience
 from broker_shim.serve.monitor import Subject
 from broker_shim.store.interface import BrokerStore, MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.operations.bulk import MessageDraft
+from tests.support.amqp.certificates import Pair
 
 TIMEOUT_S = 20
 PASSWORD = "secret word"
@@ -56,6 +58,9 @@ class HttpHouse:
         permissions: tuple[Rule, ...] = (),
         delay_s: float = 0.0,
         store: BrokerStore | None = None,
+        settings: BrokerSettings | None = None,
+        tls: Pair | None = None,
+        patience: Patience | None = None,
     ) -> None:
         """Serve it.
 
@@ -65,14 +70,18 @@ class HttpHouse:
             permissions: Rules of who may do what.
             delay_s: How long the first failed login waits.
             store: A store that is empty, which it closes; None: one in memory.
+            settings: Those of the broker, whose limits are the port's.
+            tls: The certificate of the port; None: it has no TLS.
+            patience: How long peers of the port may take.
         """
         self.audited: list[tuple[str, dict[str, Any]]] = []
-        guard = self._guard(folder, users, permissions, delay_s)
-        inbox = Inbox()
+        told = {} if tls is None else {"tls_cert": str(tls.certificate), "tls_key": str(tls.key)}
+        guard = self._guard(folder, users, permissions, delay_s, told)
+        inbox, settings = Inbox(), settings or BrokerSettings()
         self.loop = Loop(inbox)
         self.store = store or MemoryMessageStore()
         calls = StoreCalls(self.store, inbox, lambda _error: None)
-        self.broker = Broker(calls, BrokerSettings(), Metrics(), self.loop.later, AmqpCommonHeader)
+        self.broker = Broker(calls, settings, Metrics(), self.loop.later, AmqpCommonHeader)
         self.turns = OrderTurns(self.loop, OneBroker(self.broker), self._audit)
         self._thread = threading.Thread(target=self.loop.run)
         self._thread.start()
@@ -81,7 +90,8 @@ class HttpHouse:
         subject = Subject()
         subject.now(lambda: (), lambda: None, self.loop.post)
         gate = Gate(guard, subject, is_loopback=True)
-        self.server = HttpServer(gate, listening, f"http://127.0.0.1:{self.port}")
+        url = f"http://127.0.0.1:{self.port}"
+        self.server = HttpServer(gate, listening, url, guard, settings, patience or Patience())
         self.server.serving(self.loop, self.broker, self.store, self.turns)
 
     def ask(
@@ -152,16 +162,17 @@ class HttpHouse:
         users: Mapping[str, tuple[str, ...]] | None,
         permissions: tuple[Rule, ...],
         delay_s: float,
+        tls: dict[str, str],
     ) -> Guard:
         if users is None:
-            return Guard(SecuritySettings(), audit=self._audit)
+            return Guard(SecuritySettings(**tls), audit=self._audit)
         file = folder / "users.json"
         secrets = secrets_of(PASSWORD, LEAST_ITERATIONS)
         with changing_users(file) as there:
             for name, roles in users.items():
                 there[name] = User(name, frozenset(roles), secrets)
         settings = SecuritySettings(
-            users=str(file), permissions=permissions, failed_login_delay_s=delay_s
+            users=str(file), permissions=permissions, failed_login_delay_s=delay_s, **tls
         )
         return Guard(settings, ("SCRAM-SHA-256",), self._audit)
 

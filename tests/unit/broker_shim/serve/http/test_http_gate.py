@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from broker_shim.broker.settings import BrokerSettings
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.guard import Guard
 from broker_shim.security.rules.permissions import Permission, Rule
@@ -220,13 +221,13 @@ def test_nothing_is_asked_of_a_broker_that_stops(tmp_path: Path) -> None:
 def test_a_port_that_cannot_be_is_refused_with_what_to_do(words: list[str], why: str) -> None:
     options = parser().parse_args(["--http", "127.0.0.1:0", *words])
     with pytest.raises(InvalidRequest, match=re.escape(why)):
-        http_of(options, Guard(SecuritySettings()), Subject())
+        http_of(options, Guard(SecuritySettings()), Subject(), BrokerSettings())
 
 
 def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "broker_shim.serve.http.http_server", None)
     options = parser().parse_args(["--memory", "--http", "127.0.0.1:0"])
     with pytest.raises(ModuleNotFoundError, match="http_server"):  # one of ours: a fault, no extra
-        http_of(options, Guard(SecuritySettings()), Subject())
-    reason = missing_extra(ModuleNotFoundError(name="uvicorn.config"))
+        http_of(options, Guard(SecuritySettings()), Subject(), BrokerSettings())
+    reason = missing_extra(ModuleNotFoundError(name="starlette.routing"))
     assert "pip install 'sparkstore[console]'" in str(reason)
