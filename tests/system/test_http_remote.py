@@ -7,6 +7,7 @@ import json
 import re
 import ssl
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -61,10 +62,9 @@ class RemoteHouse:
         if shown is not None:
             context.load_cert_chain(*shown)
         client = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=20, context=context)
-        client.request(method, path)
-        status = client.getresponse().status
-        client.close()
-        return status
+        with closing(client):
+            client.request(method, path)
+            return client.getresponse().status
 
 
 @pytest.fixture
