@@ -28,7 +28,7 @@ class Line(Protocol):
         """Write a part of the answer, and return when the peer has room for more."""
 
 
-class Exchange:
+class HttpExchange:
     """The two functions that an application gets for a request, and what they share.
 
     Attributes:

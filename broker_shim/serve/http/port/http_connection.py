@@ -24,7 +24,7 @@ from urllib.parse import unquote
 import h11
 
 from broker_shim.security.tls import certificate_name
-from broker_shim.serve.http.port.exchange import Exchange
+from broker_shim.serve.http.port.exchange import HttpExchange
 from broker_shim.serve.http.port.places import Place, Places
 from broker_shim.sockets.transport_end import let_go
 
@@ -53,11 +53,11 @@ class Patience(NamedTuple):
     read_s: float = 30.0
 
 
-class Answers(NamedTuple):
+class PortResources(NamedTuple):
     """What all connections of a port share.
 
     Attributes:
-        application: Answers requests.
+        application: PortResources requests.
         places: Counts connections and requests.
         buffer: Where bytes are read to; free for others when `buffer_updated` returns.
         tasks: The applications that run.
@@ -72,21 +72,21 @@ class Answers(NamedTuple):
 
 
 class HttpConnection(asyncio.BufferedProtocol):
-    """Answers the requests of one peer, one after the other."""
+    """PortResources the requests of one peer, one after the other."""
 
-    def __init__(self, answers: Answers, place: Place, port: int) -> None:
+    def __init__(self, shared: PortResources, place: Place, port: int) -> None:
         """Prepare for a transport.
 
         Args:
-            answers: What all connections share.
+            shared: What all connections share.
             place: The place of the connection; it is given back when the transport is gone.
             port: The TCP port of the peer.
         """
-        self._answers, self._place, self._port = answers, place, port
+        self._shared, self._place, self._port = shared, place, port
         self._scheme, self._certificate = "http", cast("str | None", None)
         self._http = h11.Connection(h11.SERVER)
         self._transport: asyncio.Transport | None = None
-        self._exchange: Exchange | None = None
+        self._exchange: HttpExchange | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._room: asyncio.Future[None] | None = None
         self._is_over = self._is_reading_paused = False
@@ -103,16 +103,16 @@ class HttpConnection(asyncio.BufferedProtocol):
         tls = transport.get_extra_info("ssl_object")
         self._scheme = "http" if tls is None else "https"
         self._certificate = None if tls is None else certificate_name(tls.getpeercert())
-        self._wait(self._answers.patience.head_s)
+        self._wait(self._shared.patience.head_s)
 
     def get_buffer(self, _size_hint: int) -> memoryview:
         """Return the buffer to read to; the bytes are copied before anybody else reads."""
-        return self._answers.buffer
+        return self._shared.buffer
 
     def buffer_updated(self, byte_count: int) -> None:
         """Take the bytes that came; those after the last request of a peer are ignored."""
         if not self._is_over and self._http.their_state is not h11.MUST_CLOSE:
-            self._http.receive_data(bytes(self._answers.buffer[:byte_count]))
+            self._http.receive_data(bytes(self._shared.buffer[:byte_count]))
             self._advance()
 
     def eof_received(self) -> None:
@@ -173,7 +173,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             if self._room is not None:
                 if not is_waiting:
                     is_waiting = True
-                    self._wait(self._answers.patience.read_s, len(body))
+                    self._wait(self._shared.patience.read_s, len(body))
                 await self._room
             if not left:
                 break
@@ -210,16 +210,16 @@ class HttpConnection(asyncio.BufferedProtocol):
             return
         path, _, query = request.target.partition(b"?")
         scope = self._scope(request, path, query)
-        exchange = self._exchange = Exchange(self, scope)
-        application, is_counted = self._answers.application, path not in PROBES
-        if is_counted and not self._answers.places.begin(self._place):
+        exchange = self._exchange = HttpExchange(self, scope)
+        application, is_counted = self._shared.application, path not in PROBES
+        if is_counted and not self._shared.places.begin(self._place):
             application, is_counted = _busy, False
         self._place.is_asking = is_counted
         self._wait_for_body()
         run = self._run(application, exchange, is_counted=is_counted)
         task = asyncio.get_running_loop().create_task(run)
-        self._answers.tasks.add(task)
-        task.add_done_callback(self._answers.tasks.discard)
+        self._shared.tasks.add(task)
+        task.add_done_callback(self._shared.tasks.discard)
 
     def _scope(self, request: h11.Request, path: bytes, query: bytes) -> dict[str, Any]:
         return {
@@ -257,23 +257,25 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Wait for the rest of the body; work for the peer if that is whole."""
         exchange = self._exchange
         if exchange is not None and not exchange.is_whole:
-            self._wait(self._answers.patience.body_s)
+            self._wait(self._shared.patience.body_s)
             return
         self._stop_timer()
         if self._place.is_asking:  # a probe gives way while it is answered
             self._place.works()
 
-    async def _run(self, application: Application, exchange: Exchange, *, is_counted: bool) -> None:
+    async def _run(
+        self, application: Application, exchange: HttpExchange, *, is_counted: bool
+    ) -> None:
         try:
             await application(exchange.scope, exchange.receive, exchange.send)
         except Exception:  # noqa: BLE001  # whoever asked is hung up on, and the next one is served
             _log.exception("a request over HTTP failed")
         finally:
             if is_counted:
-                self._answers.places.end(self._place)
+                self._shared.places.end(self._place)
             self._ended(exchange)
 
-    def _ended(self, exchange: Exchange) -> None:
+    def _ended(self, exchange: HttpExchange) -> None:
         """Go on with the next request once this one is answered, and its body whole."""
         exchange.let_go()
         if self._exchange is not exchange:  # the connection was lost
@@ -297,7 +299,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._transport.close()
             return
         self._http.start_next_cycle()
-        self._wait(self._answers.patience.head_s)
+        self._wait(self._shared.patience.head_s)
         self._pause_reading(is_paused=False)
         asyncio.get_running_loop().call_soon(self._advance)
 

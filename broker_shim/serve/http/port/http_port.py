@@ -15,7 +15,7 @@ from functools import partial
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.summed_refusals import SummedRefusals
 from broker_shim.serve.http.port.http_connection import (
-    Answers,
+    PortResources,
     Application,
     HttpConnection,
     Patience,
@@ -36,7 +36,7 @@ _FAREWELL_S = 1.0
 
 
 class HttpPort:
-    """Answers at a listening socket, on the thread of the running loop."""
+    """PortResources at a listening socket, on the thread of the running loop."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class HttpPort:
         """Accept from now on.
 
         Args:
-            application: Answers requests.
+            application: PortResources requests.
             listening: The socket that connections come to; it is closed at the end.
             guard: Has the certificates for the next connection, if TLS is spoken.
             most_connections: Connections at a time.
@@ -61,7 +61,7 @@ class HttpPort:
         self._listening, self._guard = listening, guard
         self._handshake_timeout_s = handshake_timeout_s
         buffer = memoryview(bytearray(_READ_BYTES))
-        self._answers = Answers(application, Places(most_connections), buffer, set(), patience)
+        self._shared = PortResources(application, Places(most_connections), buffer, set(), patience)
         self._arriving: set[asyncio.Task[None]] = set()
         refused = partial(guard.audit, AuditEvent.CONNECTION_REFUSED)
         failed = partial(guard.audit, AuditEvent.LOGIN_FAILED, mechanism="TLS")
@@ -76,17 +76,17 @@ class HttpPort:
     @property
     def places(self) -> Places:
         """The places of its connections."""
-        return self._answers.places
+        return self._shared.places
 
     async def close(self) -> None:
         """Accept nobody any more, give what is asked a moment to end, and hang up."""
         self._loop.remove_reader(self._listening)
         self._listening.close()
         self.places.end_all(that_wait=True)
-        if self._answers.tasks:
-            await asyncio.wait(self._answers.tasks, timeout=_FAREWELL_S)
+        if self._shared.tasks:
+            await asyncio.wait(self._shared.tasks, timeout=_FAREWELL_S)
         self.places.end_all()
-        for task in self._answers.tasks:
+        for task in self._shared.tasks:
             task.cancel()
         if self._telling is not None:
             self._telling.cancel()
@@ -128,13 +128,13 @@ class HttpPort:
         accepted.setblocking(False)  # noqa: FBT003
         accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         place, context = self.places.enter(remote.host), self._guard.context
-        connection = HttpConnection(self._answers, place, remote.port)
+        connection = HttpConnection(self._shared, place, remote.port)
         protocol: HttpConnection | TlsTransport = connection
         if context is not None:
             protocol = TlsTransport(
                 connection,
                 context,
-                self._answers.buffer,
+                self._shared.buffer,
                 self._handshake_timeout_s,
                 partial(self._over, place, remote),
             )
