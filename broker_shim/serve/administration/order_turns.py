@@ -148,7 +148,8 @@ class OrderTurns:
         self._loop, self._decider = loop, decider
         self._audit, self._trouble = audit, trouble
         self._requests: deque[tuple[OrderClient, _Asked]] = deque()
-        self._under_way: Asker | None = None
+        self._under_way: int | None = None
+        self._turn = 0
         self._orders = ControlOrders(audit)
         self.connections = connections or ConnectionOrders(tuple, audit)
 
@@ -220,10 +221,15 @@ class OrderTurns:
             self._begin(*self._requests.popleft())
 
     def _begin(self, client: OrderClient, asked: _Asked) -> None:
-        """Start what was asked for; nothing else begins until it was answered, once."""
+        """Start what was asked for; nothing else begins until it was answered, once.
+
+        The turn is known by its number: an asker that its own functions know would be a cycle.
+        """
+        self._turn += 1
+        self._under_way = turn = self._turn
 
         def answer(line: bytes) -> None:
-            if self._under_way is asker:  # else it was given up, and its client was told so
+            if self._under_way == turn:  # else it was given up, and its client was told so
                 self._under_way = None
                 client.waiting -= 1
                 client.say(line)
@@ -231,40 +237,40 @@ class OrderTurns:
                 self._next()
 
         def is_there() -> bool:
-            return client.is_there and self._under_way is asker
+            return client.is_there and self._under_way == turn
 
         def say(line: bytes) -> None:
             if is_there():
                 client.say(line)
 
-        self._under_way = asker = Asker(client.name, say, answer, is_there, client.user)
+        asker = Asker(client.name, say, answer, is_there, client.user)
         why = self._trouble() if asked.is_order else None
         if why is None:
-            self._start(asked, asker)
+            self._start(asked, asker, turn)
         else:
             answer(wire.error_line(Full(f"{why}; nothing was done")))
 
-    def _start(self, asked: _Asked, asker: Asker) -> None:
+    def _start(self, asked: _Asked, asker: Asker, turn: int) -> None:
         try:
             asked.call(asker)
         except Exception:  # noqa: BLE001  # else nobody's request would have its turn again
             _log.exception("a request on the control socket failed")
             refusal = Unavailable("the broker failed on this request: see its log")
             asker.answer(wire.error_line(refusal))
-        if self._under_way is asker:
-            self._loop.later(_LOOK_S, partial(self._look, asker))
+        if self._under_way == turn:
+            self._loop.later(_LOOK_S, partial(self._look, asker, turn))
 
-    def _look(self, asker: Asker, *, was_in_trouble: bool = False) -> None:
+    def _look(self, asker: Asker, turn: int, *, was_in_trouble: bool = False) -> None:
         """Give an order up that the store has taken and cannot make durable now.
 
         Only if it could not a while ago, either: what lasts for a moment needs no answer of its
         own. The order is carried out all the same, when there is room; its audit line comes then.
         """
-        if self._under_way is not asker:
+        if self._under_way != turn:
             return
         why = self._trouble()
         if why is None or not was_in_trouble:
-            look = partial(self._look, asker, was_in_trouble=why is not None)
+            look = partial(self._look, asker, turn, was_in_trouble=why is not None)
             self._loop.later(_LOOK_S, look)
             return
         text = f"{why}; the order may be done later, whole or not at all: look before you repeat it"

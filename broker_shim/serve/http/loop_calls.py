@@ -72,20 +72,22 @@ class LoopCalls:
 
     async def wait(self, begin: Callable[[Tell], None], patience_s: float) -> Any:
         """Have something begun on the loop's thread; return what it tells."""
-        ours = asyncio.get_running_loop()
-        answer: asyncio.Future[Any] = ours.create_future()
+        ours, outcomes, is_told = asyncio.get_running_loop(), list[Any](), asyncio.Event()
 
         def tell(outcome: Any) -> None:
             with suppress(RuntimeError):  # the port was closed meanwhile
-                ours.call_soon_threadsafe(partial(_settle, answer, outcome))
+                ours.call_soon_threadsafe(partial(_settle, outcomes, is_told, outcome))
 
         self._loop.post(partial(_begun, begin, tell))
         try:
-            return await asyncio.wait_for(answer, patience_s)
+            await asyncio.wait_for(is_told.wait(), patience_s)
         except TimeoutError as reason:
             text = f"the broker has not answered for {patience_s:g} s: look into its log; what was"
             text += " asked is done whole or not at all, perhaps later"
             raise HttpRefusal(503, text) from reason
+        if isinstance(outcomes[0], Exception):
+            raise outcomes.pop()  # no frame that the error knows may know it: a cycle
+        return outcomes[0]
 
 
 def _begun(begin: Callable[[Tell], None], tell: Tell) -> None:
@@ -95,10 +97,7 @@ def _begun(begin: Callable[[Tell], None], tell: Tell) -> None:
         tell(reason)
 
 
-def _settle(answer: asyncio.Future[Any], outcome: Any) -> None:
-    if answer.done():
-        return
-    if isinstance(outcome, Exception):
-        answer.set_exception(outcome)
-    else:
-        answer.set_result(outcome)
+def _settle(outcomes: list[Any], is_told: asyncio.Event, outcome: Any) -> None:
+    if not is_told.is_set():
+        outcomes.append(outcome)
+        is_told.set()

@@ -15,10 +15,10 @@ from functools import partial
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.summed_refusals import SummedRefusals
 from broker_shim.serve.http.port.http_connection import (
-    PortResources,
     Application,
     HttpConnection,
     Patience,
+    PortResources,
 )
 from broker_shim.serve.http.port.places import Place, Places
 from broker_shim.sockets.descriptors import is_scarce_for_http
