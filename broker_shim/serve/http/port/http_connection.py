@@ -57,7 +57,7 @@ class PortResources(NamedTuple):
     """What all connections of a port share.
 
     Attributes:
-        application: PortResources requests.
+        application: The application of ASGI that gets each request.
         places: Counts connections and requests.
         buffer: Where bytes are read to; free for others when `buffer_updated` returns.
         tasks: The applications that run.
@@ -72,7 +72,7 @@ class PortResources(NamedTuple):
 
 
 class HttpConnection(asyncio.BufferedProtocol):
-    """PortResources the requests of one peer, one after the other."""
+    """Answers the requests of one peer, one after the other."""
 
     def __init__(self, shared: PortResources, place: Place, port: int) -> None:
         """Prepare for a transport.

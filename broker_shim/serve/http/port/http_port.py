@@ -36,7 +36,7 @@ _FAREWELL_S = 1.0
 
 
 class HttpPort:
-    """PortResources at a listening socket, on the thread of the running loop."""
+    """Answers at a listening socket, on the thread of the running loop."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class HttpPort:
         """Accept from now on.
 
         Args:
-            application: PortResources requests.
+            application: The application of ASGI that gets each request.
             listening: The socket that connections come to; it is closed at the end.
             guard: Has the certificates for the next connection, if TLS is spoken.
             most_connections: Connections at a time.
