@@ -54,7 +54,7 @@ class Patience(NamedTuple):
 
 
 class PortResources(NamedTuple):
-    """What all connections of a port share.
+    """The resources that all connections of a port share.
 
     Attributes:
         application: The application of ASGI that gets each request.
