@@ -228,18 +228,7 @@ def asked(place: Place, path: str) -> socket.socket:
 def test_an_answer_that_nobody_reads_in_time_is_cut_off(serve: Callable[..., Place]) -> None:
     place = serve(SHORT)
     with closing(asked(place, page(place))) as peer:
-        until_hung_up = threading.Event()
-
-        def look() -> None:
-            """On the port's thread: the connection is over before a byte was read."""
-            places = ports(place).places
-            if places.count or places.request_count:
-                place.house.server._loop.call_later(0.01, look)
-            else:
-                until_hung_up.set()
-
-        place.house.server._loop.call_later(0.01, look)
-        assert until_hung_up.wait(TIMEOUT_S)
+        until_empty(place)  # before a byte was read
         answer = Answer(peer)
         answer.begin()
         with pytest.raises((http.client.IncompleteRead, OSError)):
@@ -247,9 +236,19 @@ def test_an_answer_that_nobody_reads_in_time_is_cut_off(serve: Callable[..., Pla
     assert place.status() == 200
 
 
-def ports(place: Place) -> Any:
-    """The port inside of the server."""
-    return place.house.server.port
+def until_empty(place: Place) -> None:
+    """Wait until nobody is connected and nothing is answered."""
+    is_empty, loop = threading.Event(), place.house.server._loop
+
+    def look() -> None:
+        places = place.house.server.port.places
+        if places.count or places.request_count:
+            loop.call_later(0.01, look)
+        else:
+            is_empty.set()
+
+    loop.call_soon_threadsafe(look)
+    assert is_empty.wait(TIMEOUT_S)
 
 
 def test_who_reads_slowly_gets_all_of_it(serve: Callable[..., Place]) -> None:
@@ -388,17 +387,7 @@ def test_a_connection_that_is_over_leaves_nothing_for_the_collector(
 
     def settle() -> None:
         assert place.status() == 200  # it came last, so all others were accepted before
-        is_over = threading.Event()
-
-        def look() -> None:
-            places = ports(place).places
-            if places.count or places.request_count:
-                place.house.server._loop.call_later(0.01, look)
-            else:
-                is_over.set()
-
-        place.house.server._loop.call_soon_threadsafe(look)
-        assert is_over.wait(TIMEOUT_S)
+        until_empty(place)
         place.house.audited.clear()
 
     times = 30 if said == "unread" else TIMES
