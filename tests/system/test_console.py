@@ -81,6 +81,71 @@ def test_what_senders_choose_is_shown_as_text_and_never_run(house: HttpHouse, pa
     assert page.troubles == []
 
 
+def test_a_message_is_a_panel_that_keys_step_through_and_that_has_an_address(
+    house: HttpHouse, page: Page
+) -> None:
+    """What the address names opens by itself; Escape gives the focus back to the list."""
+    open_hostile(page, house, "ada")
+    page.until("document.querySelectorAll('tbody tr').length === 2")
+    page.evaluate("document.querySelector('tbody button').click()")
+    heading = "document.querySelector('aside:not([hidden]) h2')?.textContent"
+    first = page.until(heading)
+    assert page.evaluate("document.activeElement.textContent") == first
+    page.key("j")
+    second = page.until(f"{heading} !== {first!r} && {heading}")
+    number = second.removeprefix("Message ")
+    assert page.evaluate("location.hash").endswith(f"?message={number}")
+    address = page.evaluate("location.href")
+    page.key("k")
+    page.until(f"{heading} === {first!r}")
+    page.key("Escape")
+    page.until("document.querySelector('aside').hidden")
+    assert page.evaluate("document.activeElement.ariaLabel") == f"Show {first.lower()}"
+    assert "message=" not in page.evaluate("location.hash")
+    page.open("about:blank")
+    page.open(address)
+    page.until(f"{heading} === {second!r}")
+    assert page.evaluate("document.title") == f"{HOSTILE} – sparkstore"
+    assert page.troubles == []
+
+
+def test_back_finds_a_list_with_its_filter_and_an_address_of_nothing_is_told(
+    house: HttpHouse, page: Page
+) -> None:
+    at(page, house.server, "ada", "queues?match=grav", 1)
+    assert page.evaluate("document.getElementById('filter').value") == "grav"
+    page.evaluate("document.getElementById('filter').select()")
+    page.write("asid")
+    page.until("document.querySelector('tbody a')?.textContent === 'aside'")
+    page.evaluate("document.querySelector('tbody a').click()")
+    page.until("document.querySelector('h1')?.textContent === 'aside'")
+    page.evaluate("history.back()")
+    page.until("document.getElementById('filter')?.value === 'asid'")
+    page.until("document.querySelectorAll('tbody tr').length === 1")
+    page.evaluate("location.hash = '#/queue/%zz'")
+    problem = "document.getElementById('problem').textContent"
+    assert page.until(problem) == "no view has the address #/queue/%zz: choose one above"
+    page.evaluate("location.hash = '#/constructor'")
+    page.until("document.querySelector('h1')?.textContent === 'Queues'")
+    assert page.evaluate(problem) == ""
+    assert page.troubles == []
+
+
+def test_what_an_order_complained_of_goes_when_the_next_one_begins(
+    house: HttpHouse, page: Page
+) -> None:
+    at(page, house.server, "ada", "queue/aside?message=x", 0)
+    problem = "document.getElementById('problem').textContent"
+    page.until(f"{problem}.includes('named by its id')")
+    press(page, "Purge")
+    page.until("document.querySelector('dialog').open")
+    assert page.evaluate(problem) == ""
+    page.key("Escape")
+    (refusal,) = page.troubles
+    assert "400" in refusal
+    page.events.clear()  # the next tests have no trouble
+
+
 def test_who_may_only_look_is_offered_no_order(house: HttpHouse, page: Page) -> None:
     open_hostile(page, house, "mia")
     page.until("document.querySelectorAll('tbody tr').length === 2")
@@ -184,3 +249,7 @@ def test_a_history_is_a_line_of_time_and_an_operation_is_undone(
         page.open(f"{found[1]}/#/upkeep")
         page.until("document.querySelector('main').innerText.includes('No job has run yet')")
         assert page.troubles == []
+        broker.terminate()
+        page.evaluate("location.hash = '#/queues'")
+        problem = "document.getElementById('problem').textContent"
+        page.until(f"{problem}.startsWith('the broker does not answer')")

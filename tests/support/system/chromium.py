@@ -86,9 +86,10 @@ class Page:
         self._call("Input.insertText", text=text)
 
     def key(self, key: str, *, ctrl: bool = False) -> None:
-        """Press a key: Tab, Enter, Escape."""
-        code = {"Tab": 9, "Enter": 13, "Escape": 27}[key]
-        text = {"text": "\r"} if key == "Enter" and not ctrl else {}
+        """Press a key: Tab, Enter, Escape, or a letter."""
+        code = {"Tab": 9, "Enter": 13, "Escape": 27}.get(key) or ord(key.upper())
+        typed = {"Tab": "", "Enter": "\r", "Escape": ""}.get(key, key)
+        text = {"text": typed} if typed and not ctrl else {}
         said = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 2 * ctrl}
         self._call("Input.dispatchKeyEvent", type="keyDown", **said, **text)
         self._call("Input.dispatchKeyEvent", type="keyUp", **said)

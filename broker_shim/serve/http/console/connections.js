@@ -1,12 +1,13 @@
 // Clients that are connected; an operator may close one.
 
-import { complain, confirmed, element, pager, say, show, table, terms, utc } from "./elements.js";
+import { keep, offsetOf } from "./address.js";
+import { confirmed, element, order, pager, say, show, table, terms, utc } from "./elements.js";
 import { get, remove } from "./requests.js";
 
 const LIMIT = 100;
 
-export function connections(_parts, user) {
-  let offset = 0;
+export function connections(_parts, user, query) {
+  let offset = offsetOf(query);
   const columns = [
     { title: "Number", isNumber: true, text: (row) => String(row.connection) },
     { title: "Peer", text: (row) => row.peer },
@@ -28,18 +29,14 @@ export function connections(_parts, user) {
   const list = table("Connections", columns, (row) => `${row.member ?? ""} ${row.connection}`);
   const pages = pager(LIMIT, go);
 
-  async function close(row) {
-    const told = terms([["peer", row.peer], ["user", row.user], ["container", row.container], ["links", row.links]]);
-    if (!(await confirmed(`Close connection ${row.connection}?`, "Close it", told))) return;
-    try {
-      const query = row.member ? "?" + new URLSearchParams({ member: row.member }) : "";
-      await remove(`connections/${row.connection}${query}`);
-      say(`connection ${row.connection} is closed`);
-      await look();
-    } catch (error) {
-      complain(error);
-    }
-  }
+  const close = order(async (row) => {
+    const details = terms([["peer", row.peer], ["user", row.user], ["container", row.container], ["links", row.links]]);
+    if (!(await confirmed(`Close connection ${row.connection}?`, "Close it", details))) return;
+    const member = row.member ? "?" + new URLSearchParams({ member: row.member }) : "";
+    await remove(`connections/${row.connection}${member}`);
+    say(`connection ${row.connection} is closed`);
+    await look();
+  });
 
   async function look() {
     const page = await get("connections", { limit: LIMIT, offset });
@@ -49,6 +46,7 @@ export function connections(_parts, user) {
 
   async function go(to) {
     offset = Math.max(0, to);
+    keep({ offset });
     await look();
   }
 

@@ -1,7 +1,8 @@
-// The page: which view is shown, and when it looks again. A view is a function (parts, user) that
-// shows itself and returns `look`, which is called every two seconds while the page is visible; or
+// The page: which view is shown, and when it looks again. A view is a function (parts, user, query)
+// that shows itself and returns `look`, which is called every two seconds while the page is visible; or
 // null: it does not change by itself.
 
+import { here } from "./address.js";
 import { complain, say, show } from "./elements.js";
 import { get } from "./requests.js";
 import { queues } from "./queues.js";
@@ -21,9 +22,16 @@ let hasFailed = false;
 let user = null;
 
 async function open() {
-  const parts = location.hash.replace(/^#\/?/, "").split("/").map(decodeURIComponent);
-  const name = parts[0] in VIEWS ? parts[0] : "queues";
   const mine = ++turn;
+  let address;
+  try {
+    address = here();
+  } catch (error) {
+    show();
+    complain(error);
+    return;
+  }
+  const name = Object.hasOwn(VIEWS, address.view) ? address.view : "queues";
   for (const each of document.querySelectorAll("nav a")) {
     const isHere = each.getAttribute("href") === "#/" + (name === "queue" ? "queues" : name);
     if (isHere) each.setAttribute("aria-current", "page");
@@ -36,7 +44,8 @@ async function open() {
     user ??= await get("self");
     document.getElementById("user").textContent = `${user.user}, ${user.role}`;
     if (mine !== turn) return;
-    look = VIEWS[name](parts.slice(1), { ...user, mayOperate: user.role !== "monitor" });
+    look = VIEWS[name](address.parts, { ...user, mayOperate: user.role !== "monitor" }, address.query);
+    document.title = `${document.querySelector("h1").textContent} – sparkstore`;
     document.getElementById("main").focus();
     if (look) await again(mine);
   } catch (error) {

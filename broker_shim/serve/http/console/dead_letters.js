@@ -1,5 +1,6 @@
 // Queues that get the dead letters of others; each leads to its messages, with their reasons.
 
+import { keep, offsetOf } from "./address.js";
 import { element, link, pager, show, table } from "./elements.js";
 import { age } from "./queues.js";
 import { get } from "./requests.js";
@@ -11,8 +12,8 @@ function sourcesOf(row) {
   return row.sources.join(", ") + (more ? ` and ${more} more` : "");
 }
 
-export function deadLetters() {
-  let offset = 0;
+export function deadLetters(_parts, _user, query) {
+  let offset = offsetOf(query);
   const list = table("Dead letters", [
     { title: "Queue", node: (row) => link(row.name, "queue", row.name) },
     { title: "Messages", isNumber: true, text: (row) => row.depth.toLocaleString() },
@@ -29,6 +30,7 @@ export function deadLetters() {
 
   async function go(to) {
     offset = Math.max(0, to);
+    keep({ offset });
     await look();
   }
 

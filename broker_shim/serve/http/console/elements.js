@@ -25,16 +25,30 @@ export function say(text) {
   document.getElementById("status").textContent = text;
 }
 
+// An order that somebody gives: what the one before complained of goes, and what this one does is shown.
+export const order = (run) => async (...given) => {
+  complain(null);
+  try {
+    await run(...given);
+  } catch (error) {
+    complain(error);
+  }
+};
+
 export function complain(error) {
   document.getElementById("problem").textContent = error ? error.message : "";
 }
 
+const classOf = (column) =>
+  [column.isNumber && "number", column.isExtra && "extra"].filter(Boolean).join(" ") || null;
+
 // A table whose rows are kept by their key, so that what has the focus keeps it while figures change.
 // A column has a title and `text(row)`, or `node(row)`, which is made once for each key, or
-// `picture(row)`, which is made anew each time and has nothing that takes the focus.
+// `picture(row)`, which is made anew each time and has nothing that takes the focus. One that is
+// `isExtra` is left out on a narrow screen.
 export function table(caption, columns, keyOf) {
   const head = columns.map((each) =>
-    element("th", { scope: "col", class: each.isNumber ? "number" : null }, each.title));
+    element("th", { scope: "col", class: classOf(each) }, each.title));
   const body = element("tbody");
   const whole = element("table", { "aria-label": caption },
     element("thead", {}, element("tr", {}, ...head)), body);
@@ -42,7 +56,7 @@ export function table(caption, columns, keyOf) {
 
   function made(row) {
     const cells = columns.map((each) =>
-      element("td", { class: each.isNumber ? "number" : null }, each.node ? each.node(row) : ""));
+      element("td", { class: classOf(each) }, each.node ? each.node(row) : ""));
     return element("tr", {}, ...cells);
   }
 

@@ -1,7 +1,8 @@
 // One queue: its figures and arguments, its messages with their bodies, and orders for operators.
 
+import { keep, offsetOf } from "./address.js";
 import { chart } from "./chart.js";
-import { complain, confirmed, element, pager, say, show, table, terms, utc } from "./elements.js";
+import { confirmed, element, order, pager, say, show, table, terms, utc } from "./elements.js";
 import { historyOf } from "./history.js";
 import { age } from "./queues.js";
 import { get, post, queuePath } from "./requests.js";
@@ -9,8 +10,20 @@ import { sample } from "./samples.js";
 
 const LIMIT = 50;
 
-const died = (death) =>
-  death.queue ? [death.reason, "on", death.queue, death.condition, death.description].filter(Boolean).join(" ") : "";
+// Why a message died, and where: rejected on orders: shop:price (price is negative)
+function died(death) {
+  if (!death.queue) return "";
+  const why = death.condition ?? death.description;
+  const more = death.condition && death.description ? ` (${death.description})` : "";
+  return `${death.reason} on ${death.queue}${why ? `: ${why}` : ""}${more}`;
+}
+
+// A body as it is read: a value of text is that text, not the JSON of it.
+function readable(message) {
+  if (message.body_form === "omitted") return "too large to be shown: sparkstore export has it";
+  if (message.body_form !== "json" || !message.body.startsWith('"')) return message.body;
+  return JSON.parse(message.body);
+}
 
 // An argument that counts, and where it is from unless the queue says it itself.
 const sourced = (it) => (it.from === "queue" ? String(it.value) : `${it.value} (${it.from})`);
@@ -38,12 +51,13 @@ function chartsOf(seen) {
   ];
 }
 
-export function queue(parts, user) {
+export function queue(parts, user, query) {
   const name = parts.join("/");
-  let offset = 0;
+  let offset = offsetOf(query);
+  let opened = "";
   const figures = element("div");
   const charts = element("div", { class: "charts" });
-  const details = element("section", { "aria-live": "polite" });
+  const details = element("aside", { class: "panel", hidden: true, onkeydown: typed });
   const list = table("Messages", [
     {
       title: "Id",
@@ -75,81 +89,105 @@ export function queue(parts, user) {
 
   async function go(to) {
     offset = Math.max(0, to);
+    kept();
     await look();
   }
 
-  async function open(id) {
-    try {
-      const it = await get(queuePath(name, `/messages/${id}`));
-      const body = it.body_form === "omitted" ? "too large to be shown: sparkstore export has it" : it.body;
-      details.replaceChildren(
-        element("h2", {}, `Message ${it.id}`),
-        terms([
-          ["came (UTC)", utc(it.enqueued_at)], ["held by", it.held_by], ["died", died(it.death)], ["subject", it.subject],
-          ["content type", it.content_type], ["user", it.user_id], ["message id", it.amqp_message_id],
-          ["correlation id", it.correlation_id], ["expires (UTC)", it.expires_at && utc(it.expires_at)], ["durable", it.durable],
-          ...Object.entries(it.properties), ...Object.entries(it.annotations).map(annotation),
-        ]),
-        element("h2", {}, `Body (${it.body_form}, ${it.body_bytes} bytes)`),
-        element("pre", { tabindex: "0" }, body),
-        ...(user.has_history ? [element("h2", {}, "History"), await historyOf(id)] : []));
-    } catch (error) {
-      complain(error);
-    }
+  function kept() {
+    keep({ offset, message: opened });
+  }
+
+  const open = order(async (id) => {
+    const it = await get(queuePath(name, `/messages/${encodeURIComponent(id)}`));
+    opened = String(id);
+    kept();
+    details.setAttribute("aria-label", `Message ${it.id}`);
+    const heading = element("h2", { tabindex: "-1" }, `Message ${it.id}`);
+    details.replaceChildren(
+      element("div", { class: "bar" },
+        element("button", { type: "button", onclick: () => step(-1) }, "Previous (k)"),
+        element("button", { type: "button", onclick: () => step(1) }, "Next (j)"),
+        element("button", { type: "button", onclick: close }, "Close (Esc)")),
+      heading,
+      terms([
+        ["came (UTC)", utc(it.enqueued_at)], ["held by", it.held_by], ["died", died(it.death)], ["subject", it.subject],
+        ["content type", it.content_type], ["user", it.user_id], ["message id", it.amqp_message_id],
+        ["correlation id", it.correlation_id], ["expires (UTC)", it.expires_at && utc(it.expires_at)], ["durable", it.durable],
+        ...Object.entries(it.properties), ...Object.entries(it.annotations).map(annotation),
+      ]),
+      element("h2", {}, `Body (${it.body_form}, ${it.body_bytes} bytes)`),
+      element("pre", { tabindex: "0" }, readable(it)),
+      ...(user.has_history ? [element("h2", {}, "History"), await historyOf(it.id)] : []));
+    details.hidden = false;
+    heading.focus();
+  });
+
+  const rowOf = (id) => document.querySelector(`button[aria-label="Show message ${id}"]`);
+
+  function close() {
+    const row = rowOf(opened);
+    opened = "";
+    kept();
+    details.hidden = true;
+    row?.focus();
+  }
+
+  // Open the message beside the one that is shown, in the order of the list.
+  function step(by) {
+    const line = rowOf(opened)?.closest("tr");
+    const beside = by < 0 ? line?.previousElementSibling : line?.nextElementSibling;
+    beside?.querySelector("button").click();
+  }
+
+  function typed(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const act = { Escape: close, j: () => step(1), k: () => step(-1) }[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
   }
 
   const stay = (told) => (told.held ? ` ${told.held} that consumers hold stay.` : "");
 
-  async function purge() {
-    try {
-      const told = await post(queuePath(name, "/purge"), { dry_run: true });
-      const text = `${told.would} messages are taken off ${name}.${stay(told)}`;
-      if (!(await confirmed("Purge this queue?", `Purge ${told.would} messages`, element("p", {}, text)))) return;
-      const done = await post(queuePath(name, "/purge"), {});
-      say(`${done.done} messages were purged; sparkstore undo ROOT ${done.operation} takes that back`);
-      await look();
-    } catch (error) {
-      complain(error);
-    }
-  }
+  const purge = order(async () => {
+    const told = await post(queuePath(name, "/purge"), { dry_run: true });
+    const text = `${told.would} messages are taken off ${name}.${stay(told)}`;
+    if (!(await confirmed("Purge this queue?", `Purge ${told.would} messages`, element("p", {}, text)))) return;
+    const done = await post(queuePath(name, "/purge"), {});
+    say(`${done.done} messages were purged; sparkstore undo ROOT ${done.operation} takes that back`);
+    await look();
+  });
 
-  async function move() {
+  const move = order(async () => {
     const target = element("input", { id: "target", required: true, autofocus: true });
     const label = element("label", { for: "target" }, "To the queue ");
-    try {
-      const asked = element("p", {}, label, target);
-      if (!(await confirmed("Move all messages of this queue", "Count them", asked))) return;
-      const to = target.value;
-      const told = await post(queuePath(name, "/move"), { to, dry_run: true });
-      const text = `${told.would} messages go from ${name} to ${to}.${stay(told)}`;
-      if (!(await confirmed("Move these messages?", `Move ${told.would} messages`, element("p", {}, text)))) return;
-      const done = await post(queuePath(name, "/move"), { to });
-      say(`${done.done} messages were moved; sparkstore undo ROOT ${done.operation} takes that back`);
-      await look();
-    } catch (error) {
-      complain(error);
-    }
-  }
+    const asked = element("p", {}, label, target);
+    if (!(await confirmed("Move all messages of this queue", "Count them", asked))) return;
+    const to = target.value;
+    const told = await post(queuePath(name, "/move"), { to, dry_run: true });
+    const text = `${told.would} messages go from ${name} to ${to}.${stay(told)}`;
+    if (!(await confirmed("Move these messages?", `Move ${told.would} messages`, element("p", {}, text)))) return;
+    const done = await post(queuePath(name, "/move"), { to });
+    say(`${done.done} messages were moved; sparkstore undo ROOT ${done.operation} takes that back`);
+    await look();
+  });
 
-  async function redrive() {
-    try {
-      const told = await post(queuePath(name, "/redrive"), { dry_run: true });
-      const going = Object.entries(told.to).map(([queue, count]) => `${count} to ${queue}`).join(", ");
-      const gone = Object.keys(told.origin_gone).join(", ");
-      const text = `Dead letters go back: ${going || "none"}.${gone ? ` Gone: ${gone}.` : ""}`;
-      if (!(await confirmed("Redrive this queue?", "Send them back", element("p", {}, text)))) return;
-      const done = await post(queuePath(name, "/redrive"), {});
-      say(`${done.done} messages went back; sparkstore undo ROOT ${done.operation} takes that back`);
-      await look();
-    } catch (error) {
-      complain(error);
-    }
-  }
+  const redrive = order(async () => {
+    const told = await post(queuePath(name, "/redrive"), { dry_run: true });
+    const going = Object.entries(told.to).map(([queue, count]) => `${count} to ${queue}`).join(", ");
+    const gone = Object.keys(told.origin_gone).join(", ");
+    const text = `Dead letters go back: ${going || "none"}.${gone ? ` Gone: ${gone}.` : ""}`;
+    if (!(await confirmed("Redrive this queue?", "Send them back", element("p", {}, text)))) return;
+    const done = await post(queuePath(name, "/redrive"), {});
+    say(`${done.done} messages went back; sparkstore undo ROOT ${done.operation} takes that back`);
+    await look();
+  });
 
   const orders = element("div", { class: "bar" },
     element("button", { type: "button", onclick: purge }, "Purge…"),
     element("button", { type: "button", onclick: move }, "Move…"),
     element("button", { type: "button", onclick: redrive }, "Redrive…"));
   show(element("h1", {}, name), element("div", { class: "overview" }, figures, charts), ...(user.mayOperate ? [orders] : []), list.whole, pages.whole, details);
+  if (query.get("message")) open(query.get("message"));
   return look;
 }

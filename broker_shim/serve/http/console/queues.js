@@ -1,5 +1,6 @@
 // The list of queues with depth, rates and age.
 
+import { keep, offsetOf } from "./address.js";
 import { sparkline } from "./chart.js";
 import { element, link, pager, show, table } from "./elements.js";
 import { get } from "./requests.js";
@@ -16,9 +17,10 @@ export function age(seconds) {
 
 const count = (title, field) => ({ title, isNumber: true, text: (row) => row[field].toLocaleString() });
 
-export function queues() {
-  let offset = 0;
+export function queues(_parts, _user, query) {
+  let offset = offsetOf(query);
   const filter = element("input", { type: "search", id: "filter", oninput: () => go(0) });
+  filter.value = query.get("match") ?? "";
   const rate = (title, field) => ({
     title,
     isNumber: true,
@@ -27,7 +29,7 @@ export function queues() {
   const list = table("Queues", [
     { title: "Queue", node: (row) => link(row.name, "queue", row.name) },
     count("Messages", "depth"),
-    { title: "Last minutes", picture: (row) => sparkline(row.seen.map((each) => each.depth)) },
+    { title: "Last minutes", isExtra: true, picture: (row) => sparkline(row.seen.map((each) => each.depth)) },
     count("Held", "held"),
     rate("In/s", "inRate"),
     rate("Out/s", "outRate"),
@@ -45,6 +47,7 @@ export function queues() {
 
   async function go(to) {
     offset = Math.max(0, to);
+    keep({ match: filter.value, offset });
     await look();
   }
 

@@ -4,16 +4,16 @@ const API = "/api/v1/";
 
 export async function get(path, query = {}) {
   const said = new URLSearchParams(query).toString();
-  return answer(await fetch(API + path + (said ? "?" + said : "")));
+  return ask(path + (said ? "?" + said : ""));
 }
 
 export async function post(path, body) {
   const headers = { "Content-Type": "application/json" };
-  return answer(await fetch(API + path, { method: "POST", headers, body: JSON.stringify(body) }));
+  return ask(path, { method: "POST", headers, body: JSON.stringify(body) });
 }
 
 export async function remove(path) {
-  return answer(await fetch(API + path, { method: "DELETE" }));
+  return ask(path, { method: "DELETE" });
 }
 
 export const queuePath = (name, more = "") => `queues/${encodeURIComponent(name)}${more}`;
@@ -22,7 +22,13 @@ export const queuePath = (name, more = "") => `queues/${encodeURIComponent(name)
 const exact = (_name, value, said) =>
   (Number.isInteger(value) && !Number.isSafeInteger(value) ? said?.source ?? value : value);
 
-async function answer(response) {
+async function ask(path, options) {
+  let response;
+  try {
+    response = await fetch(API + path, options);
+  } catch {
+    throw new Error("the broker does not answer: look whether it runs. This page asks it again");
+  }
   let told;
   try {
     told = JSON.parse(await response.text(), exact);

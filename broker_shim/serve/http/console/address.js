@@ -1,0 +1,24 @@
+// The address of a view: #/VIEW/PART…?NAME=VALUE. A view keeps its filter and page there, so that it
+// can be sent to a colleague, and Back finds it as it was.
+
+export function here() {
+  const whole = location.hash.replace(/^#\/?/, "");
+  const end = whole.indexOf("?");
+  const path = end < 0 ? whole : whole.slice(0, end);
+  try {
+    const [view, ...parts] = path.split("/").map(decodeURIComponent);
+    return { view, parts, query: new URLSearchParams(end < 0 ? "" : whole.slice(end + 1)) };
+  } catch {
+    throw new Error(`no view has the address #/${path}: choose one above`);
+  }
+}
+
+// Keep what a view shows in its address; what is empty or 0 is left out.
+export function keep(values) {
+  const kept = Object.entries(values).filter(([, value]) => value);
+  const query = new URLSearchParams(kept).toString();
+  const path = location.hash.replace(/\?.*$/s, "") || "#/queues";
+  history.replaceState(history.state, "", path + (query ? "?" + query : ""));
+}
+
+export const offsetOf = (query) => Math.max(0, Number.parseInt(query.get("offset") ?? "0", 10) || 0);
