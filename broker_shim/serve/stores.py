@@ -93,7 +93,9 @@ def check_choice(options: argparse.Namespace) -> None:
         text = "--accept-durable is for --memory and --configuration: a root keeps what is durable"
         raise InvalidRequest(text)
     if options.accept_loss and not options.root:
-        raise InvalidRequest("--accept-loss is for a root that was a mirror: give its folder")
+        raise InvalidRequest(
+            "--accept-loss is for a root that lacks something: give its folder or URI"
+        )
     if is_member:
         _check_member(options)
     elif options.member is not None:

@@ -123,10 +123,12 @@ class DeltaMessageStore(LocalMessageStore):
         root: str | Path,
         config: StoreConfig | None = None,
         clock: Callable[[], int] = now_us,
+        *,
+        accept_loss: bool = False,
     ) -> None:
         """Open the root for writing, or create it. See `log.start.open_log` for what it raises."""
         config = config or StoreConfig()
-        opened = open_log(root, config)
+        opened = open_log(root, config, accept_loss=accept_loss)
         self._log = opened.log
         machine = StoreStateMachine(opened.state, TerminusDurability.UNSETTLED_STATE, clock)
         machine.next_id = max(machine.next_id, opened.log.root.identity.first_message_id)

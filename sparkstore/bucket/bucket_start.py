@@ -3,11 +3,12 @@
 In this order:
 
 1. probe the store's conditional puts
-2. look for the root; create it if the prefix is free
-3. lock the working copy, which keeps a second process of this machine out
-4. look for the write-ahead log of the store that served last, which must be here if it may hold
+2. lock the working copy, which keeps a second process of this machine out
+3. check that the bucket has what this machine has seen in it (`seen_journal`)
+4. look for the root; create it if the prefix is free
+5. look for the write-ahead log of the store that served last, which must be here if it may hold
    what the bucket lacks
-5. claim the next epoch
+6. claim the next epoch
 
 From then on the writer before stops (`epochs`), and the copy is brought up, replayed
 into and opened. Where that writer committed once more meanwhile, which the first put finds out, the
@@ -28,15 +29,16 @@ from sparkstore.bucket import epochs, working_copy
 from sparkstore.bucket.creation import open_or_create
 from sparkstore.bucket.epochs import Claim
 from sparkstore.bucket.publisher import CommitPublisher
+from sparkstore.bucket.seen_journal import check_not_behind
 from sparkstore.config import StoreConfig
-from sparkstore.errors import Fenced, InvalidRequest, Unavailable
+from sparkstore.errors import CorruptData, Fenced, InvalidRequest, Unavailable
 from sparkstore.recovery.recovery import journal_tail
 from sparkstore.storage.probe import check_is_conditional
 from sparkstore.storage.storage import Storage
-from sparkstore.tables.fencing import check_primary_at
+from sparkstore.tables.fencing import check_primary_at, identity_at
 from sparkstore.tables.lock import FileLock
 from sparkstore.tables.private_folder import private_folder
-from sparkstore.tables.root import Root
+from sparkstore.tables.root import Root, open_root
 
 _log = logging.getLogger(__name__)
 
@@ -61,10 +63,21 @@ class OpenedCopy:
 
 
 class BucketStart:
-    """One start of a store in a bucket, from the checks to the opened copy."""
+    """One start of a store in a bucket, from the checks to the opened copy.
+
+    Attributes:
+        accepted_loss: The bucket lacks what this machine has seen in it, and that was accepted: no
+            write-ahead log that is here goes with it.
+    """
 
     def __init__(
-        self, bucket: Storage, config: StoreConfig, locks: ExitStack, wal_folder: Path | None
+        self,
+        bucket: Storage,
+        config: StoreConfig,
+        locks: ExitStack,
+        wal_folder: Path | None,
+        *,
+        accept_loss: bool = False,
     ) -> None:
         """Look at everything that may refuse this start; nothing is claimed yet.
 
@@ -73,23 +86,27 @@ class BucketStart:
             config: Where the copy is, and which log is given up.
             locks: Gets the lock of the copy, and of the log that is replayed.
             wal_folder: Where this start's write-ahead log will be, locked; None without one.
+            accept_loss: Go on where the bucket lacks what this machine has seen in it, which is
+                set aside.
 
         Raises:
             InvalidRequest: The store is not conditional; something else is there; a write-ahead
-                log is not here.
+                log is not here; the bucket lacks what this machine has seen in it.
             Locked: Another process of this machine serves it.
             Fenced: It is a replica.
             StoreError: The bucket did not answer, or holds what cannot be read.
         """
         self._bucket, self._config, self._locks = bucket, config, locks
         self._wal_folder, self._lacks_log = wal_folder, False
+        self.accepted_loss, self._epoch_before = False, 0
         check_is_conditional(bucket)
-        open_or_create(bucket)
-        self._identity = check_primary_at(bucket)
         self._folder = working_copy.folder_of(bucket.location, config.copy_dir)
         private_folder(self._folder)
         locks.callback(FileLock(self._folder / "writer.lock", bucket.location).release)
         _log.info("%s: the working copy is in %s", bucket.location, self._folder)
+        self._check_not_behind(accept_loss=accept_loss)
+        open_or_create(bucket)
+        self._identity = check_primary_at(bucket)
 
     def rounds(self) -> Iterator[OpenedCopy]:
         """Bring up the copy, and again each time that the writer before was faster than our put.
@@ -106,7 +123,8 @@ class BucketStart:
             tail = journal_tail(root)
             if claim is None:
                 folders = self._wal_folders(epochs.unclosed(self._bucket, tail.epoch, found))
-                claim = self._claim(max(tail.epoch, epochs.highest(found)))
+                known = (tail.epoch, epochs.highest(found), self._epoch_before)
+                claim = self._claim(max(known))
             elif tail.epoch >= claim.epoch:
                 message = f"{self._bucket.location}: another start was faster, and has epoch"
                 message += f" {tail.epoch}; this one, of epoch {claim.epoch}, stops"
@@ -119,6 +137,26 @@ class BucketStart:
                 message = f"{self._bucket.location}: the writer before commits all the time, and"
                 raise Unavailable(f"{message} does not look who takes over: stop it first")
             time.sleep(_ROUND_S)
+
+    def _check_not_behind(self, *, accept_loss: bool) -> None:
+        """Refuse a bucket that was put back; if its loss is accepted, set the copy aside.
+
+        The next epoch is one after the copy's: positions are given out again, and whoever has read
+        a record is to tell it from another at its position.
+        """
+        identity = identity_at(self._bucket)
+        try:
+            check_not_behind(self._bucket, identity, self._folder)
+        except InvalidRequest as reason:
+            if not accept_loss:
+                raise
+            aside = working_copy.set_aside(self._folder)
+            _log.error("%s; the loss is accepted, and the copy is kept in %s", reason, aside)
+            self.accepted_loss = self._lacks_log = True
+            try:
+                self._epoch_before = journal_tail(open_root(aside)).epoch
+            except (CorruptData, OSError) as damage:
+                _log.warning("%s cannot be read: %s", aside, damage)
 
     def _claim(self, after: int) -> Claim:
         folder = self._wal_folder
@@ -133,6 +171,8 @@ class BucketStart:
             Locked: That store runs here.
         """
         own = [] if self._wal_folder is None else [self._wal_folder]
+        if self.accepted_loss:
+            return own
         if last is None or not last.wal_id:
             return own  # what is there of an earlier epoch is set aside
         for folder in (*own, Path(last.wal_dir)):

@@ -18,9 +18,11 @@ from urllib.parse import unquote
 from sparkstore.bucket import epochs, working_copy
 from sparkstore.bucket.epochs import Claim
 from sparkstore.bucket.follower import Follower
+from sparkstore.bucket.seen_journal import note_seen
 from sparkstore.bucket.table_publisher import TablePublisher
 from sparkstore.bucket.unnamed_files import UnnamedFiles
 from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
+from sparkstore.storage.durable_files import SyncFailed
 from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.storage import Storage
 from sparkstore.tables.delta_contents import contents, version_name
@@ -67,6 +69,7 @@ class CommitPublisher:
         self._clean_after_s = time.monotonic() + reader_grace_s
         self._pool = ThreadPoolExecutor(_UPLOADS, thread_name_prefix="upload")
         self._journal = TablePublisher(bucket, root, "journal", self._pool)
+        self._seen = self._journal.published
         self._unnamed = UnnamedFiles(bucket, reader_grace_s)
         self._unnamed.note(_unnamed_in(bucket, root))
         self.jobs = Follower(bucket, root, reader_grace_s, self._unnamed.remove)
@@ -77,15 +80,18 @@ class CommitPublisher:
         return self._bucket.location
 
     def publish(self) -> None:
-        """Publish all that the copy's journal has and the bucket lacks.
+        """Publish all that the copy's journal has and the bucket lacks, and remember it here.
 
         Raises:
             Unavailable: Not known how far it got: call again. Also if this user may not put there
-                any more: somebody can repair that while the store pushes back.
+                any more, or this disk is full: somebody can repair that while the store pushes
+                back.
+            SyncFailed: The disk of the copy failed.
             Fenced: Another writer committed.
         """
         try:
             taken = self._journal.publish()
+            self._note_seen()
             self._unnamed.note(self._journal.take_removed())
             if taken is not None:
                 self.check_may_serve()
@@ -131,6 +137,18 @@ class CommitPublisher:
         if is_well:
             epochs.close(self._bucket, self.claim.epoch)
             working_copy.keep(self._root)
+
+    def _note_seen(self) -> None:
+        if self._journal.published == self._seen:
+            return
+        try:
+            note_seen(self._root, self._journal.published)
+        except SyncFailed:
+            raise
+        except OSError as reason:
+            message = f"{self._root.path} cannot remember what it published: {reason}"
+            raise Unavailable(message) from reason
+        self._seen = self._journal.published
 
     def _who_was_first(self, version: int) -> str:
         found = self._bucket.read(version_name("journal", version))

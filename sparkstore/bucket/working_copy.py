@@ -12,6 +12,7 @@ when a store starts on a machine that has no copy.
 The copy is a cache, and never the truth: nothing of it is fsynced, and no start believes it. What a
 store did not publish is thrown away with it. A store that ended well leaves the mark `published`;
 only after that are data files kept for the next start, by their names, which are never used twice.
+A copy of what the bucket had and has no more is not thrown away: that is refused (`seen_journal`).
 
 Its `root.json` has the role `copy`, so that nobody serves the folder as if it were the root.
 """
@@ -28,12 +29,14 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import unquote
 
+from sparkstore.bucket.seen_journal import SEEN_FILE, SET_ASIDE, check_not_behind, note_seen
+from sparkstore.bucket.seen_journal import set_aside as _set_aside
 from sparkstore.errors import CorruptData, InvalidRequest, Unavailable
 from sparkstore.storage.durable_files import fsync_with_folders, replace_durably
 from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.storage import Storage
 from sparkstore.tables.delta_contents import contents
-from sparkstore.tables.delta_files import log_folder
+from sparkstore.tables.delta_files import log_folder, newest_version
 from sparkstore.tables.fencing import COPY
 from sparkstore.tables.marks import MARKS_FILE
 from sparkstore.tables.root import (
@@ -97,12 +100,14 @@ def bring_up(
         also: Tables that are made of the root's, and wanted here, too, if they are there.
 
     Raises:
-        InvalidRequest: The folder holds something else, which stays as it is.
+        InvalidRequest: The folder holds something else, or what the bucket has no more; it stays
+            as it is.
         CorruptData: A file is gone, or cannot be read.
         Unavailable: The bucket did not answer, or removed files while they were read: try again.
         OSError: No room here, most likely.
     """
     _check_may_be_copy(folder)
+    check_not_behind(bucket, identity, folder)
     if not _is_of(folder, identity):
         _forget(folder)
     copy = replace(identity, role=COPY, primary=bucket.location, wal_dir="")
@@ -112,7 +117,9 @@ def bring_up(
     (folder / MARKS_FILE).unlink(missing_ok=True)
     for table in (*LOOKED_UP, *also):
         bring_up_table(bucket, folder, table, wants)
-    return Root(folder, copy)
+    root = Root(folder, copy)
+    note_seen(root, newest_version(root.journal))
+    return root
 
 
 def bring_up_table(
@@ -148,14 +155,20 @@ def _forget(folder: Path) -> None:
     """Throw a copy away; what else is in the folder (its lock, a write-ahead log) stays."""
     for table in LOOKED_UP:
         shutil.rmtree(folder / table, ignore_errors=True)
-    for name in (ROOT_FILE, _PUBLISHED, MARKS_FILE):
+    for name in (ROOT_FILE, _PUBLISHED, MARKS_FILE, SEEN_FILE):
         (folder / name).unlink(missing_ok=True)
+
+
+def set_aside(folder: Path) -> Path:
+    """Keep a copy that has more than its bucket out of the way; return where it is."""
+    return _set_aside(folder, (*LOOKED_UP, _PUBLISHED, MARKS_FILE, ROOT_FILE))
 
 
 def keep(root: Root) -> None:
     """Let the next start use the data files of this copy, all of which the bucket has."""
     try:
         files = [path for path in root.path.rglob("*.parquet") if path.is_file()]
+        files = [path for path in files if not path.is_relative_to(root.path / SET_ASIDE)]
         fsync_with_folders(files, up_to=root.path)
         replace_durably(root.path / _PUBLISHED, root.identity.root_id.encode())
     except OSError as reason:

@@ -65,10 +65,15 @@ class OpenedLog:
     state: State
 
 
-def open_log(where: str | Path, config: StoreConfig) -> OpenedLog:
+def open_log(where: str | Path, config: StoreConfig, *, accept_loss: bool = False) -> OpenedLog:
     """Open the root at a folder or URI for writing; create it if nothing is there.
 
     A URI is a shared root: no flock holds off a second opener on another machine, the epoch does.
+
+    Args:
+        where: The folder, or the URI.
+        config: Settings of the store.
+        accept_loss: Go on in a bucket that was put back, without what it lacks.
 
     Raises:
         Locked: Another process writes to it, or to its log folder.
@@ -80,7 +85,7 @@ def open_log(where: str | Path, config: StoreConfig) -> OpenedLog:
     """
     ack = _ack(where, config)
     if is_object_uri(where):
-        return _open_in_bucket(str(where), config, ack)
+        return _open_in_bucket(str(where), config, ack, accept_loss=accept_loss)
     path = path_of(where)
     check_may_be_root(path)  # before anything is written there
     if is_root(path):
@@ -111,7 +116,7 @@ def open_log(where: str | Path, config: StoreConfig) -> OpenedLog:
         raise
 
 
-def _open_in_bucket(uri: str, config: StoreConfig, ack: str) -> OpenedLog:
+def _open_in_bucket(uri: str, config: StoreConfig, ack: str, *, accept_loss: bool) -> OpenedLog:
     wal_folder = Path(config.wal_dir).absolute()
     locks = ExitStack()
     try:
@@ -119,7 +124,10 @@ def _open_in_bucket(uri: str, config: StoreConfig, ack: str) -> OpenedLog:
             private_folder(wal_folder)
             _hold(locks, wal_folder / "wal.lock", wal_folder)
         bucket, own = ObjectStorage(uri), wal_folder if ack == "wal" else None
-        for copy in BucketStart(bucket, config, locks, own).rounds():
+        start = BucketStart(bucket, config, locks, own, accept_loss=accept_loss)
+        if start.accepted_loss:  # its records come after what the bucket lacks
+            set_aside([*wal_folder.glob("*.wal")] if own is not None else [])
+        for copy in start.rounds():
             journal = Journal(copy.root, uuid4().hex, copy.publisher)
             try:
                 folders = copy.wal_folders

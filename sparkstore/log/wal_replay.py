@@ -102,7 +102,7 @@ def set_aside(stale: list[Path]) -> None:
         fsync_path(target)
         fsync_path(path.parent)
         _log.warning(
-            "%s holds positions of an older epoch that were never replayed: set aside in %s",
+            "%s holds positions that were never replayed, and cannot be: set aside in %s",
             path,
             target,
         )

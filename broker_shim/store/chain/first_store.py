@@ -30,16 +30,18 @@ def first_store(where: str, config: StoreConfig, *, accept_loss: bool = False) -
     Args:
         where: Its folder, or its URI in a bucket.
         config: Settings of its store.
-        accept_loss: It may be a mirror that was behind when its chain ended.
+        accept_loss: It may be a mirror that was behind when its chain ended, or in a bucket that
+            was put back.
 
     Raises:
-        InvalidRequest: It is a mirror that was behind, or one of a root with another witness.
+        InvalidRequest: It is a mirror that was behind, in a bucket that was put back, or one of a
+            root with another witness.
         StoreError: It cannot be opened; another root took the place; the witness did not answer.
     """
     is_bucket = is_object_uri(where)
     may_be_mirror = not (is_bucket or config.witness == NO_WITNESS) and not _witness_of(where)
     looked = replace(config, witness="") if may_be_mirror else config
-    store = DeltaMessageStore(where, looked)
+    store = DeltaMessageStore(where, looked, accept_loss=accept_loss)
     try:
         place = place_to_take(store, accept_loss=accept_loss) or {}
         # One that was killed on the way serves under the witness by now.

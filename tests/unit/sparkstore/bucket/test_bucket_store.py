@@ -203,6 +203,7 @@ def test_a_write_ahead_log_has_what_the_bucket_lacks(server: S3Server, here: Mac
     log.close()
     assert log.backlog.unshipped_bytes == 0
     server.objects = before
+    shutil.rmtree(here.folder / "copy")  # it is of later, too
     with opened(URI, replace(here.by_wal, wal_dir=str(kept))) as log:
         assert facts_of(log) == [1, 2, 3]
 
@@ -495,6 +496,7 @@ def test_what_an_earlier_epoch_left_in_a_log_folder_is_set_aside(
     log.close()
     server.objects = before
     shutil.rmtree(here.folder / "wal")
+    shutil.rmtree(here.folder / "copy")  # it is of later, too
     with opened(URI, replace(elsewhere.by_delta, lost_wal=epochs.wal_id_in(kept))) as log:
         write(log, 2, 2)
     with opened(URI, replace(here.by_wal, wal_dir=str(kept))) as log:
