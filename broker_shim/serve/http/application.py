@@ -1,11 +1,12 @@
 """The gate of the HTTP port: each request is let through step by step, or answered with why not.
 
-    endpoint? ─► host and login ─► role ─► origin (writes) ─► query, body ─► the endpoint
+    endpoint? ─► host and login ─► role ─► origin ─► query, body ─► the endpoint
 
 Decision: there are no cookies, and a browser sends Basic to this port for any site that asks it to.
-So a request that changes something is refused if its browser says that another site made it
-(Origin, Sec-Fetch-Site), and its body is JSON, which no form of a site can send without being
-asked. Programs that are no browsers say neither.
+So a request is refused if its browser says that another site made it (Origin, Sec-Fetch-Site): one
+that changes nothing, too, as it costs what an answer costs, and tells by its time. A link to the
+console may stand on any site. A body is JSON, which no form of a site can send without being asked.
+Programs that are no browsers say neither.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ from broker_shim.serve.http.roles import HttpRole
 
 _log = logging.getLogger(__name__)
 
-_SAFE = {"GET", "HEAD"}
+_OUR_SITES = {"same-origin", "none"}
+MOST_ANSWER_BYTES = 16 << 20
+"""A longer answer is refused, as it would stand in memory whole."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
@@ -72,7 +75,7 @@ class Gate:
         if isinstance(found, Response):
             found.headers.update(_HEADERS)
             return found
-        return _json(found)
+        return _bounded(_json(found))
 
     async def _answer(self, endpoint: Endpoint, request: Request) -> Any:
         if endpoint.role is None:
@@ -86,8 +89,7 @@ class Gate:
         needs_loop = not self._door.is_open or "authorization" in request.headers
         visitor = await house.calls.read(enter) if needs_loop else enter()
         _check_role(endpoint.role, visitor)
-        if request.method not in _SAFE:
-            _check_origin(request)
+        _check_origin(request)
         query = query_of(endpoint.query, request.query_params)
         body = await body_of_request(endpoint.body, request, endpoint.most_body_bytes)
         names = _names(request.path_params)
@@ -128,6 +130,14 @@ def problem(refusal: HttpRefusal) -> Response:
     return found
 
 
+def _bounded(answer: Response) -> Response:
+    """Refuse an answer that is too long to be kept until it is read."""
+    if len(answer.body) <= MOST_ANSWER_BYTES:
+        return answer
+    text = f"the answer is longer than {MOST_ANSWER_BYTES >> 20} MiB: ask for less of it, or by"
+    return problem(HttpRefusal(413, f"{text} sparkstore's commands on the root"))
+
+
 def _as_sent(inner: ASGIApp) -> ASGIApp:
     """Find endpoints by the path as it was sent, in which a name is one segment."""
 
@@ -163,10 +173,9 @@ def _check_origin(request: Request) -> None:
     site = request.headers.get("sec-fetch-site", "none")
     origin = request.headers.get("origin")
     here = request.headers.get("host", "")
-    if site not in {"same-origin", "none"} or (origin and urlsplit(origin).netloc != here):
-        raise HttpRefusal(
-            403, "another site may not change anything here: use the console of this port"
-        )
+    is_link = request.url.path == "/" and request.headers.get("sec-fetch-mode") == "navigate"
+    if (site not in _OUR_SITES and not is_link) or (origin and urlsplit(origin).netloc != here):
+        raise HttpRefusal(403, "another site may not ask here: use the console of this port")
 
 
 def _json(found: Any, status: int = 200) -> Response:

@@ -186,11 +186,15 @@ class MessageRow(Struct, kw_only=True):
 
 
 class MessageList(Struct, kw_only=True):
-    """A page of a queue's messages in its order; `total` are on it."""
+    """A page of a queue's messages in its order, of which `total` are on it.
+
+    A page ends at 8 MiB, too: `next_offset` is that of the next one, null after the last.
+    """
 
     queue: str
     total: int
     offset: int
+    next_offset: int | None
     items: list[MessageRow]
 
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import ipaddress
 import math
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ from typing import TypeVar
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.security.guard import Guard, Remote
-from broker_shim.security.rules.attempts import network_of
+from broker_shim.security.rules.attempts import is_loopback, network_of
 from broker_shim.security.rules.permissions import Principal
 from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.serve.http.roles import HttpRole, role_of
@@ -37,6 +37,7 @@ MECHANISM = "HTTP-BASIC"
 _EXTERNAL, _BEARER = "EXTERNAL", "HTTP-BEARER"
 _ASK = {"WWW-Authenticate": 'Basic realm="sparkstore", charset="UTF-8"'}
 K = TypeVar("K")
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:]+)(?::[0-9]{1,5})?")
 _MOST_REMEMBERED = 10_000
 _TOLD_AGAIN_S = 900.0
 """A user who goes on asking has a line in the audit log so often."""
@@ -174,11 +175,7 @@ def _name_and_password(said: str) -> tuple[str, str]:
 
 def _check_host(said: str) -> None:
     """Check that a browser was asked for this machine, and not for a name that leads here."""
-    host = said.rpartition(":")[0] if not said.endswith("]") and ":" in said else said
-    try:
-        if ipaddress.ip_address(host.strip("[]")).is_loopback:
-            return
-    except ValueError:
-        if host.lower() == "localhost":
-            return
+    found = _HOST.fullmatch(said)
+    if found is not None and (found[1].lower() == "localhost" or is_loopback(found[1].strip("[]"))):
+        return
     raise HttpRefusal(421, "ask for 127.0.0.1 or localhost: nobody logs in here")

@@ -11,6 +11,8 @@ import base64
 from itertools import islice
 from typing import Any
 
+import msgspec
+
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.bodies import MessageDetails, MessageList, MessageRow
@@ -23,27 +25,54 @@ from sparkstore.core.fold import Entry
 
 MOST_BODY_BYTES = 256 << 10
 """A larger body is not shown: `sparkstore export` has it."""
+MOST_PAGE_BYTES = 8 << 20
+"""Rows that have more together are on several pages, though a lone one may have more."""
+_READ_AT_ONCE = 100
 
 
 async def browse(call: Call) -> MessageList:
     """List a page of a queue's messages, without their bodies."""
     name, page = await call.queue(call.names["queue"], Act.RECEIVE), call.query
 
-    def read() -> tuple[int, list[tuple[int, Entry]]]:
+    def read() -> tuple[int, list[tuple[int, int, Entry]]]:
         calls = call.house.broker.calls
         message_ids = calls.message_ids(name)  # a skipped id costs less than its entry
         part = islice(message_ids, page.offset, page.offset + page.limit)
-        found = ((each, calls.entry(name, each)) for each in part)
-        return len(message_ids), [(each, entry) for each, entry in found if entry is not None]
+        found = ((place, each, calls.entry(name, each)) for place, each in enumerate(part))
+        return len(message_ids), [
+            (place, each, entry) for place, each, entry in found if entry is not None
+        ]
 
     total, part = await call.read(read)
-    headers = await asyncio.to_thread(call.house.store.headers, [each for each, _ in part])
-    rows = [
-        MessageRow(**_row(message_id, entry, header))
-        for (message_id, entry), header in zip(part, headers, strict=True)
-        if header is not None
-    ]
-    return MessageList(queue=name, total=total, offset=page.offset, items=rows)
+    rows, end = await _rows(call, part)
+    after = page.offset + page.limit if end is None else page.offset + end
+    return MessageList(
+        queue=name,
+        total=total,
+        offset=page.offset,
+        next_offset=after if after < total else None,
+        items=rows,
+    )
+
+
+async def _rows(
+    call: Call, part: list[tuple[int, int, Entry]]
+) -> tuple[list[MessageRow], int | None]:
+    """Read rows until they have a page's bytes; also the place of the first that is left out."""
+    rows, page_bytes = list[MessageRow](), 0
+    for start in range(0, len(part), _READ_AT_ONCE):
+        some = part[start : start + _READ_AT_ONCE]
+        ids = [message_id for _, message_id, _ in some]
+        headers = await asyncio.to_thread(call.house.store.headers, ids)
+        for (place, message_id, entry), header in zip(some, headers, strict=True):
+            if header is None:
+                continue
+            row = MessageRow(**_row(message_id, entry, header))
+            page_bytes += len(msgspec.json.encode(row))
+            if rows and page_bytes > MOST_PAGE_BYTES:
+                return rows, place
+            rows.append(row)
+    return rows, None
 
 
 async def show_message(call: Call) -> MessageDetails:

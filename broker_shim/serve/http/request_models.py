@@ -24,6 +24,9 @@ def query_of(model: type[M] | None, said: Mapping[str, str]) -> M | None:
     Raises:
         HttpRefusal: A name is unknown, or a value is of a wrong type or out of bounds.
     """
+    for name, value in said.items():
+        if "\0" in value:  # no SQL can have it
+            raise HttpRefusal(400, f"query: {name!r:.80} has a NUL character: leave it out")
     if model is None:
         _check_names(said, (), "query parameter")
         return None

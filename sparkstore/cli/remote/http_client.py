@@ -131,13 +131,13 @@ class RemoteBroker:
 
     def pages(self, path: str, **query: object) -> Iterator[dict[str, Any]]:
         """Iterate over the items of a list that comes in pages."""
-        offset, total = 0, 1
-        while offset < total:
+        offset: int | None = 0
+        while offset is not None:
             page = self.ask("GET", path, limit=_PAGE, offset=offset, **query)
             yield from page["items"]
-            offset, total = offset + len(page["items"]), page["total"]
-            if not page["items"]:
-                return
+            offset += len(page["items"])
+            after = offset if page["items"] and offset < page["total"] else None
+            offset = page.get("next_offset", after)  # a page of messages may end earlier
 
     def close(self) -> None:
         """Close the connection to the broker."""

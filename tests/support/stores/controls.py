@@ -108,9 +108,9 @@ class ServedRoot:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         subject = Subject()
         subject.now(lambda: (), lambda: None, self._loop.post)
-        server = HttpServer(
-            Gate(Guard(SecuritySettings()), subject, is_loopback=True), listening, url
-        )
+        guard = Guard(SecuritySettings())
+        gate = Gate(guard, subject, is_loopback=True)
+        server = HttpServer(gate, listening, url, guard, BrokerSettings())
         server.serving(self._loop, self.broker, self.store, self._turns)
         self._http.append(server)
         return url

@@ -87,11 +87,13 @@ export function table(caption, columns, keyOf) {
 // Buttons that page through a list; `go(offset)` shows another page.
 export function pager(limit, go) {
   const back = element("button", { type: "button", onclick: () => go(offset - limit) }, "Previous");
-  const on = element("button", { type: "button", onclick: () => go(offset + limit) }, "Next");
+  const on = element("button", { type: "button", onclick: () => go(next) }, "Next");
   const where = element("span");
   let offset = 0;
+  let next = limit;
   function at(page, count) {
     offset = page.offset;
+    next = page.next_offset ?? offset + limit; // a page of messages may end earlier
     back.disabled = offset === 0;
     on.disabled = offset + count >= page.total;
     const last = offset + count;

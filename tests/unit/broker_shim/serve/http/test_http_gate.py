@@ -132,7 +132,14 @@ def test_where_nobody_logs_in_everything_is_open_on_this_machine(open_house: Htt
         assert open_house.ask("GET", "/api/v1/self", Host=host).status == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", ""])
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "evil.example:80", "127.0.0.1.evil.example", ""),
+        *("localhost:evil", "localhost:80:evil", "localhost:", "127.0.0.1:x", "[::1]evil", "[::1"),
+        *("[127.0.0.1:80", "localhost:123456", "evil@localhost", "::1"),
+    ],
+)
 def test_a_name_that_leads_here_is_not_this_machine(open_house: HttpHouse, host: str) -> None:
     """A site has its name lead to 127.0.0.1, and its page asks there (DNS rebinding)."""
     assert open_house.ask("GET", "/api/v1/self", Host=host).status == 421
@@ -151,6 +158,21 @@ def test_another_site_changes_nothing(open_house: HttpHouse, headers: dict[str, 
     reply = open_house.ask("PUT", path_of("theirs"), None, {}, **headers)
     assert reply.status == 403
     assert open_house.ask("GET", path_of("theirs")).status == 404
+
+
+@pytest.mark.parametrize("endpoint", EVERY, ids=lambda each: f"{each.method} {each.path}")
+def test_another_site_is_answered_nothing_but_probes(
+    open_house: HttpHouse, endpoint: Endpoint
+) -> None:
+    for headers in ({"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "cross-site"}):
+        reply = open_house.ask(endpoint.method, path(endpoint), **headers)
+        assert reply.status == (200 if endpoint.role is None else 403)
+
+
+def test_a_link_on_another_site_leads_to_the_console_alone(open_house: HttpHouse) -> None:
+    link = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate"}
+    assert open_house.ask("GET", "/", **link).status == 200
+    assert open_house.ask("GET", "/api/v1/queues", **link).status == 403
 
 
 def test_the_console_of_this_port_changes_something(open_house: HttpHouse) -> None:

@@ -386,6 +386,43 @@ def test_a_name_in_a_path_is_a_name_and_no_file(house: HttpHouse, name: str) -> 
             assert house.ask("GET", where).status in {400, 404}
 
 
+@pytest.mark.parametrize("endpoint", EVERY, ids=lambda each: f"{each.method} {each.path}")
+def test_a_nul_character_is_refused_in_a_line(
+    house: HttpHouse, endpoint: Endpoint, orders: str
+) -> None:
+    for field in msgspec.structs.fields(endpoint.query) if endpoint.query else ():
+        where = f"{filled(endpoint.path, orders)}?{field.name}=%00"
+        reply = house.ask(endpoint.method, where, None, None if endpoint.body is None else {})
+        assert (reply.status, field.name in reply.body["error"]) == (400, True)
+
+
+def test_a_page_of_messages_ends_at_its_bytes_and_tells_where_to_go_on(house: HttpHouse) -> None:
+    house.ask("PUT", path_of("large"), None, {})
+    for text in ("x" * 3_000_000, "y" * 9_000_000):
+        header = MessageHeader("raw", b"h", properties=(("p", text),))
+        house.put("large", b"", b"", b"", header=header)
+    seen, sizes, offset = list[int](), list[int](), 0
+    while offset is not None:
+        page = house.ask("GET", path_of("large", f"/messages?offset={offset}")).body
+        assert (page["offset"], page["total"]) == (offset, 6)
+        seen += [row["id"] for row in page["items"]]
+        sizes.append(len(page["items"]))
+        offset = page["next_offset"]
+    assert (sizes, len(set(seen))) == ([2, 1, 1, 1, 1], 6)
+    page = house.ask("GET", path_of("large", "/messages?offset=1&limit=2")).body
+    assert (len(page["items"]), page["next_offset"]) == (2, 3)
+    house.ask("DELETE", path_of("large") + "?force=true")
+
+
+def test_an_answer_that_would_be_too_long_is_refused(house: HttpHouse) -> None:
+    header = MessageHeader("raw", b"h", properties=(("p", "x" * (17 << 20)),))
+    house.ask("PUT", path_of("large"), None, {})
+    house.put("large", b"", header=header)
+    reply = house.ask("GET", path_of("large", "/messages"))
+    assert (reply.status, "longer than 16 MiB" in reply.body["error"]) == (413, True)
+    house.ask("DELETE", path_of("large") + "?force=true")
+
+
 @pytest.fixture(scope="module")
 def document(house: HttpHouse) -> dict[str, Any]:
     found: dict[str, Any] = house.ask("GET", "/api/v1/openapi.json").body

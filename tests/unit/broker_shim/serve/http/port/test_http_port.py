@@ -237,7 +237,8 @@ def test_an_answer_that_nobody_reads_in_time_is_cut_off(serve: Callable[..., Pla
 
 
 def until_empty(place: Place) -> None:
-    """Wait until nobody is connected and nothing is answered."""
+    """Wait until nobody is connected and nothing is answered; all were accepted before."""
+    assert place.status() == 200
     is_empty, loop = threading.Event(), place.house.server._loop
 
     def look() -> None:
@@ -386,7 +387,6 @@ def test_a_connection_that_is_over_leaves_nothing_for_the_collector(
                 peer.recv(100)
 
     def settle() -> None:
-        assert place.status() == 200  # it came last, so all others were accepted before
         until_empty(place)
         place.house.audited.clear()
 
