@@ -5,8 +5,11 @@ requests, changes. What is let in is listed, so what DuckDB learns tomorrow is r
 somebody lists it. Refused are
 
 - what is not one SELECT (or EXPLAIN of one), by what DuckDB's own parser says;
-- a relation that is neither a view of the root nor a common table expression of the query, and one
-  that is named with a schema or a catalog: so neither a file nor the engine's own tables;
+- a relation that is neither a view of the root nor a common table expression that is visible
+  where it is named (`_scoped`), and one that is named with a schema or a catalog: so neither a file
+  nor the engine's own tables;
+- a common table expression with the name of a table of the engine or of ours: should DuckDB ever
+  see its scope otherwise than this gate does, the name leads nowhere;
 - a table function that is not in `_TABLE_FUNCTIONS`: many read files, one takes an address in
   memory;
 - a function that is not DuckDB's own, or is not one of its arguments alone: a sequence, the
@@ -21,8 +24,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 from duckdb import StatementType
@@ -31,7 +35,7 @@ from sparkstore.errors import InvalidRequest
 
 _EXPLAINED = re.compile(r"\s*EXPLAIN\b(\s+ANALYZE\b)?", re.IGNORECASE)
 _PARTS = {
-    "SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE",
+    "SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE",
     "EMPTY", "BASE_TABLE", "JOIN", "SUBQUERY", "TABLE_FUNCTION", "EXPRESSION_LIST", "SHOW_REF",
     "PIVOT",
 }  # fmt: skip
@@ -45,6 +49,8 @@ _NOT_OF_ARGUMENTS = {
 _OPERATOR = re.compile(r"[^\w\s]+(__postfix)?")
 _INSIDE = ("__", "pg_")
 """With these begin the engine's own helpers, and what it has for clients of another database."""
+_OURS = "sparkstore_"
+"""With this begin the tables that the views stand on."""
 _RANDOM = {"random", "uuid", "gen_random_uuid"}
 
 NOT_A_QUERY = "only one SELECT is answered here (or EXPLAIN or DESCRIBE of one)"
@@ -74,18 +80,19 @@ def check_statement(
     except UnicodeEncodeError as reason:
         raise InvalidRequest("the query is not in UTF-8: write it anew") from reason
     tree = _parsed(connection, statement)
-    own = {name.lower() for node in _nodes(tree) for name in _expressions_named(node)}
+    taken = _engine_names(connection)
     named = set[str]()
     functions = _own_functions(connection)
-    for node in _nodes(tree):
+    for node, visible in _scoped(tree):
         _check_part(node)
+        _check_expressions(node, taken)
         if "function_name" in node:
             _check_function(node, functions)
         elif node.get("type") == "BASE_TABLE":
-            named.add(_checked_name(node, {*relations, *own}, relations))
+            named |= _checked_name(node, visible, relations)
         elif node.get("type") == "SHOW_REF" and not node.get("query"):
             raise InvalidRequest(f"{NOT_A_QUERY}; the views: {', '.join(relations)}")
-    return named & set(relations)
+    return named
 
 
 def _parsed(connection: duckdb.DuckDBPyConnection, statement: str) -> Any:
@@ -112,31 +119,82 @@ def _parsed(connection: duckdb.DuckDBPyConnection, statement: str) -> Any:
     return tree
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object of the parser's tree, whatever it stands in."""
+class _Sight(NamedTuple):
+    """A step of the walk: a name begins to be visible, or ends to be.
+
+    Attributes:
+        name: Of a common table expression, folded.
+        change: 1 or -1.
+    """
+
+    name: str
+    change: int
+
+
+def _scoped(tree: Any) -> Iterator[tuple[dict[str, Any], Counter[str]]]:
+    """Yield every object of the parser's tree, with the names that are visible at that moment.
+
+    An expression of a WITH sees those before it, what follows the WITH sees all of them, and
+    nothing outside does. A recursive one is visible in its own second half alone. The stack holds
+    what comes next at its end: no depth of a query is an error of Python's.
+    """
+    visible = Counter[str]()
     waiting = [tree]
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            yield each
-            waiting += each.values()
-        elif isinstance(each, list):
-            waiting += each
+        step = waiting.pop()
+        if isinstance(step, _Sight):
+            visible[step.name] += step.change
+        elif isinstance(step, dict):
+            yield step, visible
+            waiting += _steps(step)
+        elif isinstance(step, list):
+            waiting += step
 
 
-def _expressions_named(node: dict[str, Any]) -> Iterator[str]:
-    """Yield the names of common table expressions that a node begins with."""
+def _steps(node: dict[str, Any]) -> list[Any]:
+    """List what is in an object, and what becomes visible meanwhile, the first at the end."""
+    parts = {name: part for name, part in node.items() if name != "cte_map"}
+    half = []
+    if node.get("type") == "RECURSIVE_CTE_NODE":
+        name = _folded(parts["cte_name"])
+        half = [_Sight(name, -1), parts.pop("right"), _Sight(name, 1)]
+    expressions = _expressions(node)
+    hidden = [_Sight(_folded(each["key"]), -1) for each in expressions]
+    first = [
+        step
+        for each in reversed(expressions)
+        for step in (_Sight(_folded(each["key"]), 1), each["value"])
+    ]
+    return [*hidden, *half, *parts.values(), *first]
+
+
+def _expressions(node: dict[str, Any]) -> list[dict[str, Any]]:
+    """List the common table expressions that a node begins with."""
     ctes = node.get("cte_map")
-    return (str(each["key"]) for each in (ctes["map"] if isinstance(ctes, dict) else ()))
+    return list(ctes["map"]) if isinstance(ctes, dict) else []
 
 
-def _checked_name(node: dict[str, Any], allowed: Collection[str], views: Collection[str]) -> str:
+def _folded(name: Any) -> str:
+    """Write a name as DuckDB compares it: ASCII has no case, and a Kelvin sign is no k."""
+    return "".join(each.lower() if each.isascii() else each for each in str(name))
+
+
+def _check_expressions(node: dict[str, Any], taken: Collection[str]) -> None:
+    for name in (str(each["key"]) for each in _expressions(node)):
+        if name.lower() in taken or name.lower().startswith(_OURS):
+            raise InvalidRequest(f"a WITH defines {name}, a name of the engine: choose another")
+
+
+def _checked_name(node: dict[str, Any], visible: Counter[str], views: Collection[str]) -> set[str]:
+    """Return the view that a relation is: none, if it is a common table expression."""
     path = [node[part] for part in ("catalog_name", "schema_name", "table_name") if node[part]]
-    name = str(node["table_name"]).lower()
-    if len(path) != 1 or name not in allowed:
+    name = _folded(node["table_name"])
+    if len(path) == 1 and visible[name]:
+        return set()
+    if len(path) != 1 or name not in views:
         message = f"there is no view {'.'.join(path)}: there are {', '.join(views)}"
         raise InvalidRequest(f"{message}; tables of the root by their path: {BY_SPARK}")
-    return name
+    return {name}
 
 
 def _check_part(node: dict[str, Any]) -> None:
@@ -163,6 +221,14 @@ def _own_functions(connection: duckdb.DuckDBPyConnection) -> set[str]:
     ).fetchall()
     found = {name for name, is_volatile in rows if not (is_volatile or name.startswith(_INSIDE))}
     return (found | _RANDOM) - _NOT_OF_ARGUMENTS
+
+
+def _engine_names(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    """List the relations that DuckDB has without a schema."""
+    rows = connection.execute(
+        "SELECT lower(view_name) FROM duckdb_views() WHERE schema_name IN ('main', 'pg_catalog')"
+    ).fetchall()
+    return {name for (name,) in rows}
 
 
 def first_line(reason: BaseException) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from sparkstore.embedded.answers import answer
 from sparkstore.embedded.duckdb_views import add_views, connect
+from sparkstore.embedded.typed_select import check_statement
 from sparkstore.errors import InvalidRequest
 from sparkstore.tables.root import Root, open_root
 from tests.support.sql_attempts import FILES, FUNCTIONS, PLACES, STATEMENTS
@@ -35,6 +36,84 @@ ANSWERED = [
     "SELECT queue.upper(), random() FROM QUEUES",
     "SELECT get_json_object('{\"a\": 1}', '$.a'), size([1]), unix_micros(now())",
     'SELECT "at" FROM message_history',
+]
+
+ONE = "hidden AS (SELECT 1 AS a)"
+VISIBLE = [
+    f"WITH {ONE} FROM hidden",
+    f"WITH {ONE} FROM HIDDEN",
+    "WITH HIDDEN AS (SELECT 1 AS a) FROM hidden",
+    'WITH "hidden" AS (SELECT 1 AS a) FROM "HiDDen"',
+    "WITH hidden AS MATERIALIZED (SELECT 1 AS a) FROM hidden",
+    f"WITH {ONE}, other AS (FROM hidden) FROM other",
+    f"WITH {ONE}, other AS (WITH deep AS (FROM hidden) FROM deep) FROM other",
+    f"WITH {ONE} SELECT (SELECT a FROM hidden)",
+    f"WITH {ONE} SELECT 1 WHERE EXISTS (FROM hidden)",
+    f"WITH {ONE} SELECT 1 UNION ALL FROM hidden",
+    f"WITH {ONE} (SELECT 1 EXCEPT FROM hidden) INTERSECT FROM hidden",
+    f"WITH {ONE} SELECT 1 ORDER BY (SELECT a FROM hidden)",
+    f"WITH {ONE} SELECT 1 UNION ALL SELECT 2 ORDER BY (SELECT a FROM hidden)",
+    f"WITH {ONE} SELECT 1 LIMIT (SELECT a FROM hidden)",
+    f"WITH {ONE} SELECT 1 UNION ALL SELECT 2 LIMIT (SELECT a FROM hidden)",
+    f"WITH {ONE} SELECT 1 LIMIT 1 OFFSET (SELECT a FROM hidden)",
+    f"WITH {ONE} SELECT 1 FROM queues, LATERAL (FROM hidden)",
+    f"WITH {ONE} SELECT 1 FROM queues JOIN hidden ON (SELECT a FROM hidden) = 1",
+    f"WITH {ONE} SELECT sum(1) OVER (ORDER BY (SELECT a FROM hidden))",
+    f"WITH {ONE} SELECT sum(1) FILTER (WHERE 1 = (SELECT a FROM hidden))",
+    f"WITH {ONE} SELECT list_transform([1], lambda x: (SELECT a FROM hidden))",
+    f"WITH {ONE} SELECT DISTINCT ON ((SELECT a FROM hidden)) 1",
+    f"WITH {ONE} SELECT 1 GROUP BY (SELECT a FROM hidden) HAVING (SELECT a FROM hidden) = 1",
+    f"WITH {ONE} SELECT 1 QUALIFY row_number() OVER () = (SELECT a FROM hidden)",
+    f"WITH {ONE} VALUES ((SELECT a FROM hidden))",
+    f"WITH {ONE} FROM (SUMMARIZE FROM hidden)",
+    f"FROM (WITH {ONE} FROM hidden)",
+    f"(WITH {ONE} FROM hidden) ORDER BY (SELECT a FROM hidden)",
+    f"FROM queues JOIN (WITH {ONE} FROM hidden) ON true",
+    f"SELECT (WITH {ONE} SELECT a FROM hidden)",
+    f"EXPLAIN ANALYZE WITH {ONE} FROM hidden",
+    "WITH hidden AS (WITH hidden AS (SELECT 1 AS a) FROM hidden) FROM hidden",
+    "WITH RECURSIVE hidden(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM hidden WHERE a < 3)"
+    " FROM hidden",
+    "WITH RECURSIVE hidden(a) AS (SELECT 1 UNION ALL"
+    " SELECT a + 1 FROM (WITH deep AS (FROM hidden) FROM deep) WHERE a < 3) FROM hidden",
+    f"WITH RECURSIVE {ONE}, r(a) AS (FROM hidden UNION SELECT a FROM r) FROM r, hidden",
+    f"WITH {ONE} FROM (WITH RECURSIVE hidden(a) AS (FROM hidden UNION FROM hidden) FROM hidden)",
+]
+INVISIBLE = [
+    "FROM hidden",
+    f"SELECT (WITH {ONE} SELECT 1), (SELECT a FROM hidden)",
+    f"SELECT (SELECT a FROM hidden), (WITH {ONE} SELECT 1)",
+    f"SELECT 1 FROM (WITH {ONE} FROM hidden), hidden",
+    f"SELECT 1 FROM hidden JOIN (WITH {ONE} FROM hidden) ON true",
+    f"(WITH {ONE} FROM hidden) UNION ALL FROM hidden",
+    f"FROM hidden UNION ALL (WITH {ONE} FROM hidden)",
+    f"FROM (WITH {ONE} FROM hidden) LIMIT (SELECT count(*) FROM hidden)",
+    f"WITH other AS (WITH {ONE} FROM hidden) FROM hidden",
+    f"WITH other AS (WITH {ONE} FROM hidden), again AS (FROM hidden) FROM again",
+    f"WITH other AS (FROM hidden), {ONE} FROM other",
+    "WITH hidden AS (FROM hidden) FROM hidden",
+    "WITH RECURSIVE hidden AS (FROM hidden) FROM hidden",
+    "WITH RECURSIVE hidden AS (FROM hidden UNION ALL FROM hidden) FROM hidden",
+    f"WITH RECURSIVE other AS (FROM hidden), {ONE} FROM other",
+    "WITH r AS (WITH RECURSIVE hidden AS (SELECT 1 UNION ALL FROM hidden) FROM hidden) FROM hidden",
+    "WITH RECURSIVE r AS (FROM hidden UNION ALL FROM r) FROM r",
+    "WITH RECURSIVE r(a) AS ((WITH hidden AS (SELECT 1) FROM hidden) UNION ALL FROM hidden) FROM r",
+    f"WITH {ONE} FROM main.hidden",
+    f"WITH {ONE} FROM memory.hidden",
+    f"WITH {ONE} FROM memory.main.hidden",
+    "SELECT 1 FROM queues AS hidden, LATERAL (FROM hidden)",
+    "WITH other AS (SELECT 1 AS hidden) FROM other, LATERAL (FROM hidden)",
+    "SELECT 1 AS hidden, (SELECT a FROM hidden)",
+    "WITH other(hidden) AS (SELECT 1) FROM hidden",
+    f"SELECT list_transform([1], lambda hidden: (SELECT a FROM hidden)), (WITH {ONE} SELECT 1)",
+    "WITH other AS (SELECT 1) FROM other AS hidden(a), LATERAL (FROM hidden)",
+    f"SELECT 1 WHERE EXISTS (WITH {ONE} FROM hidden) AND EXISTS (FROM hidden)",
+    'WITH "h\u0130dden" AS (SELECT 1) FROM hidden',
+]
+"""The name of a table that is there, where a common table expression of it is visible or is not."""
+ENGINE_NAMES = [
+    *("sqlite_master", "duckdb_databases", "pg_tables", "pg_class", "DuckDB_Views"),
+    *("sparkstore_journal", "Sparkstore_State", "duc\u212adb_tables"),
 ]
 
 
@@ -88,6 +167,58 @@ def test_a_function_of_more_than_its_arguments_is_refused(
 @pytest.mark.parametrize("statement", ANSWERED)
 def test_a_query_of_any_form_is_answered(root: Root, statement: str) -> None:
     assert answer(root, statement).table.num_columns
+
+
+def hidden(connection: duckdb.DuckDBPyConnection) -> None:
+    """Add what nobody may see, and the one view that may be asked."""
+    connection.execute("CREATE TABLE hidden AS SELECT 's3cret' AS a")
+    connection.execute("CREATE VIEW queues AS SELECT 'orders' AS queue")
+
+
+@pytest.mark.parametrize("statement", VISIBLE)
+def test_a_visible_expression_is_what_duckdb_reads(statement: str) -> None:
+    """The gate and the engine agree on what a name means: nothing of the table is told.
+
+    Some of them DuckDB refuses in its own words, since it has no subqueries there.
+    """
+    with connect() as connection:
+        hidden(connection)
+        assert check_statement(connection, statement, ["queues"]) <= {"queues"}
+        try:
+            found = str(connection.execute(statement).fetchall())
+        except duckdb.Error as reason:
+            found = str(reason)
+            assert any(word in found for word in ("not supported", "Could not ORDER BY"))
+        assert "s3cret" not in found
+
+
+@pytest.mark.parametrize("statement", INVISIBLE)
+def test_the_name_of_an_expression_is_refused_where_it_is_not_visible(statement: str) -> None:
+    with connect() as connection:
+        hidden(connection)
+        with pytest.raises(InvalidRequest, match=r"there is no view (\w+\.)*hidden"):
+            check_statement(connection, statement, ["queues"])
+
+
+@pytest.mark.parametrize("name", ENGINE_NAMES)
+@pytest.mark.parametrize(
+    "statement",
+    [
+        'WITH "{0}" AS (SELECT 1) FROM "{0}"',
+        'SELECT (WITH "{0}" AS (SELECT 1) SELECT 1), (SELECT sql FROM "{0}")',
+        'WITH a AS (WITH RECURSIVE "{0}" AS (SELECT 1 UNION SELECT 1) SELECT 1) FROM a',
+    ],
+)
+def test_no_expression_has_the_name_of_a_table_of_the_engine(
+    root: Root, statement: str, name: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=r"a name of the engine: choose|there is no view"):
+        answer(root, statement.format(name))
+
+
+def test_as_many_expressions_as_duckdb_takes_are_checked(root: Root) -> None:
+    names = ", ".join(f"a{n} AS (SELECT {n} AS a)" for n in range(900))
+    assert answer(root, f"WITH {names} FROM a899").table.to_pylist() == [{"a": 899}]
 
 
 def test_behind_the_gate_the_connection_itself_reaches_nothing(root: Root, secret: Path) -> None:
