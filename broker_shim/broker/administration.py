@@ -9,6 +9,7 @@ it will be. If the store refuses, the queue is again what it was.
 from __future__ import annotations
 
 import json
+import logging
 from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -40,6 +41,8 @@ from sparkstore.operations.administration import (
 from sparkstore.operations.bulk import TURN_IDS, Action, Answer, Request
 from sparkstore.operations.policy_orders import count_over_delivered
 from sparkstore.operations.queue_alteration import QueueUsage, definition
+
+_log = logging.getLogger(__name__)
 
 OnTold = Callable[[StoreError | None, dict[str, Any]], None]
 OnPurged = Callable[[StoreError | None, Answer], None]
@@ -215,14 +218,14 @@ class Administration:
             return
         try:
             self._check_place(order)
-            decided = decide(order, self.facts)
+            decided = self._decided(order)
         except InvalidRequest as refusal:
             on_told(refusal, {})
             return
-        if self._is_in_settings(decided.order):
-            decided.told["note"] = _COMES_BACK
 
         def done(error: StoreError | None) -> None:
+            if error is None and decided.is_change:
+                _warn(decided.told)
             on_told(error, {} if error else decided.told)
 
         if decided.is_change and user is not None and order.act in _MAKING:
@@ -374,6 +377,12 @@ class Administration:
 
         self._served.calls.unbind(key, unbound)
 
+    def _decided(self, order: Order) -> OrderDecision:
+        decided = decide(order, self.facts)
+        if self._is_in_settings(decided.order):
+            decided.told["note"] = _COMES_BACK
+        return decided
+
     def _check_place(self, order: Order) -> None:
         if self._served.is_member and order.act in _OF_POLICIES:
             text = "a member knows no policies: give the order where the store is served"
@@ -409,6 +418,11 @@ class Administration:
                 return ExchangeBindingKey(order.exchange, order.queue, order.key) in bound
             case _:
                 return False
+
+
+def _warn(told: Mapping[str, Any]) -> None:
+    for text in told.get("warnings", ()):
+        _log.warning("%s", text)
 
 
 def _key(decided: OrderDecision) -> ExchangeBindingKey:

@@ -29,6 +29,7 @@ from broker_shim.broker.routing import Router
 from broker_shim.broker.settings import AddressSettings, BrokerSettings
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import ExchangeBindingKey, MessageHeader, Queue
+from sparkstore.core.queue_arguments import target_of
 from sparkstore.core.queue_names import canonical, is_temporary_topic, parts_of, shown
 
 _log = logging.getLogger(__name__)
@@ -221,11 +222,12 @@ class _Matches:
 
 
 def _as_set(queue: Queue, settings: AddressSettings) -> Queue:
-    """Give a queue the arguments of its address; a dead-letter queue is not its own."""
-    arguments = dict(settings.arguments)
-    if arguments.get("dead_letter_queue") == queue.name:
-        del arguments["dead_letter_queue"]
-    return Queue(queue.name, queue.durability, arguments)
+    """Give a queue the arguments of its address, but not the queue that they name for dead letters.
+
+    As a policy leaves that queue out (`core.policies`): dead letters would expire there.
+    """
+    is_left_out = target_of(settings.arguments) == queue.name
+    return Queue(queue.name, queue.durability, {} if is_left_out else dict(settings.arguments))
 
 
 def _listed(names: Sequence[str]) -> str:

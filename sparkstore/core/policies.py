@@ -19,7 +19,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sparkstore.core.queue_arguments import POLICY
+from sparkstore.core.queue_arguments import POLICY, target_of
 from sparkstore.core.queue_names import WordPattern, is_reserved, parts_of, shown, words_of
 from sparkstore.errors import InvalidRequest
 
@@ -42,9 +42,26 @@ class Policy(NamedTuple):
     arguments: Mapping[str, Any]
 
     def fits(self, queue: str) -> bool:
-        """True if a queue, by its name, is on an address that fits; a link's own is no such."""
-        address = parts_of(queue)[0]
-        return not is_reserved(queue) and self._pattern.fits(address.split("."))
+        """True if a queue, by its name, is on an address that fits; a link's own is no such.
+
+        Nor is the queue that the policy names for dead letters: they would expire there, or be
+        dropped, by the very arguments that sent them there.
+        """
+        return not is_reserved(queue) and queue != self.target and self._matches(queue)
+
+    @property
+    def target(self) -> str | None:
+        """The dead-letter queue that it names; None: none."""
+        return target_of(self.arguments)
+
+    @property
+    def left_out(self) -> str | None:
+        """The queue that would fit if the policy did not name it for dead letters; None: none."""
+        is_fitting = self.target is not None and self._matches(self.target)
+        return self.target if is_fitting else None
+
+    def _matches(self, queue: str) -> bool:
+        return self._pattern.fits(parts_of(queue)[0].split("."))
 
     @property
     def _pattern(self) -> WordPattern:

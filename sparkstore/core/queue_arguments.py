@@ -296,8 +296,13 @@ class QueueTerms(NamedTuple):
     asks_of_arrivals: bool = False
 
 
-def check_arguments(queue: str, arguments: Mapping[str, Any]) -> None:
-    """Refuse a new queue whose arguments could not be kept.
+def check_arguments(owner: str, arguments: Mapping[str, Any], what: str = "queue") -> None:
+    """Refuse arguments of a queue that could not be kept, whoever says them.
+
+    Args:
+        owner: Name of the queue, or of the policy, that says them.
+        arguments: What is said.
+        what: `queue` or `policy`: a policy may name a queue that it fits, and leaves that out.
 
     Raises:
         InvalidRequest: A time or count is no integer from 0, a limit none from 1; the dead-letter
@@ -305,12 +310,13 @@ def check_arguments(queue: str, arguments: Mapping[str, Any]) -> None:
             name; a switch is neither true nor false; the key of last values is no name;
             `on_reject` or `when_full` is none of its words, or needs a dead-letter queue.
     """
+    said, own = f"{what} {owner!r:.100}", owner if what == "queue" else None
     for name, argument in ARGUMENTS.items():
         value = arguments.get(name)
         if value is not None and not _may_be(argument, value):
-            message = f"queue {queue!r}: {name} is {value!r:.200}: say {argument.may_be}"
+            message = f"{said}: {name} is {value!r:.200}: say {argument.may_be}"
             raise InvalidRequest(message)
-    _check_dead_letters(queue, arguments)
+    _check_dead_letters(said, arguments, own)
 
 
 def _may_be(argument: Argument, value: object) -> bool:
@@ -321,15 +327,15 @@ def _may_be(argument: Argument, value: object) -> bool:
     return value in argument.words if argument.words else is_name(value, argument.most)
 
 
-def _check_dead_letters(queue: str, arguments: Mapping[str, Any]) -> None:
+def _check_dead_letters(said: str, arguments: Mapping[str, Any], own: str | None) -> None:
     target = arguments.get("dead_letter_queue")
     if target is None:
         if arguments.get("when_full") == _DEAD_LETTER:
-            message = f"queue {queue!r}: when_full is {_DEAD_LETTER!r}: name a dead_letter_queue"
+            message = f"{said}: when_full is {_DEAD_LETTER!r}: name a dead_letter_queue"
             raise InvalidRequest(message)
         return
-    if canonical(target) == queue:
-        message = f"queue {queue!r}: dead_letter_queue is {target!r}: say the name of another queue"
+    if canonical(target) == own:
+        message = f"{said}: dead_letter_queue is {target!r}: say the name of another queue"
         raise InvalidRequest(message)
 
 
@@ -387,14 +393,15 @@ def terms_of(detail: str) -> QueueTerms:
         for name, argument in ARGUMENTS.items()
         if given.get(name) is not None and _may_be(argument, given[name])
     }
-    right["dead_letter_queue"] = _target(given.get("dead_letter_queue"))
+    right["dead_letter_queue"] = target_of(given)
     arguments = QueueArguments(**right)
     is_kept = content.get("durability", _KEPT_MESSAGES) >= _KEPT_MESSAGES
     return QueueTerms(is_kept, arguments, arguments.asks_of_arrivals)
 
 
-def _target(value: object) -> str | None:
-    """Name a dead-letter queue as the store does; a text that names no queue is none."""
+def target_of(arguments: Mapping[str, Any]) -> str | None:
+    """Name the dead-letter queue of arguments as the store does; a text that is no name is none."""
+    value = arguments.get("dead_letter_queue")
     if not isinstance(value, str) or not value:
         return None
     try:

@@ -21,7 +21,6 @@ from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.policies import Policy
 from sparkstore.core.queue_arguments import (
     arguments_of,
-    check_arguments,
     own_arguments_of,
     terms_of,
 )
@@ -34,7 +33,7 @@ from sparkstore.core.queue_names import (
 )
 from sparkstore.core.records import ExchangeBindingKey
 from sparkstore.core.state_machine.call_values import Exchange
-from sparkstore.core.state_machine.definitions import as_json
+from sparkstore.core.state_machine.definitions import as_json, as_policies_say, detail_of, queue_of
 from sparkstore.core.wiring_arguments import (
     ALTERNATE_EXCHANGE,
     AUTO_DELETE,
@@ -45,7 +44,14 @@ from sparkstore.core.wiring_arguments import (
     deletes_itself,
 )
 from sparkstore.errors import InvalidRequest
-from sparkstore.operations.order_checks import check_known, check_loss, check_name
+from sparkstore.operations.order_checks import (
+    check_alternate,
+    check_known,
+    check_loss,
+    check_name,
+    check_said,
+    warnings_of,
+)
 from sparkstore.operations.policy_orders import PolicyFacts, decide_delete, decide_set
 from sparkstore.operations.queue_alteration import altered, check_alteration, definition
 
@@ -125,12 +131,6 @@ class AdministrationFacts(PolicyFacts, Protocol):
     def senders_of_dead_letters(self, queue: str) -> list[str]:
         """Return the other queues that have this one as their dead-letter queue."""
 
-    def exchange_type(self, exchange: str) -> str | None:
-        """Type of an exchange; None: there is none."""
-
-    def alternate_of(self, exchange: str) -> str | None:
-        """The alternate of an exchange; None: it has none."""
-
     def users_of_alternate(self, exchange: str) -> list[str]:
         """Name the queues and exchanges that have this alternate exchange, for a person."""
 
@@ -180,14 +180,13 @@ def _create_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
         raise InvalidRequest(message)
     check_known("queue", name, order.arguments)
     wanted = definition(order.arguments, order.durability)
-    check_arguments(name, arguments_of(wanted))
-    _check_queue_alternate(name, order.arguments, facts)
+    check_said("queue", name, own_arguments_of(wanted), facts)
     there = facts.detail(name)
     own = None if there is None else altered(there, {})
     if own not in {None, wanted}:
         message = f"queue {shown(name)} is there as {own}: see sparkstore queue alter"
         raise InvalidRequest(message)
-    told = {"queue": name, "arguments": arguments_of(wanted)}
+    told = {"queue": name, "arguments": arguments_of(wanted), **_warnings(name, wanted, facts)}
     return OrderDecision(order._replace(queue=name), told, there is None, wanted)
 
 
@@ -199,11 +198,16 @@ def _alter_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
     there = own_arguments_of(detail)
     check_known("queue", name, {each for each in order.arguments if each not in there})
     wanted = altered(detail, order.arguments)
-    check_arguments(name, arguments_of(wanted))
-    _check_queue_alternate(name, order.arguments, facts)
+    check_said("queue", name, own_arguments_of(wanted), facts)
     check_alteration(name, detail, wanted, facts.standing(name))
-    told = {"queue": name, "arguments": arguments_of(wanted)}
+    told = {"queue": name, "arguments": arguments_of(wanted), **_warnings(name, wanted, facts)}
     return OrderDecision(order._replace(queue=name), told, arguments_of(wanted) != there, wanted)
+
+
+def _warnings(queue: str, own: str, facts: AdministrationFacts) -> dict[str, list[str]]:
+    """Warn of what a definition leads to, with what policies say of the queue."""
+    with_policies = detail_of(as_policies_say(queue_of(queue, own), facts.policies()))
+    return warnings_of({queue: with_policies}, facts)
 
 
 def _delete_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
@@ -251,7 +255,7 @@ def _create_exchange(order: Order, facts: AdministrationFacts) -> OrderDecision:
     there, wanted = facts.exchange_type(name), alternate_of(arguments)
     _check_as_it_is(order, wanted, facts)
     if there is None and wanted is not None:
-        _check_alternate("exchange", name, wanted, facts)
+        check_alternate("exchange", name, wanted, facts)
     if there is None and name.startswith(_BROKERS_OWN):
         message = f"exchange {shown(name)}: names with {_BROKERS_OWN} are the broker's: say another"
         raise InvalidRequest(message)
@@ -375,24 +379,6 @@ def new_exchange(decided: OrderDecision) -> Exchange:
     return Exchange(order.exchange, order.type, durability, arguments_of(decided.detail))
 
 
-def _check_alternate(what: str, name: str, alternate: str, facts: AdministrationFacts) -> None:
-    """Refuse an alternate exchange that does not exist, or that leads back to its owner."""
-    if facts.exchange_type(alternate) is None:
-        message = f"{what} {shown(name)}: its {ALTERNATE_EXCHANGE} {shown(alternate)} is not there:"
-        raise InvalidRequest(f"{message} create it first (sparkstore exchange create)")
-    seen, following = {name} if what == "exchange" else set(), alternate
-    while following not in seen:
-        seen.add(following)
-        further = facts.alternate_of(following)
-        if further is None:
-            return
-        following = further
-    if what == "exchange" and following == name:
-        message = f"exchange {shown(name)}: messages that go nowhere would come back to it from its"
-        message += f" {ALTERNATE_EXCHANGE} {shown(alternate)}: say another"
-        raise InvalidRequest(message)
-
-
 def _check_as_it_is(order: Order, alternate: str | None, facts: AdministrationFacts) -> None:
     """Refuse to create an exchange that exists with another definition."""
     name = order.exchange
@@ -403,14 +389,6 @@ def _check_as_it_is(order: Order, alternate: str | None, facts: AdministrationFa
     if there is not None and with_it != alternate:
         message = f"exchange {shown(name)} is there with {_alternate_told(with_it)}, not with"
         raise InvalidRequest(f"{message} {_alternate_told(alternate)}: delete it first")
-
-
-def _check_queue_alternate(
-    name: str, arguments: Mapping[str, Any], facts: AdministrationFacts
-) -> None:
-    alternate = arguments.get(ALTERNATE_EXCHANGE)
-    if alternate is not None:
-        _check_alternate("queue", name, alternate, facts)
 
 
 def _alternate_told(alternate: str | None) -> str:

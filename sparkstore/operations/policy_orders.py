@@ -8,12 +8,18 @@ limits hold for what comes from then on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from sparkstore.core.entries import Entry
 from sparkstore.core.policies import Policy, with_change
-from sparkstore.core.queue_arguments import check_arguments, terms_of
+from sparkstore.core.queue_arguments import (
+    arguments_of,
+    check_arguments,
+    own_arguments_of,
+    sources,
+    terms_of,
+)
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.definitions import (
     as_json,
@@ -22,7 +28,12 @@ from sparkstore.core.state_machine.definitions import (
     queue_of,
 )
 from sparkstore.errors import InvalidRequest
-from sparkstore.operations.order_checks import check_known
+from sparkstore.operations.order_checks import (
+    WiringFacts,
+    check_known,
+    check_said,
+    warnings_of,
+)
 from sparkstore.operations.queue_alteration import QueueUsage, check_alteration
 
 MOST_PRIORITY = 1_000_000
@@ -30,15 +41,12 @@ _MOST_CHARACTERS, _MOST_WORDS = 1_000, 256
 _SHOWN = 20
 
 
-class PolicyFacts(Protocol):
+class PolicyFacts(WiringFacts, Protocol):
     """The facts that an order about policies is decided by."""
 
     @property
     def queues(self) -> Collection[str]:
         """Names of all queues."""
-
-    def detail(self, queue: str) -> str | None:
-        """Definition of a queue; None: there is none."""
 
     def standing(self, queue: str) -> QueueUsage:
         """Return how much a queue holds, and how many consumers use it."""
@@ -65,9 +73,13 @@ def decide_set(policy: Policy, facts: PolicyFacts) -> PolicyDecision:
         InvalidRequest: It is none, or a queue cannot take it now.
     """
     check_policy(policy)
+    check_said("policy", policy.name, policy.arguments, facts)
     told = {"policy": policy.name, **policy.detail}
     told |= _effects(policy, with_change(facts.policies(), policy.name, policy), facts)
-    return PolicyDecision(told, policy not in facts.policies(), as_json(policy.detail))
+    if policy.left_out is not None:
+        told["left_out"] = policy.left_out
+    is_change = policy not in facts.policies() or told["altered"] > 0
+    return PolicyDecision(told, is_change, as_json(policy.detail))
 
 
 def decide_delete(name: str, facts: PolicyFacts) -> PolicyDecision:
@@ -89,10 +101,12 @@ def _effects(policy: Policy, after: Sequence[Policy], facts: PolicyFacts) -> dic
     """Tell what a change does: how many queues fit, which of them say otherwise, what leaves."""
     fitting, changed, leaving = 0, 0, 0
     overridden: dict[str, list[str]] = {}
+    definitions: dict[str, str] = {}
     for queue in facts.queues:
-        if not policy.fits(queue):
+        is_fitting = policy.fits(queue)
+        if not is_fitting and queue != policy.left_out:  # an older version did not leave it out
             continue
-        fitting += 1
+        fitting += is_fitting
         detail = facts.detail(queue) or "{}"
         old = queue_of(queue, detail)
         new = as_policies_say(old, after)
@@ -102,13 +116,35 @@ def _effects(policy: Policy, after: Sequence[Policy], facts: PolicyFacts) -> dic
         if new == old:
             continue
         changed += 1
-        wanted = detail_of(new)
+        wanted = definitions[queue] = detail_of(new)
         check_alteration(queue, detail, wanted, facts.standing(queue))
         limit = terms_of(wanted).arguments.max_delivery_count
         if limit is not None and limit != terms_of(detail).arguments.max_delivery_count:
             leaving += facts.over_delivered(queue, limit)
     found: dict[str, Any] = {"queues": fitting, "altered": changed, "over_delivered": leaving}
+    found |= warnings_of(definitions, facts)
     return {**found, "overridden": overridden} if overridden else found
+
+
+def faults_of(facts: PolicyFacts) -> list[str]:
+    """Tell what is wrong with queues as they are defined: what no order would say of them now."""
+    definitions = {name: facts.detail(name) or "{}" for name in facts.queues}
+    faults = []
+    for name, detail in definitions.items():
+        try:
+            check_said("queue", name, own_arguments_of(detail), facts)
+        except InvalidRequest as reason:
+            faults.append(str(reason))
+    for policy in facts.policies():
+        if _is_told(definitions.get(policy.left_out or "", "{}"), policy.name):
+            text = f"queue {shown(policy.left_out or '')} has what policy {shown(policy.name)} says"
+            faults.append(f"{text}, which names it for dead letters: set the policy again")
+    return faults + warnings_of(definitions, facts).get("warnings", [])
+
+
+def _is_told(detail: str, policy: str) -> bool:
+    told = sources(arguments_of(detail)).values()
+    return any(each["from"] == f"policy {policy}" for each in told)
 
 
 def count_over_delivered(entries: Iterable[tuple[int, Entry]], limit: int) -> int:
@@ -136,13 +172,4 @@ def check_policy(policy: Policy) -> None:
     if not policy.arguments:
         raise InvalidRequest(f"policy {name} says nothing: give it an argument of queues")
     check_known("policy", policy.name, policy.arguments)
-    _check_values(policy)
-
-
-def _check_values(policy: Policy) -> None:
-    said: Mapping[str, Any] = policy.arguments
-    try:
-        check_arguments(policy.name, said)
-    except InvalidRequest as refusal:
-        message = str(refusal).replace(f"queue {policy.name!r}", f"policy {shown(policy.name)}", 1)
-        raise InvalidRequest(message) from refusal
+    check_arguments(policy.name, policy.arguments, "policy")

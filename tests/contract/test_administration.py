@@ -65,7 +65,11 @@ def policy(name: str, match: str, priority: int = 0, **arguments: Any) -> Order:
 
 
 def definitions(place: Place) -> dict[str, Any]:
-    return {name: arguments_of(q.detail) for name, q in place.after().state.queues.items()}
+    return {name: arguments_of(detail) for name, detail in details(place).items()}
+
+
+def details(place: Place) -> dict[str, str]:
+    return {name: queue.detail for name, queue in place.after().state.queues.items()}
 
 
 def test_a_queue_is_created_once_with_what_it_was_said_to_have(place: Place) -> None:
@@ -122,7 +126,66 @@ def test_a_policy_tells_how_many_messages_leave_their_queue_at_once(place: Place
     assert (told["over_delivered"], told["overridden"]) == (2, {"q": ["max_delivery_count"]})
 
 
+def test_a_policy_leaves_out_the_queue_that_it_names_for_dead_letters(place: Place) -> None:
+    """Else what died would die there too, by the time to live of the same policy."""
+    place.control.order(policy("all", "#", message_ttl_ms=1, dead_letter_queue="dead"))
+    told = place.control.order(policy("all", "#", message_ttl_ms=2, dead_letter_queue="dead"))
+    assert (told["left_out"], told["queues"], "warnings" in told) == ("dead", 2, False)
+    told = place.control.order(policy("elsewhere", "a.#", dead_letter_queue="dead"))
+    assert "left_out" not in told
+    told = place.control.order(policy("dead", "#", dead_letter_queue="dead"))
+    assert told["left_out"] == "dead", "a policy may have the name of a queue"
+    found = {name: sources(arguments_of(detail)) for name, detail in details(place).items()}
+    assert found["dead"] == {}
+    assert found["q"]["message_ttl_ms"]["value"] == 2
+
+
+CYCLES: list[list[Order]] = [
+    [
+        create("a", message_ttl_ms=1, dead_letter_queue="b"),
+        create("b", message_ttl_ms=1, dead_letter_queue="a"),
+    ],
+    [
+        create("a", message_ttl_ms=1, dead_letter_queue="dead"),
+        alter("dead", message_ttl_ms=1, dead_letter_queue="a"),
+    ],
+    [
+        create("a", dead_letter_queue="dead"),
+        alter("dead", dead_letter_queue="a"),
+        policy("all", "#", message_ttl_ms=1),
+    ],
+    [
+        policy("all", "a", message_ttl_ms=1, dead_letter_queue="dead"),
+        alter("dead", message_ttl_ms=1, dead_letter_queue="a"),
+        create("a"),
+    ],
+    [
+        create("a", message_ttl_ms=1, dead_letter_queue="b"),
+        create("b", message_ttl_ms=1, dead_letter_queue="c"),
+        create("c", message_ttl_ms=1, dead_letter_queue="b"),
+        alter("a", message_ttl_ms=2),
+    ],
+]
+
+
+@pytest.mark.parametrize("orders", CYCLES)
+def test_who_makes_dead_letters_go_round_is_warned(place: Place, orders: list[Order]) -> None:
+    for order in orders[:-1]:
+        told = place.control.order(order)
+        assert "warnings" not in told or order is CYCLES[-1][2]
+    (warning,) = place.control.order(orders[-1])["warnings"]
+    assert "dead letters go round from" in warning
+
+
+def test_a_queue_for_retries_is_no_cycle_to_be_warned_of(place: Place) -> None:
+    """It sends back what expires; the other one has no time to live, but consumers."""
+    place.control.order(create("work", dead_letter_queue="retry"))
+    told = place.control.order(create("retry", message_ttl_ms=9, dead_letter_queue="work"))
+    assert "warnings" not in told
+
+
 REFUSED = [
+    (policy("p", "#", alternate_exchange="absent"), "policy 'p': its alternate_exchange 'absent'"),
     (policy("p", "#"), "says nothing: give it an argument"),
     (policy("", "#", max_depth=1), "a policy needs a name"),
     (policy("p", "", max_depth=1), "its pattern has 1 to"),

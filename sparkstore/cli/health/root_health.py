@@ -62,6 +62,7 @@ def of_root(where: str, config: StoreConfig) -> Iterator[Diagnosis]:
     yield from (tables, *more)
     if tables.status == "ok":  # deltalake cannot open a table that is to be healed
         yield _log(root)
+        yield _queues(root)
 
 
 def _no_root(path: Path) -> Diagnosis:
@@ -202,6 +203,23 @@ def _log(root: Root) -> Diagnosis:
     if found is None:
         return Diagnosis("write-ahead log", "ok", "nothing waits in it")
     return Diagnosis("write-ahead log", "warn", str(found), "start the store: it replays them")
+
+
+def _queues(root: Root) -> Diagnosis:
+    """Look whether each queue could be defined as it is, and where dead letters go round."""
+    from sparkstore.operations.policy_orders import faults_of
+    from sparkstore.operations.root_at_rest import StateFacts
+    from sparkstore.recovery.recovered_state import recovered_state
+
+    try:
+        facts = StateFacts(recovered_state(root))
+    except (StoreError, OSError) as reason:
+        return Diagnosis("queues", "fail", "cannot be read", str(reason))
+    faults = faults_of(facts)
+    if not faults:
+        return Diagnosis("queues", "ok", f"{len(facts.queues)} are defined well")
+    more = f"; {len(faults) - 1} more" if len(faults) > 1 else ""
+    return Diagnosis("queues", "warn", f"{faults[0]}{more}", "see sparkstore queue alter")
 
 
 def _bucket(where: str) -> Diagnosis:

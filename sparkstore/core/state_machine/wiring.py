@@ -117,7 +117,8 @@ class WiringStateMachine:
     ) -> list[RecordStep]:
         """Create or replace an object, remove it with None; no step if it is so already.
 
-        With a policy, the queues that it is about get their new definitions in the same call.
+        With a policy, the queues that it is about get their new definitions in the same call, also
+        those that an older version told otherwise.
         """
         check_name(category, "category")
         check_name(key, "key")
@@ -127,9 +128,8 @@ class WiringStateMachine:
             gone = records.unconfigured(now_us, category, key)
             return [] if there is None else [RecordStep(gone, is_kept), *self._retold(gone)]
         made = records.configured(now_us, category, key, definitions.as_json(detail))
-        if there == made.detail:
-            return []
-        return [RecordStep(made, is_kept), *self._retold(made)]
+        is_new = there != made.detail
+        return [*([RecordStep(made, is_kept)] if is_new else ()), *self._retold(made)]
 
     def _retold(self, record: records.Record) -> list[RecordStep]:
         """Give queues the definitions that they have with a change of a policy."""

@@ -33,7 +33,9 @@ from tests.support.amqp.bench import Bench
 SETTINGS = (
     AddressSettings("prices.#", Routing.MULTICAST, arguments={"message_ttl_ms": 5}),
     AddressSettings("closed", auto_create=False),
-    AddressSettings("all.#", arguments={"dead_letter_queue": "all.dead"}),
+    AddressSettings(
+        "all.#", arguments=(LATE := {"message_ttl_ms": 1, "dead_letter_queue": "all.dead"})
+    ),
 )
 
 
@@ -207,7 +209,7 @@ def test_settings_of_the_address_hold_for_a_queue_created_on_demand(
 
 
 def test_a_dead_letter_queue_is_not_its_own(destinations: Destinations) -> None:
-    assert destinations.on_demand("all.q").arguments == {"dead_letter_queue": "all.dead"}
+    assert destinations.on_demand("all.q").arguments == LATE
     assert destinations.on_demand("all.dead").arguments == {}
 
 

@@ -73,6 +73,17 @@ def test_a_place_for_a_root_is_looked_at_before_there_is_one(
     assert "misread" in capsys.readouterr().err
 
 
+def test_a_cycle_of_dead_letters_is_told(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert lines(capsys, root)["queues"]["status"] == "ok"
+    for queue, other in (("a", "b"), ("b", "a")):
+        given = ["--set", "message_ttl_ms=100", "--set", f"dead_letter_queue={other}"]
+        assert main(["queue", "create", str(root), queue, *given]) == 0
+    assert "dead letters go round from" in capsys.readouterr().out
+    found = lines(capsys, root)["queues"]
+    assert found["status"] == "warn"
+    assert found["found"].startswith("dead letters go round from 'a' to 'b' to 'a'")
+
+
 def test_people_get_a_line_each(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["doctor", str(root)])
     told = capsys.readouterr().out.splitlines()

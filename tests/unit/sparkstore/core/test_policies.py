@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from sparkstore.core.durability import TerminusDurability
-from sparkstore.core.fold import State, apply
+from sparkstore.core.fold import QueueState, State, apply
 from sparkstore.core.policies import CATEGORY, Policy, policies_of, with_policies
-from sparkstore.core.queue_arguments import own_arguments_of, sources, terms_of
+from sparkstore.core.queue_arguments import POLICY, own_arguments_of, sources, terms_of
 from sparkstore.core.records import Kind
 from sparkstore.core.state_machine.call_values import Queue
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.errors import InvalidRequest
+from sparkstore.operations.policy_orders import decide_set, faults_of
+from sparkstore.operations.root_at_rest import StateFacts
 
 
 @pytest.mark.parametrize(
@@ -56,6 +58,26 @@ def test_a_queue_wins_then_the_priority_then_the_name() -> None:
         "message_ttl_ms": (9, "queue"),
     }
     assert with_policies("other", told, policies_of(configured)) == {"message_ttl_ms": 9}
+
+
+def test_what_an_older_version_said_of_the_queue_of_dead_letters_is_found_and_mended() -> None:
+    """It gave that queue the policy, too: setting the same policy again takes it away."""
+    policy = Policy("all", "#", 0, {"message_ttl_ms": 1, "dead_letter_queue": "dead"})
+    told = {name: {"value": value, "from": "all"} for name, value in policy.arguments.items()}
+    state = State()
+    detail = json.dumps({"arguments": {POLICY: told}, "durability": 2})
+    state.queues = {name: QueueState(detail, 1) for name in ("q", "dead")}
+    state.configured = {(CATEGORY, "all"): json.dumps(policy.detail, sort_keys=True)}
+    (fault,) = faults_of(StateFacts(state))
+    assert fault.startswith("queue 'dead' has what policy 'all' says")
+    again = decide_set(policy, StateFacts(state))
+    assert (again.is_change, again.told["altered"]) == (True, 1)
+    machine = StoreStateMachine(state, TerminusDurability.UNSETTLED_STATE, lambda: 0)
+    machine.apply(machine.configure(CATEGORY, "all", policy.detail), 2)
+    assert faults_of(StateFacts(state)) == []
+    assert own_arguments_of(state.queues["dead"].detail) == {}
+    assert not decide_set(policy, StateFacts(state)).is_change
+    assert machine.configure(CATEGORY, "all", policy.detail) == []
 
 
 class Store:
