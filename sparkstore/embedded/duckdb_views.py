@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -22,7 +23,7 @@ from sparkstore.embedded.arrow_functions import add_named_functions
 from sparkstore.embedded.dialect import MACROS, tail_text, view_text
 from sparkstore.embedded.moment import Moment, looked_up
 from sparkstore.embedded.plain_entries import Remainder
-from sparkstore.errors import CorruptData, Unavailable
+from sparkstore.errors import CorruptData, InvalidRequest, Unavailable
 from sparkstore.recovery.point_in_time import AsOf, PointInTime
 from sparkstore.sql.queries import CONTENT, VIEWS, as_of_values, log_as_of, statement
 from sparkstore.tables.delta_files import versions
@@ -52,7 +53,15 @@ def views_of(root: Root) -> list[str]:
 
 
 def connect(statement: str = "") -> duckdb.DuckDBPyConnection:
-    """Open a connection that can parse, and reach nothing; with the functions that are named."""
+    """Open a connection that can parse, and reach nothing; with the functions that are named.
+
+    Raises:
+        InvalidRequest: The current folder was deleted: DuckDB would end the process.
+    """
+    try:
+        Path.cwd()
+    except FileNotFoundError as reason:
+        raise InvalidRequest("the current folder was deleted: change to another (cd /)") from reason
     connection = duckdb.connect(":memory:", config={**SETTINGS})
     connection.execute("SET TimeZone = 'UTC'")
     for macro in MACROS:

@@ -39,7 +39,7 @@ class LimitedQuestion(NamedTuple):
     """A question to this process.
 
     Attributes:
-        root: The folder of the root, absolute or from where the broker runs.
+        root: The folder of the root, absolute: the process runs in `/`.
         statement: A SELECT in DuckDB's SQL, as somebody typed it.
         limit: Most rows, at least 1.
         most_s: Seconds until the process ends, with or without an answer.

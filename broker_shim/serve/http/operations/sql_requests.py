@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import signal
 import sys
 
@@ -26,6 +27,7 @@ from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.operations.history_requests import flushed
 from broker_shim.serve.http.refusals import HttpRefusal
+from sparkstore.cli.output import one_line
 from sparkstore.cli.sql_server import limited_process
 from sparkstore.cli.sql_server.limited_process import LimitedQuestion
 from sparkstore.control.audit import AuditEvent
@@ -33,7 +35,12 @@ from sparkstore.operations import wire
 
 MOST_S, MOST_AT_ONCE = 30.0, 2
 _COMMAND = (sys.executable, "-P", "-m", limited_process.__name__)
-"""`-P`: no module is imported from the folder where the broker happens to run."""
+"""It runs in `/`: DuckDB ends a process whose folder was deleted. `-P`: no module is imported from
+the folder where it runs."""
+_MOST_WORDS = 2_000
+"""Characters of what a process said before it failed, for the log. They come by the pipe: it may
+write no file, and the broker's own standard error may be one."""
+_log = logging.getLogger(__name__)
 
 
 class _Running:
@@ -65,7 +72,7 @@ async def _run(call: Call) -> Response:
     try:
         root, asked = await flushed(call), call.body
         question = LimitedQuestion(
-            str(root.path), asked.statement, asked.limit, MOST_S, asked.as_of
+            str(root.path.absolute()), asked.statement, asked.limit, MOST_S, asked.as_of
         )
         return Response(await _answered(question, call), media_type="application/json")
     finally:
@@ -75,7 +82,9 @@ async def _run(call: Call) -> Response:
 async def _answered(question: LimitedQuestion, call: Call) -> bytes:
     """Have a question answered; the answer as JSON, of the model `SqlAnswer`."""
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*_COMMAND, stdin=pipe, stdout=pipe)
+    process = await asyncio.create_subprocess_exec(
+        *_COMMAND, stdin=pipe, stdout=pipe, stderr=pipe, cwd="/"
+    )
     answer = process.communicate(json.dumps(question._asdict()).encode())
     waits = asyncio.ensure_future(answer), asyncio.ensure_future(call.gone())
     try:
@@ -84,13 +93,15 @@ async def _answered(question: LimitedQuestion, call: Call) -> bytes:
         waits[1].cancel()
         if not waits[0].done():  # nobody waits for the answer any more
             process.kill()
-        said, _ = await waits[0]
+        reply, words = await waits[0]
     if process.returncode == 0:
-        return said
-    if process.returncode == limited_process.FAILED and said:
-        raise wire.error_of(json.loads(said))
+        return reply
+    if process.returncode == limited_process.FAILED and reply:
+        raise wire.error_of(json.loads(reply))
     if process.returncode == -signal.SIGALRM:
         text = f"the query took longer than {question.most_s:g} s: ask for less"
         raise HttpRefusal(400, f"{text}, or ask where the root is by sparkstore sql")
+    last = one_line(words.decode(errors="replace"))[-_MOST_WORDS:] or "it said nothing"
+    _log.error("the process of a query ended with code %d: %s", process.returncode, last)
     text = f"the engine failed on this query (exit code {process.returncode})"
     raise HttpRefusal(500, f"{text}: see the broker's log, or ask for less")

@@ -188,3 +188,25 @@ def test_whatever_duckdb_raises_is_one_line(
     told = capsys.readouterr()
     assert (told.out, told.err.count("\n")) == ("", 1)
     assert why in told.err
+
+
+@pytest.mark.slow
+def test_in_a_folder_that_was_deleted_a_query_is_refused_in_one_line(
+    typed: Path, tmp_path: Path
+) -> None:
+    """DuckDB would abort."""
+    program = (
+        "import os, sys; from sparkstore.cli.command_line import main; os.rmdir(os.getcwd());"
+        " sys.exit(main(sys.argv[1:]))"
+    )
+    for number, words in enumerate((["sql", "--engine", "duckdb"], ["diff", "--from"])):
+        (gone := tmp_path / str(number)).mkdir()
+        command = [sys.executable, "-c", program, words[0], str(typed), *words[1:]]
+        last = "SELECT 1" if number == 0 else "position=1"
+        ended = subprocess.run(
+            [*command, last], capture_output=True, text=True, check=False, cwd=gone
+        )
+        assert ended.returncode == ExitCode.WRONG_CALL
+        assert (
+            ended.stderr == "sparkstore: the current folder was deleted: change to another (cd /)\n"
+        )

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -73,6 +74,35 @@ def test_nothing_is_imported_from_where_the_broker_runs(
     (tmp_path / "json.py").write_text("raise SystemExit(9)")
     monkeypatch.chdir(tmp_path)
     assert ask(house, "SELECT 1 AS one").body["rows"] == [{"one": 1}]
+
+
+def test_where_the_current_folder_was_deleted_an_answer_comes_all_the_same(
+    house: HttpHouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert ask(house, "SELECT count(*) AS n FROM queues").body["rows"] == [{"n": 1}]
+
+
+def test_a_process_that_fails_has_its_last_words_in_the_log(
+    house: HttpHouse, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where standard error is a file: the process itself may write none."""
+    program = (
+        "import os, sys; from sparkstore.cli.sql_server import limited_process as it;"
+        " it.limit_this_process(60); sys.stderr.write('x' * 9000 + '\\nlast words\\n');"
+        " sys.stderr.flush(); os.abort()"
+    )
+    monkeypatch.setattr(sql_requests, "_COMMAND", (sys.executable, "-c", program))
+    reply = ask(house, "SELECT 1")
+    assert reply.status == 500
+    assert "(exit code -6): see the broker's log" in reply.body["error"]
+    (line,) = [each.getMessage() for each in caplog.records if "query ended" in each.getMessage()]
+    assert "code -6" in line
+    assert line.endswith("x last words")
+    assert len(line) < 2_100
 
 
 def test_a_root_in_a_bucket_is_asked_by_its_copy_here(tmp_path: Path) -> None:
