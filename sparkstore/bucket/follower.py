@@ -22,6 +22,7 @@ from urllib.parse import unquote
 
 from sparkstore.bucket.working_copy import download, log_base, remove_others
 from sparkstore.errors import StoreError, Unavailable
+from sparkstore.storage.data_paths import check_within
 from sparkstore.storage.durable_files import replace_durably
 from sparkstore.storage.storage import Storage
 from sparkstore.tables.delta_contents import TableContents, contents
@@ -95,7 +96,7 @@ class Follower:
             if found is None:
                 message = f"{self._bucket.location}/{entry} went while it was read: try again"
                 raise Unavailable(message)
-            replace_durably(folder / entry, found.content)
+            replace_durably(check_within(folder, entry), found.content)
         self._forget_log(name)
         self._forget_files(name, named)
 

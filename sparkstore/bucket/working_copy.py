@@ -32,6 +32,7 @@ from urllib.parse import unquote
 from sparkstore.bucket.seen_journal import SEEN_FILE, SET_ASIDE, check_not_behind, note_seen
 from sparkstore.bucket.seen_journal import set_aside as _set_aside
 from sparkstore.errors import CorruptData, InvalidRequest, Unavailable
+from sparkstore.storage.data_paths import check_within
 from sparkstore.storage.durable_files import fsync_with_folders, replace_durably
 from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.storage import Storage
@@ -196,13 +197,11 @@ def bring_up_log(bucket: Storage, folder: Path, table: str) -> None:
     log = log_folder(folder / table)
     shutil.rmtree(log, ignore_errors=True)
     log.mkdir(parents=True)
-    files = [*bucket.files(f"{table}/_delta_log")]
-    base = log_base(file.name for file in files)
-    wanted = [
-        file.name
-        for file in files
-        if (match := LOG_NAME.search(file.name)) and int(match[1]) >= base
-    ]
+    under = f"{table}/_delta_log"
+    names = [file.name.removeprefix(f"{under}/") for file in bucket.files(under)]
+    base = log_base(names)
+    matches = (LOG_NAME.fullmatch(name) for name in names)
+    wanted = [f"{under}/{match[0]}" for match in matches if match and int(match[1]) >= base]
     try:
         download(bucket, folder, wanted)
     except CorruptData as reason:
@@ -217,7 +216,7 @@ def log_base(names: Iterable[str]) -> int:
     """
     parts: dict[int, list[int]] = {}
     for name in names:
-        match = LOG_NAME.search(name)
+        match = LOG_NAME.fullmatch(name)
         if match and match[2] != "json":
             parts.setdefault(int(match[1]), []).append(int(match[3] or 1))
     whole = sorted(version for version, counts in parts.items() if len(counts) == counts[0])
@@ -228,13 +227,13 @@ def download(bucket: Storage, folder: Path, names: Iterable[str]) -> None:
     """Fetch files into a copy, several at a time.
 
     Raises:
-        CorruptData: A file is gone.
+        CorruptData: A file is gone, or its name leads out of the copy.
         Unavailable: The bucket did not answer.
     """
 
     def fetch(name: str) -> None:
         try:
-            bucket.download(name, folder / name)
+            bucket.download(name, check_within(folder, name))
         except FileNotFoundError as reason:
             message = f"{bucket.location}/{name} is gone, and its table names it: restore it"
             raise CorruptData(message) from reason

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
+from sparkstore.storage.data_paths import check_within
 from sparkstore.storage.durable_files import fsync_open, fsync_path, replace_durably
 from sparkstore.storage.storage import StoredContent, StoredFile
 
@@ -94,9 +95,10 @@ class LocalStorage:
 
         Raises:
             FileNotFoundError: There is none of this name.
+            CorruptData: It is a link out of its table, which a copy would bring in.
             SyncFailed: The device failed; the copy is not there.
         """
-        self._copy(self._folder / name, file)
+        self._copy(check_within(self._folder, name), file)
 
     def delete(self, name: str) -> None:
         """Remove a file; nothing happens if there is none of this name."""

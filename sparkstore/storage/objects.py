@@ -26,7 +26,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 from uuid import uuid4
 
-from sparkstore.errors import InvalidRequest, Unavailable
+from sparkstore.errors import CorruptData, InvalidRequest, Unavailable
 from sparkstore.storage.access import access_of
 from sparkstore.storage.durable_files import fsync_open, fsync_path
 from sparkstore.storage.storage import StoredContent, StoredFile
@@ -46,6 +46,7 @@ _DENIED = re.compile(r"status code: 40[13]\b|\bAccessDenied\b")
 _WRONG_KEYS = ("SignatureDoesNotMatch", "InvalidAccessKeyId", "XAdminUserNotFound")
 _NO_KEYS = "169.254.169.254"
 """Where a machine of a cloud asks for its role."""
+_STRANGE_KEY = "object with invalid path"
 _CONFLICT_TRIES = 10
 _CHUNK_BYTES = 8 << 20
 
@@ -192,6 +193,9 @@ class ObjectStorage:
             if "TimeTooSkewed" in why:
                 message = f"{self._location}: the clock of this machine is too far off ({why})"
                 raise Unavailable(f"{message}: set it") from reason
+            if _STRANGE_KEY in str(reason):
+                message = f"{self._location} holds an object of a key that is no path: {why}"
+                raise CorruptData(f"{message}: remove it") from reason
             if _NO_KEYS in str(reason):
                 message = f"{self._location}: there are no credentials for it: set AWS_PROFILE or"
                 message += " AWS_ACCESS_KEY_ID, or give this machine a role"

@@ -41,7 +41,7 @@ class Storage(Protocol):
 
     Every method raises Unavailable if the storage did not answer: the outcome is unknown then, and
     the same call may be made again. It raises InvalidRequest if the storage says that this user may
-    not do that, or that the place is not there.
+    not do that, or that the place is not there, and CorruptData where a name is no path.
     """
 
     @property

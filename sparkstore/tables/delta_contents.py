@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sparkstore.errors import CorruptData, Unavailable
+from sparkstore.storage.data_paths import data_path
 from sparkstore.storage.storage import Storage
 
 _LOG_NAME = re.compile(r"(\d{20})\.(?:(json)|checkpoint(?:\.(\d{10})\.(\d{10}))?\.parquet)$")
@@ -47,9 +48,21 @@ class TableContents:
     transactions: dict[str, int] = field(default_factory=dict)
     commit_info: dict[str, Any] = field(default_factory=dict)
 
-    def apply(self, action: Mapping[str, Any]) -> None:
-        """Take one action of the log in, in the order of the log."""
+    def apply(self, action: Mapping[str, Any], log: str) -> None:
+        """Take one action of the log in, in the order of the log.
+
+        Raises:
+            CorruptData: It is none, or names a file outside of the table; `log` is where.
+        """
+        try:
+            self._apply(action, log)
+        except (KeyError, TypeError, ValueError, AttributeError) as reason:
+            message = f"{log} is not a whole Delta version: {type(reason).__name__}: {reason}"
+            raise CorruptData(message) from reason
+
+    def _apply(self, action: Mapping[str, Any], log: str) -> None:
         if add := action.get("add"):
+            data_path(add["path"], log)
             self.adds[add["path"]] = {name: add.get(name) for name in _ADD_FIELDS}
         elif remove := action.get("remove"):
             self.adds.pop(remove["path"], None)
@@ -74,14 +87,14 @@ def contents(storage: Storage, table: str, version: int | None = None) -> TableC
     found = TableContents()
     base = max((number for number in checkpoints if number <= newest), default=-1)
     for name in checkpoints.get(base, ()):
-        for action in _checkpoint_actions(_read(storage, name)):
-            found.apply(action)
+        for action in _checkpoint_actions(_read(storage, name), name):
+            found.apply(action, f"{storage.location}/{name}")
     for number in range(base + 1, newest + 1):
         if number not in versions:
             message = f"{storage.location}/{table} has no version {number}: restore it"
             raise CorruptData(message)
         for action in _actions(_read(storage, versions[number]), versions[number]):
-            found.apply(action)
+            found.apply(action, f"{storage.location}/{versions[number]}")
     found.version = newest
     return found
 
@@ -180,7 +193,15 @@ def _actions(content: bytes, name: str) -> list[dict[str, Any]]:
         raise CorruptData(message) from reason
 
 
-def _checkpoint_actions(content: bytes) -> list[dict[str, Any]]:
+def _checkpoint_actions(content: bytes, name: str) -> list[dict[str, Any]]:
+    try:
+        return _decoded_checkpoint(content)
+    except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as reason:
+        message = f"{name} is not a whole checkpoint: {(str(reason).splitlines() or [''])[0]}"
+        raise CorruptData(message) from reason
+
+
+def _decoded_checkpoint(content: bytes) -> list[dict[str, Any]]:
     file = pq.ParquetFile(pa.BufferReader(content))
     kinds = [
         name for name in ("protocol", "metaData", "txn", "add") if name in file.schema_arrow.names

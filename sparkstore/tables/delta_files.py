@@ -19,9 +19,9 @@ import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import unquote
 
 from sparkstore.errors import CorruptData
+from sparkstore.storage.data_paths import data_path
 
 _LOG_FILE = re.compile(r"\.?(\d{20})\.(?:json|crc|checkpoint\.)")
 _COUNTED = {
@@ -112,7 +112,7 @@ def read_version(table: Path, version: int) -> Version:
     try:
         content = path.read_bytes()
         actions = [_action(line) for line in content.split(b"\n") if line]
-        found = _version(version, actions)
+        found = _version(version, actions, str(path))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as reason:
         message = f"{path} is not a whole Delta version: {type(reason).__name__}: {reason}"
         raise CorruptData(message) from reason
@@ -175,7 +175,7 @@ def _action(line: bytes) -> dict[str, Any]:
     return action
 
 
-def _version(version: int, actions: list[dict[str, Any]]) -> Version:
+def _version(version: int, actions: list[dict[str, Any]], log: str) -> Version:
     adds = [action["add"] for action in actions if "add" in action]
     removes = [action["remove"] for action in actions if "remove" in action]
     txns = [action["txn"] for action in actions if "txn" in action]
@@ -193,8 +193,8 @@ def _version(version: int, actions: list[dict[str, Any]]) -> Version:
         raise ValueError("a commit of the journal without its txn")
     return Version(
         version,
-        tuple(DataFile(unquote(add["path"]), int(add["size"])) for add in adds),
-        tuple(unquote(remove["path"]) for remove in removes),
+        tuple(DataFile(data_path(add["path"], log), int(add["size"])) for add in adds),
+        tuple(data_path(remove["path"], log) for remove in removes),
         metadata,
         {txn["appId"]: int(txn["version"]) for txn in txns},
     )

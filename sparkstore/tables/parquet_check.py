@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from sparkstore.storage.data_paths import data_path
+
 _MAGIC = b"PAR1"
 _BATCH_ROWS = 4096
 
@@ -54,5 +56,7 @@ def lost_files(table: Path) -> dict[str, str]:
 def _broken_files(table: Path) -> dict[str, str]:
     actions = pa.table(DeltaTable(str(table)).get_add_actions(flatten=True))
     files = zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)
-    reasons = ((path, reason_broken(table / path, size, deep=False)) for path, size in files)
+    log = f"{table}/_delta_log"
+    named = ((data_path(path, log), size) for path, size in files)
+    reasons = ((path, reason_broken(table / path, size, deep=False)) for path, size in named)
     return {path: why for path, why in reasons if why is not None}

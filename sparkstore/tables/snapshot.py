@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 from pyarrow.fs import LocalFileSystem
 
 from sparkstore.errors import CorruptData
+from sparkstore.storage.data_paths import data_path
 
 PARQUET = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
 """Spark writes its old INT96 times unless told otherwise."""
@@ -143,7 +144,7 @@ def _stats(table: Path, action: dict[str, Any]) -> FileStats:
     partition = action.get("partition.segment", action.get("partition.part"))
     rows = action.get("num_records")
     return FileStats(
-        table / action["path"],
+        table / data_path(action["path"], f"{table}/_delta_log"),
         partition,
         _range(action, "position"),
         _range(action, "message_id"),
