@@ -44,6 +44,9 @@ def parse_listen(text: str, option: str = "--listen") -> ListenAddress:
         InvalidRequest: It is not one.
     """
     host, colon, port = text.rpartition(":")
+    if text.count(":") > 1 and not text.startswith("["):
+        message = f"{option} {text}: an IPv6 address stands in brackets, as in [::1]:5672"
+        raise InvalidRequest(message)
     if not colon or not host or not port.isdecimal() or int(port) > 65_535:
         message = f"{option} {text}: write it as HOST:PORT, for example 127.0.0.1:5672"
         raise InvalidRequest(message)

@@ -57,7 +57,7 @@ class QueueFigures(NamedTuple):
     """The figures of one queue now; all reply queues together are as if they were one."""
 
     depth: int
-    held: int
+    acquired: int
     delayed: int
     bytes: int
     oldest_age_s: float
@@ -68,7 +68,7 @@ class QueueFigures(NamedTuple):
 
 _GAUGES = {
     "depth": ("messages", "Messages on the queue, those that consumers hold too."),
-    "held": ("messages_held", "Messages on the queue that a consumer holds."),
+    "acquired": ("messages_held", "Messages on the queue that a consumer holds."),
     "delayed": (
         "messages_delayed",
         "Messages that nobody may get yet, as their time has not come.",
@@ -279,7 +279,7 @@ def _stored_figures_of(entries: Entries, queue: QueueDispatch | None, now_us: in
     oldest = entries.oldest()
     return QueueFigures(
         depth=len(entries),
-        held=sum(entry.acquired_by is not None for _, entry in entries.marked()),
+        acquired=sum(entry.acquired_by is not None for _, entry in entries.marked()),
         delayed=entries.delayed_count(now_us),
         bytes=entries.message_bytes,
         oldest_age_s=_age_s(None if oldest is None else oldest.at, now_us),
@@ -294,7 +294,7 @@ def figures_of(broker: Broker, queue: QueueDispatch, now_us: int) -> QueueFigure
     size, came_at_us = broker.calls.bytes_and_oldest(queue.name)
     return QueueFigures(
         depth=len(queue),
-        held=queue.held_count,
+        acquired=queue.held_count,
         delayed=len(queue.delayed),
         bytes=size,
         oldest_age_s=_age_s(came_at_us, now_us),

@@ -160,7 +160,8 @@ def connections(arguments: Namespace) -> int:
     """Show the clients that are connected, or end one connection."""
     with _broker(arguments) as broker:
         if arguments.close is not None:
-            _show(arguments, broker.close_connection(arguments.close, arguments.member))
+            closed = broker.close_connection(arguments.close, arguments.member)
+            _show(arguments, {**closed, "connected_at": time_of(closed["connected_at"])})
             return 0
         found, silent = broker.connections()
     for member in silent:

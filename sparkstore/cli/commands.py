@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sparkstore.tables.root import Root
 
 _ENGINES = ("deltalake", "pyarrow", "pyspark", "delta-spark")
-_QUEUE_COLUMNS = (
+QUEUE_COLUMNS = (
     *("queue", "depth", "bytes", "acquired", "delayed", "oldest_age_s", "not_durable"),
     "arguments",
 )  # fmt: skip
@@ -86,7 +86,7 @@ def _queues(arguments: Namespace, root: Root) -> int:
         queue_row(name, state.queues.get(name), now_us, in_memory)
         for name in sorted({*state.queues, *(in_memory or ())})
     ]
-    _show(arguments, rows, _QUEUE_COLUMNS)
+    _show(arguments, rows, QUEUE_COLUMNS)
     tell_unreplayed(arguments, root)
     return 0
 

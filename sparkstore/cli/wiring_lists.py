@@ -20,6 +20,8 @@ from sparkstore.cli.output import Row, fields, json_lines, table
 from sparkstore.cli.parsing import ROOT, command
 from sparkstore.core.policies import policies_of
 from sparkstore.core.queue_arguments import arguments_of, own_arguments_of, sources
+from sparkstore.operations.administration import DURABILITIES
+from sparkstore.operations.queue_alteration import durability_of
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
@@ -138,7 +140,8 @@ def list_bindings(arguments: Namespace) -> int:
 def _defined(detail: str) -> dict[str, Any]:
     """A definition, with None for an argument list that is empty."""
     defined: dict[str, Any] = json.loads(detail)
-    return {**defined, "arguments": own_arguments_of(detail) or None}
+    durability = DURABILITIES[durability_of(detail)]
+    return {**defined, "durability": durability, "arguments": own_arguments_of(detail) or None}
 
 
 def _flat(row: Row) -> dict[str, Any]:

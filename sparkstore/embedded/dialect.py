@@ -120,7 +120,7 @@ MACROS = (
 _CASTS: Mapping[str, Mapping[str, str]] = {
     "queues": {"depth": "BIGINT", "bytes": "BIGINT", "acquired": "BIGINT", "delayed": "BIGINT"},
     "transactions": {"operations": "INTEGER"},
-    "members": {"held": "BIGINT", "held_bytes": "BIGINT"},
+    "members": {"acquired": "BIGINT", "acquired_bytes": "BIGINT"},
     "links": {"unsettled": "BIGINT"},
 }
 """Columns whose type DuckDB makes wider than Spark: a sum of BIGINT is a HUGEINT."""

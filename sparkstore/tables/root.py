@@ -157,7 +157,7 @@ def path_of(where: str | Path) -> Path:
 
     Raises:
         InvalidRequest: No text or path; another kind of URI; a character that Delta's engines
-            misread.
+            misread; a link to what is not there.
     """
     _check_is_path(where)
     text = str(where)
@@ -169,8 +169,11 @@ def path_of(where: str | Path) -> Path:
     path = Path(text).absolute()
     misread = sorted({*str(path)} & _MISREAD)
     if misread:
-        message = f"{path}: Delta's engines misread {misread[0]!r} in a path: choose another folder"
-        raise InvalidRequest(message)
+        message = f"{str(path)!r}: Delta's engines misread {misread[0]!r} in a path: choose another"
+        raise InvalidRequest(f"{message} folder")
+    if path.is_symlink() and not path.exists():
+        message = f"{path} is a link to {path.readlink()}, which is not there: make that folder, or"
+        raise InvalidRequest(f"{message} take the link away")
     return path
 
 
@@ -183,8 +186,9 @@ def _check_is_path(where: object) -> None:
         check_is_folder_name(str(where), "")
 
 
-_MISREAD = {*"%[]\\"}
-"""Tried with deltalake 1.6.6: `%20` is decoded, `[` panics, a backslash becomes a slash."""
+_MISREAD = {*"%[]^|\\\x7f", *map(chr, range(32))}
+"""Tried with deltalake 1.6.6: `%20` is decoded, `[` panics, as do `^` and `|`; a backslash becomes
+a slash, a line break is refused."""
 
 
 def open_root(where: str | Path) -> Root:

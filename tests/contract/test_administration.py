@@ -15,6 +15,7 @@ import pytest
 
 from broker_shim.store.branch_store import Xid
 from sparkstore.cli.command_line import main
+from sparkstore.cli.commands import QUEUE_COLUMNS
 from sparkstore.core.annotations import DELIVERY_TIME, MOST_TIME_MS, Death, with_death
 from sparkstore.core.queue_arguments import arguments_of, sources
 from sparkstore.errors import InvalidRequest
@@ -512,8 +513,34 @@ def test_wiring_is_made_listed_and_taken_away_by_either_road(road: Road) -> None
 
 def test_figures_of_queues_are_told_by_either_road(road: Road) -> None:
     figures = ("depth", "acquired", "delayed")
-    rows = {row["queue"]: tuple(row[name] for name in figures) for row in road.run("queues")}
+    found = road.run("queues")
+    rows = {row["queue"]: tuple(row[name] for name in figures) for row in found}
     assert rows == {"dead": (1, 0, 0), "later": (1, 0, 1), "other": (1, 0, 0), "q": (2, 1, 0)}
+    assert {(*row,) for row in found} == {QUEUE_COLUMNS}
+    assert {row["not_durable"] for row in found} == {0}
+
+
+def test_one_thing_has_one_word_by_either_road(road: Road) -> None:
+    road.run("exchange create", "news", "--type", "topic")
+    road.run("queue create", "brief", "--durability", "configuration")
+    road.run("policy set", "p", "--match", "brief", "--set", "max_depth=9")
+    assert {row["queue"]: row["durability"] for row in road.run("queue list")} == {
+        **dict.fromkeys(("dead", "later", "other", "q"), "unsettled-state"),
+        "brief": "configuration",
+    }
+    news = next(row for row in road.run("exchange list") if row["exchange"] == "news")
+    assert (news["type"], news["durability"]) == ("topic", "unsettled-state")
+    road.run("binding add", "news", "q", "--key", "a.#")
+    (row,) = road.run("queue show", "q")
+    assert (row["queue"], row["depth"], row["acquired"]) == ("q", 2, 1)
+    assert row["durability"] == "unsettled-state"
+    assert row["bindings"] == [{"exchange": "news", "binding_key": "a.#"}]
+    assert (row["arguments"], row["effective"]) == (None, None)
+    (row,) = road.run("queue show", "brief")
+    assert row["effective"] == {"max_depth": {"value": 9, "from": "policy p"}}
+    brief = next(row for row in road.run("queues") if row["queue"] == "brief")
+    assert (row["arguments"], brief["arguments"]) == (None, {"max_depth": 9})
+    assert {row["acquired_by"] is None for row in road.run("browse", "q")} == {True, False}
 
 
 def test_a_repaired_message_takes_the_place_of_another_by_either_road(road: Road) -> None:

@@ -88,7 +88,7 @@ NEVER_NULL = {
     "bindings": [],
     "configuration": [],
     "transactions": [],
-    "members": ["held", "held_bytes"],
+    "members": ["acquired", "acquired_bytes"],
     "links": ["attached", "unsettled"],
     "deliveries": [],
     "job_runs": ["run_id", "job", "began_at", "seconds", "outcome", "figures"],

@@ -41,15 +41,18 @@ def test_messages_of_a_client_are_seen_and_its_connection_is_closed(
     sender.send(proton.Message({"eggs": [1, "two"]}, durable=True, subject="breakfast"))
     sender.send(proton.Message("text", durable=True, properties={"color": "brown"}))
     rows = ask("queues/orders/messages")["items"]
-    assert [(row["subject"], row["held_by"]) for row in rows] == [("breakfast", None), (None, None)]
+    assert [(row["subject"], row["acquired_by"]) for row in rows] == [
+        ("breakfast", None),
+        (None, None),
+    ]
     shown = [ask(f"queues/orders/messages/{row['id']}") for row in rows]
     assert [json.loads(each["body"]) for each in shown] == [{"eggs": [1, "two"]}, "text"]
     assert shown[1]["properties"] == {"color": "brown"}
     client.create_receiver("orders", credit=10).receive(timeout=TIMEOUT_S)
     row = ask("queues/orders")
     assert (row["depth"], row["consumers"]) == (2, 1)
-    assert row["held"] >= 1
-    assert ask("queues/orders/messages")["items"][0]["held_by"]
+    assert row["acquired"] >= 1
+    assert ask("queues/orders/messages")["items"][0]["acquired_by"]
     (connection,) = ask("connections")["items"]
     assert connection["container"] == client.container.container_id
     assert connection["links"] == 2

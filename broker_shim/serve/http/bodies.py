@@ -40,11 +40,14 @@ class QueueQuery(PageQuery):
 
 
 class QueueRow(Struct, kw_only=True):
-    """A queue and its figures now; `arrived` and `removed` count since the broker's start."""
+    """A queue and its figures now; `arrived` and `removed` count since the broker's start.
+
+    `arguments` are its own, `effective` has those of policies, too, each with its origin.
+    """
 
     name: str
     depth: int
-    held: int
+    acquired: int
     delayed: int
     bytes: int
     oldest_age_s: float
@@ -53,8 +56,10 @@ class QueueRow(Struct, kw_only=True):
     removed: int
     redelivered: int
     dead_lettered: int
+    not_durable: int
     durability: Durability
     arguments: _QueueArguments
+    effective: dict[str, dict[str, Any]]
 
 
 class QueueList(Struct, kw_only=True):
@@ -93,9 +98,8 @@ class BindingRow(Struct, kw_only=True):
 
 
 class QueueDetails(QueueRow, kw_only=True):
-    """A queue with the origins of its arguments, and its bindings."""
+    """A queue with its bindings."""
 
-    effective: dict[str, dict[str, Any]]
     bindings: list[BindingRow]
 
 
@@ -150,7 +154,7 @@ class MoveOrder(OrderModel, kw_only=True):
 class MessageFates(Struct, kw_only=True):
     """The fate of messages: done, left alone (somebody holds them), gone before.
 
-    A dry run tells in `would` how many would be taken, and in `held` how many would stay. What was
+    A dry run tells in `would` how many would be taken, and in `left` how many would stay. What was
     done has a name: `sparkstore undo ROOT OPERATION` takes it back.
     """
 
@@ -161,7 +165,6 @@ class MessageFates(Struct, kw_only=True):
     full: int = 0
     operation: str | None = None
     would: int | None = None
-    held: int | None = None
 
 
 class MessageRow(Struct, kw_only=True):
@@ -169,7 +172,7 @@ class MessageRow(Struct, kw_only=True):
 
     id: int
     enqueued_at: str
-    held_by: str | None
+    acquired_by: str | None
     delivery_count: int
     priority: int
     expires_at: str | None

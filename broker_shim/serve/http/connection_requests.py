@@ -28,7 +28,8 @@ async def close_connection(call: Call) -> OrderOutcome:
     if not said.isascii() or not said.isdecimal():
         raise HttpRefusal(400, "a connection is a number: GET /api/v1/connections lists them")
     content = {"close": int(said[:18]), "member": call.query.member}
-    return done((await call.send(content))["told"])
+    closed = (await call.send(content))["told"]
+    return done({**closed, "connected_at": iso_time(closed["connected_at"])})
 
 
 async def show_self(call: Call) -> UserAnswer:

@@ -112,7 +112,7 @@ def _row(message_id: int, entry: Entry, header: MessageHeader) -> dict[str, Any]
     return {
         "id": message_id,
         "enqueued_at": iso_time(entry.at),
-        "held_by": entry.acquired_by,
+        "acquired_by": entry.acquired_by,
         "delivery_count": entry.delivery_count,
         "priority": entry.priority,
         "expires_at": None if expires is None else iso_time(expires),

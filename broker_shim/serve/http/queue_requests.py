@@ -82,7 +82,6 @@ async def show_queue(call: Call) -> QueueDetails:
         keys = sorted(key for key in broker.router.bindings() if key.queue == name)
         return QueueDetails(
             **_row(broker, name, now_us()),
-            effective=sources(broker.definitions[name].arguments),
             bindings=[binding_row(broker.router, key) for key in keys],
         )
 
@@ -167,14 +166,13 @@ async def would_take(call: Call, name: str, ids: list[int] | None) -> MessageFat
     def count() -> MessageFates:
         queue = call.house.broker.queues[name]
         if ids is None:
-            return MessageFates(
-                queue=name, would=len(queue) - queue.held_count, held=queue.held_count
-            )
+            left = queue.held_count
+            return MessageFates(queue=name, would=len(queue) - left, left=left)
         there = [each for each in ids if each in queue]
         entry = call.house.broker.calls.entry
-        held = sum(1 for each in there if (e := entry(name, each)) and e.acquired_by is not None)
+        left = sum(1 for each in there if (e := entry(name, each)) and e.acquired_by is not None)
         return MessageFates(
-            queue=name, would=len(there) - held, held=held, gone=len(ids) - len(there)
+            queue=name, would=len(there) - left, left=left, gone=len(ids) - len(there)
         )
 
     return await call.read(count)
@@ -226,6 +224,8 @@ def _row(broker: Broker, name: str, at_us: int) -> dict[str, Any]:
         "durability": DURABILITIES[broker.definitions[name].durability],
         "arrived": queue.arrivals,
         "removed": queue.departures,
+        "not_durable": queue.not_durable,
         "arguments": own_arguments(broker.definitions[name].arguments),
+        "effective": sources(broker.definitions[name].arguments),
         **figures_of(broker, queue, at_us)._asdict(),
     }

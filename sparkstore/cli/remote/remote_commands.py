@@ -8,7 +8,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from sparkstore.cli.commands import SQL_ROWS, print_answer, print_lines, row_limit
+from sparkstore.cli.commands import QUEUE_COLUMNS, SQL_ROWS, print_answer, print_lines, row_limit
 from sparkstore.cli.messages.undo import undo_code
 from sparkstore.cli.output import Row, fields, json_lines, one_line, table
 from sparkstore.cli.query_result import QueryResult
@@ -27,24 +27,21 @@ _CONNECTION = (
 
 def queues(arguments: Namespace, broker: RemoteBroker) -> int:
     """Show every queue with its figures."""
-    columns = (
-        *("queue", "depth", "bytes", "acquired", "delayed", "oldest_age_s", "consumers"),
-        "durability",
-    )
-    rows = [
-        {
-            "queue": each["name"],
-            "depth": each["depth"],
-            "bytes": each["bytes"],
-            "acquired": each["held"],
-            "delayed": each["delayed"],
-            "oldest_age_s": each["oldest_age_s"] if each["depth"] else None,
-            "consumers": each["consumers"],
-            "durability": each["durability"],
-        }
-        for each in broker.pages("queues", match=arguments.match)
-    ]
-    return show(arguments, rows, columns)
+    found = map(queue_row, broker.pages("queues", match=arguments.match))
+    rows = [{name: row[name] for name in QUEUE_COLUMNS} for row in found]
+    return show(arguments, rows, QUEUE_COLUMNS)
+
+
+def queue_row(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer about a queue by the columns that the command has for a root."""
+    values = {name: each["value"] for name, each in answer["effective"].items()}
+    return {
+        "queue": answer["name"],
+        **{name: answer[name] for name in ("depth", "bytes", "acquired", "delayed")},
+        "oldest_age_s": answer["oldest_age_s"] if answer["depth"] else None,
+        "not_durable": answer["not_durable"],
+        "arguments": values or None,
+    }
 
 
 def browse(arguments: Namespace, broker: RemoteBroker) -> int:
@@ -63,7 +60,7 @@ def browse(arguments: Namespace, broker: RemoteBroker) -> int:
         for row in rows:
             print_lines(["", *fields(row)])
         return 0
-    columns = ("id", "enqueued_at", "bytes", "held_by", "delivery_count", "priority", "subject")
+    columns = ("id", "enqueued_at", "bytes", "acquired_by", "delivery_count", "priority", "subject")
     more = ("properties", "death")
     shown = [
         {name: each[name] for name in columns} | {name: _pairs(each[name]) for name in more}
@@ -142,8 +139,9 @@ def connections(arguments: Namespace, broker: RemoteBroker) -> int:
     """Show clients that are connected, or end one connection."""
     if arguments.close is not None:
         path = f"connections/{arguments.close}"
-        told = broker.ask("DELETE", path, member=arguments.member)
-        show_one(arguments, told)
+        answer = broker.ask("DELETE", path, member=arguments.member)
+        row = {"act": answer["act"], **answer["details"], "changed": answer["changed"]}
+        show_one(arguments, {**row, "connected_at": time_said(row["connected_at"])})
         return 0
     rows = [
         {
@@ -189,7 +187,7 @@ def _bulk(arguments: Namespace, broker: RemoteBroker, action: str, more: dict[st
     told = broker.ask("POST", f"queues/{name_in_path(arguments.queue)}/{action}", body)
     row = {"action": action, "from": told.pop("queue"), **told}
     if not dry:
-        row = {name: value for name, value in row.items() if name not in {"would", "held"}}
+        row.pop("would")
     show_one(arguments, row)
     would = sum(told["to"].values()) if action == "redrive" else told.get("would") or 0
     return checked(arguments, would)

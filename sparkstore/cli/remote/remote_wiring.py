@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sparkstore.cli.admin_commands import given_arguments, given_headers
 from sparkstore.cli.output import Row
 from sparkstore.cli.remote.http_client import RemoteBroker, name_in_path
-from sparkstore.cli.remote.remote_commands import checked, show, show_one
+from sparkstore.cli.remote.remote_commands import checked, queue_row, show, show_one
 from sparkstore.cli.remote.remote_parsing import add_dry_run, added, group, is_dry
 from sparkstore.operations.administration import DURABILITIES, EXCHANGE_TYPES
 
@@ -36,7 +36,11 @@ _NAMES = (
 
 def show_queue(arguments: Namespace, broker: RemoteBroker) -> int:
     """Show one queue with its arguments and bindings."""
-    show_one(arguments, broker.ask("GET", _queue(arguments)))
+    answer = broker.ask("GET", _queue(arguments))
+    row = {**queue_row(answer), "arguments": answer["arguments"] or None}
+    row |= {name: value for name, value in answer.items() if name not in {*row, "name"}}
+    bound = [{"exchange": each["exchange"], "binding_key": each["key"]} for each in row["bindings"]]
+    show_one(arguments, {**row, "effective": row["effective"] or None, "bindings": bound})
     return 0
 
 
@@ -64,7 +68,7 @@ def purge_queue(arguments: Namespace, broker: RemoteBroker) -> int:
     told = broker.ask("POST", f"{_queue(arguments)}/purge", _dry(arguments))
     row = {"act": "purge-queue", "queue": told["queue"]}
     if is_dry(arguments):
-        show_one(arguments, {**row, "dry_run": True, "count": told["would"], "left": told["held"]})
+        show_one(arguments, {**row, "dry_run": True, "count": told["would"], "left": told["left"]})
         return checked(arguments, told["would"])
     names = ("operation", "done", "left", "gone")
     show_one(arguments, {**row, **{name: told[name] for name in names}})

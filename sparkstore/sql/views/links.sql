@@ -1,4 +1,4 @@
--- One row for each AMQP link that outlives its connection (durability 1 or 2), by the peer's
+-- One row for each AMQP link that outlives its connection (durability `configuration` or `unsettled-state`), by the peer's
 -- container, its name and our end. `source` and `target` are addresses, the rest of the termini is
 -- in `detail`; `unsettled` counts its rows in `deliveries`. One grouping and no join, which Spark
 -- takes long to plan.
@@ -8,7 +8,9 @@ SELECT
   parts[2] AS role,
   get_json_object(detail, '$.source.address') AS source,
   get_json_object(detail, '$.target.address') AS target,
-  CAST(get_json_object(detail, '$.durability') AS INT) AS durability,
+  CASE get_json_object(detail, '$.durability')
+    WHEN '0' THEN 'none' WHEN '1' THEN 'configuration' WHEN '2' THEN 'unsettled-state'
+  END AS durability,
   get_json_object(detail, '$.expiry_policy') AS expiry_policy,
   detached_at IS NULL AS attached,
   unsettled,

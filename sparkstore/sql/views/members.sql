@@ -6,8 +6,8 @@ SELECT
   member.member,
   member.request AS last_request,
   size(json_object_keys(member.detail)) AS refusals,
-  count(held.message_id) AS held,
-  coalesce(sum(held.message_bytes), 0) AS held_bytes,
+  count(held.message_id) AS acquired,
+  coalesce(sum(held.message_bytes), 0) AS acquired_bytes,
   timestamp_micros(CAST(get_json_object(known.detail, '$.since_us') AS BIGINT)) AS since
 FROM member_state AS member
 LEFT JOIN (

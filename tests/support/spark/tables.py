@@ -138,8 +138,8 @@ def viewed(spark: SparkSession) -> Folded:
     assert len(members) == len(member_rows)
     for member in member_rows:
         held = [row for row in found if (row.acquired_by or "").startswith(f"{member.member}/")]
-        assert member.held == len(held)
-        assert member.held_bytes == sum(row.message_bytes for row in held)
+        assert member.acquired == len(held)
+        assert member.acquired_bytes == sum(row.message_bytes for row in held)
         told = json.loads(configured.get(("sparkstore.member", member.member), "{}"))
         assert member.since_us == told.get("since_us")
     return Folded(entries, queues, bindings, configured, members)

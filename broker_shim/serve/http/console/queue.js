@@ -65,7 +65,7 @@ export function queue(parts, user, query) {
         { type: "button", "aria-label": `Show message ${row.id}`, onclick: () => open(row.id) }, String(row.id)),
     },
     { title: "Came (UTC)", text: (row) => utc(row.enqueued_at) },
-    { title: "State", text: (row) => (row.held_by ? "held" : "waits") },
+    { title: "State", text: (row) => (row.acquired_by ? "acquired" : "waits") },
     { title: "Failures", isNumber: true, text: (row) => String(row.delivery_count) },
     { title: "Bytes", isNumber: true, text: (row) => row.bytes.toLocaleString() },
     { title: "Subject", text: (row) => row.subject ?? "" },
@@ -76,7 +76,7 @@ export function queue(parts, user, query) {
   async function look() {
     const told = await get(queuePath(name));
     figures.replaceChildren(terms([
-      ["messages", told.depth], ["held", told.held], ["delayed", told.delayed], ["bytes", told.bytes],
+      ["messages", told.depth], ["acquired", told.acquired], ["delayed", told.delayed], ["bytes", told.bytes],
       ["oldest", age(told.oldest_age_s)], ["consumers", told.consumers], ["durability", told.durability],
       ...Object.entries(told.effective).map(([argument, it]) => [argument, sourced(it)]),
       ...told.bindings.map((each) => ["binding", `${each.exchange} ${each.key}`]),
@@ -110,7 +110,7 @@ export function queue(parts, user, query) {
         element("button", { type: "button", onclick: close }, "Close (Esc)")),
       heading,
       terms([
-        ["came (UTC)", utc(it.enqueued_at)], ["held by", it.held_by], ["died", died(it.death)], ["subject", it.subject],
+        ["came (UTC)", utc(it.enqueued_at)], ["acquired by", it.acquired_by], ["died", died(it.death)], ["subject", it.subject],
         ["content type", it.content_type], ["user", it.user_id], ["message id", it.amqp_message_id],
         ["correlation id", it.correlation_id], ["expires (UTC)", it.expires_at && utc(it.expires_at)], ["durable", it.durable],
         ...Object.entries(it.properties), ...Object.entries(it.annotations).map(annotation),
@@ -147,7 +147,7 @@ export function queue(parts, user, query) {
     act();
   }
 
-  const stay = (told) => (told.held ? ` ${told.held} that consumers hold stay.` : "");
+  const stay = (told) => (told.left ? ` ${told.left} that consumers hold stay.` : "");
 
   const purge = order(async () => {
     const told = await post(queuePath(name, "/purge"), { dry_run: true });

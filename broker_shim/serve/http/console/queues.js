@@ -30,7 +30,7 @@ export function queues(_parts, _user, query) {
     { title: "Queue", node: (row) => link(row.name, "queue", row.name) },
     count("Messages", "depth"),
     { title: "Last minutes", isExtra: true, picture: (row) => sparkline(row.seen.map((each) => each.depth)) },
-    count("Held", "held"),
+    count("Acquired", "acquired"),
     rate("In/s", "inRate"),
     rate("Out/s", "outRate"),
     { title: "Oldest", isNumber: true, text: (row) => age(row.oldest_age_s) },

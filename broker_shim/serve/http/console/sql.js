@@ -10,7 +10,7 @@ const MOST_IN_CHART = 200;
 const MOST_BARS = 40;
 const MOST_SERIES = 4;
 const EXAMPLES = {
-  "Depth of each queue": "SELECT queue, depth, acquired AS held\nFROM queues\nORDER BY depth DESC\nLIMIT 20",
+  "Depth of each queue": "SELECT queue, depth, acquired\nFROM queues\nORDER BY depth DESC\nLIMIT 20",
   "Waiting messages by subject":
     "SELECT subject, count(*) AS messages\nFROM queue_messages\nGROUP BY ALL\nORDER BY messages DESC",
   "Events by the minute": "SELECT date_trunc('minute', \"at\") AS minute,\n"

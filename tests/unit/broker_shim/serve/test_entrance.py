@@ -103,6 +103,11 @@ def test_one_port_for_both_protocols_is_asked_for_by_a_word_or_by_its_address() 
         (["--listen", "127.0.0.1"], "HOST:PORT"),
         (["--listen", "127.0.0.1:99999"], "HOST:PORT"),
         (["--amqp-0-10", "Same"], "--amqp-0-10 Same: write it as HOST:PORT"),
+        (
+            ["--listen", "::1"],
+            r"--listen ::1: an IPv6 address stands in brackets, as in \[::1\]:5672",
+        ),
+        (["--listen", "::1:5672"], r"stands in brackets, as in \[::1\]:5672"),
         (["--users", "NONE"], "make it with `sparkstore passwd`"),
         (["--tls-cert", "NONE"], "TLS needs both"),
         (["--tls-key", "NONE"], "TLS needs both"),

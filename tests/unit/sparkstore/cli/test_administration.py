@@ -276,12 +276,18 @@ def test_connections_are_listed_and_one_is_ended(
     assert "\x1b" not in captured.readouterr().out
     ended = told(captured, "connections", root, "--close", str(rows[0]["connection"]))
     assert ended["container"] == "one\x1b[2J"
+    assert ended["connected_at"] == rows[0]["connected_at"]
     error = first.take(Close).error
     assert (error.condition, "administrator" in error.description) == (
         "amqp:connection:forced",
         True,
     )
     assert "there is no connection 0" in refused(captured, "connections", root, "--close", "0")
+    url, number = served.served.serve_http(), str(rows[1]["connection"])
+    by_url = told(captured, "connections", "--url", url, "--close", number)
+    assert by_url["connected_at"][:23] == rows[1]["connected_at"][:23], "to the millisecond"
+    assert by_url.keys() == ended.keys()
+    assert second.take(Close).error is not None
     first.close()
     second.close()
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from sparkstore.core.records import opened
 from sparkstore.errors import CorruptData, InvalidRequest
-from sparkstore.tables.root import TABLES, open_or_create_root, open_root, path_of
+from sparkstore.tables.root import TABLES, Root, open_or_create_root, open_root, path_of
 from sparkstore.tables.rows import to_table
 from sparkstore.tables.schema import SCHEMA_VERSION
 
@@ -199,13 +200,22 @@ def test_of_two_who_create_a_root_the_first_root_json_counts(
     assert open_or_create_root(root) == first
 
 
-@pytest.mark.parametrize("name", ["a%20b", "a[x]b", "a\\b"])
+@pytest.mark.parametrize("name", ["a%20b", "a[x]b", "a\\b", "a^b", "a|b", "a\nb"])
 def test_a_path_that_the_engines_misread_is_refused_before_anything_is_made(
     name: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(InvalidRequest, match="choose another folder"):
+    with pytest.raises(InvalidRequest, match="choose another folder") as refused:
         open_or_create_root(tmp_path / name)
+    assert str(refused.value).isprintable()
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("take", [open_root, open_or_create_root])
+def test_a_link_to_nothing_is_told_as_that(take: Callable[[Path], Root], tmp_path: Path) -> None:
+    (link := tmp_path / "root").symlink_to(tmp_path / "gone")
+    with pytest.raises(InvalidRequest, match=r"is a link to .*gone, which is not there"):
+        take(link)
+    assert [*tmp_path.iterdir()] == [link]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import jsonschema
 import msgspec
 import pytest
 
+from broker_shim.serve.http import bodies
 from broker_shim.serve.http.console.console_files import console_endpoints
 from broker_shim.serve.http.endpoints import Endpoint
 from broker_shim.serve.http.http_server import EVERY
@@ -26,6 +27,7 @@ from sparkstore.cli.command_line import main
 from sparkstore.cli.remote.http_client import RemoteBroker
 from sparkstore.core import entries as entries_module
 from sparkstore.core.entries import Entries, Stretch
+from tests.support.checkout import CHECKOUT
 from tests.support.stores.http_houses import HttpHouse, path_of
 
 ODD = "a/b?c#d%2F..::<img src=x onerror=alert(1)>"
@@ -158,7 +160,7 @@ def test_a_dry_run_tells_how_many_and_changes_nothing(house: HttpHouse, orders: 
     for what in ({"dry_run": True}, {"dry_run": True, "to": "dry.target"}):
         order = "/move" if "to" in what else "/purge"
         told = house.ask("POST", path_of(orders, order), None, what).body
-        assert (told["would"], told["held"], told["done"]) == (4, 0, 0)
+        assert (told["would"], told["left"], told["done"]) == (4, 0, 0)
     assert house.depth(orders) == 4
 
 
@@ -471,3 +473,19 @@ def test_answers_are_as_openapi_says(
             assert "no root" in answer.body["error"]
             continue
         jsonschema.validate(answer.body, schema, jsonschema.Draft202012Validator)
+
+
+def test_answers_and_console_have_the_words_of_sql() -> None:
+    """SQL's `queues` has `acquired`, `queue_messages` has `acquired_by`."""
+    fields = {
+        (name, field)
+        for name, kind in vars(bodies).items()
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+        for field in kind.__struct_fields__
+    }
+    assert {("QueueRow", "acquired"), ("MessageRow", "acquired_by")} <= fields
+    assert not [each for each in fields if each[1].startswith("held")]
+    console = CHECKOUT / "broker_shim" / "serve" / "http" / "console"
+    assert not [
+        path.name for path in console.glob("*.js") if re.search(r"\.held\b", path.read_text())
+    ]
