@@ -18,6 +18,7 @@ from broker_shim.service.outbox import Outbox
 from broker_shim.store import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.protocol import Body
+from sparkstore.core.state_machine.publications import published
 from sparkstore.core.xids import xid_bytes, xid_from
 
 _log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ _TYPES = {
     wire.PART,
     wire.LINK,
     wire.BRANCHES,
+    wire.PUBLISHED,
 }
 
 
@@ -186,7 +188,20 @@ def _are_ints(values: Sequence[object]) -> bool:
     return all(type(value) is int for value in values)
 
 
-_OF_MESSAGES = {wire.LOAD: _load, wire.HEADERS: _headers, wire.PART: _part, wire.LINK: _link}
+def _published(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
+    if len(body) != 2 or type(body[1]) is not str:
+        raise InvalidRequest("PUBLISHED is [read, name]")
+    with store.look() as machine:
+        return iter([(published(machine.state, body[1]),)])
+
+
+_OF_MESSAGES = {
+    wire.LOAD: _load,
+    wire.HEADERS: _headers,
+    wire.PART: _part,
+    wire.LINK: _link,
+    wire.PUBLISHED: _published,
+}
 
 
 def _size_bytes(store: DeltaMessageStore) -> int:

@@ -236,10 +236,11 @@ class MemberRequests:
         They are taken one after the other, so that each sees what the one before made of a queue
         with a limit. All are in the item of this batch, which the log keeps or loses as a whole.
         """
-        request, name, number, packed = body
+        request, name, number, packed, *writer = body
         if not all(type(each) is bytes for each in packed):
             raise InvalidRequest("PUBLISH names branches by their xids: give bytes")
-        decided = publications.plan(batch.machine, name, number, [*map(xid_from, packed)])
+        xids = [*map(xid_from, packed)]
+        decided = publications.plan(batch.machine, name, number, xids, *writer)
         transaction = batch.begin().transaction
         remembers = decided.is_new and number != publications.UNNUMBERED
         ends = [(branches.roll_back, xid) for xid in decided.rolled_back]
@@ -252,7 +253,8 @@ class MemberRequests:
                 self._take_steps(batch, steps, request)
             branches.forget(batch.machine, xid)
         if remembers:
-            step = publications.remembered(batch.machine.now_us(), name, number)
+            by = writer[0] if writer else None
+            step = publications.remembered(batch.machine.now_us(), name, number, by)
             self._take_steps(batch, [step], request)
 
     def _take_steps(self, batch: Batch, steps: list[RecordStep], request: int) -> None:
@@ -343,6 +345,7 @@ _ALSO: Mapping[int, Sequence[tuple[type, ...]]] = {
     wire.END: ((int, int, bool),),
     wire.PREPARE: ((int, int, bytes, tuple),),
     wire.BATCH: ((int, tuple, tuple, type(None)),),
+    wire.PUBLISH: ((int, str, int, tuple, str),),
 }
 _BUILDS = {wire.OPEN, wire.ADD, wire.PIECE}
 REQUESTS = frozenset(_BODIES)

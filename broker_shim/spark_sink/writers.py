@@ -6,7 +6,9 @@ batch that they are of.
 
 A micro-batch is named by the query's id and the batch's number, which Spark hands to tasks as local
 properties of their context, the same when it runs the batch again. A batch write is a batch of its
-own, unless the options `txnAppId` and `txnVersion` number it.
+own, unless the options `txnAppId` and `txnVersion` number it. The tasks of one in `foreachBatch`
+have the query's id as well: with it the service tells a batch that runs again from one of another
+query that was given the same name.
 """
 
 from __future__ import annotations
@@ -46,12 +48,14 @@ class StagedPart(WriterCommitMessage):
         batch: The number of the batch in that stream.
         partition: Number of the task's partition.
         xids: The branches, in the order of the rows.
+        writer: The query that this is a task of; None: of none.
     """
 
     stream: str
     batch: int
     partition: int
     xids: list[Xid] = field(default_factory=list)
+    writer: str | None = None
 
 
 class QueueWriter(DataSourceArrowWriter):
@@ -163,7 +167,8 @@ def _stage(
         route = find_route(store, settings)
         rows = StagedRows(store, stream, batch, partition, settings.wait_s)
         xids = rows.stage(_rows(batches), columns, route)
-    return StagedPart(stream, batch, partition, xids)
+    writer = None if context is None else context.getLocalProperty(_QUERY)
+    return StagedPart(stream, batch, partition, xids, writer)
 
 
 def _rows(batches: Iterable[Any]) -> Iterator[Sequence[Any]]:
@@ -193,7 +198,7 @@ def _publish(settings: SinkSettings, messages: Iterable[WriterCommitMessage | No
     published = Completion()
     xids = [xid for part in parts for xid in part.xids]
     with open_store(settings) as store:
-        store.publish(parts[0].stream, parts[0].batch, xids, published.finish)
+        store.publish(parts[0].stream, parts[0].batch, xids, published.finish, parts[0].writer)
         try:
             published.complete()
         except Unavailable as reason:

@@ -16,6 +16,12 @@ down that batch n is done, and before that the ticket stays acquired. So a batch
 reads the same messages under the same number, and a sink that knows the number drops it. What is
 settled is in the sink; what is not is held for the query, or waits.
 
+Why a batch that the sink leaves out is not settled: a sink leaves out a number that it has had, and
+that need not be this batch. A query without its checkpoint counts from 0 again, and one with an old
+copy counts some numbers twice. So the first task of a ticket notes at the store that it is read, as
+the last publication of the stream `spark-QUERY`, durably and before it gives the sink a row. Only
+what was ever read is settled, and a ticket below the last one that was read is refused.
+
 What happens if a process is killed:
 
 * before the offset is in the checkpoint: the next run finds ticket n taken, and makes it batch n;

@@ -1,13 +1,15 @@
 """The reader that Spark drives: it takes a ticket for each batch, and settles the one before.
 
-An offset is `{"root", "queue", "query", "ticket", "kept"}`: the ticket that the query has taken
-last, and how many of its messages outlive a restart of the store. The query's own name is drawn
+An offset is `{"root", "queue", "query", "ticket", "kept", "noted"}`: the ticket that the query has
+taken last, how many of its messages outlive a restart of the store, and that its tasks note that
+they have read it. The query's own name is drawn
 when it has no checkpoint yet, and kept in it. `commit` does nothing: Spark calls it a batch late,
 and not at all for the last one (`broker_shim.spark_tickets` says when what is settled).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any, NamedTuple
@@ -23,14 +25,17 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from broker_shim.completion import Completion
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.spark_sink.task_store import open_store
 from broker_shim.spark_tickets.message_rows import check_ticket_columns, message_batch
 from broker_shim.spark_tickets.ticket_settings import TicketSettings
-from broker_shim.spark_tickets.ticket_store import TicketMessage, TicketStore
+from broker_shim.spark_tickets.ticket_store import TicketMessage, TicketStore, member_of
 from broker_shim.store.interface import StoredMessage
 from broker_shim.store.reads import Loaded
 from sparkstore.core.queue_names import shown
+
+_log = logging.getLogger(__name__)
 
 _TASK_MESSAGES = 12_500
 """Messages of a task: a fifth of it costs five times as many, and each begins anew."""
@@ -46,6 +51,7 @@ class TicketOffset(NamedTuple):
         query: Stands for the query, the same after its restarts.
         ticket: Number of the ticket; 0: none was taken.
         kept: How many of its messages outlive a restart of the store.
+        noted: Its tasks note that they have read it; earlier releases did not.
     """
 
     root: str
@@ -53,15 +59,23 @@ class TicketOffset(NamedTuple):
     query: str
     ticket: int
     kept: int
+    noted: bool = False
 
 
 class TicketTask(NamedTuple):
     """A part of a ticket, for one task: messages, and how often a delivery of each has failed.
 
     A message is its id alone, unless its content is there already.
+
+    Attributes:
+        ticket: Number of the ticket.
+        query: For the first task of the ticket, which notes that it is read; else empty.
+        messages: What it reads.
+        counts: Of each, how often a delivery has failed.
     """
 
     ticket: int
+    query: str
     messages: tuple[StoredMessage | int, ...]
     counts: tuple[int, ...]
 
@@ -86,7 +100,7 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._settings, self._schema = settings, schema
         self._store: TicketStore | None = None
         self._query = ""
-        self._is_limited = False
+        self._is_limited = self._has_told = False
         self._left: int | None = None
         self._lost = 0
 
@@ -116,13 +130,16 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark calls this after it has written down that the batch of `start` is done.
 
         Raises:
-            InvalidRequest: The offset is of another root or queue, or the queue is gone.
+            InvalidRequest: The offset is of another root or queue, or the queue is gone; nobody has
+                read the ticket of `start`, or a later one was read.
             StoreError: The service was away for too long.
         """
         done = self._offset(start)
         store = self._store_of(done.query)
         self._check(done, store)
+        self._check_read(done, store)
         self._settle(store, done.ticket)
+        self._tell_others(done, store)
         ticket = done.ticket + 1
         if not store.held.get(ticket):
             most = self._settings.max_records
@@ -135,18 +152,19 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not taken:
                 return start
         kept = sum(each.is_kept for each in store.held[ticket].values())
-        return done._replace(ticket=ticket, kept=kept)._asdict()
+        return done._replace(ticket=ticket, kept=kept, noted=True)._asdict()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Cut the tickets of a batch into tasks; a batch that runs again has the same messages.
 
         Raises:
             InvalidRequest: The offset is of another root or queue; messages were given back, as
-                the lease of the query had ended.
+                the lease of the query had ended; a later ticket was read.
         """
         last = self._offset(end)
         store = self._store_of(last.query)
         self._check(last, store)
+        self._check_newest(last, store.last_read())
         first = self._offset(start).ticket + 1
         tasks: list[InputPartition] = []
         for ticket in range(first, last.ticket + 1):
@@ -154,7 +172,7 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             there = sum(each.is_kept for each in held.values())
             if ticket == last.ticket and there < last.kept:
                 self._check_loss(last, there)
-            tasks += _tasks(ticket, [held[each] for each in sorted(held)])
+            tasks += _tasks(ticket, last.query, [held[each] for each in sorted(held)])
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -164,12 +182,25 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             StoreError: It cannot be read, or the service was away for too long.
         """
         task = TicketTask(*partition.value)
+        if task.query:
+            self._note_read(task)
         schema = to_arrow_schema(self._schema, timezone="UTC")
         for first in range(0, len(task.messages), _BATCH_ROWS):
             part = task.messages[first : first + _BATCH_ROWS]
             counts = task.counts[first : first + _BATCH_ROWS]
             messages = self._loaded(part)
             yield message_batch(messages, counts, self._settings.queue, task.ticket, schema)
+
+    def _note_read(self, task: TicketTask) -> None:
+        """Note that the sink reads a ticket, durably and before it has a row of it.
+
+        Raises:
+            StoreError: A later ticket was read; or the service was away for too long.
+        """
+        noted = Completion()
+        with open_store(self._settings) as store:
+            store.publish(member_of(task.query), task.ticket, [], noted.finish)
+            noted.complete()
 
     def _loaded(self, messages: Sequence[StoredMessage | int]) -> list[StoredMessage]:
         """Load the messages of which only the id is there.
@@ -197,6 +228,7 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "messagesWaiting": waiting,
             "messagesHeld": held,
             "messagesLost": self._lost,
+            "messagesOfOtherQueries": sum(store.others.values()),
         }
 
     def stop(self) -> None:
@@ -212,6 +244,57 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._store is None:
             self._store, self._query = TicketStore(self._settings, query), query
         return self._store
+
+    def _check_read(self, done: TicketOffset, store: TicketStore) -> None:
+        """Refuse to settle what no task has read: the sink has left out its batch.
+
+        Raises:
+            InvalidRequest: So it is, or a later ticket was read.
+        """
+        read = store.last_read()
+        self._check_newest(done, read)
+        count = len(store.held.get(done.ticket, {}))
+        if not done.noted or read == done.ticket or not count:
+            return
+        if not self._settings.fails_on_loss:
+            self._lost += count
+            return
+        message = (
+            f"the sink never read ticket {done.ticket}, so it left out that batch of {count}"
+            f" messages, as Delta does if the txnAppId had its txnVersion before. They are not"
+            f" settled, and wait again {self._settings.lease_s} s after the end of this query. Use"
+            " the query's own id as txnAppId, and give the query a new checkpointLocation"
+        )
+        raise InvalidRequest(message)
+
+    @staticmethod
+    def _check_newest(offset: TicketOffset, read: int) -> None:
+        """Refuse a checkpoint that was put back: its next batch has a number that was used.
+
+        Raises:
+            InvalidRequest: A later ticket was read.
+        """
+        if read <= offset.ticket:
+            return
+        message = (
+            f"the checkpoint ends at ticket {offset.ticket}, and the query has read ticket {read}:"
+            " it is an old copy, and the sink may know the numbers of its next batches. Give this"
+            " query a new checkpointLocation"
+        )
+        raise InvalidRequest(message)
+
+    def _tell_others(self, done: TicketOffset, store: TicketStore) -> None:
+        """Tell a new query what others hold: one may be itself, without its checkpoint."""
+        if self._has_told or done.ticket or not store.others:
+            return
+        self._has_told = True
+        _log.warning(
+            "a new query takes from queue %s, of which other queries hold messages: %s. If one of"
+            " them lost its checkpoint, these wait again when its lease is over, and come twice if"
+            " its sink has them",
+            shown(self._settings.queue),
+            ", ".join(f"{count} of {holder}" for holder, count in sorted(store.others.items())),
+        )
 
     def _settle(self, store: TicketStore, ticket: int) -> None:
         for each in sorted(held for held in store.held if held <= ticket):
@@ -258,20 +341,22 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _offset(told: Mapping[str, Any]) -> TicketOffset:
         try:
             root, queue, query = (str(told[name]) for name in ("root", "queue", "query"))
-            return TicketOffset(root, queue, query, int(told["ticket"]), int(told["kept"]))
+            ticket, kept, noted = int(told["ticket"]), int(told["kept"]), told.get("noted", False)
+            return TicketOffset(root, queue, query, ticket, kept, noted is True)
         except (KeyError, TypeError, ValueError) as reason:
             message = f"the checkpoint has {dict(told)}, which no stream with settle = true wrote"
             advice = "give this query a checkpointLocation of its own"
             raise InvalidRequest(f"{message}: {advice}") from reason
 
 
-def _tasks(ticket: int, messages: Sequence[TicketMessage]) -> list[InputPartition]:
+def _tasks(ticket: int, query: str, messages: Sequence[TicketMessage]) -> list[InputPartition]:
     found: list[InputPartition] = []
     for first in range(0, len(messages), _TASK_MESSAGES):
         part = messages[first : first + _TASK_MESSAGES]
         told = tuple(each.message or each.message_id for each in part)
         counts = tuple(each.delivery_count for each in part)
-        found.append(TaskPartition(tuple(TicketTask(ticket, told, counts))))
+        task = TicketTask(ticket, "" if found else query, told, counts)
+        found.append(TaskPartition(tuple(task)))
     return found
 
 

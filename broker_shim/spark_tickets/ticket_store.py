@@ -9,8 +9,10 @@ one ticket at a time, so what is under way is never more than that.
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +31,8 @@ from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.queue_names import shown
 from sparkstore.operations.queue_alteration import QueueUsage
 
+_OTHER = re.compile(r"spark-[0-9a-f]+/ticket-")
+"""Begins the name of another query that holds a ticket."""
 _HOLDER = "ticket-"
 """With this begins the name of who holds a ticket; its number follows."""
 _STEP_RECORDS = 1_000
@@ -40,6 +44,11 @@ _MOST_ALONG_BYTES = 32 << 20
 """Content that goes to the tasks of a ticket with their partitions."""
 _LOOK_S = 1.0
 _SILENT = json.dumps({"error": "InvalidRequest", "message": "a query of Spark has no connections"})
+
+
+def member_of(query: str) -> str:
+    """Name the member that a query is, and the stream of what its tasks have read."""
+    return f"spark-{query}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +106,7 @@ class TicketStore:
     Attributes:
         root_id: Identity of the root that the service serves.
         held: By ticket and message id, what this query has taken and not settled.
+        others: What other queries held of the queue when this connected: messages by holder.
     """
 
     def __init__(self, settings: TicketSettings, query: str) -> None:
@@ -109,7 +119,7 @@ class TicketStore:
         Raises:
             StoreError: No service answers, or it sends this member away; there is no such queue.
         """
-        self._settings, self._name = settings, f"spark-{query}"
+        self._settings, self._name = settings, member_of(query)
         token, lease_s = service_token(settings), settings.lease_s
         identity = MemberIdentity(self._name, query, token=token, lease_s=lease_s)
         address = service_address(settings.path, settings.socket)
@@ -119,6 +129,7 @@ class TicketStore:
         self._numbers = 0
         self.root_id = self._store.root_id
         self.held: dict[int, dict[int, TicketMessage]] = {}
+        self.others: Counter[str] = Counter()
         try:
             self._recover()
         except BaseException:
@@ -217,6 +228,14 @@ class TicketStore:
         self._store.dequeue_each(ids, queue, holder, on_complete)
         return done, told
 
+    def last_read(self) -> int:
+        """Ask for the last ticket that tasks of this query have begun to read; -1: none.
+
+        Raises:
+            Unavailable: The service was away for too long.
+        """
+        return self._store.published(self._name)
+
     def usage(self) -> QueueUsage | None:
         """Ask what the queue has; None: there is no such queue.
 
@@ -258,6 +277,8 @@ class TicketStore:
                 of_ticket[message_id] = TicketMessage(
                     message_id, entry.delivery_count, entry.message_bytes, entry.position > 0
                 )
+            elif _OTHER.match(holder):
+                self.others[holder] += 1
 
     def _wait(self, is_there: Callable[[], bool]) -> None:
         """Wait for what the connection's thread tells.

@@ -80,6 +80,12 @@
                                                       all others of this stream up to this batch;
                                                       of a batch that was published, all. -1: the
                                                       batch has no number, and is not remembered
+                 [request, name, batch, [xid, …], writer]
+                                                      a text, the same when a batch runs again: the
+                                                      last batch of another writer is refused, as is
+                                                      any below the last
+     31 PUBLISHED [read, name]                        ANSWER [read, true, batch]: the last one of a
+                                                      stream, -1 before the first
     service → client
     129 WELCOME  [version, last_request, instance, root_id, refusals, max_frame_bytes,
                   max_waiting_requests, generation, position]
@@ -174,7 +180,7 @@ HELLO, DO, OPEN, ADD, END, FLUSH, IDS, LOAD, RECOVER, SIZE, PIECE, ENTRIES, HEAD
     1, 15
 )
 WATCH, SEEN, SUBSCRIBE, CREDIT, REFUSE, CANCEL, LINK = range(15, 22)
-PREPARE, DECIDE, BRANCHES, LOOK, FORGET, BATCH, ORDER, TOLD, PUBLISH = range(22, 31)
+PREPARE, DECIDE, BRANCHES, LOOK, FORGET, BATCH, ORDER, TOLD, PUBLISH, PUBLISHED = range(22, 32)
 WELCOME, DONE, ANSWER, FAILED, GOODBYE, CHANGES, GRANTS, ENDED, CAUGHT_UP = range(129, 138)
 LOOKED, ASKED = 138, 139
 

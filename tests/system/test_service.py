@@ -911,6 +911,7 @@ def test_headers_and_parts_are_told_and_frames_that_ask_for_less_than_one_are_re
         (wire.PART, (1, -1, 1)),
         (wire.PART, (2, 0, 1)),
         (wire.BRANCHES, ("xid",)),
+        (wire.PUBLISHED, (1,)),
         (wire.BRANCHES, (b"short",)),
         (wire.BRANCHES, (None, None)),
     ):

@@ -146,10 +146,24 @@ def test_a_batch_of_a_stream_is_there_once_however_often_it_runs(service: Served
 
 
 def test_a_numbered_write_is_there_once(service: Served) -> None:
-    for version, text in ((1, "a"), (1, "other"), (2, "b"), (1, "late")):
+    def write(version: int, text: str, query: str | None = None) -> None:
         made = writer(service, txnAppId="nightly load", txnVersion=str(version))
-        made.commit(run_tasks(made, BODY, [rows(text)]))
-    assert bodies(service) == [b"a", b"b"]
+        parts = run_tasks(made, BODY, [rows(text)], *([] if query is None else [query, version]))
+        try:
+            made.commit(parts)
+        except InvalidRequest:
+            made.abort(parts)
+            raise
+
+    for version, text in ((1, "a"), (1, "other"), (2, "b")):
+        write(version, text)
+    with pytest.raises(InvalidRequest, match=r"batch 1 is refused: this stream has .* batch 2"):
+        write(1, "late")
+    for text in ("c", "again"):
+        write(3, text, QUERY)
+    with pytest.raises(InvalidRequest, match=r"another query .* batch 3 .* own id as txnAppId"):
+        write(3, "of another", "5" + QUERY[1:])
+    assert bodies(service) == [b"a", b"b", b"c"]
     assert nothing_is_staged(service)
 
 

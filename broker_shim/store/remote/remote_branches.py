@@ -101,15 +101,28 @@ class RemoteBranches:
         """
         self._ask(wire.FORGET, xid, on_complete)
 
-    def publish(self, name: str, batch: int, xids: Sequence[Xid], on_complete: OnComplete) -> None:
+    def published(self, name: str) -> int:
+        """Ask the service for the last batch of a stream that was published; -1: none was."""
+        ((batch,),) = self._connection.read(wire.PUBLISHED, name)
+        return int(batch)
+
+    def publish(
+        self,
+        name: str,
+        batch: int,
+        xids: Sequence[Xid],
+        on_complete: OnComplete,
+        writer: str | None = None,
+    ) -> None:
         """Ask the service to commit branches together, once for each batch of a stream.
 
         Args:
             name: Name of the stream that the batch is of.
             batch: Its number; `publications.UNNUMBERED`: the batch has none.
             xids: The branches, each by the xid of its attempt.
-            on_complete: Called when it is durable. InvalidRequest: one of them is gone, and none
-                was committed.
+            on_complete: Called when it is durable. InvalidRequest: one of them is gone, or the
+                number was given before, and none was committed.
+            writer: The query whose batch it is; None: that is not known.
         """
         check_completion(on_complete)
         try:
@@ -117,7 +130,8 @@ class RemoteBranches:
         except InvalidRequest as refusal:
             self._connection.ask(wire.DO, ((),), on_complete, refusal)
         else:
-            self._connection.ask(wire.PUBLISH, (name, batch, packed), on_complete)
+            own = () if writer is None else (writer,)
+            self._connection.ask(wire.PUBLISH, (name, batch, packed, *own), on_complete)
 
     def _ask(self, kind: int, xid: Xid, on_complete: OnComplete, *more: bool) -> None:
         check_completion(on_complete)

@@ -17,6 +17,10 @@ another, as a task may do that Spark has given up and that still runs. What is l
 batch that nobody ever published. Each publication, of any stream, rolls back what was staged over
 `ABANDONED_S` ago. A write that lasts longer finds its branches gone, and is refused as a whole.
 
+Why a batch that is left out is the one that is there: a query runs only its last batch again. A
+number below the last is therefore of a query whose checkpoint was lost or put back, and so is the
+last number under another writer. Both have other rows, and are refused.
+
 A batch without a number is published once by its request's number alone, and nothing is remembered.
 """
 
@@ -96,8 +100,7 @@ def attempt_of(xid: Xid) -> Attempt | None:
 
 def published(state: fold.State, name: str) -> int:
     """Find the last batch of a stream that was published; -1 before the first."""
-    detail = state.configured.get((CATEGORY, name))
-    return -1 if detail is None else int(json.loads(detail)["batch"])
+    return _last(state, name)[0]
 
 
 def check_attempt(state: fold.State, xid: Xid) -> None:
@@ -109,7 +112,13 @@ def check_attempt(state: fold.State, xid: Xid) -> None:
     raise AlreadyPublished(message)
 
 
-def plan(machine: StoreStateMachine, name: str, batch: int, xids: Sequence[Xid]) -> PublicationPlan:
+def plan(
+    machine: StoreStateMachine,
+    name: str,
+    batch: int,
+    xids: Sequence[Xid],
+    writer: str | None = None,
+) -> PublicationPlan:
     """Decide what a publication does; nothing is changed.
 
     Args:
@@ -117,11 +126,14 @@ def plan(machine: StoreStateMachine, name: str, batch: int, xids: Sequence[Xid])
         name: Name of the stream, 1 to 40 characters of ASCII without a slash.
         batch: Number of the batch, which rises within a stream; `UNNUMBERED`: it is not kept.
         xids: The branches, as `Attempt.xid` named them, in the order of the batch's messages.
+        writer: The query whose batch it is; None: that is not known.
 
     Raises:
-        InvalidRequest: It is no name or number, a branch is not of this batch, or one is gone.
+        InvalidRequest: It is no name or number, a branch is not of this batch, or one is gone; the
+            stream is past this batch, or another writer has published it.
     """
     _check(name, batch)
+    _check_number(machine.state, name, batch, writer)
     named = {xid_text(check_xid(xid)): xid for xid in xids}
     for key, xid in named.items():
         attempt = attempt_of(xid)
@@ -142,10 +154,40 @@ def plan(machine: StoreStateMachine, name: str, batch: int, xids: Sequence[Xid])
     return PublicationPlan([*named.values()], others, is_new=True)
 
 
-def remembered(now_us: int, name: str, batch: int) -> RecordStep:
-    """The step that keeps the number of the last batch of a stream."""
-    detail = json.dumps({"batch": batch, "since_us": now_us})
+def remembered(now_us: int, name: str, batch: int, writer: str | None) -> RecordStep:
+    """The step that keeps the number of the last batch of a stream, and whose it was."""
+    own = {} if writer is None else {"writer": writer}
+    detail = json.dumps({"batch": batch, "since_us": now_us, **own})
     return RecordStep(records.configured(now_us, CATEGORY, name, detail), is_kept=True)
+
+
+def _last(state: fold.State, name: str) -> tuple[int, str | None]:
+    """Find the last batch of a stream, and the query whose it was if that is known."""
+    detail = state.configured.get((CATEGORY, name))
+    if detail is None:
+        return -1, None
+    last = json.loads(detail)
+    return int(last["batch"]), last.get("writer")
+
+
+def _check_number(state: fold.State, name: str, batch: int, writer: str | None) -> None:
+    """Refuse a number whose batch would be left out, although it has other rows.
+
+    Raises:
+        InvalidRequest: It is below the last, or the last of another writer.
+    """
+    last, owner = _last(state, name)
+    is_other = None not in (owner, writer) and owner != writer
+    if batch == UNNUMBERED or batch > last or (batch == last and not is_other):
+        return
+    whose = "another query" if is_other else "this stream"
+    message = (
+        f"batch {batch} is refused: {whose} has published batch {last} under the same name, so this"
+        " would be taken for a batch that runs again, and left out. Give a stream a new"
+        " checkpointLocation, and a batch write the query's own id as txnAppId, with a txnVersion"
+        " that rises"
+    )
+    raise InvalidRequest(message)
 
 
 def _check(name: str, batch: int) -> None:

@@ -93,7 +93,9 @@ class Query:
     Attributes:
         checkpoint: The offsets, as Spark writes them down.
         done: How many batches are done, as the checkpoint says.
-        sink: What an idempotent sink has, by batch.
+        sink: What an idempotent sink has, by batch, under the name that the query gives it now. As
+            Delta does, it reads nothing of a batch whose number that name has had.
+        earlier: What the sink has under names that the query had before.
         reader: Of the run that is under way; None: the query is not running.
         is_available_now: Its trigger takes what is there, and ends.
     """
@@ -104,6 +106,7 @@ class Query:
         self.checkpoint: list[dict[str, Any]] = []
         self.done = 0
         self.sink: dict[int, list[dict[str, Any]]] = {}
+        self.earlier: list[dict[str, Any]] = []
         self.reader: TicketStreamReader | None = None
         self.is_available_now = False
         self._steps: Iterator[str] | None = None
@@ -128,9 +131,19 @@ class Query:
             self.reader.stop()
         self.reader = self._steps = None
 
+    def lose_checkpoint(self, *, has_own_name: bool) -> None:
+        """Begin without a checkpoint, under a new name for the sink or under the old one."""
+        self.checkpoint, self.done = [], 0
+        if has_own_name:
+            self.earlier += self._rows()
+            self.sink = {}
+
     def bodies(self) -> list[str]:
         """What the sink has, in the order of the batches."""
-        return [row["body"].decode() for batch in sorted(self.sink) for row in self.sink[batch]]
+        return [row["body"].decode() for row in (*self.earlier, *self._rows())]
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return [row for batch in sorted(self.sink) for row in self.sink[batch]]
 
     def _run(self, reader: TicketStreamReader) -> Iterator[str]:
         start = None
@@ -153,12 +166,16 @@ class Query:
 
     def _batch(self, reader: TicketStreamReader, start: dict[str, Any]) -> Iterator[str]:
         rows: list[dict[str, Any]] = []
-        for partition in reader.partitions(start, self.checkpoint[-1]):
+        number = len(self.checkpoint) - 1
+        partitions = reader.partitions(start, self.checkpoint[-1])
+        is_new = number > max(self.sink, default=-1)
+        for partition in partitions if is_new else ():
             task = TicketStreamReader(self._settings, self._schema)
             for batch in task.read(partition):
                 rows += batch.to_pylist()
         yield "read"
-        self.sink.setdefault(len(self.checkpoint) - 1, rows)
+        if is_new:
+            self.sink[number] = rows
         yield "written"
         self.done = len(self.checkpoint)
         yield "done"

@@ -122,6 +122,73 @@ def test_what_was_done_and_not_settled_within_the_lease_comes_again(place: Ticke
     query.kill()
 
 
+def test_a_batch_that_the_sink_left_out_is_not_settled(place: TicketPlace) -> None:
+    """As Delta does where a query without its checkpoint begins again under the same name."""
+    place.put("a")
+    query = Query(place)
+    query.run()
+    query.kill()
+    query.lose_checkpoint(has_own_name=False)
+    place.put("b", "c")
+    refused = "the sink never read ticket 1, so it left out that batch of 2 messages"
+    for _ in range(2):
+        with pytest.raises(InvalidRequest, match=rf"{refused}.* 600 s .* new checkpointLocation"):
+            query.run()
+        query.kill()
+        assert len(place.holders()) == 2
+    going_on = Query(place, failOnDataLoss=False)
+    going_on.checkpoint, going_on.done = query.checkpoint, query.done
+    going_on.run()
+    assert place.holders() == []
+    assert going_on.reader is not None
+    assert (going_on.reader.reportLatestOffset() or {})["messagesLost"] == 2
+    going_on.kill()
+
+
+def test_a_ticket_that_an_earlier_release_took_is_settled_unseen(place: TicketPlace) -> None:
+    place.put("a")
+    query = Query(place)
+    query.run("logged")
+    assert query.checkpoint[0].pop("noted") is True
+    query.sink[0] = []
+    query.run()
+    assert place.holders() == []
+    query.kill()
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_checkpoint_that_was_put_back_is_refused(place: TicketPlace, *, is_done: bool) -> None:
+    place.put("a", "b", "c")
+    query = Query(place, maxRecordsPerTrigger=1)
+    query.run()
+    query.kill()
+    query.checkpoint, query.done = query.checkpoint[:2], 1 + is_done
+    place.put("d")
+    refused = "ends at ticket 2, and the query has read ticket 3: it is an old copy"
+    with pytest.raises(InvalidRequest, match=refused):
+        query.run()
+    assert place.holders() == [None]
+    query.kill()
+
+
+def test_a_new_query_is_told_what_another_one_holds(
+    place: TicketPlace, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.put("a", "b")
+    first = Query(place, maxRecordsPerTrigger=1)
+    first.run("done")
+    first.run("logged")
+    first.kill()
+    second = Query(place)
+    second.run()
+    holder = f"1 of spark-{first.checkpoint[0]['query']}/ticket-2"
+    (told,) = [record.getMessage() for record in caplog.records if holder in record.getMessage()]
+    assert told.startswith("a new query takes from queue 'q', of which other queries hold messages")
+    assert second.reader is not None
+    assert (second.reader.reportLatestOffset() or {})["messagesOfOtherQueries"] == 1
+    second.kill()
+
+
 def test_the_lease_is_kept_with_the_query(place: TicketPlace) -> None:
     place.put("a")
     query = Query(place, leaseSeconds=77)
