@@ -27,14 +27,29 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
+class TextFormatter(logging.Formatter):
+    """Formats a record of `logging` as a line of a broker, its time as in the audit log."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802, ARG002  # of `logging`
+        """Return the time in UTC with its zone, to the microsecond."""
+        return _time_of(record)
+
+
+def _time_of(record: logging.LogRecord) -> str:
+    at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")
+    return at.replace("+00:00", "Z")
+
+
 class JsonFormatter(logging.Formatter):
     """Formats a record of `logging` as one JSON object."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the object as one line of ASCII."""
-        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")
         line = {
-            "time": at.replace("+00:00", "Z"),
+            "time": _time_of(record),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),

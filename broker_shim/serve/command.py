@@ -43,7 +43,7 @@ from sparkstore.config import StoreConfig
 from sparkstore.control.audit import write_audit
 from sparkstore.exit_codes import ExitCode, exit_code_of
 from sparkstore.log.tuning import tune_process
-from sparkstore.log_format import say, use
+from sparkstore.log_format import TextFormatter, say, use
 
 if TYPE_CHECKING:
     from broker_shim.members.membership import Membership
@@ -115,9 +115,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _log_to_standard_error(options: argparse.Namespace) -> None:
     level = logging.DEBUG if options.verbose else logging.INFO
-    logging.basicConfig(
-        stream=sys.stderr, level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(TextFormatter())
+    logging.basicConfig(handlers=[handler], level=level)
     use(options.log_format, level)
 
 

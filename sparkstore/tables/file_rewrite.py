@@ -68,7 +68,8 @@ def rewrite_after(root: Root, table: str, mark: int) -> list[Path]:
         _rewrite_insisting(path, root.path / _scratch_name(table))
     if paths:
         fsync_with_folders(paths, up_to=root.table(table))
-        _log.info("%s: %d files after version %d written anew", table, len(paths), mark)
+        text = "%s: made sure that %d files after version %d are on disk, as at each start"
+        _log.info(text, table, len(paths), mark)
     return paths
 
 

@@ -82,6 +82,19 @@ def test_a_failure_is_one_json_object_where_that_is_asked_for(root: Path, tmp_pa
     assert "xml" in ended.stderr
 
 
+def test_each_line_of_a_broker_has_its_time_in_utc_with_the_zone(
+    start_broker: StartBroker, root: Path
+) -> None:
+    """Another start after a clean end tells of no repair."""
+    broker = start_broker(str(root))
+    assert broker.terminate() == 0
+    lines = broker.log.splitlines()
+    assert lines
+    for line in lines:
+        assert datetime.fromisoformat(line.split()[0]).utcoffset() == timedelta(0), line
+    assert "anew" not in broker.log
+
+
 def test_each_line_of_a_broker_is_a_json_object(start_broker: StartBroker) -> None:
     broker = start_broker("--memory", "--log-format", "json", "--queue", "a\nb")
     assert broker.terminate() == 0

@@ -6,13 +6,14 @@ import json
 import logging
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from sparkstore.jobs.progress import progress
-from sparkstore.log_format import LogFormat, is_progress_shown, say, say_of_java, use
+from sparkstore.log_format import LogFormat, TextFormatter, is_progress_shown, say, say_of_java, use
 
 ODD = 'a"b\nc\x1b[31m ü\ud800'
 log = logging.getLogger("sparkstore.test")
@@ -77,3 +78,21 @@ def test_text_stays_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
     say("sparkstore", "no such queue")
     say_of_java("java\n")
     assert capsys.readouterr().err == "sparkstore: no such queue\njava\n"
+
+
+def test_a_line_of_text_has_the_time_of_the_audit_lines_in_it(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In UTC with its zone, wherever the broker stands."""
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        with caplog.at_level(logging.INFO, "sparkstore.test"):
+            log.info("queue %s", "q")
+        (record,) = caplog.records
+        record.created = 1_750_000_000.000_123
+        expected = "2025-06-15T15:06:40.000123Z INFO sparkstore.test: queue q"
+        assert TextFormatter().format(record) == expected
+    finally:
+        monkeypatch.undo()
+        time.tzset()
