@@ -13,10 +13,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from broker_shim.amqp_1_0.definitions import AMQP_VALUE_SECTION, APPLICATION_PROPERTIES_SECTION
-from broker_shim.amqp_1_0.primitives import CLASSES, Timestamp
+from broker_shim.amqp_1_0.primitives import CLASSES, Decimal32, Decimal64, Decimal128, Timestamp
 from broker_shim.edited_messages import edited
 from broker_shim.listener_1_0.messages.message import PROTOCOL
 from broker_shim.messages.neutral import neutral_of
+from broker_shim.protocol_1_0.codec.decimals import decimal_of
 from broker_shim.protocol_1_0.codec.decoder import read
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.codec.sections import sections_of, values_before_body
@@ -30,6 +31,7 @@ Typed = tuple[str, Any]
 
 _KINDS = {cls: kind for kind, cls in CLASSES.items()}
 _OWN_KINDS = {bool: "boolean", int: "long", float: "double", str: "string", bytes: "binary"}
+_DECIMALS = (Decimal32, Decimal64, Decimal128)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 all_headers()
@@ -72,12 +74,14 @@ def _typed(value: Any) -> Typed:
     cls = type(value)
     if value is None:
         return "null", None
+    if isinstance(value, _DECIMALS):
+        return cls.__name__.lower(), decimal_of(value)
     kind = _KINDS.get(cls) or _OWN_KINDS.get(cls) or cls.__name__.lower()
     return kind, cls.__mro__[1](value) if cls in _KINDS else value
 
 
 def _plain(value: Any) -> Any:
-    """Bring a decoded value to what JSON has: bytes in hexadecimal, times as text."""
+    """Bring a decoded value to what JSON has: bytes in hexadecimal, times and decimals as text."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Mapping):
@@ -94,6 +98,8 @@ def _plain(value: Any) -> Any:
 def _plain_scalar(value: Any) -> Any:
     if isinstance(value, Timestamp):
         return _moment(value)
+    if isinstance(value, _DECIMALS):
+        return str(decimal_of(value))
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     return "0x" + value.hex() if isinstance(value, bytes) else str(value)

@@ -12,6 +12,7 @@ sparkstore on each machine of a cluster. As functions they serve messages of ear
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
@@ -125,8 +126,8 @@ def _fields(kind: str, value: Any) -> dict[str, Any]:
         case int():
             fields["integer"] = value if -_MOST - 1 <= value <= _MOST else None
             fields |= {"number": float(value), "text": str(value)}
-        case float():
-            fields |= {"number": value, "text": str(value)}
+        case float() | Decimal():
+            fields |= {"number": float(value), "text": str(value)}
         case bytes():
             fields["bytes"] = value
         case _:

@@ -84,6 +84,8 @@ def _identity(content: bytes | None) -> MessageIdentity:
 
 
 def _neutral(value: Any) -> NeutralValue | None:
+    if value is None:
+        return NeutralValue("null", None)
     kind = _KINDS.get(type(value)) or _ALSO.get(type(value))
     if kind is None:
         return None

@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from proton import Message, symbol, timestamp, ubyte
+from proton import Message, decimal64, symbol, timestamp, ubyte
 
 from broker_shim.listener_1_0.messages.message import parse
 from sparkstore.core.records import ids_reserved, message_enqueued, opened, queue_created
@@ -25,6 +25,7 @@ PROPERTIES = {
     "u": uuid.UUID(int=5),
     "symbol": symbol("x"),
     "small": ubyte(7),
+    "price": decimal64(0x3180_0000_0000_04D2),
 }
 BODIES: list[Any] = [
     {"a": [1, 2.5, None, b"\x01", timestamp(1000)], 3: "ü"},

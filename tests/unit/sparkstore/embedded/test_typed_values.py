@@ -7,11 +7,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from proton import Message, decimal32, decimal128
 
+from broker_shim.amqp_0_10.structs import MessageDeliveryProperties, MessageProperties
+from broker_shim.framing.segments import HeaderSegment
 from broker_shim.listener_0_10.messages.message_headers import PROTOCOL as OLDER
-from broker_shim.listener_1_0.messages.message import PROTOCOL
+from broker_shim.listener_1_0.messages.message import PROTOCOL, parse
 from broker_shim.stored_values import body_of, properties_of
-from sparkstore.content.typed_values import typed_properties
+from sparkstore.content.typed_values import readable_bodies, typed_properties
 from sparkstore.embedded.answers import answer
 from sparkstore.tables.root import Root
 from tests.support.histories.viewed import plain, rows
@@ -52,6 +55,7 @@ def test_each_property_has_its_type_and_its_value(typed: Root) -> None:
         "u": {"type": "uuid", "text": "00000000-0000-0000-0000-000000000005"},
         "symbol": {"type": "symbol", "text": "x"},
         "small": {"type": "ubyte", "text": "7", "integer": 7, "number": 7.0},
+        "price": {"type": "decimal64", "text": "12.34", "number": 12.34},
     }
 
 
@@ -69,6 +73,22 @@ def test_bodies_that_are_values_are_json_and_bytes_stay_bytes(typed: Root) -> No
     found = [row["body"] and json.loads(row["body"]) for row in rows(typed, query)]
     value = {"a": [1, 2.5, None, "0x01", "1970-01-01T00:00:01.000+00:00"], "3": "ü"}
     assert found == [value, 'te"xt', None, [1, [2, "x"]]]
+
+
+def test_a_null_property_of_0_10_is_told_as_one_of_1_0() -> None:
+    headers = MessageProperties(application_headers={"nothing": None, "n": 1})
+    encoded = HeaderSegment.of(MessageDeliveryProperties(), headers).payload
+    found = typed_properties(pa.array([OLDER]), pa.array([encoded])).to_pylist()[0]
+    assert [(name, value["type"]) for name, value in found] == [("nothing", "null"), ("n", "long")]
+    assert [value["text"] for _name, value in found] == [None, "1"]
+
+
+def test_a_body_that_has_decimals_is_told_in_digits() -> None:
+    value = [decimal32(0x3200_04D2), decimal128((0x3040 << 112 | 5).to_bytes(16))]
+    encoded = bytes(Message(body=value).encode())
+    _header, body = parse(encoded, now_us=1)
+    found = readable_bodies(pa.array([PROTOCOL]), pa.array(["amqp"]), pa.array([body]))
+    assert found.to_pylist() == ['["123.4", "5"]']
 
 
 @pytest.mark.parametrize("header", [b"", b"\x00", b"\x00\x53\x74\xc1\xff", b"no sections at all"])
