@@ -125,6 +125,8 @@ def log_families(store: MessageStore) -> Iterator[Metric]:
     if isinstance(store, MessageStoreChain):
         yield from _chain_families(store)
         store = store.first
+    if isinstance(store, LocalMessageStore):
+        yield from _full_families(store.full_queues)
     if not isinstance(store, DeltaMessageStore):
         return
     yield from counters(LOG, store.metrics)
@@ -144,27 +146,25 @@ def log_families(store: MessageStore) -> Iterator[Metric]:
     ):
         yield gauge(f"{LOG}_{name}", text, [({}, float(value))])
     yield from _room_families(store.room)
-    yield from _full_families(store.full_queues)
     if backlog.witness_left_s is not None:
         text = "How long the lease at the witness runs unless it is renewed; 0: nothing is told."
         yield gauge(f"{LOG}_witness_left_seconds", text, [({}, backlog.witness_left_s)])
 
 
 def _full_families(full: FullQueues) -> Iterator[Metric]:
-    """Yield a counter of each queue that was full; a family without one is not shown."""
-    dropped = {"full": full.dropped, "duplicate": full.duplicates}
+    """Yield counters of each queue that may be full; a family without a queue is not shown."""
     for name, text, reasons in (
         (
             "refused",
             "New messages that were refused as their queue is full.",
-            {"full": full.counts},
+            {"full": full.refusals()},
         ),
-        ("dropped", "Messages that a full queue let go, and duplicates, by reason.", dropped),
+        ("dropped", "Messages that a full queue let go, and duplicates, by reason.", full.drops()),
     ):
         values = [
             ({"queue": queue, "reason": reason}, float(count))
             for reason, counts in reasons.items()
-            for queue, count in [*counts.items()]
+            for queue, count in counts.items()
         ]
         if values:
             yield counter(f"sparkstore_queue_{name}", text, values)

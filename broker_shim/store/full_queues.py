@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
+from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import Kind
 from sparkstore.core.state_machine.admission import DUPLICATE, REPLACED, dropped_of
@@ -65,6 +67,29 @@ class FullQueues:
         """Count a message that was refused; under the store's lock, so nothing may call it."""
         self.total += 1
         self._count(queue, self.counts)
+
+    def refusals(self) -> dict[str, int]:
+        """Count the refusals of each queue that may refuse, from 0. On any thread.
+
+        A counter that begins to exist with its first refusal has not risen for whoever watches it.
+        """
+        return self._from_0(lambda terms: terms.has_limits, self.counts)
+
+    def drops(self) -> dict[str, dict[str, int]]:
+        """Count what each queue let go, by reason and queue, likewise from 0."""
+        return {
+            "full": self._from_0(lambda terms: terms.has_limits and terms.drops_head, self.dropped),
+            "duplicate": self._from_0(
+                lambda terms: terms.duplicate_window_ms is not None, self.duplicates
+            ),
+        }
+
+    def _from_0(
+        self, counts_of: Callable[[QueueArguments], bool], counts: dict[str, int]
+    ) -> dict[str, int]:
+        terms = [*self._machine.terms.items()]  # a copy at once: the store changes them
+        names = (name for name, each in terms if counts_of(each.arguments))
+        return dict.fromkeys(islice(names, _MAX_QUEUES), 0) | dict(counts)
 
     def telling(self, steps: Sequence[RecordStep], on_complete: OnComplete) -> OnComplete:
         """Wrap the completion of steps, so that a broker hears of what they drop.

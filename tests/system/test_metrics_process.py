@@ -57,6 +57,37 @@ def used_names() -> set[str]:
     return {name for text in asked for name in NAME.findall(text)}
 
 
+RISES = re.compile(r"\b(?:rate|irate|increase|delta)\((sparkstore_[a-z0-9_]+)")
+
+
+def test_each_counter_that_an_alert_reads_is_there_before_it_counts(
+    start_broker: StartBroker, tmp_path: Any
+) -> None:
+    """One that began to exist with its first refusal would not have risen for `increase`."""
+    rules: Any = yaml.safe_load((SHOWN / "alerts.yaml").read_text())
+    texts = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
+    read = {name for text in texts for name in RISES.findall(text)}
+    assert {"sparkstore_queue_refused_total", "sparkstore_broker_dead_lettered_total"} <= read
+    config = tmp_path / "sparkstore.toml"
+    config.write_text(
+        '[[broker.queues]]\nname = "small"\narguments = {max_depth = 1}\n'
+        '[[broker.queues]]\nname = "ring"\narguments = {max_bytes = 9, when_full = "drop_head"}\n'
+        '[[broker.queues]]\nname = "once"\narguments = {duplicate_window_ms = 9}\n'
+        '[[broker.queues]]\nname = "open"\n'
+    )
+    started = ("--metrics-listen", "127.0.0.1:0", "--config", str(config))
+    for place in (str(tmp_path / "root"), "--memory"):
+        broker = start_broker(place, *started)
+        shown = samples(broker)
+        refused = {queue: n for (name, queue), n in shown.items() if name.endswith("refused_total")}
+        assert refused | {"": 0} == {"small": 0, "ring": 0, "": 0}
+        assert shown["sparkstore_queue_dropped_total", "ring"] == 0
+        assert shown["sparkstore_queue_dropped_total", "once"] == 0
+        ours = {name for name in read if place != "--memory" or "_log_" not in name}
+        assert ours <= {name for name, _ in shown}
+        assert broker.terminate() == 0
+
+
 def test_what_the_dashboard_and_the_alerts_ask_for_is_exposed(
     start_broker: StartBroker, tmp_path: Any
 ) -> None:
