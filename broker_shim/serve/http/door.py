@@ -8,9 +8,10 @@ one. A browser sends a password or a certificate by itself, so writes that anoth
 are refused by their origin (`application`), and the names of another site's host, too (DNS
 rebinding).
 
-A wrong password costs 4 ms of the loop. So an address that gave one waits as long as a failed login
-by AMQP waits (`rules.attempts`), and is answered 429 meanwhile without a look at the password;
-unless it was right before, since whoever knows it is not to be kept out by a neighbour.
+A wrong password costs 4 ms of the loop. So a name that an address gave one for waits there as long
+as a failed login by AMQP waits (`rules.attempts`), and is answered 429 meanwhile without a look at
+the password; unless it was right before, since whoever knows it is not to be kept out by a
+neighbour. Other names of that address do not wait, but for those that would be too many.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import TypeVar
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.security.guard import Guard, Remote
-from broker_shim.security.rules.attempts import is_loopback, network_of
+from broker_shim.security.rules.attempts import WaitingNames, is_loopback
 from broker_shim.security.rules.permissions import Principal
 from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.serve.http.roles import HttpRole, role_of
@@ -39,6 +40,8 @@ _ASK = {"WWW-Authenticate": 'Basic realm="sparkstore", charset="UTF-8"'}
 K = TypeVar("K")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:]+)(?::[0-9]{1,5})?")
 _MOST_REMEMBERED = 10_000
+_NO_NAME = ""
+"""Of a token, which names nobody until it is right."""
 _TOLD_AGAIN_S = 900.0
 """A user who goes on asking has a line in the audit log so often."""
 
@@ -72,7 +75,7 @@ class Door:
 
     def __init__(self, guard: Guard, *, is_loopback: bool) -> None:
         self._guard, self._is_loopback = guard, is_loopback
-        self._wait_until: OrderedDict[str, float] = OrderedDict()
+        self._waiting = WaitingNames()
         self._told: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     @property
@@ -119,29 +122,31 @@ class Door:
         """Log in by a token; one that is right is never kept waiting, as no guess can be."""
         name = self._guard.user_of_token(token)
         if name is None:
-            self._check_wait(remote)
-            raise self._failed(remote, _BEARER, "no user has this token: see sparkstore passwd")
+            self._check_wait(remote, _NO_NAME)
+            raise self._failed(
+                remote, _NO_NAME, _BEARER, "no user has this token: see sparkstore passwd"
+            )
         return self._known(remote, _BEARER, name)
 
     def _principal(self, remote: Remote, name: str, password: str) -> Principal:
         if not self._guard.remembers_password(name, password):
-            self._check_wait(remote)
+            self._check_wait(remote, name)
         if not self._guard.is_password_of(name, password):
-            raise self._failed(remote, MECHANISM, "wrong user or password")
+            raise self._failed(remote, name, MECHANISM, "wrong user or password")
         return self._known(remote, MECHANISM, name)
 
-    def _check_wait(self, remote: Remote) -> None:
-        left_s = self._wait_until.get(network_of(remote.host), 0.0) - time.monotonic()
+    def _check_wait(self, remote: Remote, name: str) -> None:
+        left_s = self._waiting.left_s(remote.host, name, time.monotonic())
         if left_s > 0:
             after = {"Retry-After": str(math.ceil(left_s))}
             raise HttpRefusal(
                 429, f"a login from here failed: wait {left_s:.1f} s, then try", after
             )
 
-    def _failed(self, remote: Remote, mechanism: str, why: str) -> HttpRefusal:
+    def _failed(self, remote: Remote, name: str, mechanism: str, why: str) -> HttpRefusal:
         now_s = time.monotonic()
         delay_s = self._guard.login_failed(remote, mechanism, why, now_s)
-        _remember(self._wait_until, network_of(remote.host), now_s + delay_s)
+        self._waiting.failed(remote.host, name, now_s + delay_s)
         return HttpRefusal(401, why, _ASK)
 
     def _known(self, remote: Remote, mechanism: str, name: str) -> Principal:

@@ -8,7 +8,9 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.attempts import (
     FORGIVEN_AFTER_S,
     LONGEST_DELAY_S,
+    MOST_NAMES_OF_ADDRESS,
     FailedLogins,
+    WaitingNames,
     network_of,
 )
 from broker_shim.security.rules.permissions import (
@@ -152,3 +154,32 @@ def test_an_ipv6_network_is_one_peer_and_a_mapped_address_its_ipv4() -> None:
     assert network_of("10.0.0.1") != network_of("10.0.0.2")
     assert network_of("fe80::1%eth0") == network_of("fe80::2")
     assert network_of("") == ""
+
+
+def test_a_name_waits_at_its_address_and_no_other_does() -> None:
+    waiting = WaitingNames()
+    waiting.failed("10.0.0.1", "ann", 8.0)
+    assert waiting.left_s("10.0.0.1", "ann", 3.0) == 5.0
+    assert waiting.left_s("10.0.0.1", "bob", 3.0) == 0.0
+    assert waiting.left_s("10.0.0.2", "ann", 3.0) == 0.0
+    assert waiting.left_s("10.0.0.1", "ann", 8.0) == 0.0
+
+
+def test_an_address_has_only_so_many_names_that_wait_until_they_may_try_again() -> None:
+    waiting = WaitingNames()
+    for number in range(MOST_NAMES_OF_ADDRESS):
+        assert waiting.left_s("10.0.0.1", f"n{number}", 1.0) == 0.0
+        waiting.failed("10.0.0.1", f"n{number}", 8.0)
+        waiting.failed("10.0.0.1", f"n{number}", 9.0)
+    assert waiting.left_s("10.0.0.1", "other", 1.0) == 0.5
+    assert waiting.left_s("10.0.0.2", "other", 1.0) == 0.0
+    assert waiting.left_s("10.0.0.1", "other", 9.0) == 0.0
+
+
+def test_what_is_remembered_of_failed_names_is_bounded() -> None:
+    waiting = WaitingNames()
+    for number in range(20_000):
+        waiting.failed(f"10.0.{number // 250}.{number % 250}", "n" * 1000, 8.0)
+    assert waiting.left_s("10.0.0.0", "n" * 1000, 0.0) == 0.0, "the oldest is forgotten"
+    assert waiting.left_s("10.0.79.249", "n" * 1000, 0.0) == 8.0
+    assert len(waiting._until_s) == len(waiting._counts) == 10_000

@@ -12,6 +12,7 @@ import pytest
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.guard import Guard
+from broker_shim.security.rules.attempts import MOST_NAMES_OF_ADDRESS
 from broker_shim.security.rules.permissions import Permission, Rule
 from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.serve.http.endpoints import Endpoint
@@ -112,18 +113,36 @@ def test_who_asks_is_told_who_it_is(house: HttpHouse) -> None:
 
 
 def test_failed_logins_are_written_down_and_have_to_wait(tmp_path: Path) -> None:
-    """But for who had the right password before: a neighbour does not keep it out."""
+    """But for who had the right password before, and for all other users of the address."""
     house = HttpHouse(tmp_path, USERS, delay_s=8.0)
     try:
         assert house.ask("GET", "/api/v1/self", "ada").status == 200
         assert house.ask("GET", "/api/v1/self", "ada:wrong").status == 401
-        reply = house.ask("GET", "/api/v1/self", "olaf")
+        assert house.ask("GET", "/api/v1/self", "olaf").status == 200
+        assert house.ask("GET", "/api/v1/self", "mia:wrong").status == 401
+        reply = house.ask("GET", "/api/v1/self", "mia")
         assert (reply.status, reply.headers["retry-after"]) == (429, "8")
         assert house.ask("GET", "/api/v1/self", "ada:wrong").status == 429
         assert house.ask("GET", "/api/v1/self", "ada").status == 200
     finally:
         house.stop()
-    assert [event for event, _ in house.audited] == ["login", "login-failed"]
+    events = [event for event, _ in house.audited]
+    assert events == ["login", "login-failed", "login", "login-failed"]
+
+
+def test_an_address_that_tries_many_names_is_looked_at_no_more(tmp_path: Path) -> None:
+    """Each look costs the loop time. Tokens cost none, but wrong ones wait together."""
+    house = HttpHouse(tmp_path, USERS, delay_s=8.0)
+    try:
+        token = {"Authorization": "Bearer sst_wrong"}
+        for status in (401, 429):
+            assert house.ask("GET", "/api/v1/self", **token).status == status
+        tried = [f"user{number}:wrong" for number in range(MOST_NAMES_OF_ADDRESS)]
+        found = [house.ask("GET", "/api/v1/self", each).status for each in tried]
+        assert found == [401] * (MOST_NAMES_OF_ADDRESS - 1) + [429]
+        assert house.ask("GET", "/api/v1/self", "olaf").status == 429
+    finally:
+        house.stop()
 
 
 def test_where_nobody_logs_in_everything_is_open_on_this_machine(open_house: HttpHouse) -> None:
