@@ -251,6 +251,12 @@ class Guard:
             queue=place.queue,
         )
 
+    def role_refused(self, remote: Remote, principal: Principal, act: str, role: str) -> None:
+        """Count that a user has not the role that this takes, and write it down."""
+        self.counts.refused_permissions += 1
+        name = principal.name
+        self.audit(AuditEvent.PERMISSION_REFUSED, peer=remote, user=name, act=act, role=role)
+
     def reload(self, settings: SecuritySettings) -> None:
         """Take certificates, permissions and impersonators anew, all or nothing.
 

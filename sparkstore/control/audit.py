@@ -45,6 +45,7 @@ class AuditEvent(StrEnum):
     PERMISSION_REFUSED = "permission-refused"
     ADMINISTRATION = "administration"
     QUERY = "query"
+    CONTENT_READ = "content-read"
     SECURITY_RELOADED = "security-reloaded"
 
 

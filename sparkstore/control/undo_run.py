@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ from sparkstore.core.queue_names import shown
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.bulk import TURN_IDS, Answer, MessageDraft
-from sparkstore.operations.operation_history import OperationHistory, follow
+from sparkstore.operations.operation_history import LogRow, OperationHistory, follow
 from sparkstore.operations.placement import Placement, PlacementRequest
 from sparkstore.operations.undo import CONTENT_GONE, UndoPlan, UndoStep, plan_undo
 from sparkstore.recovery.operation_log import operation_rows
@@ -58,7 +58,9 @@ class Undo:
     unbound: list[str] = field(default_factory=list)
 
 
-def planned_undo(root: Root, state: State, operation: str, undo: str) -> Undo:
+def planned_undo(
+    root: Root, state: State, operation: str, undo: str, rows: Sequence[LogRow] | None = None
+) -> Undo:
     """Plan to undo an operation.
 
     Args:
@@ -66,13 +68,14 @@ def planned_undo(root: Root, state: State, operation: str, undo: str) -> Undo:
         state: What the tables have; read after all of the operation was in them.
         operation: The name of the operation.
         undo: The name that the undo has in history.
+        rows: The records of the operation (`operation_rows`); None: they are read.
 
     Raises:
         InvalidRequest: There is no such operation, or it is undone already; a queue that it
             deleted is there again with other arguments.
         Unavailable: History cannot be read now.
     """
-    rows = operation_rows(root, operation)
+    rows = operation_rows(root, operation) if rows is None else rows
     if not rows:
         message = f"no operation {shown(operation)}: sparkstore operations lists those that history"
         raise InvalidRequest(f"{message} has")
@@ -94,6 +97,18 @@ def planned_undo(root: Root, state: State, operation: str, undo: str) -> Undo:
     if not (is_missing or plan.steps) and (len(history.family) > 1 or not plan.lost):
         raise InvalidRequest(_why_nothing(operation, history.family[-1]))
     return found
+
+
+def places_of(operation: str, rows: Sequence[LogRow]) -> tuple[set[str], set[str]]:
+    """Name where messages of an operation go back to, and where an undo's copies are taken off.
+
+    Whoever may not do that there is not to be told what a plan says of these queues.
+    """
+    history = follow(operation, rows)
+    homes = {each.queue for each in history.courses if each.home is not None}
+    if history.definition is not None and rows[0].queue:
+        homes.add(rows[0].queue)
+    return homes, {each.queue for each in history.courses if each.home is None}
 
 
 def _why_nothing(operation: str, newest: str) -> str:

@@ -88,7 +88,8 @@ class Gate:
         enter = partial(self._door.enter, house.broker, _remote(request), request.headers)
         needs_loop = not self._door.is_open or "authorization" in request.headers
         visitor = await house.calls.read(enter) if needs_loop else enter()
-        _check_role(endpoint.role, visitor)
+        if not visitor.role.includes(endpoint.role):
+            await house.calls.read(partial(_refuse, endpoint, endpoint.role, visitor))
         _check_origin(request)
         query = query_of(endpoint.query, request.query_params)
         body = await body_of_request(endpoint.body, request, endpoint.most_body_bytes)
@@ -163,10 +164,13 @@ def _remote(request: Request) -> Remote:
     return Remote(host, port, tls, getattr(request.state, "certificate_name", None))
 
 
-def _check_role(needed: HttpRole, visitor: Visitor) -> None:
-    if not visitor.role.includes(needed):
-        text = f"this needs the role {needed}, and {visitor.principal.name} is {visitor.role}"
-        raise HttpRefusal(403, f"{text}: sparkstore passwd FILE NAME --roles {needed}")
+def _refuse(endpoint: Endpoint, needed: HttpRole, visitor: Visitor) -> None:
+    """Refuse a user without the role of an endpoint, and write it down. On the loop's thread."""
+    access, principal = visitor.access, visitor.principal
+    act = f"{endpoint.method} {endpoint.path}"
+    access.guard.role_refused(access.remote, principal, act, needed)
+    text = f"this needs the role {needed}, and {principal.name} is {visitor.role}"
+    raise HttpRefusal(403, f"{text}: sparkstore passwd FILE NAME --roles {needed}")
 
 
 def _check_origin(request: Request) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -17,9 +17,11 @@ from broker_shim.security.rules.rights import RIGHTS, Act
 from broker_shim.serve.http.door import Visitor
 from broker_shim.serve.http.loop_calls import LoopCalls
 from broker_shim.serve.http.refusals import HttpRefusal
+from broker_shim.serve.http.roles import HttpRole
 from broker_shim.sockets.authorization import denied
 from broker_shim.sockets.client_orders import needed_acts, queue_meant
 from broker_shim.store.interface import BrokerStore
+from sparkstore.control.audit import AuditEvent
 from sparkstore.core.entries import stretches
 from sparkstore.core.queue_names import canonical, shown
 from sparkstore.operations import wire
@@ -189,6 +191,37 @@ class Call:
         if isinstance(node, AmbiguousNode):
             text = f"{shown(said)} is the name of several queues: say address::queue"
             raise HttpRefusal(409, text)
+
+    async def check_recorded(self, act: Act, queues: Iterable[str]) -> None:
+        """Check that the user may do this on queues as records name them, deleted or not.
+
+        Raises:
+            HttpRefusal: The user may not on one of them.
+        """
+
+        def check() -> None:
+            for queue in queues:
+                self.check(act, QueueNode(queue), queue)
+
+        await self.read(check)
+
+    async def check_role(self, needed: HttpRole, what: str) -> None:
+        """Check that the user has a role that not all need who ask, and write it down if not.
+
+        Raises:
+            HttpRefusal: The user has not; `what` needs it begins the text.
+        """
+        if not self.visitor.role.includes(needed):
+            access, principal = self.visitor.access, self.visitor.principal
+            refuse = partial(access.guard.role_refused, access.remote, principal, what, needed)
+            await self.read(refuse)
+            raise HttpRefusal(403, f"{what} needs the role {needed}")
+
+    def audit_read(self, act: str, queue: str | None, **more: object) -> None:
+        """Write down that content of messages is shown, or what became of them."""
+        access = self.visitor.access
+        said = {"peer": f"http {access.remote}", "user": self.user, "act": act, "queue": queue}
+        access.guard.audit(AuditEvent.CONTENT_READ, **said, **more)
 
     async def check_everywhere(self, act: Act, why: str) -> None:
         """Check that the user may do this on every address, and write it down if not.

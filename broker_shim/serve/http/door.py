@@ -105,6 +105,8 @@ class Door:
             raise HttpRefusal(401, text, _ASK)
         role = role_of(principal.roles)
         if role is None:
+            act = "use the HTTP port"
+            self._guard.role_refused(remote, principal, act, HttpRole.MONITOR)
             text = (
                 f"this user has none of the roles {', '.join(HttpRole)}: give it one by sparkstore"
             )

@@ -33,6 +33,7 @@ _READ_AT_ONCE = 100
 async def browse(call: Call) -> MessageList:
     """List a page of a queue's messages, without their bodies."""
     name, page = await call.queue(call.names["queue"], Act.RECEIVE), call.query
+    call.audit_read("browse", name, offset=page.offset or None)
 
     def read() -> tuple[int, list[tuple[int, int, Entry]]]:
         calls = call.house.broker.calls
@@ -80,6 +81,7 @@ async def show_message(call: Call) -> MessageDetails:
     name = await call.queue(call.names["queue"], Act.RECEIVE)
     gone = HttpRefusal(404, "there is no such message on this queue now: browse it again")
     message_id = message_named(call)
+    call.audit_read("show-message", name, message=message_id)
     entry = await call.read(lambda: call.house.broker.calls.entry(name, message_id))
     if entry is None:
         raise gone

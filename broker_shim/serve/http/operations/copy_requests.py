@@ -35,6 +35,8 @@ async def replay_messages(call: Call) -> ReplayOutcome:
     if choice == Choice():
         text = "say which messages: ids, older_than, properties or subject; older_than 0s: all"
         raise HttpRefusal(400, text)
+    messages = None if body.ids is None else len(body.ids)
+    call.audit_read("replay", name, to=to, messages=messages, dry_run=body.dry_run or None)
     root = await flushed(call)
     outcome = ReplayOutcome(queue=name, to=to, dry_run=body.dry_run)
     control = None if body.dry_run else CallControl(call)
@@ -71,6 +73,8 @@ async def export_messages(call: Call) -> Response:
     """Export messages of a queue with header, properties and body, a line of JSON each."""
     name, choice = await call.queue(call.names["queue"], Act.RECEIVE), _choice(call.body)
     check_streams()
+    messages = None if call.body.ids is None else len(call.body.ids)
+    call.audit_read("export", name, messages=messages)
     return ExportStream(_parts(call.house.store, await _chosen(call, name, choice), choice))
 
 

@@ -91,6 +91,7 @@ async def stream_events(call: Call) -> Response:
     if after > last:
         text = f"the newest event is {last}, and not {after}: begin anew, without Last-Event-ID"
         raise HttpRefusal(409, text)
+    call.audit_read("events", call.query.queue, after=after)
     return EventStream(_parts(call, root, after))
 
 

@@ -23,6 +23,7 @@ from broker_shim.serve.http.operations.operation_bodies import (
 from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.serve.http.roles import HttpRole
 from broker_shim.store.delta import DeltaMessageStore
+from sparkstore.core.queue_names import shown
 from sparkstore.operations.bulk import new_operation
 from sparkstore.tables.root import Root
 
@@ -56,20 +57,26 @@ async def list_operations(call: Call) -> OperationList:
 
 async def undo_operation(call: Call) -> UndoOutcome:
     """Take back what a bulk operation did, as far as it can be."""
-    from sparkstore.control.undo_run import planned_undo, run_undo  # noqa: PLC0415
+    from sparkstore.control.undo_run import places_of, planned_undo, run_undo  # noqa: PLC0415
+    from sparkstore.recovery.operation_log import operation_rows  # noqa: PLC0415
     from sparkstore.recovery.recovered_state import recovered_state  # noqa: PLC0415
 
     operation, name = call.names["operation"], new_operation()
     root = await flushed(call)
+    rows = await asyncio.to_thread(operation_rows, root, operation)
+    # By names in the log, and before a plan tells of these queues: some may be deleted.
+    homes, copies = places_of(operation, rows) if rows else (set(), set())
+    await call.check_recorded(Act.SEND, sorted(homes))
+    await call.check_recorded(Act.PURGE, sorted(copies))
     found = await asyncio.to_thread(
-        lambda: planned_undo(root, recovered_state(root), operation, name)
+        lambda: planned_undo(root, recovered_state(root), operation, name, rows)
     )
-    if found.queue and not call.visitor.role.includes(HttpRole.ADMIN):
-        raise HttpRefusal(403, f"undoing the deletion of {found.queue!r:.80} needs the role admin")
-    for step in found.plan.steps:
-        for queue, act in ((step.placement.source, Act.PURGE), (step.placement.target, Act.SEND)):
-            if queue is not None and queue != found.queue:
-                await call.queue(queue, act)
+    if found.queue:
+        await call.check_role(HttpRole.ADMIN, f"undoing the deletion of {shown(found.queue)}")
+        await call.check_recorded(Act.MAKE_QUEUE, [found.queue])
+    places = [step.placement for step in found.plan.steps]
+    await call.check_recorded(Act.PURGE, sorted({each.source for each in places if each.source}))
+    await call.check_recorded(Act.SEND, sorted({each.target for each in places if each.target}))
     outcome = UndoOutcome(
         undoes=operation,
         dry_run=call.body.dry_run,
@@ -104,8 +111,12 @@ async def show_history(call: Call) -> MessageHistory:
     rows = (await asyncio.to_thread(query, root, statement)).to_pylist()
     if not rows and not page.offset:
         raise HttpRefusal(404, f"history has no message {said}: it keeps history_days")
-    for queue in {row["queue"] for row in rows if row["queue"] in call.house.broker.queues}:
-        await call.queue(queue, Act.RECEIVE)
+    queues = {row["queue"] for row in rows if row["queue"] is not None}
+    if queues:  # by their names in the log: some may be deleted
+        await call.check_recorded(Act.RECEIVE, sorted(queues))
+    else:
+        await call.check_everywhere(Act.RECEIVE, "no event here names a queue")
+    call.audit_read("show-history", next(iter(sorted(queues)), None), message=message_id)
     items = [
         HistoryRow(**{**row, "at": iso_time(row["at"]), "detail": _read(row["detail"])})
         for row in rows

@@ -35,6 +35,7 @@ async def resubmit_message(call: Call) -> ResubmitOutcome:
     draft = MessageDraft(*edited(stored.header, stored.body, edit))
     outcome = ResubmitOutcome(message=message_id, queue=queue, to=target, dry_run=body.dry_run)
     if body.dry_run:
+        call.audit_read("resubmit", queue, message=message_id, dry_run=True)
         return _shown(outcome, draft)
     request = resubmission(message_id, queue, target, draft)
     answer = await asyncio.to_thread(CallControl(call).place, request)
