@@ -12,10 +12,14 @@ from typing import Any, Protocol
 
 from broker_shim.addressing.topics import TopicBindings
 from broker_shim.broker.exchanges.headers_exchange import Get, HeadersBindings
-from broker_shim.errors import InvalidRequest
 from sparkstore.core.records import ExchangeBindingKey
 from sparkstore.core.state_machine.call_values import Exchange
-from sparkstore.core.wiring_arguments import HEADERS, alternate_of, deletes_itself
+from sparkstore.core.wiring_arguments import (
+    HEADERS,
+    alternate_of,
+    check_exchange_type,
+    deletes_itself,
+)
 
 DEFAULT_EXCHANGES = {
     "amq.direct": "direct",
@@ -85,7 +89,6 @@ _KINDS: dict[str, type[DirectBindings | FanoutBindings | TopicBindings]] = {
     "fanout": FanoutBindings,
     "topic": TopicBindings,
 }
-EXCHANGE_TYPES = (*_KINDS, HEADERS)
 
 
 def _no_header(_name: str) -> None:
@@ -122,9 +125,7 @@ class Router:
             InvalidRequest: There is no such type of exchange.
         """
         name, kind = exchange.name, exchange.type
-        if kind not in EXCHANGE_TYPES:
-            message = f"exchange {name!r}: type {kind!r} is not one of {', '.join(EXCHANGE_TYPES)}"
-            raise InvalidRequest(message)
+        check_exchange_type(name, kind)
         if name not in self._exchanges:
             self._exchanges[name] = HeadersBindings() if kind == HEADERS else _KINDS[kind]()
             self._definitions[name] = exchange

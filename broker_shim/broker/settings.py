@@ -21,14 +21,13 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from broker_shim.addressing.bindings import Routing
-from broker_shim.broker.routing import EXCHANGE_TYPES
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
 from sparkstore.core.policies import Policy
 from sparkstore.core.queue_arguments import QueueArguments, check_arguments
 from sparkstore.core.queue_names import TEMPORARY, canonical, is_reserved
-from sparkstore.core.wiring_arguments import check_exchange_arguments
+from sparkstore.core.wiring_arguments import check_exchange_arguments, check_exchange_type
 from sparkstore.declared_settings import MIB, Bounds, NotRead, check_declared
 from sparkstore.operations.policy_orders import MOST_PRIORITY, check_policy
 from sparkstore.settings_file import check_names, named_section, read_row, read_section
@@ -261,10 +260,7 @@ class BrokerSettings:
         for name in filter(is_reserved, names):
             raise InvalidRequest(_reserved(name))
         for exchange in self.exchanges:
-            if exchange.type not in EXCHANGE_TYPES:
-                text = f"exchange {exchange.name!r}: type {exchange.type!r}"
-                message = f"{text}: say one of {', '.join(EXCHANGE_TYPES)}"
-                raise InvalidRequest(message)
+            check_exchange_type(exchange.name, exchange.type)
 
     def with_wiring(
         self,

@@ -26,7 +26,7 @@ from broker_shim.members.remote_administration import RemoteAdministration
 from broker_shim.members.remote_browse import RemoteCursor
 from broker_shim.members.remote_queue import RemoteQueue
 from broker_shim.members.volatile_wiring import make_again
-from broker_shim.members.wiring_rows import Row, apply, forget_others
+from broker_shim.members.wiring_rows import Row, applied, forget_others
 from broker_shim.selectors import Selector
 from broker_shim.service.dispatcher import MOST_LOOKED
 from broker_shim.store import protocol as wire
@@ -41,6 +41,7 @@ _log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 0.5
 """A browser that found nothing looks again then."""
+_CONNECT_AGAIN_S = 1.0
 
 
 class _Subscription:
@@ -147,7 +148,22 @@ class Membership:
 
         On any thread; it is done on the loop's. See `ServiceListener.told`.
         """
-        self._inbox.post(partial(self._ACTS[kind], self), body)
+        self._inbox.post(partial(self._act, kind), body)
+
+    def _act(self, kind: int, body: wire.Body) -> None:
+        """Do what a frame says; a fault ends in a new connection, which tells all there is again.
+
+        Else a frame would be lost without a word: SEEN would never be said of it, and after
+        `WINDOW` of them this member would hear of no queue again. Not at once, as the same fault
+        may come again.
+        """
+        try:
+            self._ACTS[kind](self, body)
+        except Exception:  # noqa: BLE001  # whatever it is, the service has to tell it again
+            _log.exception("what the service said could not be acted on: it is asked again")
+            self._run = ""
+            assert self._broker is not None
+            self._broker.later(_CONNECT_AGAIN_S, self._store.connect_again)
 
     def fetch(self, text: str, on_found: OnLink) -> None:
         """Ask the service for a link, which is this member's from now on with what it holds.
@@ -299,19 +315,27 @@ class Membership:
     def _changes(self, body: wire.Body) -> None:
         assert self._broker is not None
         run, position, is_all, is_last, rows = body
-        for row in rows:
-            if row[0] == Kind.ATTACHED:
-                self._link_moved(row[3])
-            else:
-                apply(self._broker, row)
+        known = [row for row in rows if self._applied(row)]
         self._seen()
         if is_all:
-            self._all += rows
+            self._all += known
             if not is_last:
                 return
             forget_others(self._broker, self._all)
             self._all = []
         self._run, self._position = run, position
+
+    def _applied(self, row: Row) -> bool:
+        """Do what a row of wiring says; one that cannot be is told in the log, and costs itself."""
+        assert self._broker is not None
+        try:
+            if row[0] == Kind.ATTACHED:
+                self._link_moved(row[3] or "")
+                return True
+            return applied(self._broker, row)
+        except (LookupError, TypeError, ValueError) as reason:
+            _log.error("a link that moved cannot be one: %.500r: %r", row, reason)
+            return False
 
     def _seen(self) -> None:
         """Say SEEN after all claims: the first one ends those that were not said again."""

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.members.stream import WiringStream
-from broker_shim.members.wiring_rows import WIRING_KINDS, apply, row_of
+from broker_shim.members.wiring_rows import WIRING_KINDS, applied, row_of
 from sparkstore.core.state_machine.call_values import RecordStep
 
 
@@ -33,7 +33,7 @@ class MemberObserver:
         for step in steps:
             record = step.record
             if record.kind in WIRING_KINDS:
-                apply(self._broker, row_of(record))
+                applied(self._broker, row_of(record))
                 self._stream.add(row_of(record), None)
             else:
                 self._broker.observer.took(record)

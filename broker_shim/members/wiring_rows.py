@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Collection, Iterable, Iterator
 
 from broker_shim.broker.virtual_host import Broker
@@ -15,6 +16,8 @@ from sparkstore.core.state_machine.definitions import (
     exchange_of,
     queue_of,
 )
+
+_log = logging.getLogger(__name__)
 
 Row = tuple[int, str | None, str | None, str | None, str | None]
 """Kind, queue, exchange, binding key and detail, as of a record."""
@@ -41,6 +44,19 @@ def rows_of(there: Recovered) -> Iterator[Row]:
     for key, arguments in there.bindings.items():
         told = as_json({"arguments": dict(arguments)})
         yield int(Kind.BOUND), key.queue, key.exchange, key.binding_key, told
+
+
+def applied(broker: Broker, row: Row) -> bool:
+    """Make a broker as a row says, if it can be; one that cannot costs itself, and a line.
+
+    A store may have such a row from an older release. Those that come with it are not lost by it.
+    """
+    try:
+        apply(broker, row)
+    except (InvalidRequest, LookupError, TypeError, ValueError) as reason:
+        _log.error("a change of wiring cannot be made here: %.500r: %r", row, reason)
+        return False
+    return True
 
 
 def apply(broker: Broker, row: Row) -> None:

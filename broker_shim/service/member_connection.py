@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import partial
 
 from broker_shim.errors import Fenced, InvalidRequest, NotNow, StoreError, Unavailable
+from broker_shim.service.decisions.arrivals import check_link
 from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.dispatcher import DISPATCHING, Dispatcher, check_frame
 from broker_shim.service.grace import MemberTimers
@@ -218,7 +219,9 @@ class MemberConnection:
                 else:
                     self._reads.take(kind, body)
                     if kind == wire.LINK and self._dispatcher is not None:
-                        self._dispatcher.link_moves(self, str(body[-1]))
+                        with suppress(InvalidRequest):  # its read is answered so, and moves none
+                            check_link(body[-1])
+                            self._dispatcher.link_moves(self, body[-1])
         self._decide(frames[start:])
 
     def _decide(self, frames: Sequence[Frame]) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.service import recovery_rows as recovery
+from broker_shim.service.decisions.arrivals import check_link
 from broker_shim.service.outbox import Outbox
 from broker_shim.store import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
@@ -153,9 +154,10 @@ def _headers(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
 
 
 def _link(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
-    if len(body) != 2 or type(body[1]) is not str:
+    if len(body) != 2:
         raise InvalidRequest("LINK is [read, link]")
     text = body[1]
+    check_link(text)
     with store.look() as machine:
         link = machine.state.links.get(text)
         if link is None:

@@ -22,8 +22,9 @@ from sparkstore.cli import admin_commands as commands
 from sparkstore.cli import wiring_lists
 from sparkstore.cli.parsing import ROOT, add_check, command
 from sparkstore.core.queue_arguments import ARGUMENTS
+from sparkstore.core.wiring_arguments import EXCHANGE_TYPES
 from sparkstore.declared_arguments import AT_ANY_TIME
-from sparkstore.operations.administration import DURABILITIES, EXCHANGE_TYPES
+from sparkstore.operations.administration import DURABILITIES
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers

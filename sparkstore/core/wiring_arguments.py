@@ -24,6 +24,7 @@ from sparkstore.settings_file import check_names
 
 HEADERS = "headers"
 """The type of exchange whose bindings have arguments."""
+EXCHANGE_TYPES = ("direct", "fanout", "topic", HEADERS)
 ALTERNATE_EXCHANGE = "alternate_exchange"
 AUTO_DELETE = "auto_delete"
 EXCHANGE_ARGUMENTS = (ALTERNATE_EXCHANGE, AUTO_DELETE)
@@ -68,6 +69,17 @@ def _can_be(value: object) -> bool:
     """True if a header can have this value, and equal it."""
     is_number = not isinstance(value, float) or not math.isnan(value)
     return isinstance(value, HeaderValue) and is_number
+
+
+def check_exchange_type(exchange: str, kind: str) -> None:
+    """Refuse a type that no broker of this store routes by.
+
+    Raises:
+        InvalidRequest: It is none of `EXCHANGE_TYPES`.
+    """
+    if kind not in EXCHANGE_TYPES:
+        message = f"exchange {shown(exchange)}: type {shown(kind)}: say one of "
+        raise InvalidRequest(message + ", ".join(EXCHANGE_TYPES))
 
 
 def check_exchange_arguments(exchange: str, arguments: Mapping[str, Any]) -> None:

@@ -37,10 +37,10 @@ from sparkstore.core.state_machine.definitions import as_json, as_policies_say, 
 from sparkstore.core.wiring_arguments import (
     ALTERNATE_EXCHANGE,
     AUTO_DELETE,
-    HEADERS,
     alternate_of,
     check_binding_arguments,
     check_exchange_arguments,
+    check_exchange_type,
     deletes_itself,
 )
 from sparkstore.errors import InvalidRequest
@@ -55,7 +55,6 @@ from sparkstore.operations.order_checks import (
 from sparkstore.operations.policy_orders import PolicyFacts, decide_delete, decide_set
 from sparkstore.operations.queue_alteration import altered, check_alteration, definition
 
-EXCHANGE_TYPES = ("direct", "fanout", "topic", HEADERS)
 DEFAULT_EXCHANGES = ("amq.direct", "amq.fanout", "amq.match", "amq.topic")
 DURABILITIES = ("none", "configuration", "unsettled-state")
 """Of a queue; the place of each is its number."""
@@ -247,9 +246,7 @@ def _delete_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
 def _create_exchange(order: Order, facts: AdministrationFacts) -> OrderDecision:
     name = order.exchange
     check_name("exchange", name)
-    if order.type not in EXCHANGE_TYPES:
-        message = f"exchange {shown(name)}: type {shown(order.type)}: say one of "
-        raise InvalidRequest(message + ", ".join(EXCHANGE_TYPES))
+    check_exchange_type(name, order.type)
     arguments = {each: value for each, value in order.arguments.items() if value is not None}
     check_exchange_arguments(name, arguments)
     there, wanted = facts.exchange_type(name), alternate_of(arguments)

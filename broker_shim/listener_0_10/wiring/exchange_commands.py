@@ -16,7 +16,7 @@ from broker_shim.amqp_0_10.commands import (
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.amqp_0_10.structs import ExchangeBoundResult, ExchangeQueryResult
 from broker_shim.broker.address import ExchangeNode, Node, QueueNode
-from broker_shim.broker.routing import DEFAULT_EXCHANGES, EXCHANGE_TYPES
+from broker_shim.broker.routing import DEFAULT_EXCHANGES
 from broker_shim.durability import TerminusDurability
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.listener_0_10.authorization import check, check_something, may
@@ -34,7 +34,12 @@ from broker_shim.sockets.authorization import may_do_something
 from broker_shim.sockets.client_orders import canonical_or_empty
 from broker_shim.store.interface import ExchangeBindingKey
 from sparkstore.core.queue_names import shown
-from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE, AUTO_DELETE, HEADERS
+from sparkstore.core.wiring_arguments import (
+    ALTERNATE_EXCHANGE,
+    AUTO_DELETE,
+    EXCHANGE_TYPES,
+    HEADERS,
+)
 from sparkstore.operations.administration import AdminAction, Order
 
 

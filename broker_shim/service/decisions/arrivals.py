@@ -162,10 +162,21 @@ def link_key_of(record: Record) -> LinkKey:
     Raises:
         InvalidRequest: Its holder names none.
     """
+    return check_link(record.holder or "")
+
+
+def check_link(text: object) -> LinkKey:
+    """The key of a link that a member names: other members and the store are told of it.
+
+    Raises:
+        InvalidRequest: The text names none.
+    """
+    if not isinstance(text, str):
+        raise InvalidRequest("a link is named by a text")
     try:
-        return link_key(record.holder or "")
+        return link_key(text)
     except (ValueError, RecursionError) as reason:
-        message = f"the holder of a record about a link is [container, name, role]: {reason}"
+        message = f"a link is named by a JSON array of container, name and role: {reason}"
         raise InvalidRequest(message) from reason
 
 

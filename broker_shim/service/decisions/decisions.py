@@ -32,8 +32,16 @@ from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import branches, transactions
 from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import check_name, check_size
-from sparkstore.core.state_machine.call_values import Queue, RecordStep, StoredMessage, Transaction
+from sparkstore.core.state_machine.call_values import (
+    Exchange,
+    Queue,
+    RecordStep,
+    StoredMessage,
+    Transaction,
+)
+from sparkstore.core.state_machine.definitions import exchange_of
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
+from sparkstore.core.wiring_arguments import check_binding_arguments, check_exchange_type
 from sparkstore.core.xids import xid_from
 
 _WIRING = {Kind.CREATED, Kind.ALTERED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND}
@@ -65,7 +73,16 @@ class Decisions:
         own_queues: Names of queues that end with this member, unless it destroyed them.
     """
 
-    def __init__(self, machine: StoreStateMachine, member: str, max_message_bytes: int) -> None:
+    def __init__(
+        self,
+        machine: StoreStateMachine,
+        member: str,
+        max_message_bytes: int,
+        *,
+        is_alone: bool = False,
+    ) -> None:
+        """Begin for a member; one that is alone on its root may have wiring that no other knows."""
+        self._is_alone = is_alone
         self.machine, self._member, self._prefix = machine, member, f"{member}/"
         self.max_message_bytes = max_message_bytes
         self.staged = StagedContents(machine, max_message_bytes)
@@ -259,6 +276,8 @@ class Decisions:
     def created(self, record: Record) -> list[RecordStep]:
         """Decide to create a queue or an exchange. See `WiringCalls.create`."""
         wiring = definition_of(record)
+        if isinstance(wiring, Exchange) and not self._is_alone:
+            check_exchange_type(wiring.name, wiring.type)
         steps = self.machine.create(wiring)
         is_kept = wiring.durability is not TerminusDurability.NONE
         if not is_kept and isinstance(wiring, Queue) and wiring.arguments.get(ENDS_WITH_LINK):
@@ -285,6 +304,9 @@ class Decisions:
         arguments = object_of(record.detail or "{}").get("arguments", {})
         if not isinstance(arguments, dict):
             raise InvalidRequest("the arguments of a binding are an object")
+        if record.exchange in self.machine.state.exchanges and not self._is_alone:
+            kind = exchange_of(record.exchange, self.machine.state.exchanges[record.exchange]).type
+            check_binding_arguments(record.exchange, kind, arguments)
         return self.machine.bind(binding_of(record), arguments)
 
     def unbound(self, record: Record) -> list[RecordStep]:

@@ -339,6 +339,10 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         """Say what has no answer, a frame of `service.dispatcher`."""
         self._connection.say(kind, *body)
 
+    def connect_again(self) -> None:
+        """Give the connection up for a new one, on which all is said and told again."""
+        self._connection.connect_again()
+
     def ask_for_link(self, text: str, on_answer: OnAnswer) -> None:
         """Ask what is kept of a link; `on_answer` gets LINK's answer, on the reading thread."""
         self._connection.start_read(on_answer, wire.LINK, text)

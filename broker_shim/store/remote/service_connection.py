@@ -191,6 +191,12 @@ class RemoteConnection:
                 self.requests.add_word(self._frame(kind, body))
                 self.turns.pump(is_urgent=False)
 
+    def connect_again(self) -> None:
+        """Give the connection up, as if it were lost: the reading thread makes the next one."""
+        with self.guard, suppress(OSError):
+            if self._sending is not None:
+                self._sending.peer.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Wait until everything asked has its answer, then hang up."""
         with self.guard:

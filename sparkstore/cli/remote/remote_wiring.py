@@ -10,7 +10,8 @@ from sparkstore.cli.output import Row
 from sparkstore.cli.remote.http_client import RemoteBroker, name_in_path
 from sparkstore.cli.remote.remote_commands import checked, queue_row, show, show_one
 from sparkstore.cli.remote.remote_parsing import add_dry_run, added, group, is_dry
-from sparkstore.operations.administration import DURABILITIES, EXCHANGE_TYPES
+from sparkstore.core.wiring_arguments import EXCHANGE_TYPES
+from sparkstore.operations.administration import DURABILITIES
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers

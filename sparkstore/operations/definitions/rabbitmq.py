@@ -15,12 +15,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sparkstore.operations.administration import (
-    DEFAULT_EXCHANGES,
-    EXCHANGE_TYPES,
-    AdminAction,
-    Order,
-)
+from sparkstore.core.wiring_arguments import EXCHANGE_TYPES
+from sparkstore.operations.administration import DEFAULT_EXCHANGES, AdminAction, Order
 from sparkstore.operations.definitions.drafts import (
     Definitions,
     Draft,

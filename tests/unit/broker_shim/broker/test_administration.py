@@ -446,5 +446,4 @@ def test_a_queue_that_the_settings_name_comes_back_and_who_deletes_it_is_told(ho
 
 
 def test_the_broker_and_an_administrator_know_the_same_exchanges() -> None:
-    assert routing.EXCHANGE_TYPES == administration.EXCHANGE_TYPES
     assert {*routing.DEFAULT_EXCHANGES} == {*administration.DEFAULT_EXCHANGES}

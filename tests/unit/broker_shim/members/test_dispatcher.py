@@ -18,7 +18,7 @@ from broker_shim.service.decisions.decisions import Decisions
 from broker_shim.service.dispatcher import CLAIM
 from broker_shim.store import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import MessageHeader, Queue, StoredMessage
+from broker_shim.store.interface import Exchange, MessageHeader, Queue, StoredMessage
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.control.client import connect
 from sparkstore.core.link_records import LinkKey, Role, link_text
@@ -26,7 +26,7 @@ from sparkstore.core.records import Kind, Record
 from sparkstore.tables.root import open_root
 from tests.support.roots.logs import until
 from tests.support.stores.controls import ServicedRoot
-from tests.support.stores.raw_member import RawMember
+from tests.support.stores.raw_member import RawMember, create
 from tests.support.stores.stores import DELTA_CONFIG, done
 
 LONG = " OR ".join(["TRUE"] * 500)
@@ -342,6 +342,54 @@ def test_a_link_that_a_member_asks_for_is_lost_by_the_others(service: ServicedRo
         answer = second.hears()
         assert answer is not None
         assert answer[0] == wire.ANSWER
+
+
+@pytest.mark.parametrize("text", ["no JSON", "[1]", '["a"]', "[" * 9999, 5])
+def test_a_text_that_names_no_link_is_refused_and_told_to_nobody(
+    service: ServicedRoot, text: object
+) -> None:
+    with watching(service, "m", 1, 2) as first, watching(service, "n", 3) as second:
+        for number in range(3):
+            second.say(wire.LINK, number, text)
+            answer = second.hears()
+            assert answer is not None
+            assert answer[0] == wire.FAILED
+        second.say(wire.LINK, 4, LINK)
+        [row] = changes(first)
+        assert (row[0], row[3]) == (Kind.ATTACHED, LINK)
+
+
+BAD = [
+    Record(Kind.CREATED, 0, exchange="x", detail='{"type": "odd", "durability": 2}'),
+    Record(Kind.BOUND, 0, "q", exchange="h", binding_key="", detail='{"arguments": {"a": [1]}}'),
+    Record(
+        Kind.BOUND, 0, "q", exchange="h", binding_key="", detail='{"arguments": {"x-match": 1}}'
+    ),
+]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_wiring_that_no_broker_can_have_is_refused_and_told_to_nobody(
+    service: ServicedRoot, bad: Record
+) -> None:
+    with watching(service, "m", 1, 2) as first, RawMember(service.path, "other") as second:
+        second.hello()
+        second.ask(1, Record(Kind.CREATED, 0, exchange="h", detail='{"type": "headers"}'))
+        assert [row[2] for row in changes(first)] == ["h"]
+        assert [name for _, name, _ in second.ask(2, bad)] == ["InvalidRequest"]
+        second.ask(3, create("new"))
+        assert [row[1] for row in changes(first)] == ["new"]
+
+
+def test_what_is_stored_and_cannot_be_costs_itself_alone(service: ServicedRoot) -> None:
+    """As an older release may have stored it: this service goes on, and tells the next."""
+    with watching(service, "m", 1, 2) as member:
+        done(service.store.create, Exchange("x", "odd"))
+        done(service.store.create, Queue("new"))
+        told = changes(member)
+        while not any(row[1] == "new" for row in told):
+            told += changes(member)
+        until(lambda: "new" in service.dispatcher.start().queues)
 
 
 def test_what_a_link_holds_is_told_to_the_member_that_asks_for_it(

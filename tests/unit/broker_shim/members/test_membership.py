@@ -6,7 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
+import pytest
+
 from broker_shim.broker.queues.selective_cursor import Consumer
+from broker_shim.broker.routing import DEFAULT_EXCHANGES
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.members.membership import Membership
@@ -17,7 +20,9 @@ from broker_shim.store.interface import Exchange, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from broker_shim.store.remote.pending_requests import OnAnswer
 from broker_shim.store.remote.remote_store import RemoteMessageStore
+from sparkstore.core.link_records import link_key
 from sparkstore.core.queue_arguments import QueueArguments
+from sparkstore.core.records import Kind
 from sparkstore.core.xids import xid_text
 from tests.support.amqp.memory_broker import MemoryBroker
 
@@ -123,5 +128,64 @@ def test_a_consumer_gets_together_all_that_a_frame_grants_it() -> None:
     assert other.assigned == [[6]]
     holders = {number: each.acquired_by for number, each in queue.granted.items()}
     assert holders == {5: "one", 7: "one", 8: "one", 6: "other"}
+    there.close()
+    store.close()
+
+
+class Reconnecting(Said):
+    """The same, which notes that it is to connect again."""
+
+    def connect_again(self) -> None:
+        self.frames.append(("connect again",))
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        (Kind.ATTACHED, None, None, "no JSON", None),
+        (Kind.CREATED, None, "x", None, '{"type": "odd", "durability": 2, "arguments": {}}'),
+        (Kind.CREATED, "x", None, None, "no JSON"),
+        (Kind.BOUND, "q", "amq.match", "", '{"arguments": {"a": [1]}}'),
+        (Kind.ENQUEUED, None, None, None, None),
+    ],
+)
+def test_a_row_that_cannot_be_costs_itself_and_is_seen(bad: tuple[Any, ...]) -> None:
+    store, service = MemoryMessageStore(), Reconnecting()
+    there = MemoryBroker(store)
+    for name, kind in DEFAULT_EXCHANGES.items():
+        there.broker.router.add_exchange(Exchange(name, kind))
+    membership = Membership(cast("RemoteMessageStore", service), there.inbox)
+    membership.begin(there.broker, link_key)
+    rows = [created("q"), bad, created("after")]
+    membership.told(wire.CHANGES, ("run", 1, True, True, rows))
+    membership.told(wire.CHANGES, ("run", 2, False, True, [bad]))
+    there.take_answers()
+    assert service.frames == [(wire.SEEN,)] * 2
+    assert {"q", "after"} <= set(there.broker.queues)
+    there.close()
+    store.close()
+
+
+def created(name: str) -> tuple[Any, ...]:
+    return int(Kind.CREATED), name, None, None, '{"durability": 2, "arguments": {}}'
+
+
+@pytest.mark.parametrize("kind", [wire.CHANGES, wire.GRANTS, wire.LOOKED, wire.CAUGHT_UP])
+def test_a_frame_that_cannot_be_acted_on_ends_in_a_new_connection_and_all_is_told_again(
+    kind: int,
+) -> None:
+    store, service = MemoryMessageStore(), Reconnecting()
+    there = MemoryBroker(store)
+    membership = Membership(cast("RemoteMessageStore", service), there.inbox)
+    membership.begin(there.broker, link_key)
+    membership.told(wire.CHANGES, ("run", 9, False, True, []))
+    membership.told(kind, (5,))
+    there.take_answers()
+    assert service.frames == [(wire.SEEN,)]
+    there.run_delayed()
+    assert service.frames == [(wire.SEEN,), ("connect again",)]
+    membership.connected(is_new_run=False)
+    there.take_answers()
+    assert service.frames[2:] == [(wire.WATCH, "", 9, [])]
     there.close()
     store.close()
