@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from typing import Any
@@ -24,13 +24,13 @@ from broker_shim.errors import InvalidRequest, NotNow, StoreError
 from broker_shim.links.kept_link import KeptLink, OnLink
 from broker_shim.members.remote_administration import RemoteAdministration
 from broker_shim.members.remote_browse import RemoteCursor
-from broker_shim.members.remote_queue import RemoteQueue
+from broker_shim.members.remote_queue import GrantedEntries, RemoteQueue, granted_entry
 from broker_shim.members.volatile_wiring import make_again
 from broker_shim.members.wiring_rows import Row, applied, forget_others
 from broker_shim.selectors import Selector
 from broker_shim.service.dispatcher import MOST_LOOKED
 from broker_shim.store import protocol as wire
-from broker_shim.store.interface import Entry, MessageHeader, StoredMessage
+from broker_shim.store.interface import MessageHeader, StoredMessage
 from broker_shim.store.remote.pending_requests import Answer
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from broker_shim.store.remote.wiring_barrier import as_it_is
@@ -67,26 +67,6 @@ class _Subscription:
     def wanted(self) -> int:
         """The number of messages that the consumer takes in all, as of now."""
         return self.received + max(0, self.consumer.credit)
-
-
-class GrantedEntries(Mapping[str, Mapping[int, Entry]]):
-    """The entries that this member holds, by queue and message id."""
-
-    def __init__(self) -> None:
-        self.queues: Mapping[str, Any] = {}
-
-    def __getitem__(self, queue: str) -> Mapping[int, Entry]:
-        """The granted entries of one queue."""
-        granted: Mapping[int, Entry] = self.queues[queue].granted
-        return granted
-
-    def __iter__(self) -> Iterator[str]:
-        """The names of all queues."""
-        return iter(self.queues)
-
-    def __len__(self) -> int:
-        """The number of queues."""
-        return len(self.queues)
 
 
 class Membership:
@@ -186,7 +166,7 @@ class Membership:
         for name, message_id, shown in held:
             queue = self._broker.queues.get(name)
             if isinstance(queue, RemoteQueue):
-                queue.granted[message_id] = _entry(shown, text)
+                queue.granted[message_id] = granted_entry(shown, text)
         states = {tag: None if state is None else json.loads(state) for tag, state in unsettled}
         told = None if detail is None else json.loads(detail)
         on_found(None, KeptLink(told, states, [(name, number) for name, number, _ in held]))
@@ -366,7 +346,7 @@ class Membership:
         """Hand its consumer all that a frame grants it: what goes together is sent together."""
         consumer, granted = subscription.consumer, subscription.queue.granted
         for _number, message_id, shown, header, content in rows:
-            granted[message_id] = _entry(shown, consumer.holder)
+            granted[message_id] = granted_entry(shown, consumer.holder)
             if header is not None:
                 self._store.came_along(StoredMessage(message_id, MessageHeader(*header), content))
         subscription.received += len(rows)
@@ -388,7 +368,7 @@ class Membership:
         if place is None:
             return  # it was asked on a connection that is lost, and again on this one
         _queue, cursor = place
-        cursor.came([(message_id, _entry(told, None)) for message_id, told in rows], indexes)
+        cursor.came([(message_id, granted_entry(told, None)) for message_id, told in rows], indexes)
         assert self._broker is not None
         if rows or cursor.is_resting:
             self._known(cursor)
@@ -442,11 +422,6 @@ class Membership:
         wire.LOOKED: _looked,
         wire.ASKED: _asked,
     }
-
-
-def _entry(shown: tuple[Any, ...], holder: str | None) -> Entry:
-    position, at, priority, expires_at, message_bytes, delivery_count, detail = shown
-    return Entry(position, at, priority, expires_at, message_bytes, holder, delivery_count, detail)
 
 
 def _nothing(_text: str) -> None:

@@ -7,9 +7,9 @@ granted and has not settled.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.queue_index import Cursor, Withdrawn
@@ -202,3 +202,29 @@ class RemoteQueue(QueueDispatch):
 def _here(arguments: QueueArguments) -> QueueArguments:
     """Leave out the arguments that only the service acts on: groups and the last-value key."""
     return arguments._replace(last_value_key=None, message_groups=False)
+
+
+class GrantedEntries(Mapping[str, Mapping[int, Entry]]):
+    """The entries that this member holds, by queue and message id."""
+
+    def __init__(self) -> None:
+        self.queues: Mapping[str, Any] = {}
+
+    def __getitem__(self, queue: str) -> Mapping[int, Entry]:
+        """The granted entries of one queue."""
+        granted: Mapping[int, Entry] = self.queues[queue].granted
+        return granted
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of all queues."""
+        return iter(self.queues)
+
+    def __len__(self) -> int:
+        """The number of queues."""
+        return len(self.queues)
+
+
+def granted_entry(shown: tuple[Any, ...], holder: str | None) -> Entry:
+    """Make the entry that a grant tells of, as its holder has it."""
+    position, at, priority, expires_at, message_bytes, delivery_count, detail = shown
+    return Entry(position, at, priority, expires_at, message_bytes, holder, delivery_count, detail)

@@ -131,7 +131,7 @@ def _open(
 ) -> int:
     """Open the store and serve it, and return the exit code."""
     try:
-        stores = open_stores(options, config)
+        stores = open_stores(options, config, settings.stop_timeout_s)
     except StoreError as reason:
         return _complain(str(reason), _code_of(reason, options))
     if options.no_amqp:
@@ -176,7 +176,7 @@ def serve(
         return _complain(str(reason), _code_of(reason, options))
     tune_process()
     listen(listener, host, entrance)
-    _handle_signals(loop, listener, metrics, partial(entrance.reload, options, host.broker))
+    _handle_signals(loop, listener, metrics, stores, partial(entrance.reload, options, host.broker))
     show_broker(reporter, loop, listener, host.broker, stores.messages, options)
     connections = ConnectionOrders(listener.connections, write_audit, served and served.inquiries)
     turns = turns_of(stores, loop, host.broker, connections)
@@ -259,7 +259,7 @@ def end(
 
 
 def _handle_signals(
-    loop: Loop, listener: Listener, metrics: Metrics, reload: Callable[[], None]
+    loop: Loop, listener: Listener, metrics: Metrics, stores: Stores, reload: Callable[[], None]
 ) -> None:
     def stop(number: signal.Signals) -> None:
         _log.info("%s: stopping", number.name)
@@ -273,6 +273,7 @@ def _handle_signals(
         loop.asyncio.add_signal_handler(number, stop, number)
     loop.asyncio.add_signal_handler(signal.SIGUSR1, lambda: _log.info("%s", metrics.line()))
     loop.asyncio.add_signal_handler(signal.SIGHUP, hang_up)
+    stores.limit_stop()
 
 
 def _probe(loop: Loop, calls: StoreCalls) -> None:

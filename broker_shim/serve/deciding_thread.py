@@ -28,7 +28,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.members.kept_links import KeptLinks
 from broker_shim.members.member_dispatcher import MemberDispatcher
-from broker_shim.members.wiring_rows import apply, rows_of
+from broker_shim.members.wiring_rows import applied, rows_of
 from broker_shim.serve.administration.connection_orders import ConnectionOrders
 from broker_shim.serve.administration.control import ControlServer
 from broker_shim.serve.administration.order_turns import OrderTurns
@@ -180,7 +180,7 @@ class DecidingThread:
         broker.queue_owners.append(KeptLinks(self._store, broker, self.dispatcher.link_is_nobodys))
         broker.policies = policies_of(there.configured)
         for row in rows_of(there):
-            apply(broker, row)
+            applied(broker, row)
         for name, queue in broker.queues.items():
             entries = there.entries.get(name, {})
             queue.recovered(map(_survivors, in_order_of_delivery(entries, wall_us())))

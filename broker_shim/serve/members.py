@@ -15,7 +15,7 @@ from broker_shim.listener_1_0.host import Host
 from broker_shim.members.inquiries import Inquiries
 from broker_shim.members.member_dispatcher import MemberDispatcher
 from broker_shim.members.membership import Membership
-from broker_shim.members.wiring_rows import apply, rows_of
+from broker_shim.members.wiring_rows import applied, rows_of
 from broker_shim.serve.bind_address import listening_socket, parse_loopback
 from broker_shim.serve.broker_recovery import Absent, create_wiring
 from broker_shim.serve.deciding_thread import DecidingThread, release_lost
@@ -120,7 +120,7 @@ def join(store: BrokerStore, host: Host, membership: Membership, timeout_s: floa
     """
     broker = host.broker
     for row in rows_of(store.recover()):
-        apply(broker, row)
+        applied(broker, row)
     create_wiring(store, broker, timeout_s)
     membership.begin(broker, host.links.moved)
     host.links.elsewhere = membership

@@ -7,9 +7,13 @@ A root keeps everything; a folder of JSON files what is wired and the termini, b
 from __future__ import annotations
 
 import argparse
+import signal
+import threading
+import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, NamedTuple, cast
 from uuid import uuid4
 
 from broker_shim.errors import InvalidRequest, StoreError
@@ -30,6 +34,7 @@ from sparkstore.tables.private_folder import private_folder
 
 if TYPE_CHECKING:
     from broker_shim.store.delta import DeltaMessageStore
+    from broker_shim.store.remote.remote_store import RemoteMessageStore
     from sparkstore.tables.root import Root
 
 _SERVICE_AWAY_S = 3600.0
@@ -65,6 +70,11 @@ class Stores(NamedTuple):
         """The links that are kept there, not recovered yet."""
         return LinkRegistry(*self.link_stores)
 
+    def limit_stop(self) -> None:
+        """Have a member give its service up in time after a signal; on the main thread."""
+        if hasattr(self.messages, "give_up"):
+            _limit_stop(cast("RemoteMessageStore", self.messages))
+
     def close(self) -> None:
         """Make what was told durable, let go of everything; may be called twice.
 
@@ -75,6 +85,27 @@ class Stores(NamedTuple):
             self.messages.close()
         finally:
             self.link_stores.links.close()
+
+
+def _limit_stop(store: RemoteMessageStore) -> None:
+    """Have a member wait for its service only for `close_s`, once it was asked to stop.
+
+    The loop cannot see to that: it may itself wait for the service, for message ids, and then it
+    does not hear the signal before it has them. So a thread does, which a handler wakes. The
+    handler runs wherever the main thread waits, and a `SimpleQueue` may be put to from within one.
+    The loop's own handler is called all the same, by the byte that each signal writes to it. Call
+    this on the main thread, after that handler was set.
+    """
+    asked = SimpleQueue[None]()
+
+    def watch() -> None:
+        asked.get()
+        time.sleep(store.close_s)
+        store.give_up()
+
+    threading.Thread(target=watch, name="stop limit", daemon=True).start()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: asked.put(None))
 
 
 def check_choice(options: argparse.Namespace) -> None:
@@ -117,8 +148,15 @@ def _check_member(options: argparse.Namespace) -> None:
         raise InvalidRequest(f"give --member NAME: {text}")
 
 
-def open_stores(options: argparse.Namespace, config: StoreConfig) -> Stores:
+def open_stores(
+    options: argparse.Namespace, config: StoreConfig, stop_timeout_s: float | None = None
+) -> Stores:
     """Open what was asked for. Imported here: a broker that keeps nothing needs no deltalake.
+
+    Args:
+        options: Those of the command line.
+        config: What the settings say of stores.
+        stop_timeout_s: How long a member's end waits for answers of its service.
 
     Raises:
         StoreError: As the store's constructor; nothing stays open.
@@ -128,7 +166,7 @@ def open_stores(options: argparse.Namespace, config: StoreConfig) -> Stores:
     if config.witness and not options.root:
         raise InvalidRequest("[store] witness is for a root: give one, or leave witness out")
     if options.store is not None:
-        return stores_of(_member_store(options, config))
+        return stores_of(_member_store(options, config, stop_timeout_s))
     if options.memory:
         from broker_shim.store.memory import MemoryMessageStore  # noqa: PLC0415
 
@@ -150,7 +188,9 @@ def open_stores(options: argparse.Namespace, config: StoreConfig) -> Stores:
         raise
 
 
-def _member_store(options: argparse.Namespace, config: StoreConfig) -> BrokerStore:
+def _member_store(
+    options: argparse.Namespace, config: StoreConfig, stop_timeout_s: float | None
+) -> BrokerStore:
     """The store of a service, for a broker that is its member."""
     from broker_shim.service.socket import read_token  # noqa: PLC0415
     from broker_shim.store.remote.greeting import MemberIdentity  # noqa: PLC0415
@@ -162,6 +202,7 @@ def _member_store(options: argparse.Namespace, config: StoreConfig) -> BrokerSto
         options.store,
         identity,
         retry_s=_SERVICE_AWAY_S,
+        close_s=stop_timeout_s,
         max_message_bytes=config.max_message_bytes,
         recovers_entries=False,
     )

@@ -144,9 +144,8 @@ class Members:
         if member is None or is_new:
             if member is not None:
                 member.requests.forget()
-            decisions = Decisions(
-                batch.machine, hello.member, self.max_message_bytes, is_alone=hello.exclusive
-            )
+            decisions = Decisions(batch.machine, hello.member, self.max_message_bytes)
+            decisions.is_alone = hello.exclusive
             member = ConnectedMember(
                 hello.member,
                 hello.incarnation,

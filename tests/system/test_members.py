@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -35,6 +37,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, MessageHeader, Queue
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.cli.command_line import main
+from sparkstore.exit_codes import ExitCode
 from sparkstore.replication.promote import promote
 from sparkstore.tables.root import open_root
 from tests.support.amqp.amqp_0_10 import content
@@ -1103,3 +1106,45 @@ def container() -> Container:
     found = Container()
     found.container_id = "mover"
     return found
+
+
+@pytest.mark.parametrize("is_hung", [False, True])
+@pytest.mark.parametrize("count", [10, 3_000])
+def test_a_member_whose_service_is_gone_ends_in_its_time_when_it_is_asked_to(
+    tmp_path: Path, count: int, *, is_hung: bool
+) -> None:
+    """It waits for answers of the service, and with more messages than it has ids, for those."""
+    settings = tmp_path / "settings.toml"
+    settings.write_text("[broker]\nstop_timeout_s = 1.0\ncredit = 5000\n")
+    with (
+        short_folder() as folder,
+        closing(ServiceProcess(tmp_path / "root", folder / "s")) as service,
+    ):
+        service.start()
+        ended = member(folder / "s", "ended", f"--config={settings}")
+        connection = BlockingConnection(ended.url, timeout=TIMEOUT_S)
+        sender = connection.create_sender("q")
+        sender.send(durable(0))
+        assert service.process is not None
+        if is_hung:
+            service.process.send_signal(signal.SIGSTOP)
+        else:
+            service.kill()
+        for number in range(count):
+            sender.link.send(durable(number))
+        connection.wait(lambda: connection.conn.transport.pending() <= 0)
+        assert ended.terminate() == ExitCode.TRY_LATER
+    assert "did not answer in time" in ended.log
+    assert "Traceback" not in ended.log
+
+
+def test_a_member_that_waits_for_nothing_ends_cleanly_though_its_service_is_gone(
+    tmp_path: Path,
+) -> None:
+    with short_folder() as folder:
+        service = ServiceProcess(tmp_path / "root", folder / "s")
+        service.start()
+        ended = member(folder / "s", "ended")
+        send(ended.url, "q", durable(0))
+        service.close()
+        assert ended.terminate() == 0

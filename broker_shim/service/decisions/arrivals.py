@@ -17,7 +17,12 @@ from sparkstore.core.link_records import LinkKey, link_key
 from sparkstore.core.records import ExchangeBindingKey, Kind, MessageHeader, Record
 from sparkstore.core.state_machine.arguments import MAX_NUMBER, check_header_fields
 from sparkstore.core.state_machine.call_values import Exchange, Queue, StoredMessage
-from sparkstore.core.state_machine.definitions import check_depth
+from sparkstore.core.state_machine.definitions import check_depth, exchange_of
+from sparkstore.core.wiring_arguments import (
+    HEADERS,
+    check_binding_arguments,
+    check_exchange_type,
+)
 
 Fields = tuple[Any, ...]
 
@@ -132,6 +137,26 @@ def definition_of(record: Record) -> Queue | Exchange:
     if record.queue is not None:
         return Queue(record.queue, durability, arguments)
     return Exchange(record.exchange or "", kind, durability, arguments)
+
+
+def check_known(exchanges: Mapping[str, str], record: Record) -> None:
+    """Refuse wiring that other brokers on the store could not make.
+
+    Args:
+        exchanges: The definitions of those there are.
+        record: Of any kind but those of messages.
+
+    Raises:
+        InvalidRequest: It is an exchange of a type that none knows, or a binding to a headers
+            exchange that no message could be held against.
+    """
+    name = record.exchange or ""
+    if record.kind is Kind.CREATED and name:
+        check_exchange_type(name, object_of(record.detail or "{}").get("type", ""))
+    elif record.kind is Kind.BOUND and name in exchanges:
+        arguments = object_of(record.detail or "{}").get("arguments")
+        if exchange_of(name, exchanges[name]).type == HEADERS and isinstance(arguments, dict):
+            check_binding_arguments(name, HEADERS, arguments)
 
 
 def binding_of(record: Record) -> ExchangeBindingKey:

@@ -14,6 +14,7 @@ from broker_shim.service.decisions.arrivals import (
     Fields,
     annotations_of,
     binding_of,
+    check_known,
     check_record,
     definition_of,
     link_key_of,
@@ -23,6 +24,7 @@ from broker_shim.service.decisions.arrivals import (
     tag_of,
     tags_of,
 )
+from broker_shim.service.decisions.holders import holder_of
 from broker_shim.service.decisions.staged_content import StagedContents, check_id
 from sparkstore.core import records
 from sparkstore.core.durability import TerminusDurability
@@ -32,16 +34,8 @@ from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import branches, transactions
 from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import check_name, check_size
-from sparkstore.core.state_machine.call_values import (
-    Exchange,
-    Queue,
-    RecordStep,
-    StoredMessage,
-    Transaction,
-)
-from sparkstore.core.state_machine.definitions import exchange_of
+from sparkstore.core.state_machine.call_values import Queue, RecordStep, StoredMessage, Transaction
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
-from sparkstore.core.wiring_arguments import check_binding_arguments, check_exchange_type
 from sparkstore.core.xids import xid_from
 
 _WIRING = {Kind.CREATED, Kind.ALTERED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND}
@@ -71,18 +65,12 @@ class Decisions:
         max_message_bytes: How long the content of a message may be.
         staged: Content that came in pieces.
         own_queues: Names of queues that end with this member, unless it destroyed them.
+        is_alone: Nobody else has this root, so its wiring need not be such as all brokers know.
     """
 
-    def __init__(
-        self,
-        machine: StoreStateMachine,
-        member: str,
-        max_message_bytes: int,
-        *,
-        is_alone: bool = False,
-    ) -> None:
-        """Begin for a member; one that is alone on its root may have wiring that no other knows."""
-        self._is_alone = is_alone
+    is_alone = False
+
+    def __init__(self, machine: StoreStateMachine, member: str, max_message_bytes: int) -> None:
         self.machine, self._member, self._prefix = machine, member, f"{member}/"
         self.max_message_bytes = max_message_bytes
         self.staged = StagedContents(machine, max_message_bytes)
@@ -111,6 +99,8 @@ class Decisions:
         record = record_of(fields)
         if record.kind in _IN_TRANSACTIONS:
             return _IN_TRANSACTIONS[record.kind](self, record, None)
+        if not self.is_alone:
+            check_known(self.machine.state.exchanges, record)
         decide = _ALONE.get(record.kind)
         return self.staged.piece(fields) if decide is None else decide(self, record)
 
@@ -276,8 +266,6 @@ class Decisions:
     def created(self, record: Record) -> list[RecordStep]:
         """Decide to create a queue or an exchange. See `WiringCalls.create`."""
         wiring = definition_of(record)
-        if isinstance(wiring, Exchange) and not self._is_alone:
-            check_exchange_type(wiring.name, wiring.type)
         steps = self.machine.create(wiring)
         is_kept = wiring.durability is not TerminusDurability.NONE
         if not is_kept and isinstance(wiring, Queue) and wiring.arguments.get(ENDS_WITH_LINK):
@@ -304,9 +292,6 @@ class Decisions:
         arguments = object_of(record.detail or "{}").get("arguments", {})
         if not isinstance(arguments, dict):
             raise InvalidRequest("the arguments of a binding are an object")
-        if record.exchange in self.machine.state.exchanges and not self._is_alone:
-            kind = exchange_of(record.exchange, self.machine.state.exchanges[record.exchange]).type
-            check_binding_arguments(record.exchange, kind, arguments)
         return self.machine.bind(binding_of(record), arguments)
 
     def unbound(self, record: Record) -> list[RecordStep]:
@@ -363,30 +348,6 @@ class Decisions:
     def configured(self, record: Record) -> list[RecordStep]:
         """Put or remove a configured object."""
         return _configuration(self.machine, record, {})
-
-
-def holder_of(machine: StoreStateMachine, prefix: str, record: Record) -> str:
-    """Name a holder among all members: one of a member has its name before it.
-
-    But a link that is kept with its deliveries is one and the same wherever it comes back. To the
-    member both are one holder: what it acquired before the link was kept, or while it was, it still
-    has as what it was then.
-    """
-    holder = record.holder or ""
-    now = _held_by(machine, record)
-    if now == prefix + holder or (now == holder and holder.startswith("[")):
-        return now
-    return holder if machine.is_resumable(holder) else prefix + holder
-
-
-def _held_by(machine: StoreStateMachine, record: Record) -> str | None:
-    """Find who holds an entry, or claims it in an open transaction."""
-    place = (record.queue or "", record.message_id or 0)
-    if (claimant := machine.claims.get(place)) is not None:
-        return claimant.claims[place]
-    queue = machine.state.queues.get(place[0])
-    entry = None if queue is None else queue.entries.get(place[1])
-    return None if entry is None else entry.acquired_by
 
 
 def _configuration(

@@ -198,3 +198,13 @@ def _first_frames(peer: socket.socket, decoder: wire.Decoder) -> list[wire.Frame
             raise ConnectionResetError("the service hung up")
         if frames := decoder.feed(received):
             return frames
+
+
+def check_arguments(greeting: object, retry_s: object, max_message_bytes: object) -> None:
+    """Check a store's arguments. Raises InvalidRequest if it cannot be opened with these."""
+    if not isinstance(greeting, MemberIdentity):
+        raise InvalidRequest(f"greeting cannot be {type(greeting).__name__}: give a MemberIdentity")
+    if not isinstance(retry_s, int | float) or not retry_s >= 0:  # so that NaN is refused, too
+        raise InvalidRequest(f"retry_s cannot be {retry_s!r}: give seconds, at least 0")
+    if type(max_message_bytes) is not int or max_message_bytes < 1:
+        raise InvalidRequest(f"max_message_bytes cannot be {max_message_bytes!r}: give at least 1")

@@ -201,6 +201,10 @@ class PendingReads:
         self._waiting: dict[int, tuple[OnAnswer, list[Answer]]] = {}
         self._last = 0
 
+    def __len__(self) -> int:
+        """The number of reads that wait for an answer."""
+        return len(self._waiting)
+
     def add(self, on_answer: OnAnswer) -> int:
         """Add a read, and return its number."""
         self._last += 1

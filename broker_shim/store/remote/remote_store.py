@@ -12,6 +12,7 @@ moment, and a transaction's number is not the one in its rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ from broker_shim.store.interface import (
 from broker_shim.store.reads import ReadCalls
 from broker_shim.store.remote import member_records as made
 from broker_shim.store.remote.batches import RemoteBatches
-from broker_shim.store.remote.greeting import MemberIdentity, parse_address
+from broker_shim.store.remote.greeting import MemberIdentity, check_arguments, parse_address
 from broker_shim.store.remote.pending_requests import Answer, OnAnswer
 from broker_shim.store.remote.remote_branches import RemoteBranches
 from broker_shim.store.remote.remote_messages import RemoteMessages, RemoteReads
@@ -59,6 +60,8 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
 
     Attributes:
         turns: Has what a loop asks in a turn sent at the turn's end.
+        give_up: Fails all that waits for the service, on whichever thread.
+        connect_again: Gives the connection up for a new one, on which all is said again.
         behind: Wraps the completion of a call about wiring, for a broker that is told of wiring.
     """
 
@@ -68,6 +71,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         greeting: MemberIdentity | None = None,
         *,
         retry_s: float = RETRY_S,
+        close_s: float | None = None,
         max_message_bytes: int = 128 << 20,
         recovers_entries: bool = True,
     ) -> None:
@@ -77,6 +81,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
             address: As the service's READY line tells it, or the path of its socket.
             greeting: Who we are; by default member `remote`, of a new incarnation.
             retry_s: How long a request waits for a service that is gone.
+            close_s: How long `close` waits for answers; None: as long as a request does.
             max_message_bytes: How long the content of one message may be, in bytes, inclusive.
             recovers_entries: `recover` tells what is on queues; a broker that is told by the
                 service which messages it gets needs no more than the rest.
@@ -87,9 +92,10 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
             StoreError: It sent us away: another version, wrong token, member connected already.
         """
         greeting = greeting or MemberIdentity("remote", str(uuid4()))
-        _check(greeting, retry_s, max_message_bytes)
-        self._connection = RemoteConnection(parse_address(address), greeting, retry_s)
-        self.turns = self._connection.turns
+        check_arguments(greeting, retry_s, max_message_bytes)
+        self._connection = RemoteConnection(parse_address(address), greeting, retry_s, close_s)
+        self.turns, self.give_up = self._connection.turns, self._connection.give_up
+        self.connect_again = self._connection.connect_again
         self.behind: Callable[[OnComplete], OnComplete] = as_it_is
         self._messages = RemoteMessages(self._connection, max_message_bytes)
         self._reads: RemoteReads = RemoteReads(self._connection)
@@ -100,6 +106,11 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
     def durability(self) -> TerminusDurability:
         """The highest tier it keeps."""
         return TerminusDurability.UNSETTLED_STATE
+
+    @property
+    def close_s(self) -> float:
+        """How long `close` waits for answers of the service."""
+        return self._connection.close_s
 
     @property
     def refusal(self) -> StoreError | None:
@@ -339,10 +350,6 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         """Say what has no answer, a frame of `service.dispatcher`."""
         self._connection.say(kind, *body)
 
-    def connect_again(self) -> None:
-        """Give the connection up for a new one, on which all is said and told again."""
-        self._connection.connect_again()
-
     def ask_for_link(self, text: str, on_answer: OnAnswer) -> None:
         """Ask what is kept of a link; `on_answer` gets LINK's answer, on the reading thread."""
         self._connection.start_read(on_answer, wire.LINK, text)
@@ -361,13 +368,17 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
     def close(self) -> None:
         """Abort the open transactions, and close the connection.
 
-        What this member holds it keeps for its next connection. See `MessageStore.close`.
+        What this member holds it keeps for its next connection. Every wait in here ends when the
+        service has answered, or `close_s` later. See `MessageStore.close`.
+
+        Raises:
+            Unavailable: The service did not answer in that time.
         """
         with self._connection.guard:
             for opened in [*self._open]:
                 self._end(opened, _nothing, commit=False)
-        self._reads.close()
-        self._connection.close()
+        with closing(self._reads):
+            self._connection.close()
 
     def _do(
         self,
@@ -457,13 +468,3 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
 
 def _nothing(_error: StoreError | None) -> None:
     """Take an outcome that no caller waits for."""
-
-
-def _check(greeting: object, retry_s: object, max_message_bytes: object) -> None:
-    """Check a store's arguments. Raises InvalidRequest if it cannot be opened with these."""
-    if not isinstance(greeting, MemberIdentity):
-        raise InvalidRequest(f"greeting cannot be {type(greeting).__name__}: give a MemberIdentity")
-    if not isinstance(retry_s, int | float) or not retry_s >= 0:  # so that NaN is refused, too
-        raise InvalidRequest(f"retry_s cannot be {retry_s!r}: give seconds, at least 0")
-    if type(max_message_bytes) is not int or max_message_bytes < 1:
-        raise InvalidRequest(f"max_message_bytes cannot be {max_message_bytes!r}: give at least 1")

@@ -52,6 +52,8 @@ _log = logging.getLogger(__name__)
 
 _READ_BYTES = 1 << 18
 _MAX_WAITING_BYTES = 256 << 20
+_END_S = 2.0
+"""How long the end of the reading thread is waited for."""
 
 
 class RemoteConnection:
@@ -62,12 +64,23 @@ class RemoteConnection:
         turns: Has what a loop asks in a turn sent at the turn's end.
         service_run: Which run of the service it is, or was, connected to.
         root_id: Identity of the root that it serves.
+        close_s: How long `close` waits for answers.
     """
 
-    def __init__(self, address: Address, greeting: MemberIdentity, retry_s: float) -> None:
-        """Connect; raises Unavailable without an answer in `retry_s` s, or why it sent us away."""
+    def __init__(
+        self,
+        address: Address,
+        greeting: MemberIdentity,
+        retry_s: float,
+        close_s: float | None = None,
+    ) -> None:
+        """Connect; raises Unavailable without an answer in `retry_s` s, or why it sent us away.
+
+        `close` waits for `close_s`, or as long as a request does.
+        """
         greeted = greet_patiently(address, greeting, retry_s)
         self._address, self._greeting, self._retry_s = address, greeting, retry_s
+        self.close_s = retry_s if close_s is None else close_s
         self.requests = PendingRequests()
         self.guard = threading.RLock()
         self._frame = wire.frame_packer()
@@ -75,6 +88,7 @@ class RemoteConnection:
         self._sending: Sending | None = None
         self._decoder = wire.Decoder(1 << 24)
         self._failure: StoreError | None = None
+        self._given_up: StoreError | None = None
         self._listener: ServiceListener | None = None
         self._is_closing = self._is_over = False
         self._lost_s = self._backoff_s = 0.0
@@ -197,14 +211,36 @@ class RemoteConnection:
             if self._sending is not None:
                 self._sending.peer.shutdown(socket.SHUT_RDWR)
 
+    def give_up(self) -> None:
+        """Fail all that has no answer, now: nobody waits for the service any longer.
+
+        Any thread may call it, also while others wait for an answer, or for `close`.
+        """
+        with self.guard:
+            if self._is_over or self._failure is not None or not (self.requests or self._reads):
+                return
+            text = f"the store service at {self._address} did not answer in time: of"
+            text = f"{text} {len(self.requests)} requests it is not known whether they were done"
+            self._failure = Unavailable(text)
+            self._given_up = self._failure if self.requests else None
+            # Here, as the reading thread may be about to connect, which takes its time.
+            self._settle(self.requests.give_up(float("inf"), self._failure))
+            self._fail_reads(self._failure)
+            self._wake_reader()
+
     def close(self) -> None:
-        """Wait until everything asked has its answer, then hang up."""
+        """Wait until everything asked has its answer, or it is late, then hang up.
+
+        Raises:
+            Unavailable: It was late, or `give_up` was called, and requests had no answer.
+        """
         with self.guard:
             if self._is_closing:
                 return
             self._is_closing = True
             self._pump()
-            self._is_idle.wait_for(lambda: not self.requests)
+            if not self._is_idle.wait_for(lambda: not self.requests, self.close_s):
+                self.give_up()
             self._failure = self._failure or Closed("the store is closed: open a new one")
             self._has_ended.set()
             if self._sending is not None:
@@ -212,8 +248,11 @@ class RemoteConnection:
                     self._sending.peer.shutdown(socket.SHUT_RDWR)
             self._is_over = True
             self._wake_reader()
-        self._thread.join()
-        os.close(self._wake)
+        self._thread.join(_END_S)
+        if not self._thread.is_alive():  # else it connects, which has a limit, and then ends
+            os.close(self._wake)
+        if self._given_up is not None:
+            raise self._given_up
 
     @property
     def trouble(self) -> StoreError | None:
