@@ -151,7 +151,8 @@ def purge_queue(arguments: Namespace) -> int:
     operation = new_operation()
     with opened_control(arguments.root, arguments.config) as control:
         answer = control.purge(arguments.queue, show, operation)
-    told = {"act": "purge-queue", "queue": arguments.queue, "operation": operation}
+    name = answer.named(operation)
+    told = {"act": "purge-queue", "queue": arguments.queue, "operation": name}
     _show(arguments, {**told, **answer.told()})
     return 0
 

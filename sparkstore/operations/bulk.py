@@ -112,6 +112,10 @@ class Answer(NamedTuple):
         """Return the counts by name; `full` only where it counts something."""
         return {name: count for name, count in self._asdict().items() if count or name != "full"}
 
+    def named(self, operation: str | None) -> str | None:
+        """Return the name of an operation, if history has it: None where nothing was done."""
+        return operation if self.done else None
+
     def plus(self, other: Answer) -> Answer:
         """Return the sum of two answers."""
         return Answer(*(ours + theirs for ours, theirs in zip(self, other, strict=True)))

@@ -645,3 +645,16 @@ def test_an_undo_that_puts_nothing_back_is_an_error_by_either_road(road: Road) -
     assert (told["restored"], told["done"]) == ({}, 0)
     (told,) = road.run("undo", purged["operation"])
     assert (told["restored"], told["done"]) == ({"dead": 2}, 2)
+
+
+def test_what_found_nothing_has_no_name_that_an_undo_would_not_know(road: Road) -> None:
+    road.run("queue create", "empty")
+    for command, *more in (
+        ("queue purge", "empty"),
+        ("move", "empty", "--to", "dead", "--id", "999"),
+        ("requeue", "empty", "--id", "999"),
+        ("purge", "empty", "--id", "999"),
+        ("redrive", "empty"),
+    ):
+        (told,) = road.run(command, *more)
+        assert (told["operation"], told.get("done", 0)) == (None, 0), command

@@ -155,7 +155,7 @@ class MessageFates(Struct, kw_only=True):
     """The fate of messages: done, left alone (somebody holds them), gone before.
 
     A dry run tells in `would` how many would be taken, and in `left` how many would stay. What was
-    done has a name: `sparkstore undo ROOT OPERATION` takes it back.
+    done has a name: `sparkstore undo ROOT OPERATION` takes it back; where nothing was, it has none.
     """
 
     queue: str

@@ -128,8 +128,8 @@ async def purge_queue(call: Call) -> MessageFates:
         return await would_take(call, name, body.ids)
     if body.ids is None:
         operation = new_operation()
-        answer = await call.send({"purge": name, "operation": operation})
-        return MessageFates(queue=name, operation=operation, **_known(answer))
+        told = _known(await call.send({"purge": name, "operation": operation}))
+        return _fates(name, operation, Answer(**told))
     return await _bulk(call, {"action": Action.PURGE, "queue": name}, body.ids)
 
 
@@ -182,7 +182,11 @@ async def _bulk(call: Call, request: dict[str, Any], message_ids: Iterable[int])
     """Have something done with messages, some at a time; each part is done whole, or not at all."""
     operation = new_operation()
     total = await bulk_answer(call, {**request, "operation": operation}, message_ids)
-    return MessageFates(queue=request["queue"], operation=operation, **total._asdict())
+    return _fates(request["queue"], operation, total)
+
+
+def _fates(queue: str, operation: str, answer: Answer) -> MessageFates:
+    return MessageFates(queue=queue, operation=answer.named(operation), **answer._asdict())
 
 
 async def bulk_answer(call: Call, request: dict[str, Any], message_ids: Iterable[int]) -> Answer:

@@ -123,7 +123,7 @@ def _run_on(
         with find(root, state) as found:
             answer = work(control, root, found.ids(), shower(arguments, told))
     seconds = round(time.monotonic() - began, 3)
-    named = {} if operation is None else {"operation": operation}
+    named = {} if operation is None else {"operation": answer.named(operation)}
     row = told | named | answer.told() | {"seconds": seconds}
     print_lines(json_lines([row]) if arguments.json else fields(row))
     return 0

@@ -89,7 +89,7 @@ def _act(arguments: Namespace, plan: RedrivePlan) -> dict[str, Any]:
             done_of[target] = answer.done
     left = total._asdict() | _left(plan)
     seconds = round(time.monotonic() - began, 3)
-    return {"operation": operation, "to": done_of, **left, "seconds": seconds}
+    return {"operation": total.named(operation), "to": done_of, **left, "seconds": seconds}
 
 
 def _moved(

@@ -122,7 +122,7 @@ def _undo(arguments: Namespace) -> int:
             answer = run_undo(control, root, found, name, show)
     told = _told(found) | answer.told()
     seconds = round(time.monotonic() - began, 3)
-    _print(arguments, {"operation": name, **told, "seconds": seconds}, found)
+    _print(arguments, {"operation": answer.named(name), **told, "seconds": seconds}, found)
     lost = sum(map(len, found.plan.lost.values()))
     return undo_code(answer.done or bool(found.queue), lost + answer.left + answer.gone)
 

@@ -187,7 +187,7 @@ def _bulk(arguments: Namespace, broker: RemoteBroker, action: str, more: dict[st
     told = broker.ask("POST", f"queues/{name_in_path(arguments.queue)}/{action}", body)
     row = {"action": action, "from": told.pop("queue"), **told}
     if not dry:
-        row.pop("would")
+        row.pop("would", None)  # a redrive tells by queue
     show_one(arguments, row)
     would = sum(told["to"].values()) if action == "redrive" else told.get("would") or 0
     return checked(arguments, would)

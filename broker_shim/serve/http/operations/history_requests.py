@@ -90,7 +90,7 @@ async def undo_operation(call: Call) -> UndoOutcome:
     if not outcome.dry_run:
         control = CallControl(call)
         answer = await asyncio.to_thread(run_undo, control, root, found, name, lambda _sum: None)
-        outcome.operation = name
+        outcome.operation = answer.named(name)
         outcome.done, outcome.left, outcome.gone = answer.done, answer.left, answer.gone
     return outcome
 

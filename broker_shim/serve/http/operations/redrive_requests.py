@@ -29,7 +29,7 @@ async def requeue_messages(call: Call) -> MessageFates:
     operation = new_operation()
     request = {"action": Action.REQUEUE, "queue": name, "operation": operation}
     answer = await bulk_answer(call, request, ids)
-    return MessageFates(queue=name, operation=operation, **answer._asdict())
+    return MessageFates(queue=name, operation=answer.named(operation), **answer._asdict())
 
 
 async def redrive_messages(call: Call) -> RedriveOutcome:
@@ -56,15 +56,16 @@ async def redrive_messages(call: Call) -> RedriveOutcome:
 
 async def _redriven(call: Call, plan: RedrivePlan, outcome: RedriveOutcome) -> RedriveOutcome:
     """Ask for one origin after the other; what was full is asked for once more, last."""
-    total, outcome.operation = Answer(), new_operation()
+    total, operation = Answer(), new_operation()
     for target in {**plan.full, **plan.portions}:
         ids = [*plan.portions.get(target, ()), *plan.full.get(target, ())]
         request = {"action": Action.REDRIVE, "queue": outcome.queue, "to": target}
-        answer = await bulk_answer(call, {**request, "operation": outcome.operation}, ids)
+        answer = await bulk_answer(call, {**request, "operation": operation}, ids)
         outcome.to[target], total = answer.done, total.plus(answer)
         outcome.full[target] = answer.full
     outcome.full = {target: count for target, count in outcome.full.items() if count}
     outcome.done, outcome.left, outcome.gone = total.done, total.left, total.gone
+    outcome.operation = total.named(operation)
     return outcome
 
 
