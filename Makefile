@@ -62,6 +62,7 @@ bench: setup  ## the figures of docs/figures.md, beside the machine's own
 	@$(BIN)/python -m tests.benchmarks.bench_store $(if $(wildcard ../shared/peers/brokerj),,--no-peer)
 	@$(BIN)/python -m tests.benchmarks.bench_log all
 	@$(BIN)/python -m tests.benchmarks.bench_sql
+	@$(BIN)/python -m tests.benchmarks.bench_interleaved
 
 bench-service: setup  ## requests a second of the store service, beside the machine's own figures
 	@$(BIN)/python -m tests.benchmarks.bench_service

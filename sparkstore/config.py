@@ -79,7 +79,8 @@ class StoreConfig:
         max_pending_bytes: Calls get `Unavailable` while so much waits for the write-ahead log, or,
             with `ack = "delta"`, for its Delta commit.
         cache_bytes: Content of waiting messages kept in memory; the rest is read back when it is
-            needed.
+            needed. Then up to 16 times as much lies decoded on the root's disk, in a file without
+            a name.
         fence_check_s: How often the store looks whether a replica was promoted in its place; then
             it stops.
         witness: A prefix of a bucket, or a folder that all machines have mounted, for a root that

@@ -64,7 +64,7 @@ class Reads(Protocol):
 
 
 _TOGETHER = 256
-"""Messages that are looked for at once, where one is at hand already."""
+"""Messages that are read at once."""
 
 
 class ReadCalls:
@@ -226,12 +226,20 @@ class LocalReads:
             return message
 
     def _load_all(self, message_ids: Sequence[int]) -> Iterator[Loaded]:
-        """Load messages in their order: one that is read brings others along."""
+        """Load messages in their order, some together: what lies on disk in the order of that."""
         there: dict[int, StoredMessage] = {}
         for index, message_id in enumerate(message_ids):
-            if message_id not in there and self.at_hand((message_id,)):
-                there = self._on_queues(self.at_hand(message_ids[index : index + _TOGETHER]))
+            if not index % _TOGETHER:
+                there = self._brought(message_ids[index : index + _TOGETHER])
             yield there.get(message_id) or load_outcome(self.load, message_id)
+
+    def _brought(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
+        """Bring messages into memory; those that are on a queue, as far as that was possible."""
+        try:
+            self._sink.read_ahead(message_ids)
+        except BaseException:  # noqa: BLE001 - a panic of deltalake is no Exception
+            _log.exception("messages cannot be read together: they are loaded singly")
+        return self._on_queues(self.at_hand(message_ids))
 
     def _on_queues(self, there: dict[int, StoredMessage]) -> dict[int, StoredMessage]:
         """Choose the messages that are on a queue; none if the store is closed."""

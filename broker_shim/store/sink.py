@@ -39,6 +39,12 @@ class Sink(Protocol):
             InvalidRequest: There is no such message.
         """
 
+    def read_ahead(self, message_ids: Sequence[int]) -> None:
+        """Bring kept messages into memory together, as far as that has room.
+
+        What cannot be read is left out, and `load` says why.
+        """
+
     def at_hand(self, message_ids: Sequence[int]) -> dict[int, tuple[MessageHeader, bytes]]:
         """Get the headers and contents of those kept messages that are in memory."""
 
@@ -63,6 +69,9 @@ class NoContent:
         """Refuse every id, as no content was ever taken."""
         message = f"unknown message {message_id}"
         raise InvalidRequest(message)
+
+    def read_ahead(self, _message_ids: Sequence[int]) -> None:
+        """Bring nothing, as no content was ever taken."""
 
     def at_hand(self, _message_ids: Sequence[int]) -> dict[int, tuple[MessageHeader, bytes]]:
         """Find nothing, as no content was ever taken."""

@@ -2,30 +2,40 @@
 
 A file's statistics say which message ids it names, but most rows that name an old id only end it
 (`dequeued`). So which rows *bring* content is found by reading the narrow columns once for each
-row group.
+row group. What was found is kept by message id: in memory, then in the scratch file.
 """
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from sparkstore.content.scratch import Scratch, ScratchPlace
 from sparkstore.core.records import Kind
+from sparkstore.tables.arrow_values import as_list
 
-_MAX_INDEXES = 16
+_MOST_BYTES = 16 << 20
+"""Of indexes in memory; a row takes 40 bytes."""
+_COLUMNS = ("message_id", "row", "position", "epoch", "body_offset")
 
-K = TypeVar("K")
-V = TypeVar("V")
 
+@dataclass(frozen=True, eq=False, slots=True)
+class GroupKey:
+    """A row group of a file; the index makes one of each, which is equal to no other.
 
-class GroupKey(NamedTuple):
-    """A row group of a file."""
+    Attributes:
+        path: The Parquet file that has it.
+        group: Number of the row group in it.
+    """
 
     path: Path
     group: int
@@ -50,11 +60,18 @@ class ContentLocation(NamedTuple):
 
 
 class RowIndex:
-    """Index over immutable files. Not thread-safe: its owner locks."""
+    """Index over immutable files. Not thread-safe: its owner locks.
 
-    def __init__(self) -> None:
-        self._ranges: dict[Path, list[tuple[int, int]]] = {}
-        self._indexes: OrderedDict[GroupKey, pa.Table] = OrderedDict()
+    Args:
+        scratch: Keeps what has no room in memory; None: that is read again.
+    """
+
+    def __init__(self, scratch: Scratch | None) -> None:
+        self._scratch = scratch
+        self._groups: dict[Path, list[tuple[GroupKey, int, int]]] = {}
+        self._indexes: OrderedDict[GroupKey, _GroupIndex] = OrderedDict()
+        self._kept: dict[GroupKey, ScratchPlace] = {}
+        self._bytes = 0
 
     def places_of(self, path: Path, message_id: int) -> Iterator[ContentLocation]:
         """The rows of a file that bring this message, or pieces of it, in file order.
@@ -63,62 +80,93 @@ class RowIndex:
             OSError: The file is gone.
             pyarrow.ArrowException: It is broken.
         """
-        for group, (least, largest) in enumerate(self._ranges_of(path)):
+        for key, least, largest in self._groups_of(path):
             if least <= message_id <= largest:
-                key = GroupKey(path, group)
-                index = self._index(key)
-                found = index.filter(pc.equal(index["message_id"], message_id))
-                columns = (found[name].to_pylist() for name in ContentLocation._fields[1:])
-                for row in zip(*columns, strict=True):
+                for row in self._index(key).rows_of(message_id):
                     yield ContentLocation(key, *row)
 
     def forget_all_but(self, paths: set[Path]) -> None:
         """Drop what is known of files that are no longer in the table."""
-        self._ranges = {path: known for path, known in self._ranges.items() if path in paths}
-        forget_all_but(self._indexes, paths)
+        self._groups = {path: known for path, known in self._groups.items() if path in paths}
+        self._kept = {key: place for key, place in self._kept.items() if key.path in paths}
+        known = ((key, index) for key, index in self._indexes.items() if key.path in paths)
+        self._indexes = OrderedDict(known)
+        self._bytes = sum(len(index) for index in self._indexes.values())
 
-    def _ranges_of(self, path: Path) -> list[tuple[int, int]]:
-        """Least and largest message id that each row group brings; (1, 0) if none."""
-        ranges = self._ranges.get(path)
-        if ranges is None:
+    def _groups_of(self, path: Path) -> list[tuple[GroupKey, int, int]]:
+        """The row groups of a file, with the least and largest message id that each brings."""
+        groups = self._groups.get(path)
+        if groups is None:
             count = pq.read_metadata(path).num_row_groups
-            indexes = (self._index(GroupKey(path, group)) for group in range(count))
-            ranges = [
-                (1, 0) if ends["min"] is None else (ends["min"], ends["max"])
-                for ends in (pc.min_max(index["message_id"]).as_py() for index in indexes)
-            ]
-            self._ranges[path] = ranges
-        return ranges
+            keys = [GroupKey(path, number) for number in range(count)]
+            groups = [(key, *self._index(key).message_ids) for key in keys]
+            self._groups[path] = groups
+        return groups
 
-    def _index(self, key: GroupKey) -> pa.Table:
+    def _index(self, key: GroupKey) -> _GroupIndex:
         index = self._indexes.get(key)
         if index is None:
-            index = self._indexes[key] = _read_index(key)
-            keep(self._indexes, _MAX_INDEXES)
+            place = self._kept.get(key)
+            content = place and self._scratch and self._scratch.read(place)
+            index = self._indexes[key] = _GroupIndex(content or _read_index(key))
+            self._bytes += len(index)
+            while self._bytes > _MOST_BYTES and len(self._indexes) > 1:
+                self._let_go()
         self._indexes.move_to_end(key)
         return index
 
+    def _let_go(self) -> None:
+        """Keep the index that was used longest ago on disk."""
+        key, index = self._indexes.popitem(last=False)
+        self._bytes -= len(index)
+        place = self._kept.get(key)
+        if self._scratch is not None and (place is None or place.file.closed):
+            self._kept.update((key, place) for place in self._scratch.write([index.encoded]))
 
-def _read_index(key: GroupKey) -> pa.Table:
-    columns = ["message_id", "kind", "protocol", "position", "epoch", "body_offset"]
+
+class _GroupIndex:
+    """Rows of a group that bring content: five numbers of each, rising by message id, then row.
+
+    Args:
+        encoded: The columns after each other, 64 bits a number; -1 for no `body_offset`.
+    """
+
+    def __init__(self, encoded: bytes) -> None:
+        self.encoded = encoded
+        numbers = memoryview(encoded).cast("q")
+        count = len(numbers) // len(_COLUMNS)
+        self._ids, *self._others = (
+            numbers[at * count : (at + 1) * count] for at in range(len(_COLUMNS))
+        )
+
+    def __len__(self) -> int:
+        """Bytes of memory."""
+        return len(self.encoded)
+
+    @property
+    def message_ids(self) -> tuple[int, int]:
+        """Least and largest message id; (1, 0) if no row brings content."""
+        return (self._ids[0], self._ids[-1]) if len(self._ids) else (1, 0)
+
+    def rows_of(self, message_id: int) -> Iterator[tuple[int, int, int, int | None]]:
+        """Row, position, epoch and body offset of the rows of a message, in file order."""
+        for at in range(bisect_left(self._ids, message_id), len(self._ids)):
+            if self._ids[at] != message_id:
+                break
+            row, position, epoch, body_offset = (column[at] for column in self._others)
+            yield row, position, epoch, None if body_offset < 0 else body_offset
+
+
+def _read_index(key: GroupKey) -> bytes:
+    """Read the narrow columns of a row group, and encode what a `_GroupIndex` takes."""
+    columns = ["kind", "protocol", *_COLUMNS]
     with pq.ParquetFile(key.path) as file:
-        narrow = file.read_row_group(key.group, columns=columns)
+        narrow = file.read_row_group(key.group, columns=columns, use_threads=False)
     enqueued = pc.and_(
         pc.equal(narrow["kind"], Kind.ENQUEUED.column), narrow["protocol"].is_valid()
     )
     brings = pc.or_(enqueued, pc.equal(narrow["kind"], Kind.CONTENT.column))
-    rows = pc.indices_nonzero(brings.combine_chunks())
-    found = narrow.select(["message_id", "position", "epoch", "body_offset"]).take(rows)
-    return found.append_column("row", rows)
-
-
-def keep(kept: OrderedDict[K, V], count: int) -> None:
-    """Let what was used longest ago go, down to `count`."""
-    while len(kept) > count:
-        kept.popitem(last=False)
-
-
-def forget_all_but(kept: OrderedDict[GroupKey, V], paths: set[Path]) -> None:
-    """Drop what is of other files than these."""
-    for key in [key for key in kept if key.path not in paths]:
-        del kept[key]
+    rows = pc.indices_nonzero(brings.combine_chunks()).cast(pa.int64())
+    found = narrow.take(rows).append_column("row", rows)
+    found = found.sort_by([("message_id", "ascending"), ("row", "ascending")])
+    return b"".join(array("q", as_list(pc.fill_null(found[name], -1))) for name in _COLUMNS)

@@ -24,6 +24,7 @@ from sparkstore.content.files import ContentFiles
 from sparkstore.content.index import ContentLocation, RowIndex
 from sparkstore.content.pieces import Layout, LayoutBuilder, lacking
 from sparkstore.content.rows import Rows
+from sparkstore.content.scratch import Scratch
 from sparkstore.content.versions import ContentVersions
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailable
@@ -55,17 +56,22 @@ class ContentReader:
     Args:
         root: The root whose tables are read.
         cache_bytes: About how much decoded content is kept, of what was read or read ahead.
+        scratch: Keeps what was decoded beside it, on disk, until `close`; None: that is decoded
+            again, which is much for whoever reads one queue of many after the other.
     """
 
-    def __init__(self, root: Root, cache_bytes: int = 64 << 20) -> None:
-        self._guard = threading.Lock()
+    def __init__(
+        self, root: Root, cache_bytes: int = 64 << 20, scratch: Scratch | None = None
+    ) -> None:
+        self._guard, self._cache_bytes = threading.Lock(), cache_bytes
         self._cache: ContentCache[Content] = ContentCache(cache_bytes)
         self._headers: ContentCache[MessageHeader] = ContentCache(_HEADERS)
         self._versions = ContentVersions(root)
-        self._index = RowIndex()
+        self._scratch = scratch
+        self._index = RowIndex(scratch)
         batch_bytes = min(_BATCH_BYTES, max(1, cache_bytes // 4))
-        self._bodies = ContentFiles(_COLUMNS, _BATCH_ROWS, batch_bytes)
-        self._narrow = ContentFiles(_HEADER_COLUMNS, _BATCH_ROWS, _BATCH_BYTES)
+        self._bodies = ContentFiles(_COLUMNS, _BATCH_ROWS, batch_bytes, scratch)
+        self._narrow = ContentFiles(_HEADER_COLUMNS, _BATCH_ROWS, _BATCH_BYTES, scratch)
         self._layouts: ContentCache[Layout] = ContentCache(_LAYOUTS)
 
     def read(self, message_id: int) -> Content:
@@ -80,6 +86,23 @@ class ContentReader:
         with self._guard:
             there = self._cache.get(message_id)
             return there or self._insist(message_id, self._assemble)
+
+    def read_ahead(self, message_ids: Sequence[int]) -> None:
+        """Make messages ready, in the order of their rows, as far as half of the cache takes them.
+
+        What cannot be read is left out, and all that follows while storage does not answer: whoever
+        reads it by itself is told why.
+        """
+        room = self._cache_bytes // 2
+        for message_id in sorted(message_ids):
+            if room <= 0:
+                break
+            try:
+                room -= size_of(self.read(message_id))
+            except Unavailable:
+                break
+            except StoreError:
+                continue
 
     def at_hand(self, message_ids: Sequence[int]) -> dict[int, Content]:
         """Return the contents of those messages that are in the cache already.
@@ -112,6 +135,12 @@ class ContentReader:
                     continue
         return found
 
+    def close(self) -> None:
+        """Let the scratch file go; content can be read still."""
+        with self._guard:
+            if self._scratch is not None:
+                self._scratch.close()
+
     def _insist(self, message_id: int, read: Callable[[int], T]) -> T:
         """Read from the versions at hand, then from the newest ones."""
         failure: StoreError = InvalidRequest(f"message {message_id} is not in the store")
@@ -143,18 +172,18 @@ class ContentReader:
     def _assemble(self, message_id: int) -> Content:
         """Read the content of a message.
 
-        One row nearly always brings it all, and then its whole batch is kept ready.
+        One row nearly always brings it all. What lies beside it is made ready with it where rows
+        are asked for in their turn.
         """
-        place = self._first_place(message_id)
+        place, content = self._first_place(message_id), None
         if place.body_offset is None:
-            rows, row = self._bodies.row(place.key, place.row)
-            self._read_ahead(place.key.path, rows)
-            header = rows.headers[row]
-            if header is not None and rows.length(row) == header.body_bytes and rows.has_body(row):
-                return header, rows.part(row, 0, header.body_bytes)
-        layout = self._layout(message_id)
-        body = self._slice(message_id, layout, 0, layout.header.body_bytes)
-        content = (layout.header, body)
+            rows, row = self._row(self._bodies, place, message_id)
+            if rows.is_in_turn(row):
+                self._read_ahead(place.key.path, rows)
+            content = rows.content(row)
+        if content is None:
+            layout = self._layout(message_id)
+            content = layout.header, self._slice(message_id, layout, 0, layout.header.body_bytes)
         self._cache.put(message_id, content, size_of(content))
         return content
 
@@ -171,7 +200,7 @@ class ContentReader:
             if at == end or piece.start > at:
                 break
             if at < last:
-                rows, row = self._bodies.row(piece.place.key, piece.place.row)
+                rows, row = self._row(self._bodies, piece.place, message_id)
                 found += rows.part(row, at - piece.start, last - piece.start)
                 if rows.length(row) != piece.end - piece.start:
                     raise lacking(message_id, layout, start + len(found))
@@ -183,16 +212,31 @@ class ContentReader:
         place = self._first_place(message_id)
         if place.body_offset is not None:
             return self._layout(message_id).header
-        rows, row = self._narrow.row(place.key, place.row)
-        if not rows.is_ahead:
+        rows, row = self._row(self._narrow, place, message_id)
+        if rows.is_in_turn(row) and not rows.is_ahead:
             rows.is_ahead = True
             limits = self._limits(place.key.path, rows)
             for position, epoch, number, found in rows.enqueued():
                 if position < limits.get(epoch, position + 1):
                     self._headers.put(number, found)
-        header = rows.headers[row]
+        header = rows.header(row)
         assert header is not None  # the index says that it brings one
+        self._headers.put(message_id, header)
         return header
+
+    def _row(
+        self, files: ContentFiles, place: ContentLocation, message_id: int
+    ) -> tuple[Rows, int]:
+        """Find the row of a place, which is of this message or refused, whatever a disk gave back.
+
+        Raises:
+            pyarrow.ArrowException: The file has another message there.
+        """
+        rows, row = files.row(place.key, place.row)
+        if rows.message_id(row) != message_id:
+            refusal = f"{place.key.path} has another message in row {place.row}"
+            raise pa.ArrowInvalid(refusal)
+        return rows, row
 
     def _first_place(self, message_id: int) -> ContentLocation:
         for file in self._versions.that_name(message_id):
@@ -219,14 +263,15 @@ class ContentReader:
                 break
             for place in self._index.places_of(file.path, message_id):
                 if self._versions.counts(file.path, place.position, place.epoch):
-                    builder.add(place, self._header_at(place) if not place.body_offset else None)
-        if builder.ends_with is not None:
-            builder.add(builder.ends_with, self._header_at(builder.ends_with))
+                    is_first = not place.body_offset
+                    builder.add(place, self._header_at(place, message_id) if is_first else None)
+        if (last := builder.ends_with) is not None:
+            builder.add(last, self._header_at(last, message_id))
         return builder.layout(message_id)
 
-    def _header_at(self, place: ContentLocation) -> MessageHeader | None:
-        rows, row = self._narrow.row(place.key, place.row)
-        return rows.headers[row]
+    def _header_at(self, place: ContentLocation, message_id: int) -> MessageHeader | None:
+        rows, row = self._row(self._narrow, place, message_id)
+        return rows.header(row)
 
     def _read_ahead(self, path: Path, rows: Rows) -> None:
         """Make the messages of a batch ready, once."""

@@ -6,7 +6,7 @@ would take five times that, and a row that is passed over takes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise, repeat
 from typing import Any
@@ -20,7 +20,13 @@ from sparkstore.tables.arrow_values import as_list
 from sparkstore.tables.schema import HEADER_FIELDS, ROW
 
 _FIELDS = [field.name for field in HEADER_FIELDS]
+_IN_HEADER = {*_FIELDS}
 _ZERO_IF_NULL = {"header_bytes", "body_bytes"}
+_TIMES = {field.name for field in HEADER_FIELDS if pa.types.is_timestamp(field.type)}
+_WITHOUT = {"header_bytes": 0, "body_bytes": 0, "durable": False, "properties": ()}
+"""Values of a header where its row has none; of all others None."""
+_NEAR, _FAR = 4, -1_000
+"""A queue has rows so near each other where it alone is sent to, or nearly."""
 
 
 class Rows:
@@ -30,9 +36,21 @@ class Rows:
         is_ahead: What they bring was put into a cache.
     """
 
-    def __init__(self, batch: pa.RecordBatch) -> None:
-        self._batch = batch
+    def __init__(self, batch: pa.RecordBatch, *, is_part: bool = False) -> None:
+        """Hold a batch, or a part of one that is read by itself."""
+        self._batch, self._names = batch, batch.schema.names
         self.is_ahead = False
+        self._last_row = _FAR if is_part else -_NEAR
+
+    def is_in_turn(self, row: int) -> bool:
+        """True if rows are asked for one soon after the other: then all may be wanted."""
+        step, self._last_row = row - self._last_row, row
+        return 0 < step <= _NEAR
+
+    def serialized(self, count: int) -> list[bytes]:
+        """Return the rows in parts of so many, without their schema, as Arrow reads them back."""
+        parts = (self._batch.slice(at, count) for at in range(0, len(self), count))
+        return [part.serialize().to_pybytes() for part in parts]
 
     def _column(self, name: str) -> pa.Array:
         """A column as the schema has it: engines may write other forms of the same type."""
@@ -58,6 +76,11 @@ class Rows:
         """Message that each is about."""
         return self._values("message_id")
 
+    def message_id(self, row: int) -> int | None:
+        """Message that one row is about."""
+        found: int | None = self._batch.column("message_id")[row].as_py()
+        return found
+
     @cached_property
     def kinds(self) -> list[str]:
         """Kind of each, as the column has it."""
@@ -73,6 +96,27 @@ class Rows:
             None if protocol is None else header
             for protocol, header in zip(protocols, made, strict=True)
         ]
+
+    def header(self, row: int) -> MessageHeader | None:
+        """The header that one row brings, as `headers` has it."""
+        if "headers" in self.__dict__:
+            return self.headers[row]
+        column = self._batch.column
+        values = {
+            name: _value(name, column(at)[row])
+            for at, name in enumerate(self._names)
+            if name in _IN_HEADER
+        }
+        if values.get("protocol") is None:
+            return None
+        return MessageHeader._make([values.get(name, _WITHOUT.get(name)) for name in _FIELDS])
+
+    def content(self, row: int) -> Content | None:
+        """The message that one row brings whole; None if it does not."""
+        header = self.header(row)
+        if header is None or self.length(row) != header.body_bytes or not self.has_body(row):
+            return None
+        return header, self.part(row, 0, header.body_bytes)
 
     def has_body(self, row: int) -> bool:
         """True if a row brings content or a piece of it, be it of no bytes."""
@@ -121,6 +165,8 @@ class Rows:
 
     @cached_property
     def _body_column(self) -> pa.Array:
+        if "body" not in self._names:
+            return pa.nulls(len(self), pa.binary())
         return self._column("body")
 
     @cached_property
@@ -129,16 +175,16 @@ class Rows:
         return memoryview(b"" if data is None else data).cast("B")
 
     @cached_property
-    def _offsets(self) -> list[int]:
+    def _offsets(self) -> Sequence[int]:
         return _offsets(self._body_column)
 
     def _values(self, name: str) -> list[Any]:
-        if name not in self._batch.schema.names:
+        if name not in self._names:
             return [None] * len(self)
         return _as_list(self._column(name))
 
     def _header_values(self, name: str) -> Any:
-        if name not in self._batch.schema.names:
+        if name not in self._names:
             return repeat((), len(self)) if name == "properties" else self._values(name)
         column = self._column(name)
         if name in _ZERO_IF_NULL:
@@ -148,6 +194,14 @@ class Rows:
         elif name == "properties":
             return _pairs(column)
         return _as_list(column)
+
+
+def _value(name: str, value: pa.Scalar) -> Any:
+    if not value.is_valid:
+        return _WITHOUT.get(name)
+    if name in _TIMES:
+        return value.cast(ROW.field(name).type).value
+    return tuple(value.as_py()) if name == "properties" else value.as_py()
 
 
 def _as_list(column: pa.Array) -> list[Any]:
@@ -174,14 +228,15 @@ def _pairs(column: pa.Array) -> Any:
     if column.null_count == len(column):
         return repeat((), len(column))
     offsets = as_list(column.offsets)
-    pairs = [*zip(as_list(column.keys), as_list(column.items), strict=True)]
-    return [tuple(pairs[start:end]) for start, end in pairwise(offsets)]
+    first, count = offsets[0], offsets[-1] - offsets[0]
+    keys, items = column.keys.slice(first, count), column.items.slice(first, count)
+    pairs = [*zip(as_list(keys), as_list(items), strict=True)]
+    return [tuple(pairs[start - first : end - first]) for start, end in pairwise(offsets)]
 
 
-def _offsets(column: pa.Array) -> list[int]:
+def _offsets(column: pa.Array) -> Sequence[int]:
     """Return the offset of each value of a binary column in its data, and the end of the last."""
-    if not len(column):
-        return [0]
-    offsets = memoryview(column.buffers()[1]).cast("i")
-    found: list[int] = offsets[column.offset : column.offset + len(column) + 1].tolist()
-    return found
+    buffer = column.buffers()[1]
+    if buffer is None or not len(column):
+        return [0] * (len(column) + 1)
+    return memoryview(buffer).cast("i")[column.offset : column.offset + len(column) + 1]

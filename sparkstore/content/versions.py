@@ -7,13 +7,15 @@ from collections.abc import Collection, Iterator
 from itertools import accumulate
 from pathlib import Path
 
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from sparkstore.core.records import Kind
 from sparkstore.tables.root import Root
 from sparkstore.tables.schema import ROW
-from sparkstore.tables.snapshot import FileStats, columns_of, read_files, snapshot
+from sparkstore.tables.snapshot import ANY, FileStats, columns_of, read_files, snapshot
 
+_MESSAGE_ID = columns_of(ROW, ["message_id"])
 _OPENED = columns_of(ROW, ["position", "epoch", "kind"])
 
 
@@ -29,6 +31,7 @@ class ContentVersions:
     def __init__(self, root: Root) -> None:
         self._root = root
         self._files: list[FileStats] = []
+        self._named: dict[Path, FileStats] = {}  # those that were looked into
         self._highest: list[int] = []  # message id in each file or one before it
         self._unsearched: list[FileStats] = []  # the journal's, by least position
         self._searched: set[Path] = set()
@@ -39,13 +42,25 @@ class ContentVersions:
     def refresh(self) -> set[Path]:
         """Look at the newest versions; the paths of their files. The journal's comes first."""
         journal, history = snapshot(self._root.journal), snapshot(self._root.history)
-        self._files = sorted([*journal, *history], key=lambda file: file.positions)
+        files = [*map(self._with_ids, [*journal, *history])]
+        self._files = sorted(files, key=lambda file: file.positions)
+        self._named = {file.path: file for file in files if file.path in self._named}
         self._highest = [*accumulate((file.message_ids[1] for file in self._files), max)]
         self._journal = {file.path for file in journal}
         self._searched &= self._journal
         self._unsearched = [file for file in journal if file.path not in self._searched]
         self.is_known = True
-        return {file.path for file in self._files}
+        return {file.path for file in files}
+
+    def _with_ids(self, file: FileStats) -> FileStats:
+        """Look into a file whose log says of no message id that it is there, as where none is."""
+        if file.message_ids == ANY:
+            if file.path not in self._named:
+                ids = pc.min_max(read_files([file], _MESSAGE_ID)["message_id"]).as_py()
+                known = (1, 0) if ids["min"] is None else (ids["min"], ids["max"])
+                self._named[file.path] = file._replace(message_ids=known)
+            return self._named[file.path]
+        return file
 
     def that_name(self, message_id: int) -> Iterator[FileStats]:
         """Files with rows about a message, by least position."""

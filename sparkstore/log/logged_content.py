@@ -49,6 +49,11 @@ class LoggedContent:
         there = self._recent.get(message_id)
         return there or self._found(lambda: self._content.read(message_id))
 
+    def read_ahead(self, message_ids: Sequence[int]) -> None:
+        """Make messages ready that are not in memory; what cannot be read now is left out."""
+        there = self.at_hand(message_ids)
+        self._content.read_ahead([each for each in message_ids if each not in there])
+
     def at_hand(self, message_ids: Sequence[int]) -> dict[int, tuple[MessageHeader, bytes]]:
         """Header and content of those messages that are in memory: written or read just now."""
         there = self._recent.at_hand(message_ids)

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from sparkstore.bucket.witness import Witness
 from sparkstore.config import StoreConfig
 from sparkstore.content.reader import ContentReader
+from sparkstore.content.scratch import Scratch
 from sparkstore.core import codec
 from sparkstore.core.records import MessageHeader, Record
 from sparkstore.errors import Closed, Ended, Full, InvalidRequest, StoreError, Unavailable
@@ -41,6 +42,8 @@ _log = logging.getLogger(__name__)
 
 _GROUP_BYTES = 4 << 20
 _ROOM_RETRY_S = 0.2
+_SCRATCH_TIMES = 16
+"""Decoded content on disk is at most so many times what is kept in memory."""
 _new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
 
 
@@ -97,8 +100,9 @@ class Log:
         self._stalled = ""
         self._has_ended = False
         self._recent = RecentContent(config.cache_bytes)
-        content = ContentReader(root, config.cache_bytes // 4)
-        self._logged = LoggedContent(self._recent, content, self.flush, self.metrics)
+        scratch = Scratch(root.path, _SCRATCH_TIMES * config.cache_bytes, self.room.has_room_for)
+        self._content = ContentReader(root, config.cache_bytes // 4, scratch)
+        self._logged = LoggedContent(self._recent, self._content, self.flush, self.metrics)
         self._inbox: SimpleQueue[_Item | None] = SimpleQueue()
         self._ending = threading.Event()
         self._committer = Committer(
@@ -181,6 +185,10 @@ class Log:
         """Header and content of a message that was appended: see `LoggedContent`."""
         return self._logged.load(message_id)
 
+    def read_ahead(self, message_ids: Sequence[int]) -> None:
+        """Make messages ready for `at_hand`: see `LoggedContent`."""
+        self._logged.read_ahead(message_ids)
+
     def at_hand(self, message_ids: Sequence[int]) -> dict[int, tuple[MessageHeader, bytes]]:
         """Header and content of those messages of which they are in memory."""
         return self._logged.at_hand(message_ids)
@@ -209,6 +217,7 @@ class Log:
             self._wal.close(released=max(marked, self._was_there) if is_well else 0)
         if self._publisher is not None:
             self._publisher.close(is_well=is_well and self._committer.failure is None)
+        self._content.close()
         # Last: who takes the lock next must find nothing of this store under way.
         self._locks.close()
 

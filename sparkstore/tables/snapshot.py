@@ -26,7 +26,7 @@ from sparkstore.storage.data_paths import data_path
 
 PARQUET = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us"))
 """Spark writes its old INT96 times unless told otherwise."""
-_ANY = (0, (1 << 63) - 1)
+ANY = (0, (1 << 63) - 1)
 _POSITION = pa.schema([("position", pa.int64())])
 _BATCH_ROWS = 1 << 16
 _WIDER = timedelta(milliseconds=1)
@@ -64,7 +64,7 @@ class FileStats(NamedTuple):
     @property
     def has_statistics(self) -> bool:
         """Whether its log says which positions are in it."""
-        return self.positions != _ANY
+        return self.positions != ANY
 
 
 def snapshot(table: Path, version: int | None = None) -> list[FileStats]:
@@ -173,4 +173,4 @@ def _queues(action: dict[str, Any]) -> tuple[str, str] | None:
 
 def _range(action: dict[str, Any], column: str) -> tuple[int, int]:
     least, largest = action.get(f"min.{column}"), action.get(f"max.{column}")
-    return _ANY if least is None or largest is None else (least, largest)
+    return ANY if least is None or largest is None else (least, largest)

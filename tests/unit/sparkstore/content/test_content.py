@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
 
@@ -10,11 +12,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from sparkstore.content import files
+from sparkstore.content import files, index
 from sparkstore.content import reader as reader_module
 from sparkstore.content.cache import Content
 from sparkstore.content.reader import ContentReader
 from sparkstore.content.rows import Rows
+from sparkstore.content.scratch import Scratch
 from sparkstore.core.records import (
     MessageHeader,
     content_staged,
@@ -68,12 +71,24 @@ def rows_decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     batches: list[int] = []
 
     class Counting(Rows):
-        def __init__(self, batch: pa.RecordBatch) -> None:
-            batches.append(batch.num_rows)
-            super().__init__(batch)
+        def __init__(self, batch: pa.RecordBatch, *, is_part: bool = False) -> None:
+            if not is_part:
+                batches.append(batch.num_rows)
+            super().__init__(batch, is_part=is_part)
 
     monkeypatch.setattr(files, "Rows", Counting)
     return batches
+
+
+@pytest.fixture(params=[None, 0, 60_000, 1 << 24], ids=["none", "empty", "small", "ample"])
+def scratch(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scratch | None]:
+    """What is kept on disk of decoded content: nothing, a part of it, or all."""
+    if request.param is None:
+        yield None
+        return
+    made = Scratch(tmp_path, request.param, lambda _byte_count: True)
+    yield made
+    made.close()
 
 
 @pytest.mark.parametrize(("folded", "appended", "start"), [(0, 0, 1), (0, 20, 1), (30, 40, 29)])
@@ -121,10 +136,57 @@ def test_consumers_at_several_places_of_a_file_decode_it_once_each(
     assert sum(batches) <= sum(places) + each * len(places)
 
 
-def test_rows_in_any_order_are_those_that_were_asked_for(tmp_path: Path) -> None:
+def test_one_queue_after_the_other_decodes_what_lies_mixed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Messages of forty queues came in turn, and lie so; no batch has two of one queue."""
+    rows, queues = [bring(id_, id_) for id_ in range(1, 2_001)], 40
+    root = root_with(tmp_path / "root", *(rows[at : at + 250] for at in range(0, 2_000, 250)))
+    monkeypatch.setattr(reader_module, "_BATCH_ROWS", 32)
+    batches = rows_decoded(monkeypatch)
+    reader = ContentReader(root, 8_000, Scratch(tmp_path, 1 << 24, lambda _byte_count: True))
+    for first in range(1, queues + 1):
+        for message_id in range(first, 2_001, queues):
+            assert reader.read(message_id)[1] == body(message_id)
+    assert sum(batches) <= 3 * len(rows)  # without it 35 times as many
+    reader.close()
+
+
+def test_what_a_disk_lost_of_decoded_content_is_decoded_again(tmp_path: Path) -> None:
+    """Nobody syncs it, so a disk may give back nothing, or something else, without an error."""
+    rows = [bring(id_, id_) for id_ in range(1, 501)]
+    scratch = Scratch(tmp_path, 1 << 24, lambda _byte_count: True)
+    reader = ContentReader(root_with(tmp_path / "root", rows), 4_000, scratch)
+    for message_id in (500, 1, 250):
+        assert reader.read(message_id)[1] == body(message_id)
+    (file,) = scratch._halves
+    kept = os.fstat(file.fileno()).st_size
+    assert kept > 50_000
+    os.pwrite(file.fileno(), bytes(kept), 0)
+    for message_id in range(499, 0, -25):
+        assert reader.read(message_id)[1] == body(message_id)
+    reader.close()
+
+
+def test_messages_that_are_read_ahead_are_at_hand_as_far_as_there_is_room(tmp_path: Path) -> None:
+    rows = [bring(id_, id_) for id_ in range(1, 101)]
+    rows.append(Row(101, 1, message_enqueued(0, "q", 101, MessageHeader("raw", body_bytes=9), b"")))
+    reader = ContentReader(root_with(tmp_path / "root", rows), 100_000)
+    wanted = [90, 101, 3, 1_000, 50]  # one is damaged, and one is nowhere
+    reader.read_ahead(wanted)
+    assert reader.at_hand(wanted) == {id_: reader.read(id_) for id_ in (3, 50, 90)}
+    small = ContentReader(reader._versions._root, 4_000)
+    small.read_ahead([*range(100, 0, -1)])
+    assert 1 <= len(small.at_hand(range(1, 101))) <= 4
+
+
+def test_rows_in_any_order_are_those_that_were_asked_for(
+    tmp_path: Path, scratch: Scratch | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "_MOST_BYTES", 10_000)  # the rows of one file
     dice, rows = random.Random(5), [bring(id_, id_) for id_ in range(1, 501)]
     root = root_with(tmp_path / "root", rows[:250], rows[250:])
-    reader = ContentReader(root, cache_bytes=4_000)
+    reader = ContentReader(root, 4_000, scratch)
     for _ in range(1_000):
         message_id = dice.randint(1, 500)
         assert reader.read(message_id)[1] == body(message_id)
@@ -159,10 +221,12 @@ def test_a_message_that_came_after_the_reader_is_found(tmp_path: Path) -> None:
     assert reader.read(2)[1] == body(2)
 
 
-def test_a_file_that_a_merge_and_a_vacuum_took_away_is_looked_up_again(tmp_path: Path) -> None:
+def test_a_file_that_a_merge_and_a_vacuum_took_away_is_looked_up_again(
+    tmp_path: Path, scratch: Scratch | None
+) -> None:
     commits = [[bring(id_, id_)] for id_ in range(1, 6)]
     root = root_with(tmp_path / "root", *commits)
-    reader = ContentReader(root, cache_bytes=1)
+    reader = ContentReader(root, 1, scratch)
     assert reader.read(1)[1] == body(1)
     journal = DeltaTable(str(root.journal))
     journal.optimize.compact()
@@ -170,10 +234,12 @@ def test_a_file_that_a_merge_and_a_vacuum_took_away_is_looked_up_again(tmp_path:
     assert [reader.read(id_)[1] for id_ in range(1, 6)] == [body(id_) for id_ in range(1, 6)]
 
 
-def test_a_trim_moves_messages_to_history_under_the_reader(tmp_path: Path) -> None:
+def test_a_trim_moves_messages_to_history_under_the_reader(
+    tmp_path: Path, scratch: Scratch | None
+) -> None:
     rows = [bring(id_, id_) for id_ in range(1, 6)]
     root = root_with(tmp_path / "root", rows)
-    reader = ContentReader(root, cache_bytes=1)
+    reader = ContentReader(root, 1, scratch)
     assert reader.read(1)[1] == body(1)
     write_deltalake(str(root.history), rows_table(rows, 0), mode="append")
     journal = DeltaTable(str(root.journal))
@@ -295,7 +361,7 @@ def test_a_file_that_is_gone_for_good_is_corrupt_not_a_stack_trace(tmp_path: Pat
 
 
 def test_of_a_damaged_file_a_message_is_right_or_refused_and_never_another_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, scratch: Scratch | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What could not be decoded has no place: the batch before it is not taken for it."""
     monkeypatch.setattr(reader_module, "_BATCH_ROWS", 10)
@@ -308,7 +374,7 @@ def test_of_a_damaged_file_a_message_is_right_or_refused_and_never_another_one(
     with file.open("r+b") as opened_file:
         opened_file.seek(file.stat().st_size * 3 // 4)
         opened_file.write(b"\xff" * 100_000)
-    reader, refused = ContentReader(root, cache_bytes=100_000), 0
+    reader, refused = ContentReader(root, 100_000, scratch), 0
     for id_ in ids[::25]:
         try:
             assert reader.read(id_)[1] == bodies[id_]
@@ -350,9 +416,9 @@ def test_a_table_whose_log_cannot_be_read_is_unavailable_until_it_can(tmp_path: 
     assert reader.read(1)[1] == body(1)
 
 
-def test_many_threads_read_the_right_messages(tmp_path: Path) -> None:
+def test_many_threads_read_the_right_messages(tmp_path: Path, scratch: Scratch | None) -> None:
     commits = [[bring(id_, id_) for id_ in range(1 + 50 * n, 51 + 50 * n)] for n in range(4)]
-    reader = ContentReader(root_with(tmp_path / "root", *commits), cache_bytes=20_000)
+    reader = ContentReader(root_with(tmp_path / "root", *commits), 20_000, scratch)
     wrong: list[int] = []
 
     def read_all(step: int) -> None:

@@ -68,9 +68,9 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[pa.RecordBatch]:
     batches: list[pa.RecordBatch] = []
 
     class Counting(Rows):
-        def __init__(self, batch: pa.RecordBatch) -> None:
+        def __init__(self, batch: pa.RecordBatch, *, is_part: bool = False) -> None:
             batches.append(batch)
-            super().__init__(batch)
+            super().__init__(batch, is_part=is_part)
 
     monkeypatch.setattr(files, "Rows", Counting)
     return batches
