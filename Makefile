@@ -110,6 +110,7 @@ bench-policies: $(SETUP)  ## how long a policy takes that alters 10,000 queues o
 
 bench-hostile: $(SETUP)  ## what a hostile peer costs an honest one, attack by attack (ATTACKS=...); 1 if too much
 	@$(BIN)/python -m tests.benchmarks.bench_hostile $(ATTACKS)
+	@$(BIN)/python -m tests.benchmarks.bench_hostile_http
 	@$(BIN)/python -m tests.benchmarks.bench_hang_ups
 
 bench-brokerj: setup  ## Broker-J on this store beside BDB JE: 25 minutes (needs Maven and ../shared/peers; STORES=...)

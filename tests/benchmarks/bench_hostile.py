@@ -28,6 +28,7 @@ import multiprocessing
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -82,6 +83,8 @@ WINDOW = (1 << 31) - 1
 BODY = b"\x00\x53\x75\xa0\x01x"
 DURABLE = b"\x00\x53\x70\xc0\x02\x01\x41"
 _TIMEOUT_S = 30
+TRUSTING = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+TRUSTING.check_hostname, TRUSTING.verify_mode = False, ssl.CERT_NONE
 _FORK = multiprocessing.get_context("fork")
 """An attacker in the honest client's process would hold up the client itself: one interpreter."""
 
@@ -92,6 +95,13 @@ class Door(NamedTuple):
     host: str
     port: int
     members: Path | None = None
+    is_tls: bool = False
+
+    def connect(self) -> socket.socket:
+        """A connected socket for AMQP."""
+        peer = socket.create_connection((self.host, self.port), timeout=_TIMEOUT_S)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return TRUSTING.wrap_socket(peer) if self.is_tls else peer
 
 
 class Granted(Exception):
@@ -102,8 +112,7 @@ class Foe:
     """A connection with one session, that writes what it likes and throws away what it is told."""
 
     def __init__(self, door: Door, *, reads: bool = True, **fields: Any) -> None:
-        self.socket = socket.create_connection(door[:2], timeout=_TIMEOUT_S)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = door.connect()
         init = encoded_frame(SaslInit("ANONYMOUS", b""), kind=SASL_FRAME)
         self.write(SASL_HEADER.encoded() + init + AMQP_HEADER.encoded())
         opened = Open(f"foe-{id(self)}-{time.monotonic_ns()}", **fields)

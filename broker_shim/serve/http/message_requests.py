@@ -18,7 +18,7 @@ from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.bodies import MessageDetails, MessageList, MessageRow
 from broker_shim.serve.http.calls import Call, iso_time
 from broker_shim.serve.http.refusals import HttpRefusal
-from broker_shim.store.interface import MessageHeader
+from broker_shim.store.interface import BrokerStore, MessageHeader
 from broker_shim.stored_values import body_of
 from sparkstore.core.annotations import DEATH, annotations_of
 from sparkstore.core.fold import Entry
@@ -45,7 +45,7 @@ async def browse(call: Call) -> MessageList:
         ]
 
     total, part = await call.read(read)
-    rows, end = await _rows(call, part)
+    rows, end = await asyncio.to_thread(_rows, call.house.store, part)
     after = page.offset + page.limit if end is None else page.offset + end
     return MessageList(
         queue=name,
@@ -56,15 +56,14 @@ async def browse(call: Call) -> MessageList:
     )
 
 
-async def _rows(
-    call: Call, part: list[tuple[int, int, Entry]]
+def _rows(
+    store: BrokerStore, part: list[tuple[int, int, Entry]]
 ) -> tuple[list[MessageRow], int | None]:
     """Read rows until they have a page's bytes; also the place of the first that is left out."""
     rows, page_bytes = list[MessageRow](), 0
     for start in range(0, len(part), _READ_AT_ONCE):
         some = part[start : start + _READ_AT_ONCE]
-        ids = [message_id for _, message_id, _ in some]
-        headers = await asyncio.to_thread(call.house.store.headers, ids)
+        headers = store.headers([message_id for _, message_id, _ in some])
         for (place, message_id, entry), header in zip(some, headers, strict=True):
             if header is None:
                 continue
