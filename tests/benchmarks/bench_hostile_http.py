@@ -283,7 +283,6 @@ def run(scheme: str, kind: str, count: int, per_second: float) -> dict[str, obje
         after, lines = served.memory_mib(), served.line_count()
     finally:
         served.stop()
-        print((folder / "log").read_text()[-6000:])
         shutil.rmtree(folder)
     wrong = complaints(before, after, alone, beside)
     memory = f"MiB {before:4.0f} {beside.memory_mib:4.0f} {after:4.0f}"

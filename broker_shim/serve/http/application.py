@@ -74,7 +74,7 @@ class Gate:
             return problem(HttpRefusal(500, "the broker failed on this request: see its log"))
         if isinstance(found, Response):
             found.headers.update(_HEADERS)
-            return found
+            return _bounded(found)
         return _bounded(_json(found))
 
     async def _answer(self, endpoint: Endpoint, request: Request) -> Any:
@@ -133,7 +133,7 @@ def problem(refusal: HttpRefusal) -> Response:
 
 def _bounded(answer: Response) -> Response:
     """Refuse an answer that is too long to be kept until it is read."""
-    if len(answer.body) <= MOST_ANSWER_BYTES:
+    if len(getattr(answer, "body", b"")) <= MOST_ANSWER_BYTES:
         return answer
     text = f"the answer is longer than {MOST_ANSWER_BYTES >> 20} MiB: ask for less of it, or by"
     return problem(HttpRefusal(413, f"{text} sparkstore's commands on the root"))

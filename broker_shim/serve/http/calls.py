@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -89,6 +90,12 @@ class Call:
         """The name of the user, for the audit log; None: nobody logs in."""
         principal = self.visitor.principal
         return principal.name if self.visitor.access.guard.requires_login else None
+
+    async def is_gone(self) -> bool:
+        """Tell whether whoever asked has hung up."""
+        gone = asyncio.ensure_future(self.gone())
+        await asyncio.sleep(0)  # its first step, which is its last if so
+        return not gone.cancel()
 
     async def read(self, call: Callable[[], T]) -> T:
         """Return what a call of the broker returns, which is made on the loop's thread."""

@@ -18,6 +18,7 @@ from broker_shim.serve.http.refusals import HttpRefusal
 from sparkstore.operations import wire
 
 READ_S, ORDER_S = 5.0, 120.0
+PAGES_AT_ONCE = 2
 T = TypeVar("T")
 Tell = Callable[[Any], None]
 """Gives the answer, or an exception instead; on any thread, and only the first one counts."""
@@ -41,10 +42,15 @@ class HttpOrder:
 
 
 class LoopCalls:
-    """Asks one broker's loop; called on the thread of the HTTP port."""
+    """Asks one broker's loop; called on the thread of the HTTP port.
+
+    Attributes:
+        pages: Lets in those that make a page of messages, `PAGES_AT_ONCE` at a time.
+    """
 
     def __init__(self, loop: Loop, turns: OrderTurns) -> None:
         self._loop, self._turns = loop, turns
+        self.pages = asyncio.Semaphore(PAGES_AT_ONCE)
 
     async def read(self, call: Callable[[], T]) -> T:
         """Return what a call returns, or raise what it raises; it is made on the loop's thread."""

@@ -12,10 +12,11 @@ from itertools import islice
 from typing import Any
 
 import msgspec
+from starlette.responses import Response
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.rights import Act
-from broker_shim.serve.http.bodies import MessageDetails, MessageList, MessageRow
+from broker_shim.serve.http.bodies import MessageDetails, MessageRow
 from broker_shim.serve.http.calls import Call, iso_time
 from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.store.interface import BrokerStore, MessageHeader
@@ -30,8 +31,11 @@ MOST_PAGE_BYTES = 8 << 20
 _READ_AT_ONCE = 100
 
 
-async def browse(call: Call) -> MessageList:
-    """List a page of a queue's messages, without their bodies."""
+async def browse(call: Call) -> Response:
+    """List a page of a queue's messages, without their bodies, as a `MessageList`.
+
+    Few pages are made at a time, as each is in memory whole; none for who is gone meanwhile.
+    """
     name, page = await call.queue(call.names["queue"], Act.RECEIVE), call.query
     call.audit_read("browse", name, offset=page.offset or None)
 
@@ -44,34 +48,45 @@ async def browse(call: Call) -> MessageList:
             (place, each, entry) for place, each, entry in found if entry is not None
         ]
 
-    total, part = await call.read(read)
-    rows, end = await asyncio.to_thread(_rows, call.house.store, part)
-    after = page.offset + page.limit if end is None else page.offset + end
-    return MessageList(
-        queue=name,
-        total=total,
-        offset=page.offset,
-        next_offset=after if after < total else None,
-        items=rows,
-    )
+    async with call.house.calls.pages:
+        if await call.is_gone():
+            raise HttpRefusal(400, "whoever asked is gone")
+        total, part = await call.read(read)
+        return await asyncio.to_thread(_page, call.house.store, name, total, page, part)
+
+
+def _page(
+    store: BrokerStore, name: str, total: int, page: Any, part: list[tuple[int, int, Entry]]
+) -> Response:
+    rows, end = _rows(store, part)
+    after = page.offset + (page.limit if end is None else end)
+    answer = {
+        "queue": name,
+        "total": total,
+        "offset": page.offset,
+        "next_offset": after if after < total else None,
+        "items": rows,
+    }
+    kind = {"Content-Type": "application/json"}
+    return Response(msgspec.json.encode(answer), headers=kind)
 
 
 def _rows(
     store: BrokerStore, part: list[tuple[int, int, Entry]]
-) -> tuple[list[MessageRow], int | None]:
-    """Read rows until they have a page's bytes; also the place of the first that is left out."""
-    rows, page_bytes = list[MessageRow](), 0
+) -> tuple[list[msgspec.Raw], int | None]:
+    """Encode rows until they have a page's bytes; also the place of the first that is left out."""
+    rows, page_bytes = list[msgspec.Raw](), 0
     for start in range(0, len(part), _READ_AT_ONCE):
         some = part[start : start + _READ_AT_ONCE]
         headers = store.headers([message_id for _, message_id, _ in some])
         for (place, message_id, entry), header in zip(some, headers, strict=True):
             if header is None:
                 continue
-            row = MessageRow(**_row(message_id, entry, header))
-            page_bytes += len(msgspec.json.encode(row))
+            row = msgspec.json.encode(MessageRow(**_row(message_id, entry, header)))
+            page_bytes += len(row)
             if rows and page_bytes > MOST_PAGE_BYTES:
                 return rows, place
-            rows.append(row)
+            rows.append(msgspec.Raw(row))
     return rows, None
 
 

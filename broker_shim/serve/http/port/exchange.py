@@ -35,11 +35,13 @@ class HttpExchange:
         scope: What the application is told of the request.
         is_whole: True once the body has come to its end.
         is_answered: True once the answer was written to its end.
+        body_bytes: How much of the body has come.
     """
 
     def __init__(self, line: Line, scope: dict[str, Any]) -> None:
         self.scope = scope
         self.is_whole = self.is_answered = False
+        self.body_bytes = 0
         self._line: Line | None = line
         self._body = bytearray()
         self._changed = asyncio.Event()
@@ -53,6 +55,7 @@ class HttpExchange:
     def feed(self, piece: bytes) -> None:
         """Take a piece of the body."""
         self._body += piece
+        self.body_bytes += len(piece)
         self._changed.set()
 
     def end_body(self) -> None:

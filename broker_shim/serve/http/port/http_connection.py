@@ -164,7 +164,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Write a part of the answer, and return when the peer has read all of it."""
         events: list[h11.Event] = [] if head is None else [head]
         left, is_waiting = memoryview(body), False
-        while not self._is_over:
+        while not (self._is_over or self._transport is None or self._transport.is_closing()):
             piece, left = left[:_PIECE_BYTES], left[_PIECE_BYTES:]
             events += [h11.Data(data=piece)] if piece else []  # type: ignore[arg-type]
             events += [h11.EndOfMessage()] if is_last and not left else []
@@ -173,11 +173,13 @@ class HttpConnection(asyncio.BufferedProtocol):
             if self._room is not None:
                 if not is_waiting:
                     is_waiting = True
-                    self._wait(self._shared.patience.read_s, len(body))
+                    self._wait(self._shared.patience.read_s)
+                    self._place.holds(len(body))
                 await self._room
             if not left:
                 break
         if is_waiting and not self._is_over:
+            self._place.holds(0)
             self._wait_for_body()
 
     # ------------------------------------------------------------------------------------ inside
@@ -243,6 +245,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         exchange = self._exchange
         if exchange is not None and not exchange.is_answered:
             exchange.feed(piece)
+            self._place.holds(exchange.body_bytes)
             self._pause_reading(is_paused=exchange.is_full)
 
     def _end_body(self) -> None:
@@ -282,6 +285,7 @@ class HttpConnection(asyncio.BufferedProtocol):
             return
         self._exchange = None
         self._place.is_asking = False
+        self._place.holds(0)
         if not exchange.is_answered:
             self.abort()
         elif exchange.is_whole:
@@ -328,11 +332,11 @@ class HttpConnection(asyncio.BufferedProtocol):
             else:
                 self._transport.resume_reading()
 
-    def _wait(self, patience_s: float, unread_bytes: int = 0) -> None:
+    def _wait(self, patience_s: float) -> None:
         """Wait for the peer for a while; meanwhile it may have to give way."""
         self._stop_timer()
         self._timer = asyncio.get_running_loop().call_later(patience_s, self.abort)
-        self._place.waits(unread_bytes)
+        self._place.waits()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

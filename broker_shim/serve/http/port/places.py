@@ -9,8 +9,8 @@ places as connections. So silent, slow and greedy peers, however many, keep no p
 An address has a quarter of the places, and of the requests. This machine has all of them, as at the
 listener of AMQP: one address is everybody there, a console, its proxy and the monitor.
 
-What the port holds in memory is what is not read of its answers. It is counted: beyond
-`MOST_UNREAD_BYTES` the one that has not read for longest is cut off.
+What the port holds in memory is bodies, and answers that are not read. They are counted: beyond
+`MOST_HELD_BYTES` the one of which something is held for longest, and that waits, is cut off.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from broker_shim.security.rules.attempts import is_loopback, network_of
 from broker_shim.sockets.descriptors import SCARCE
 
-MOST_UNREAD_BYTES = 64 << 20
+MOST_HELD_BYTES = 32 << 20
 
 
 class Places:
@@ -34,7 +34,7 @@ class Places:
         self._requests_of: Counter[str] = Counter()
         self._places: set[Place] = set()
         self._oldest_first: dict[Place, None] = {}
-        self._unread: dict[Place, int] = {}
+        self._held: dict[Place, int] = {}
 
     @property
     def count(self) -> int:
@@ -99,23 +99,31 @@ class Places:
         """Count a request less, as it was answered, or whoever asked is gone."""
         _one_less(self._requests_of, place.network)
 
-    def waits(self, place: Place, unread_bytes: int) -> None:
-        """Note that a place waits for its peer, the newest of all, which has not read so much."""
+    def holds(self, place: Place, byte_count: int) -> None:
+        """Note how much of a body, or of an answer, is in memory for a place."""
+        if not byte_count:
+            self._held.pop(place, None)
+            return
+        self._held[place] = byte_count
+        while sum(self._held.values()) > MOST_HELD_BYTES:
+            longest = next((each for each in self._held if each in self._oldest_first), None)
+            if longest is None:
+                return
+            longest.give_way()
+
+    def waits(self, place: Place) -> None:
+        """Note that a place waits for its peer, the newest of all that do."""
         self.works(place)
         self._oldest_first[place] = None
-        if unread_bytes:
-            self._unread[place] = unread_bytes
-            while sum(self._unread.values()) > MOST_UNREAD_BYTES:
-                next(iter(self._unread)).give_way()
 
     def works(self, place: Place) -> None:
         """Note that the broker works for a place, which does not give way meanwhile."""
         self._oldest_first.pop(place, None)
-        self._unread.pop(place, None)
 
     def leave(self, place: Place) -> None:
         """Count a connection less."""
         self.works(place)
+        self._held.pop(place, None)
         self._places.discard(place)
         _one_less(self._of, place.network)
 
@@ -144,10 +152,15 @@ class Place:
         self.on_give_way: Callable[[], None] = _stay
         self._places: Places | None = places
 
-    def waits(self, unread_bytes: int = 0) -> None:
+    def holds(self, byte_count: int) -> None:
+        """Hold so much of a body or of an answer in memory."""
+        if self._places is not None:
+            self._places.holds(self, byte_count)
+
+    def waits(self) -> None:
         """Wait for the peer, and give way meanwhile."""
         if self._places is not None:
-            self._places.waits(self, unread_bytes)
+            self._places.waits(self)
 
     def works(self) -> None:
         """Work for the peer, and give way to nobody."""

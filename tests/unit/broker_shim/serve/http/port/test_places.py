@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_shim.serve.http.port.places import MOST_UNREAD_BYTES, Place, Places
+from broker_shim.serve.http.port.places import MOST_HELD_BYTES, Place, Places
 
 HERE, THERE, ELSEWHERE = "127.0.0.1", "10.0.0.7", "10.0.0.8"
 
@@ -93,16 +93,22 @@ def test_an_address_has_a_quarter_of_the_requests() -> None:
     assert places.begin(second)
 
 
-def test_beyond_the_bytes_that_may_be_unread_who_has_not_read_for_longest_is_cut_off() -> None:
+def test_beyond_the_bytes_that_may_be_held_who_has_waited_for_longest_is_cut_off() -> None:
     places, gone = Places(8), list[str]()
-    slow = [enter(places, HERE, gone, str(number)) for number in range(4)]
-    for place in slow[:3]:
-        place.waits(MOST_UNREAD_BYTES // 3)
-    slow[0].works()
-    slow[3].waits(MOST_UNREAD_BYTES // 3)
+    first, second, third, fourth = (enter(places, HERE, gone, str(number)) for number in range(4))
+    for place in (first, second, third):
+        place.holds(MOST_HELD_BYTES // 3)
+    first.works()
+    third.holds(0)
+    fourth.holds(MOST_HELD_BYTES // 3)
     assert gone == []
-    slow[0].waits(1_000)
+    fourth.holds(MOST_HELD_BYTES // 2)
     assert gone == ["1"]
+    fourth.works()
+    first.holds(MOST_HELD_BYTES)  # both are being worked at
+    assert gone == ["1"]
+    third.holds(1)
+    assert gone == ["1", "2"]
 
 
 def test_all_that_wait_are_ended_or_all() -> None:
