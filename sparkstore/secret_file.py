@@ -6,7 +6,9 @@ terminals and logs.
 
 from __future__ import annotations
 
+import argparse
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from sparkstore.errors import InvalidRequest
@@ -49,6 +51,33 @@ def bearer_token(text: str, where: str) -> str:
         message = f"{where} has no token: give what `sparkstore passwd FILE USER --token` printed"
         raise InvalidRequest(message)
     return text
+
+
+class _SecretOnCommandLine(argparse.Action):
+    """Ends a command that was given a secret itself, and does not repeat it."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        _namespace: argparse.Namespace,
+        _values: object,
+        option: str | None = None,
+    ) -> None:
+        parser.error(f"{option}: every user of this machine sees a command line: use {self.const}")
+
+
+def refuse_secret(add: Callable[..., object], option: str, instead: str) -> None:
+    """Refuse a secret as an option, which argparse would take for a file's name and print.
+
+    Args:
+        add: Adds an argument to a parser.
+        option: What stands for a longer option, as `--token` does for `--token-file`.
+        instead: What to give instead.
+    """
+    hidden = argparse.SUPPRESS
+    add(
+        option, action=_SecretOnCommandLine, const=instead, dest=hidden, default=hidden, help=hidden
+    )
 
 
 def _checked(content: bytes, where: str, what: str) -> str:

@@ -45,7 +45,16 @@ at it at each login, so a change needs no restart. exit codes: 0 done, 1 not wri
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; its exit code."""
-    options = _parser().parse_args(argv)
+    parser = _parser()
+    options, more = parser.parse_known_args(argv)
+    if more:  # it may be a password
+        unknown = [word.partition("=")[0] for word in more if word.startswith("--")]
+        parser.error(
+            f"unknown: {', '.join(unknown)}"
+            if unknown
+            else "a password is asked for, or"
+            " read with --stdin: a command line is seen by every user of this machine"
+        )
     try:
         _run(options)
     except InvalidRequest as reason:

@@ -16,6 +16,7 @@ from broker_shim.service.socket import (
     listen_on_path,
     read_token,
 )
+from sparkstore.secret_file import refuse_secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ def add_options(add: Callable[..., object]) -> None:
         metavar="FILE",
         help="what members must know over TCP: a file of mode 0600 with 16 or more characters",
     )
+    refuse_secret(add, "--token", "--token-file")
     add(
         "--no-amqp",
         action="store_true",

@@ -229,7 +229,8 @@ def _heap(text: str) -> str:
 def _setting(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name.startswith("spark.") and equals):
-        raise argparse.ArgumentTypeError(f"{text!r} is no setting: write spark.NAME=VALUE")
+        shown = repr(name) if equals else "a text without ="  # which may be a key of a bucket
+        raise argparse.ArgumentTypeError(f"{shown} is no setting: write spark.NAME=VALUE")
     return name, value
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sparkstore.cli.parsing import add_check
 from sparkstore.cli.remote.http_client import PASSWORD_VARIABLE, TOKEN_VARIABLE, RemoteBroker
 from sparkstore.log_format import add_log_format
+from sparkstore.secret_file import refuse_secret
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
@@ -46,6 +47,8 @@ def added(subparsers: Subparsers, name: str, run: Run) -> argparse.ArgumentParse
     parser.add_argument(
         "--token-file", type=Path, metavar="FILE", help=f"a user's token, or {TOKEN_VARIABLE}"
     )
+    refuse_secret(parser.add_argument, "--password", f"--password-file or {PASSWORD_VARIABLE}")
+    refuse_secret(parser.add_argument, "--token", f"--token-file or {TOKEN_VARIABLE}")
     parser.add_argument(
         "--ca-file", type=Path, metavar="FILE", help="authorities of the broker's certificate, PEM"
     )

@@ -87,3 +87,28 @@ def test_the_token_of_a_service_is_one_line_too(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match="more than one line") as refused:
         read_token(path)
     assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("queues", "--url", URL, "--token", SECRET),
+        ("queues", "--url", URL, f"--token={SECRET}"),
+        ("queues", "--url", URL, "--user", "ann", "--password", SECRET),
+        ("serve", "root", "--store-listen", "127.0.0.1:0", "--token", SECRET),
+        ("passwd", "users.json", "ann", SECRET),
+        ("passwd", "users.json", "ann", f"--password={SECRET}"),
+        ("compact", "root", "--conf", f"fs.s3a.secret.key={SECRET}"),
+        ("compact", "root", "--conf", SECRET),
+    ],
+)
+def test_a_secret_on_a_command_line_is_refused_and_not_repeated(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    """`--token` is no short form of `--token-file`, which would name the secret as a file."""
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    printed = capsys.readouterr()
+    assert "error: " in printed.err
+    assert "Geheimnis" not in printed.out + printed.err
