@@ -36,7 +36,7 @@ from sparkstore.storage.data_paths import check_within
 from sparkstore.storage.durable_files import fsync_with_folders, replace_durably
 from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.storage import Storage
-from sparkstore.tables.delta_contents import contents
+from sparkstore.tables.delta_contents import contents, version_gone
 from sparkstore.tables.delta_files import log_folder, newest_version
 from sparkstore.tables.fencing import COPY
 from sparkstore.tables.marks import MARKS_FILE
@@ -118,6 +118,8 @@ def bring_up(
     (folder / MARKS_FILE).unlink(missing_ok=True)
     for table in (*LOOKED_UP, *also):
         bring_up_table(bucket, folder, table, wants)
+        if table in LOOKED_UP and newest_version(folder / table) < 0:
+            raise version_gone(bucket, table, 0)  # whoever makes a root makes all three
     root = Root(folder, copy)
     note_seen(root, newest_version(root.journal))
     return root

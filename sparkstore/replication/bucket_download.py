@@ -25,8 +25,15 @@ from sparkstore.recovery.recovery import read_state
 from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.objects import ObjectStorage
 from sparkstore.storage.storage import Storage
-from sparkstore.tables.delta_contents import COPY, TableContents, commit, contents, largest
-from sparkstore.tables.fencing import identity_at
+from sparkstore.tables.delta_contents import (
+    COPY,
+    TableContents,
+    commit,
+    contents,
+    largest,
+    version_gone,
+)
+from sparkstore.tables.fencing import REPLICA, identity_at
 from sparkstore.tables.root import ROOT_FILE, Identity, Root, as_root_file
 
 _LOOKED_UP = ("state", "journal", "history")
@@ -87,7 +94,7 @@ def download_tables(bucket: Storage, folder: Path, before: Tables) -> dict[str, 
         before: What the folder has already.
 
     Raises:
-        InvalidRequest: The first replication there did not end.
+        InvalidRequest: It is a replica, and the first replication there did not end.
         CorruptData: A file is gone, or cannot be read.
     """
     found = _looked_up(bucket)
@@ -120,7 +127,10 @@ def _may_be_after(add: Mapping[str, Any], position: int) -> bool:
 
 def _looked_up(bucket: Storage) -> dict[str, TableContents]:
     found = {name: contents(bucket, name) for name in _LOOKED_UP}
-    if any(table.version < 0 for table in found.values()):
+    empty = next((name for name, table in found.items() if table.version < 0), None)
+    if empty is not None:
+        if identified(bucket).role != REPLICA:  # whoever makes a root makes all three
+            raise version_gone(bucket, empty, 0)
         message = f"{bucket.location} holds nothing yet: let sparkstore replicate end once"
         raise InvalidRequest(message)
     return found

@@ -91,12 +91,17 @@ def contents(storage: Storage, table: str, version: int | None = None) -> TableC
             found.apply(action, f"{storage.location}/{name}")
     for number in range(base + 1, newest + 1):
         if number not in versions:
-            message = f"{storage.location}/{table} has no version {number}: restore it"
-            raise CorruptData(message)
+            raise version_gone(storage, table, number)
         for action in _actions(_read(storage, versions[number]), versions[number]):
             found.apply(action, f"{storage.location}/{versions[number]}")
     found.version = newest
     return found
+
+
+def version_gone(storage: Storage, table: str, version: int) -> CorruptData:
+    """Return the error of a version that must be there, and is not."""
+    name = f"{storage.location}/{version_name(table, version)}"
+    return CorruptData(f"{name} is gone: restore it from a replica or a backup")
 
 
 def commit(

@@ -19,6 +19,7 @@ from sparkstore.core.records import ids_reserved
 from sparkstore.errors import CorruptData, Fenced, InvalidRequest, Locked, Unavailable
 from sparkstore.log.start import open_log
 from sparkstore.log.writer import Log
+from sparkstore.replication.bucket_download import local_copy
 from sparkstore.storage.objects import ObjectStorage
 from sparkstore.tables.fencing import check_may_serve
 from tests.support.objects.s3_server import DROP, Request, S3Server, once, served
@@ -344,6 +345,27 @@ def test_what_is_no_root_is_refused_by_name(
     with pytest.raises(error, match=said):
         open_log(URI, here.by_delta)
     assert server.objects == objects
+
+
+@pytest.mark.parametrize("table", ["journal", "history", "state"])
+@pytest.mark.parametrize("versions", ["one", "two"])
+def test_a_table_without_its_first_version_is_damage_with_the_name_of_the_file(
+    server: S3Server, here: Machine, elsewhere: Machine, table: str, versions: str
+) -> None:
+    with opened(URI, here.by_delta) as log:
+        write(log, 1, 1)
+    log_of = f"queues/{table}/_delta_log"
+    first = server.objects.pop(f"{log_of}/{0:020}.json")
+    if versions == "two":
+        server.objects.setdefault(f"{log_of}/{1:020}.json", first)
+
+    def read_a_copy() -> None:
+        with local_copy(URI, whole=True):
+            pass
+
+    for road in (lambda: open_log(URI, elsewhere.by_delta), read_a_copy):
+        with pytest.raises(CorruptData, match=rf"{table}/_delta_log/{0:020}\.json is gone"):
+            road()
 
 
 def test_a_creation_that_was_cut_off_is_completed(
