@@ -8,6 +8,9 @@ alike until somebody has done something: `conf/systemd` names these codes, and a
 from __future__ import annotations
 
 import errno
+import logging
+import os
+import sys
 from collections.abc import Mapping
 from enum import IntEnum
 
@@ -43,6 +46,23 @@ _OF_THE_SYSTEM: Mapping[int | None, ExitCode] = {
     errno.EADDRINUSE: ExitCode.WRONG_CALL,
     errno.EADDRNOTAVAIL: ExitCode.WRONG_CALL,
 }
+
+
+def end_process(code: int) -> None:
+    """End this process if a command of it has failed; return if it has not.
+
+    Everything that was to be told or closed has been by now. Where a disk fails, threads of
+    deltalake may panic at that moment; an interpreter that is taken apart around them dies of
+    SIGSEGV, and a supervisor reads another code than that of the error.
+    """
+    if code:
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError):  # nobody reads on, or it was closed
+                continue
+        os._exit(code)
 
 
 def exit_code_of(reason: Exception, *, is_member: bool = False) -> ExitCode:

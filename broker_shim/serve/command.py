@@ -41,7 +41,7 @@ from broker_shim.store.interface import BrokerStore, MessageStore
 from sparkstore.cli.output import one_line
 from sparkstore.config import StoreConfig
 from sparkstore.control.audit import write_audit
-from sparkstore.exit_codes import ExitCode, exit_code_of
+from sparkstore.exit_codes import ExitCode, end_process, exit_code_of
 from sparkstore.log.tuning import tune_process
 from sparkstore.log_format import TextFormatter, say, use
 
@@ -357,4 +357,4 @@ def _complain(line: str, code: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_process(main())

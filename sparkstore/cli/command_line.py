@@ -27,7 +27,7 @@ from sparkstore.cli.remote import remote_command_line
 from sparkstore.cli.remote.remote_command_line import is_remote
 from sparkstore.cli.transfer import backups, definitions
 from sparkstore.errors import StoreError
-from sparkstore.exit_codes import ExitCode, exit_code_of
+from sparkstore.exit_codes import ExitCode, end_process, exit_code_of
 from sparkstore.extras import missing_extra
 from sparkstore.jobs.durations import process_began
 from sparkstore.log_format import say, use
@@ -61,12 +61,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         found = {point.name: point for point in entry_points(group="sparkstore.commands")}
         if (words and words[0] in found) or is_remote(words):
-            return _run_other(words, found)
+            code = _run_other(words, found)
+            if argv is None:
+                end_process(code)
+            return code
         arguments = _parser(found).parse_args(words)
         use(arguments.log_format)
         arguments.began = process_began() if argv is None else time.monotonic()
         use_storage_settings(getattr(arguments, "config", None))
-        code: int = arguments.run(arguments)
+        code = int(arguments.run(arguments))
         sys.stdout.flush()
     except (StoreError, ModuleNotFoundError) as failure:
         told = missing_extra(failure) if isinstance(failure, ModuleNotFoundError) else failure

@@ -137,3 +137,27 @@ def test_a_disk_without_room(how: list[str], tmp_path: Path) -> None:
         with suppress(OSError):
             (disk / "ballast").write_bytes(bytes(7 << 20))
         assert ended(str(disk / "root"), *how)[0] == ExitCode.TRY_LATER
+
+
+@pytest.mark.parametrize("module", ["broker_shim.serve.command", "sparkstore"])
+def test_a_process_whose_broker_failed_ends_before_its_interpreter_is_taken_apart(
+    module: str,
+) -> None:
+    """Threads of an engine may panic meanwhile, on a disk that fails: that was a SIGSEGV."""
+    words = ["serve", "--memory"] if module == "sparkstore" else ["--memory"]
+    program = (
+        "import atexit, os, runpy, sys\n"
+        "atexit.register(os.abort)\n"  # what is taken apart, dies
+        f"sys.argv = ['x', *{words!r}, {ANYWHERE!r}, '--users', 'none.json']\n"
+        f"runpy.run_module({module!r}, run_name='__main__')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+    )
+    assert done.returncode == ExitCode.WRONG_CALL
+    assert "none.json" in done.stderr
