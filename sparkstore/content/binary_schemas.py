@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from sparkstore.content.body_schemas import duckdb_structure
+from sparkstore.content.body_schemas import duckdb_structure, type_of
+from sparkstore.content.json_bodies import fitted_json
 from sparkstore.content.typed_values import body_texts
 from sparkstore.errors import InvalidRequest
 from sparkstore.extras import missing_extra
@@ -84,14 +85,23 @@ def decoded_bodies(schema: BinarySchema, bodies: pa.Array) -> pa.Array:
 def body_json(
     protocols: pa.Array, message_types: pa.Array, bodies: pa.Array, schemas: pa.Array
 ) -> pa.Array:
-    """Write bodies as the JSON that a schema reads: decoded, if the schema is Avro's, else as text.
+    """Write bodies as JSON that has what a schema says: of Avro decoded, else read strictly.
 
     The arguments are the columns `protocol`, `message_type` and `body`, and one text for all.
     """
     schema = next((each for each in schemas.to_pylist() if each is not None), "")
     if is_avro(schema):
         return decoded_bodies(BinarySchema(schema), bodies)
-    return body_texts(protocols, message_types, bodies)
+    return json_bodies(schema, protocols, message_types, bodies)
+
+
+def json_bodies(
+    ddl: str, protocols: pa.Array, message_types: pa.Array, bodies: pa.Array
+) -> pa.Array:
+    """Write bodies that are JSON anew by a schema (`json_bodies.fitted_json`)."""
+    texts = body_texts(protocols, message_types, bodies).to_pylist()
+    kind = type_of(ddl)
+    return pa.array([fitted_json(text, kind) for text in texts], pa.string())
 
 
 def body_structure(schema: str) -> str:

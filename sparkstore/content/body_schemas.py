@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import date, time
 from decimal import Decimal
-from functools import reduce
+from functools import lru_cache, reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -66,6 +66,8 @@ _DUCKDB = {
     "DECIMAL": "DECIMAL", "DATE": "DATE", "TIMESTAMP": "TIMESTAMPTZ",
     "TIMESTAMP_NTZ": "TIMESTAMP",
 }  # fmt: skip
+_PARAMETERS = {"DECIMAL": "(10,0)"}
+"""What Spark means by the name alone; DuckDB means something else."""
 _OF_JSON_SCHEMA = {
     "string": "STRING",
     "integer": "BIGINT",
@@ -125,7 +127,26 @@ def duckdb_structure(ddl: str) -> str:
     Raises:
         InvalidRequest: It is no schema.
     """
-    return json.dumps(_duckdb(_Parser(ddl).whole()))
+    return json.dumps(_duckdb(type_of(ddl)))
+
+
+@lru_cache(maxsize=64)
+def type_of(ddl: str) -> Type:
+    """Read the type that a schema in DDL is.
+
+    Raises:
+        InvalidRequest: It is none.
+    """
+    return _Parser(ddl).whole()
+
+
+def ddl_of_document(document: Any) -> str:
+    """Write a type of Spark as DDL, by its `jsonValue()`.
+
+    Raises:
+        InvalidRequest: It has a type that bodies have not.
+    """
+    return _text(_of_document(document))
 
 
 def json_text(value: Any) -> str:
@@ -279,7 +300,7 @@ class _Parser:
             return self._within(lambda: self._fields(">"))
         if name not in _DUCKDB:
             raise self._wrong()
-        return name + self._parameters()
+        return name + (self._parameters() or _PARAMETERS.get(name, ""))
 
     def _within(self, read: Callable[[], Type]) -> Type:
         self._expect("<")

@@ -36,8 +36,7 @@ _FUNCTIONS: Mapping[str, tuple[Any, list[Any], Any]] = {
     "body_json": (body_json, ["VARCHAR", "VARCHAR", "BLOB", "VARCHAR"], "VARCHAR"),
 }
 _BODY_AS = """CREATE MACRO body_as(protocol, message_type, body, schema) AS from_json(
-    CASE WHEN json_valid(body_json(protocol, message_type, body, schema))
-    THEN body_json(protocol, message_type, body, schema) ELSE nullif(schema, schema) END,
+    coalesce(body_json(protocol, message_type, body, schema), nullif(schema, schema)),
     body_structure(schema)
 )"""
 """A null that depends on `schema` keeps DuckDB from asking for its value before a call."""
@@ -76,8 +75,17 @@ def add_text_function(
 def _add_function(
     connection: duckdb.DuckDBPyConnection, name: str, function: Any, arguments: Any, kind: Any
 ) -> None:
+    """Add a function; one that gives text through a macro, which copies the text.
+
+    DuckDB 1.5.5 keeps no hold on Arrow's memory where `coalesce` takes such a text as it is: what
+    it told was the memory of something else. `||` copies.
+    """
     _prepare()
-    connection.create_function(name, function, arguments, kind, type=ARROW, null_handling=SPECIAL)
+    inner = f"__{name}" if kind == "VARCHAR" else name  # no query may call it (`typed_select`)
+    connection.create_function(inner, function, arguments, kind, type=ARROW, null_handling=SPECIAL)
+    if inner != name:
+        named = ", ".join(f"a{number}" for number in range(len(arguments)))
+        connection.execute(f"CREATE MACRO {name}({named}) AS {inner}({named}) || ''")
 
 
 def _prepare() -> None:

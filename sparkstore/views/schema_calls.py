@@ -4,7 +4,7 @@ A function whose type depends on a text that it is given is none that a session 
 the text of a statement is written anew before it passes the gate:
 
     body_as(protocol, message_type, body, 'n BIGINT')
-        → from_json(body_text(protocol, message_type, body), 'n BIGINT')
+        → from_json(body_json(protocol, message_type, body, 'n BIGINT'), 'n BIGINT')
     body_as(protocol, message_type, body, '{"type": "record", …}')
         → from_json(body_json(protocol, message_type, body, '{…}'), 'n BIGINT')
     queue_schema('orders')
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sparkstore.content.binary_schemas import BinarySchema, ddl_of, is_avro
-from sparkstore.content.body_schemas import BODY_AS, QUEUE_SCHEMA, first_bodies, inferred
+from sparkstore.content.body_schemas import BODY_AS, QUEUE_SCHEMA, first_bodies, inferred, type_of
 from sparkstore.errors import InvalidRequest
 from sparkstore.views.plan_trees import each, is_a, nodes
 
@@ -61,10 +61,10 @@ def without_schema_calls(
                     raise InvalidRequest(f"write it so: {_HOW[BODY_AS]}")
                 rest = statement[literal_at:]
                 if is_avro(literal):
-                    text = f"body_json({head[1]}, {_quoted(literal)})"
                     rest = f"{_quoted(ddl_of(BinarySchema(literal)))}{statement[stop - 1 :]}"
                 else:
-                    text = f"body_text({head[1]})"
+                    type_of(literal)
+                text = f"body_json({head[1]}, {_quoted(literal)})"
                 statement = f"{statement[:start]}from_json({text}, {rest}"
     return statement
 

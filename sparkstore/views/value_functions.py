@@ -18,9 +18,16 @@ from sparkstore.content.binary_schemas import (
     body_json,
     ddl_of,
     decoded_bodies,
+    json_bodies,
     schema_of_file,
 )
-from sparkstore.content.body_schemas import BODY_AS, QUEUE_SCHEMA, ddl_of_file
+from sparkstore.content.body_schemas import (
+    BODY_AS,
+    QUEUE_SCHEMA,
+    ddl_of_document,
+    ddl_of_file,
+    type_of,
+)
 from sparkstore.content.typed_values import (
     NAMES,
     body_texts,
@@ -95,5 +102,11 @@ def body_as(schema: str | Path | StructType, *, message: str = "") -> Column:
         json = arrow_udf(decoded, "string")  # type: ignore[call-overload]  # by the hints
         return from_json(json("body"), ddl_of(binary)).alias("body_as")
     kind = ddl_of_file(schema) if isinstance(schema, Path) else schema
-    text = arrow_udf(_body_text, "string")  # type: ignore[call-overload]  # by the hints
+    ddl = kind if isinstance(kind, str) else ddl_of_document(kind.jsonValue())
+    type_of(ddl)
+
+    def fitted(protocols: pa.Array, message_types: pa.Array, bodies: pa.Array) -> pa.Array:
+        return json_bodies(ddl, protocols, message_types, bodies)
+
+    text = arrow_udf(fitted, "string")  # type: ignore[call-overload]  # by the hints
     return from_json(text("protocol", "message_type", "body"), kind).alias("body_as")

@@ -40,6 +40,7 @@ from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
 from tests.support.histories.histories import History, Layers, Row
 from tests.support.histories.seeds import seed
 from tests.support.histories.viewed import plain
+from tests.support.odd_bodies import SCHEMA, odd_bodies, odd_root
 from tests.support.roots.binary_messages import ORDER, described
 from tests.support.roots.roots import build_root
 from tests.support.roots.typed_messages import typed_root
@@ -226,6 +227,33 @@ def test_both_engines_and_a_frame_read_bodies_by_one_schema(
     ):
         with pytest.raises(InvalidRequest, match=why):
             views.sql(session, root, f"SELECT {wrong} FROM queue_messages")
+
+
+@pytest.mark.slow
+def test_every_engine_reads_odd_bodies_the_same(spark: SparkSession, tmp_path: Path) -> None:
+    """JSON that readers understand in different ways, and what is nearly JSON."""
+    chance = random.Random(SEED)
+    bodies = odd_bodies(chance, 300)
+    root = odd_root(tmp_path / "odd", bodies)
+    call = f"body_as(protocol, message_type, body, '{SCHEMA}')"
+    query = f"SELECT message_id, {call} AS b FROM messages ORDER BY message_id"
+    here = answer(root, query).table.to_pylist()
+    session = spark.newSession()
+    there = views.sql(session, root, query).toArrow().to_pylist()
+    frame = session.table("messages").orderBy("message_id")
+    by_frame = frame.select("message_id", body_as_struct(SCHEMA).alias("b")).toArrow().to_pylist()
+    for text, mine, theirs, third in zip(bodies, here, there, by_frame, strict=True):
+        assert plain_row(mine) == plain_row(theirs) == plain_row(third), (
+            f"seed {SEED}: {text[:200]}"
+        )
+    assert sum(row["b"] is None for row in here) < len(here) / 2
+
+
+def plain_row(row: dict[str, Any]) -> str:
+    body = row["b"]
+    return json.dumps(
+        body and {**body, "m": body["m"] and plain(body["m"])}, default=str, sort_keys=True
+    )
 
 
 def values(table: pa.Table) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from sparkstore.content.typed_values import readable_bodies, typed_properties
 from sparkstore.embedded.answers import answer
 from sparkstore.tables.root import Root
 from tests.support.histories.viewed import plain, rows
+from tests.support.odd_bodies import odd_root
 from tests.support.roots.typed_messages import typed_root
 
 
@@ -65,6 +67,17 @@ def test_numbers_are_compared_as_numbers(typed: Root) -> None:
         " WHERE typed_properties(protocol, header)['d'].number > 300 ORDER BY 1"
     )
     assert [row["message_id"] for row in rows(typed, query)] == [1, 2]
+
+
+@pytest.mark.parametrize("call", ["body_text", "readable_body"])
+def test_a_text_is_the_same_within_coalesce(tmp_path: Path, call: str) -> None:
+    """DuckDB reads memory there that is no longer the function's, unless it is copied before."""
+    texts = [f"{number}" * 40 for number in range(3_000)]
+    root = odd_root(tmp_path / "root", texts)
+    asked = f"{call}(protocol, message_type, body)"
+    query = f"SELECT coalesce({asked}, '') AS text FROM messages ORDER BY message_id"
+    found = [row["text"] for row in rows(root, query)]
+    assert found == (texts if call == "body_text" else [json.dumps(text) for text in texts])
 
 
 def test_bodies_that_are_values_are_json_and_bytes_stay_bytes(typed: Root) -> None:
