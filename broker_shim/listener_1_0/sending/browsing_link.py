@@ -108,6 +108,8 @@ class BrowsingLink:
             if found:
                 message_id = found.popleft()
                 self._copies.show(message_id, entries.pop(message_id, None))
+        if self._link.credit <= 0 and not self._copies.count:  # it had all that it asked for
+            self._end_drain()
 
     def _may_take(self) -> bool:
         """True if there is credit for one more, and not too much under way."""
@@ -166,6 +168,6 @@ class BrowsingLink:
         self._connection.has_output()
 
     def _end_drain(self) -> None:
-        if not self.is_gone and self._link.is_draining and self._link.credit > 0:
+        if not self.is_gone and self._link.is_draining:
             self._link.drained()
             self._connection.has_output()

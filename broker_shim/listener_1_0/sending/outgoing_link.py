@@ -395,12 +395,14 @@ class OutgoingLink:
                 self._resumption.end_if_worked_off()
 
     def caught_up(self) -> None:
-        """End a drain, unless something is under way. See `Consumer.caught_up`."""
-        if self.is_gone:
+        """End a drain, unless something is under way. See `Consumer.caught_up`.
+
+        A drain without credit is over at once, and is answered as any: who asks for it waits.
+        """
+        if self.is_gone or not self._link.is_draining or self._delivery.count:
             return
-        has_caught_up = self._settled_room <= 0 or self.queue.has_caught_up(self)
-        is_over = self._delivery.count == 0 and has_caught_up
-        if is_over and self._link.is_draining and self._link.credit > 0:
+        is_spent = self._link.credit <= 0 or self._settled_room <= 0
+        if is_spent or self.queue.has_caught_up(self):
             self._link.drained()
             self.credit = 0
             self._connection.has_output()

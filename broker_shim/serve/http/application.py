@@ -12,6 +12,7 @@ Programs that are no browsers say neither.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from concurrent.futures import TimeoutError as NoAnswer
 from functools import partial
 from typing import Any
@@ -102,11 +103,12 @@ class Gate:
 def application_of(gate: Gate, endpoints: tuple[Endpoint, ...]) -> ASGIApp:
     """Make the application of these endpoints, which refuses all others."""
 
-    def route(endpoint: Endpoint) -> Route:
+    def route(path: str, by_method: Mapping[str, Endpoint]) -> Route:
         async def run(request: Request) -> Response:
-            return await gate.answer(endpoint, request)
+            method = "GET" if request.method == "HEAD" else request.method
+            return await gate.answer(by_method[method], request)
 
-        return Route(endpoint.path, run, methods=[endpoint.method])
+        return Route(path, run, methods=[*by_method])
 
     def refused(_request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -117,7 +119,10 @@ def application_of(gate: Gate, endpoints: tuple[Endpoint, ...]) -> ASGIApp:
         status = error.status_code
         return problem(HttpRefusal(status, text.get(status, error.detail), error.headers))
 
-    routes = [*map(route, endpoints)]
+    by_path: dict[str, dict[str, Endpoint]] = {}
+    for endpoint in endpoints:  # one route for a path: its methods are what 405 says is allowed
+        by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
+    routes = [route(*each) for each in by_path.items()]
     application = Starlette(routes=routes, exception_handlers={HTTPException: refused})
     application.router.redirect_slashes = False
     return _as_sent(application)

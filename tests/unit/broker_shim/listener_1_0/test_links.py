@@ -14,6 +14,7 @@ from broker_shim.amqp_1_0.composites import (
     Attach,
     Detach,
     Disposition,
+    Flow,
     Modified,
     Released,
     Source,
@@ -659,3 +660,41 @@ def test_what_is_under_way_to_the_store_is_waited_for_before_an_attach_is_answer
         second.send(Attach("out", 0, role=False, unsettled={b"1": None}, **told))
         assert second.taken(Attach) == []
     assert second.take(Attach).unsettled == {b"1": Accepted()}
+
+
+@pytest.mark.parametrize("left", [0, 1])
+@pytest.mark.parametrize("mode", ["move", "copy"])
+@pytest.mark.parametrize(("credit", "seen"), [(2, 0), (0, 2), (2, 2)])
+def test_a_drain_is_answered_whatever_credit_is_left(
+    house: House, mode: str, credit: int, seen: int, left: int
+) -> None:
+    """AMQP 2.6.7: by a flow with the credit used up, also if all of it is used already."""
+    publish_to = Client(house, "p")
+    publish_to.attach("out", target=Target("q"), is_receiver=False)
+    for number in range(2 + left):
+        publish_to.deliver(b"%d" % number, str(number))
+    client = Client(house)
+    client.attach("in", source=Source("q", distribution_mode=mode))
+    client.credit(2)
+    assert bodies(client) == ["0", "1"]
+    client.taken(Flow)
+    client.send(Flow(0, 2048, 0, 2048, 0, seen, credit, drain=True))
+    expected = min(left, credit - 2 + seen)
+    assert bodies(client) == ["2"] * expected
+    (answer,) = (told for told, _payload in client.taken(Flow) if told.handle is not None)
+    assert (answer.drain, answer.link_credit) == (True, 0)
+    assert answer.delivery_count == max(2, seen + credit)
+
+
+def test_a_drain_that_its_messages_use_up_is_answered(house: House) -> None:
+    publish_to = Client(house, "p")
+    publish_to.attach("out", target=Target("q"), is_receiver=False)
+    for number in range(3):
+        publish_to.deliver(b"%d" % number, str(number))
+    for mode in ("copy", "move"):
+        client = Client(house, mode)
+        client.attach("in", source=Source("q", distribution_mode=mode))
+        client.send(Flow(0, 2048, 0, 2048, 0, 0, 3, drain=True))
+        assert bodies(client) == ["0", "1", "2"]
+        (answer,) = (told for told, _payload in client.taken(Flow) if told.handle is not None)
+        assert (answer.drain, answer.link_credit, answer.delivery_count) == (True, 0, 3)

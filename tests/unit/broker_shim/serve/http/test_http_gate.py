@@ -83,6 +83,15 @@ def test_a_method_that_is_not_listed_is_refused(house: HttpHouse, user: str | No
                 assert house.ask(method, path(endpoint), user).status == 405
 
 
+def test_what_a_path_allows_is_all_that_is_listed_of_it(house: HttpHouse) -> None:
+    for endpoint in EVERY:
+        listed = {each.method for each in EVERY if each.path == endpoint.path}
+        reply = house.ask("OPTIONS", path(endpoint))
+        assert reply.status == 405
+        allowed = {each.strip() for each in reply.headers["allow"].split(",")}
+        assert allowed == listed | ({"HEAD"} if "GET" in listed else set())
+
+
 @pytest.mark.parametrize(
     "where",
     ["/nothing", "/api/v1/../../etc/passwd", "/%2e%2e/etc/passwd", "/api/v1/queues/", "/api/v2/x"],
