@@ -81,6 +81,24 @@ def test_what_senders_choose_is_shown_as_text_and_never_run(house: HttpHouse, pa
     assert page.troubles == []
 
 
+def test_messages_are_asked_for_again_when_the_figures_of_their_queue_changed(
+    house: HttpHouse, page: Page
+) -> None:
+    """A page of them costs a read of the disk, and a line of the audit log."""
+    house.put("aside", b"first")
+    at(page, house.server, "ada", "queue/aside", 1)
+    names = "performance.getEntriesByType('resource').map((each) => new URL(each.name).pathname)"
+    figures = f"{names}.filter((each) => each.endsWith('/queues/aside')).length"
+    asked = f"{names}.filter((each) => each.endsWith('/aside/messages')).length"
+    page.until(f"{figures} >= 3")
+    assert page.evaluate(asked) == 1
+    house.put("aside", b"second")
+    page.until("document.querySelectorAll('tbody tr').length === 2")
+    assert page.evaluate(asked) == 2
+    house.ask("POST", path_of("aside", "/purge"), "ada", {})
+    page.until("document.querySelectorAll('tbody tr').length === 0")
+
+
 def test_a_message_is_a_panel_that_keys_step_through_and_that_has_an_address(
     house: HttpHouse, page: Page
 ) -> None:

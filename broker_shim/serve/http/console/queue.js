@@ -9,6 +9,11 @@ import { get, post, queuePath } from "./requests.js";
 import { sample } from "./samples.js";
 
 const LIMIT = 50;
+const MOST_LOOKS = 15;  // the figures do not show that one consumer gave back what another took at once
+
+// Figures that change with the messages of a page: it is asked for again when one of them did.
+const signsOf = (told, offset) => JSON.stringify(
+  [offset, told.depth, told.acquired, told.delayed, told.arrived, told.removed, told.redelivered]);
 
 // Why a message died, and where: rejected on orders: shop:price (price is negative)
 function died(death) {
@@ -55,6 +60,7 @@ export function queue(parts, user, query) {
   const name = parts.join("/");
   let offset = offsetOf(query);
   let opened = "";
+  let [signs, looks] = ["", 0];
   const figures = element("div");
   const charts = element("div", { class: "charts" });
   const details = element("aside", { class: "panel", hidden: true, onkeydown: typed });
@@ -82,9 +88,12 @@ export function queue(parts, user, query) {
       ...told.bindings.map((each) => ["binding", `${each.exchange} ${each.key}`]),
     ]));
     charts.replaceChildren(...chartsOf(sample(told)));
+    const now = signsOf(told, offset);
+    if (now === signs && ++looks < MOST_LOOKS) return;
     const page = await get(queuePath(name, "/messages"), { limit: LIMIT, offset });
     list.fill(page.items);
     pages.at(page, page.items.length);
+    [signs, looks] = [now, 0];
   }
 
   async function go(to) {
