@@ -1,12 +1,18 @@
-"""Requests of monitors: metrics, health and readiness."""
+"""Requests of monitors: metrics, health and readiness.
+
+Health and readiness have a thread of their own: whatever other requests wait for, they do not.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 from starlette.responses import PlainTextResponse, Response
 
 from broker_shim.serve.http.calls import Call
+
+_PROBES = ThreadPoolExecutor(1, thread_name_prefix="http-probes")
 
 
 async def show_metrics(call: Call) -> Response:
@@ -17,12 +23,12 @@ async def show_metrics(call: Call) -> Response:
 
 async def show_health(call: Call) -> Response:
     """Answer 200 while the process comes round."""
-    await asyncio.to_thread(call.probes.health)
+    await asyncio.get_running_loop().run_in_executor(_PROBES, call.probes.health)
     return PlainTextResponse("ok\n")
 
 
 async def show_readiness(call: Call) -> Response:
     """Answer 200 while the broker serves, else 503 and one line why not."""
-    why = await asyncio.to_thread(call.probes.readiness)
+    why = await asyncio.get_running_loop().run_in_executor(_PROBES, call.probes.readiness)
     text = f"{why or 'ok'}\n".encode(errors="backslashreplace")
     return PlainTextResponse(text, 200 if why is None else 503)

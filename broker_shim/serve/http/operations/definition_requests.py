@@ -6,7 +6,6 @@ are looked at, before the first of them is given. So one that is half wrong does
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 from broker_shim.errors import StoreError
@@ -18,6 +17,7 @@ from broker_shim.serve.http.operations.repair_bodies import (
     DefinitionsOutcome,
     LeftOut,
 )
+from broker_shim.serve.http.operations.table_reads import read_tables
 from broker_shim.serve.http.refusals import HttpRefusal
 from sparkstore.operations.administration import Order
 from sparkstore.operations.definitions.document import document_of
@@ -40,13 +40,13 @@ async def export_definitions(call: Call) -> DefinitionsAnswer:
         document, left = document_of(recovered_state(root))
         return DefinitionsAnswer(document=document, left_out=left)
 
-    return await asyncio.to_thread(read)
+    return await read_tables(call, read)
 
 
 async def import_definitions(call: Call) -> DefinitionsOutcome:
     """Make what a document defines, or nothing of it."""
     body, root = call.body, await flushed(call)
-    found, judged = await asyncio.to_thread(_judged, root, body)
+    found, judged = await read_tables(call, lambda: _judged(root, body))
     errors = [*found.errors, *judged.errors]
     if errors:
         told = "; ".join(f"{place}: {text}" for place, text in errors[:_TOLD_ERRORS])

@@ -20,6 +20,7 @@ from broker_shim.serve.http.operations.operation_bodies import (
     OperationRow,
     UndoOutcome,
 )
+from broker_shim.serve.http.operations.table_reads import read_tables
 from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.serve.http.roles import HttpRole
 from broker_shim.store.delta import DeltaMessageStore
@@ -38,7 +39,7 @@ async def list_operations(call: Call) -> OperationList:
     from sparkstore.recovery.operation_log import operations  # noqa: PLC0415  # it loads pyarrow
 
     root = await flushed(call)
-    found = await asyncio.to_thread(operations, root)
+    found = await read_tables(call, lambda: operations(root))
     items = [
         OperationRow(
             operation=each.operation,
@@ -63,13 +64,13 @@ async def undo_operation(call: Call) -> UndoOutcome:
 
     operation, name = call.names["operation"], new_operation()
     root = await flushed(call)
-    rows = await asyncio.to_thread(operation_rows, root, operation)
+    rows = await read_tables(call, lambda: operation_rows(root, operation))
     # By names in the log, and before a plan tells of these queues: some may be deleted.
     homes, copies = places_of(operation, rows) if rows else (set(), set())
     await call.check_recorded(Act.SEND, sorted(homes))
     await call.check_recorded(Act.PURGE, sorted(copies))
-    found = await asyncio.to_thread(
-        lambda: planned_undo(root, recovered_state(root), operation, name, rows)
+    found = await read_tables(
+        call, lambda: planned_undo(root, recovered_state(root), operation, name, rows)
     )
     if found.queue:
         await call.check_role(HttpRole.ADMIN, f"undoing the deletion of {shown(found.queue)}")
@@ -108,7 +109,7 @@ async def show_history(call: Call) -> MessageHistory:
         f"{EVENTS} WHERE message_id = {message_id} ORDER BY position"
         f" LIMIT {page.limit} OFFSET {page.offset}"
     )
-    rows = (await asyncio.to_thread(query, root, statement)).to_pylist()
+    rows = (await read_tables(call, lambda: query(root, statement))).to_pylist()
     if not rows and not page.offset:
         raise HttpRefusal(404, f"history has no message {said}: it keeps history_days")
     queues = {row["queue"] for row in rows if row["queue"] is not None}

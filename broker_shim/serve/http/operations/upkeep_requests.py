@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
 from typing import Any
 
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.operations.history_requests import flushed
 from broker_shim.serve.http.operations.operation_bodies import ReplicaRow, UpkeepAnswer
+from broker_shim.serve.http.operations.table_reads import read_tables
 from sparkstore.tables.root import Root
 
 _VIEWS = {"members": "member", "job_runs": "began_at DESC", "findings": "1"}
@@ -19,7 +19,7 @@ _OF_JOBS = ("job_runs", "findings")
 async def show_upkeep(call: Call) -> UpkeepAnswer:
     """Show members, replicas with their lag, the newest runs of jobs, and findings."""
     root, limit = await flushed(call), call.query.limit
-    return await asyncio.to_thread(_answer, root, limit)
+    return await read_tables(call, lambda: _answer(root, limit))
 
 
 def _answer(root: Root, limit: int) -> UpkeepAnswer:
