@@ -21,7 +21,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.listener_0_10.authorization import check, check_something, may
 from broker_shim.listener_0_10.command_session import CommandSession
-from broker_shim.listener_0_10.refusals import not_allowed, not_found
+from broker_shim.listener_0_10.refusals import not_allowed, not_found, not_implemented
 from broker_shim.listener_0_10.wiring.order_commands import carry_out, check_order
 from broker_shim.listener_0_10.wiring.queue_commands import (
     check_owner,
@@ -41,6 +41,8 @@ from sparkstore.core.wiring_arguments import (
     HEADERS,
 )
 from sparkstore.operations.administration import AdminAction, Order
+
+_SELECTOR = "x-filter-jms-selector"
 
 
 def declare(session: CommandSession, command: ExchangeDeclare, command_id: int) -> None:
@@ -139,14 +141,21 @@ def query(session: CommandSession, command: ExchangeQuery, command_id: int) -> N
 
 
 def bind(session: CommandSession, command: ExchangeBind, command_id: int) -> None:
-    """Bind a queue to an exchange; arguments mean something to headers exchanges alone."""
+    """Bind a queue to an exchange; only bindings to headers exchanges have arguments.
+
+    Others are refused: a client that binds by a selector would get what it does not select.
+    """
     queue = existing(session, command.queue, Act.BIND_QUEUE)
     check_owner(session, queue)
     _check(session, Act.BIND_TO_EXCHANGE, command.exchange)
     key = ExchangeBindingKey(command.exchange, queue, command.binding_key)
-    arguments = _matching(session, key.exchange, command.arguments)
+    arguments = _asked(command.arguments)
+    kind = session.broker.router.type_of(key.exchange)
+    if arguments and kind != HEADERS:
+        text = f"a binding to an exchange of type {kind} has no argument {min(arguments)!r:.60}"
+        raise not_implemented(f"{text}: leave it out, or bind to one of type {HEADERS}")
     act = AdminAction.ADD_BINDING
-    order = Order(act, key.queue, key.exchange, key.binding_key, arguments=arguments or {})
+    order = Order(act, key.queue, key.exchange, key.binding_key, arguments=arguments)
     carry_out(session, order, command_id)
 
 
@@ -162,13 +171,10 @@ def unbind(session: CommandSession, command: ExchangeUnbind, command_id: int) ->
     carry_out(session, Order(act, key.queue, key.exchange, key.binding_key), command_id)
 
 
-def _matching(
-    session: CommandSession, exchange: str, arguments: Mapping[str, Any] | None
-) -> dict[str, Any] | None:
-    """Read the arguments of a binding that the exchange asks for; None: it asks for none."""
-    if session.broker.router.type_of(exchange) != HEADERS:
-        return None
-    return plain_arguments(arguments)
+def _asked(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Read the arguments of a binding; Qpid's older JMS client says an empty selector for none."""
+    plain = plain_arguments(arguments)
+    return {name: value for name, value in plain.items() if (name, value) != (_SELECTOR, "")}
 
 
 def bound(session: CommandSession, command: ExchangeBound, command_id: int) -> None:
@@ -177,9 +183,7 @@ def bound(session: CommandSession, command: ExchangeBound, command_id: int) -> N
     queue = None if not command.queue else canonical_or_empty(command.queue)
     _check_asked(session, command, queue)
     if exchange:
-        arguments = None
-        if command.arguments:
-            arguments = _matching(session, exchange, command.arguments)
+        arguments = _asked(command.arguments) or None
         found = broker.queries.bound(exchange, queue, command.binding_key, arguments)
         is_of_others = found.queue_not_matched or found.queue_not_found
         if is_of_others and not may_do_something(session.connection, ExchangeNode(exchange)):

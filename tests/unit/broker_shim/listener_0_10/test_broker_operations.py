@@ -120,6 +120,9 @@ def test_an_alternate_of_another_exchange_is_not_deleted(client: Client010) -> N
         (QueueDeclare("new", arguments={"max_delivery_count": -1}), 406),
         (QueueDeclare("new", arguments={"dead_letter_queue": {"a": 1}}), 531),
         (ExchangeBind("q", "amq.match", "k", {"x-match": "some"}), 406),
+        (ExchangeBind("q", "amq.topic", "k", {"x-filter-jms-selector": "a = 1"}), 540),
+        (ExchangeBind("q", "amq.direct", "k", {"x-match": "all"}), 540),
+        (ExchangeBind("q", "amq.fanout", "k", {"a": {}}), 531),
     ],
 )
 def test_what_cannot_be_declared_is_refused_by_its_code(
@@ -166,6 +169,17 @@ def test_a_headers_exchange_routes_by_application_headers(bench: Bench010) -> No
         client.do(ExchangeBound("amq.match", "q", "k", asked))
     told = [each.value for each in client.of(ExecutionResult)]
     assert told == [ExchangeBoundResult(), ExchangeBoundResult(args_not_matched=True)]
+
+
+@pytest.mark.parametrize("exchange", ["amq.direct", "amq.fanout", "amq.topic"])
+def test_a_binding_without_arguments_is_not_bound_with_some(
+    client: Client010, exchange: str
+) -> None:
+    client.do(ExchangeBind("q", exchange, "k", {"x-filter-jms-selector": ""}))
+    for asked in (None, {}, {"x-filter-jms-selector": "a = 1"}):
+        client.do(ExchangeBound(exchange, "q", "k", asked))
+    told = [each.value for each in client.of(ExecutionResult)]
+    assert told == [ExchangeBoundResult()] * 2 + [ExchangeBoundResult(args_not_matched=True)]
 
 
 def test_a_message_waits_until_there_is_credit_for_all_of_its_bytes(bench: Bench010) -> None:
