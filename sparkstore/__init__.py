@@ -37,6 +37,10 @@ def query(root: str | Path, sql: str, *, as_of: AsOf | None = None) -> pa.Table:
             `as_of` is in the future or before history.
         CorruptData: A table of the root is gone.
         Unavailable: The tables cannot be read.
+
+    Warns:
+        UnreplayedWarning: A store that was killed has acknowledged records that are in its log and
+            not in the tables yet.
     """
     # Not before: who imports a part needs no engine.
     from sparkstore.embedded.query import query as answer  # noqa: PLC0415

@@ -56,3 +56,7 @@ class Closed(StoreError):
 
 class Locked(StoreError):
     """Stop the other process first: it has the root, or the jobs' lease, open."""
+
+
+class UnreplayedWarning(UserWarning):
+    """The tables lack what a store acknowledged: its next start brings it in from its log."""

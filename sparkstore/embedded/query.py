@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from sparkstore.embedded.answers import answer, inferred_schema
+from sparkstore.errors import StoreError, UnreplayedWarning
+from sparkstore.log.unreplayed_records import unreplayed
 from sparkstore.recovery.point_in_time import AsOf
 from sparkstore.replication.bucket_download import local_copy
 from sparkstore.storage.objects import is_object_uri
@@ -28,15 +31,37 @@ def query(where: Root | str | Path, statement: str, as_of: AsOf | None = None) -
             `as_of` is in the future, or before history.
         CorruptData: A table of the root is gone.
         Unavailable: The tables cannot be read.
+
+    Warns:
+        UnreplayedWarning: The tables lack acknowledged records, which are in the log of a store
+            that was killed; or nobody knows.
     """
     with _opened(where) as root:
-        return answer(root, statement, as_of=as_of).table
+        table = answer(root, statement, as_of=as_of).table
+        if not isinstance(where, Root):  # a broker asks of its own root, whose log it has
+            _warn_of_unreplayed(root)
+        return table
 
 
 def queue_schema(where: Root | str | Path, queue: str) -> str:
     """Infer the schema of the JSON bodies on a queue, as `answers.inferred_schema` does."""
     with _opened(where) as root:
-        return inferred_schema(root, queue)
+        schema = inferred_schema(root, queue)
+        if not isinstance(where, Root):
+            _warn_of_unreplayed(root)
+        return schema
+
+
+def _warn_of_unreplayed(root: Root) -> None:
+    """Warn where the answer stands in the caller's program, as the command notes it."""
+    try:
+        found = unreplayed(root)
+    except (StoreError, OSError) as failure:
+        text = f"whether the tables have all that was acknowledged is not known: {failure}"
+        warnings.warn(text, UnreplayedWarning, stacklevel=4)
+    else:
+        if found is not None:
+            warnings.warn(str(found), UnreplayedWarning, stacklevel=4)
 
 
 @contextmanager

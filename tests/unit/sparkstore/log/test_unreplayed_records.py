@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+import sparkstore
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.cli.command_line import main
-from sparkstore.errors import InvalidRequest
+from sparkstore.errors import InvalidRequest, UnreplayedWarning
 from sparkstore.log.unreplayed_records import unreplayed
 from sparkstore.log.wal_format import WalFileReader, WalGroup
 from sparkstore.replication.promote import promote
@@ -40,6 +41,13 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     image = image_of(folder / "root", folder / "image")
     store.close()
     return image
+
+
+def test_a_program_that_asks_is_warned_where_it_asks(killed: Path) -> None:
+    with pytest.warns(UnreplayedWarning, match="3 acknowledged records .*: start the st") as warned:
+        table = sparkstore.query(killed, "SELECT depth FROM queues")
+    assert table.to_pylist() == [{"depth": 0}]
+    assert [each.filename for each in warned] == [__file__]
 
 
 def told(captured: pytest.CaptureFixture[str]) -> tuple[list[dict[str, Any]], str]:
@@ -106,6 +114,8 @@ def test_a_log_that_a_start_would_refuse_is_broken(
     rows, said = told(capsys)
     assert rows[-1]["unreplayed"]["records"] is None
     assert "is damaged at byte" in said
+    with pytest.warns(UnreplayedWarning, match="acknowledged is not known: .* is damaged at byte"):
+        sparkstore.query(image, "SELECT depth FROM queues")
 
 
 def test_a_torn_end_is_told_by_the_start_that_cuts_it_and_by_nobody_who_only_looks(
