@@ -251,8 +251,10 @@ class Guard:
             queue=place.queue,
         )
 
-    def role_refused(self, remote: Remote, principal: Principal, act: str, role: str) -> None:
-        """Count that a user has not the role that this takes, and write it down."""
+    def role_refused(
+        self, remote: Remote, principal: Principal, act: str, role: str | None
+    ) -> None:
+        """Count that a user has not the role that this takes, and write it down; None: nobody."""
         self.counts.refused_permissions += 1
         name = principal.name
         self.audit(AuditEvent.PERMISSION_REFUSED, peer=remote, user=name, act=act, role=role)

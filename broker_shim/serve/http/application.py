@@ -91,7 +91,8 @@ class Gate:
         visitor = await house.calls.read(enter) if needs_loop else enter()
         if not visitor.role.includes(endpoint.role):
             await house.calls.read(partial(_refuse, endpoint, endpoint.role, visitor))
-        _check_origin(request)
+        if _is_of_another_site(request):
+            await house.calls.read(partial(_refuse_site, endpoint, visitor))
         query = query_of(endpoint.query, request.query_params)
         body = await body_of_request(endpoint.body, request, endpoint.most_body_bytes)
         names = _names(request.path_params)
@@ -178,13 +179,20 @@ def _refuse(endpoint: Endpoint, needed: HttpRole, visitor: Visitor) -> None:
     raise HttpRefusal(403, f"{text}: sparkstore passwd FILE NAME --roles {needed}")
 
 
-def _check_origin(request: Request) -> None:
+def _refuse_site(endpoint: Endpoint, visitor: Visitor) -> None:
+    """Refuse what another site had a browser ask, and write it down. On the loop's thread."""
+    access, act = visitor.access, f"{endpoint.method} {endpoint.path} for another site"
+    access.guard.role_refused(access.remote, visitor.principal, act, None)
+    raise HttpRefusal(403, "another site may not ask here: use the console of this port")
+
+
+def _is_of_another_site(request: Request) -> bool:
     site = request.headers.get("sec-fetch-site", "none")
     origin = request.headers.get("origin")
     here = request.headers.get("host", "")
     is_link = request.url.path == "/" and request.headers.get("sec-fetch-mode") == "navigate"
-    if (site not in _OUR_SITES and not is_link) or (origin and urlsplit(origin).netloc != here):
-        raise HttpRefusal(403, "another site may not ask here: use the console of this port")
+    is_strange = origin is not None and origin != "" and urlsplit(origin).netloc != here
+    return (site not in _OUR_SITES and not is_link) or is_strange
 
 
 def _json(found: Any, status: int = 200) -> Response:

@@ -115,6 +115,8 @@ def test_what_is_refused_shows_nothing_and_is_a_line(house: HttpHouse) -> None:
     ):
         said = None if method == "GET" else {}
         assert house.ask(method, path, user, said).status == 403
+    for headers in ({"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "cross-site"}):
+        assert house.ask("GET", queue + "/messages", "mia", **headers).status == 403
     lines = [details for event, details in house.audited if event == "permission-refused"]
     assert [(each["user"], str(each["act"]), each.get("role")) for each in lines] == [
         ("mia", "POST /api/v1/queues/{queue}/purge", "operator"),
@@ -122,5 +124,7 @@ def test_what_is_refused_shows_nothing_and_is_a_line(house: HttpHouse) -> None:
         ("nora", "use the HTTP port", "monitor"),
         ("stranger", "read", None),
         ("stranger", "read", None),
+        ("mia", "GET /api/v1/queues/{queue}/messages for another site", None),
+        ("mia", "GET /api/v1/queues/{queue}/messages for another site", None),
     ]
     assert not [event for event, _ in house.audited if event == "content-read"]
