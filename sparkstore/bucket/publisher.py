@@ -115,11 +115,13 @@ class CommitPublisher:
         """Check that no other store takes over. Any thread may call this.
 
         Raises:
-            Fenced: Another store claimed the next epoch, or a replica was promoted.
+            Fenced: Another store claimed the next epoch, or a replica was promoted; or the bucket
+                has not any more what was published, as it was put back.
             StoreError: The bucket did not answer.
         """
         epochs.check_not_claimed(self._bucket, self.claim.epoch)
         self.check_may_serve()
+        self._check_not_put_back()
 
     def check_may_serve(self) -> None:
         """Check that the root is still a primary, and that no replica of it was promoted.
@@ -137,6 +139,16 @@ class CommitPublisher:
         if is_well:
             epochs.close(self._bucket, self.claim.epoch)
             working_copy.keep(self._root)
+
+    def _check_not_put_back(self) -> None:
+        """Check that the newest version that was published is there: nothing removes it.
+
+        A store that went on would put later versions after a gap, which nobody can read.
+        """
+        version = self._seen
+        if self._bucket.read(version_name("journal", version)) is None:
+            message = f"{self.location} was put back while it was served: it has no version"
+            raise Fenced(f"{message} {version} of its journal any more; this store stops")
 
     def _note_seen(self) -> None:
         if self._journal.published == self._seen:

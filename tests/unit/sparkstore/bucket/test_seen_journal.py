@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,14 +13,14 @@ import pytest
 from sparkstore.bucket.job_copy import job_copy
 from sparkstore.bucket.seen_journal import SEEN_FILE, seen_in
 from sparkstore.config import StoreConfig
-from sparkstore.errors import InvalidRequest, Unavailable
+from sparkstore.errors import Fenced, InvalidRequest, Unavailable
 from sparkstore.log.start import open_log
 from sparkstore.log.writer import Log
 from sparkstore.replication.bucket_replica import paired
 from sparkstore.storage.objects import ObjectStorage
 from sparkstore.tables.root import open_root
 from tests.support.objects.s3_server import S3Server, served
-from tests.support.roots.logs import append, facts_in, flush, opened, write
+from tests.support.roots.logs import append, facts_in, flush, opened, until, write
 
 URI = "s3://lake/queues"
 
@@ -174,6 +175,23 @@ def test_a_replication_that_has_read_more_of_its_primary_is_refused(
     server.objects = before
     with pytest.raises(InvalidRequest, match="was put back"), paired(URI, replica):
         pass
+
+
+def test_a_store_whose_bucket_is_put_back_while_it_serves_stops(
+    server: S3Server, tmp_path: Path
+) -> None:
+    with opened(URI, settings(tmp_path)) as log:
+        write(log, 1, 1)
+    before = dict(server.objects)
+    log = open_log(URI, replace(settings(tmp_path), fence_check_s=0.02)).log
+    write(log, 2, 2)
+    for name in [name for name in server.objects if "/_delta_log/" in name]:
+        if name not in before:
+            del server.objects[name]
+    until(lambda: log.failure is not None)
+    assert isinstance(log.failure, Fenced)
+    assert "was put back while it was served" in str(log.failure)
+    log.close()
 
 
 def test_a_copy_of_another_place_says_nothing(server: S3Server, tmp_path: Path) -> None:
