@@ -66,7 +66,8 @@ def test_an_exchange_that_deletes_itself_goes_with_its_last_binding(
     client = bench.opened()
     declare(client, kind)
     client.do(QueueDeclare("second"))
-    client.do(ExchangeBind("q", "e", "k", {"x-match": "all", "a": 1}))
+    arguments = {"x-match": "all", "a": 1} if kind == "headers" else None
+    client.do(ExchangeBind("q", "e", "k", arguments))
     client.do(ExchangeBind("second", "e", "k"))
     client.do(ExchangeUnbind("second", "e", "k"))
     assert "e" in bench.broker.router
