@@ -9,6 +9,7 @@ package is found by its entry point in the group `sparkstore.commands`, called a
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import os
 import sys
@@ -57,6 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code.
     """
     escape_what_cannot_be_encoded(sys.stdout)
+    _escape_what_output_lacks()
     words = bulk.with_queue_as_argument(sys.argv[1:] if argv is None else argv)
     try:
         found = {point.name: point for point in entry_points(group="sparkstore.commands")}
@@ -84,6 +86,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     return code
+
+
+def _escape_what_output_lacks() -> None:
+    r"""Print a character that the encoding of standard output lacks as `\u20ac`."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _run_other(words: Sequence[str], found: Mapping[str, EntryPoint]) -> int:

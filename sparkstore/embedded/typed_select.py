@@ -51,6 +51,8 @@ _INSIDE = ("__", "pg_")
 """With these begin the engine's own helpers, and what it has for clients of another database."""
 _OURS = "sparkstore_"
 """With this begin the tables that the views stand on."""
+_COLUMN_WORDS = re.compile(r"""(?<![\w."'])(at|check|to)(?![\w"'])""", re.IGNORECASE)
+"""Columns of views that are words of DuckDB's own: bare they are no SQL."""
 _RANDOM = {"random", "uuid", "gen_random_uuid"}
 
 NOT_A_QUERY = "only one SELECT is answered here (or EXPLAIN or DESCRIBE of one)"
@@ -99,7 +101,10 @@ def _parsed(connection: duckdb.DuckDBPyConnection, statement: str) -> Any:
     try:
         statements = connection.extract_statements(statement)
     except duckdb.Error as reason:
-        raise InvalidRequest(f"{first_line(reason)}: in Spark's SQL? {_ASK_SPARK}") from reason
+        words = sorted({word.lower() for word in _COLUMN_WORDS.findall(statement)})
+        quoted = " or ".join(f'"{word}"' for word in words)
+        hint = f"a column of that name is written {quoted};" if words else "in Spark's SQL?"
+        raise InvalidRequest(f"{first_line(reason)}: {hint} {_ASK_SPARK}") from reason
     if len(statements) != 1 or "\0" in statement:  # the parser reads nothing behind a NUL
         raise InvalidRequest(NOT_A_QUERY)
     if statements[0].type == StatementType.EXPLAIN:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -209,3 +210,21 @@ def test_in_a_folder_that_was_deleted_a_query_is_refused_in_one_line(
         assert (
             ended.stderr == "sparkstore: the current folder was deleted: change to another (cd /)\n"
         )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("encoding", "wanted"), [("ascii", r"\xfc\u20ac"), ("latin-1", r"ü\u20ac"), ("utf-8", "ü€")]
+)
+def test_a_character_that_standard_output_lacks_is_escaped(
+    typed: Path, encoding: str, wanted: str
+) -> None:
+    argv = ["sql", str(typed), "--engine", "duckdb", "SELECT 'ü€' AS told"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "sparkstore", *argv],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert ended.stdout.decode(encoding).split() == ["told", "----", wanted]

@@ -15,6 +15,7 @@ from sparkstore.embedded.duckdb_views import add_views, connect
 from sparkstore.embedded.typed_select import check_statement
 from sparkstore.errors import InvalidRequest
 from sparkstore.tables.root import Root, open_root
+from tests.support.documents import view_columns
 from tests.support.sql_attempts import FILES, FUNCTIONS, PLACES, STATEMENTS
 
 ANSWERED = [
@@ -253,6 +254,20 @@ def test_a_query_that_is_nested_deep_is_answered_or_refused(root: Root, call: st
             assert answer(root, f"SELECT {call * depth}1{end * depth}").table.num_rows == 1
 
 
+def test_each_column_is_a_name_of_sql_or_its_error_says_how_it_is_written() -> None:
+    """Every column that the page of the views lists."""
+    columns = {(view, name) for view, kinds in view_columns().items() for name, _kind in kinds}
+    refused = set()
+    with connect() as connection:
+        for view, name in columns:
+            check_statement(connection, f'SELECT "{name}", v.{name} FROM {view} AS v', [view])
+            try:
+                check_statement(connection, f"SELECT {name} FROM {view}", [view])
+            except InvalidRequest as reason:
+                refused.add((name, f'a column of that name is written "{name}"' in str(reason)))
+    assert refused == {("at", True), ("to", True), ("check", True)}
+
+
 @pytest.mark.parametrize(
     ("statement", "told"),
     [
@@ -262,6 +277,8 @@ def test_a_query_that_is_nested_deep_is_answered_or_refused(root: Root, call: st
         ("SELECT date_format(now(), 'yyyy')", "there is no function date_format here: "),
         ("SELECT CAST('x' AS INT)", "Could not convert string 'x'"),
         ("SELEKT 1", "syntax error"),
+        ("SELECT at, 'to' FROM message_history", 'is written "at"; sparkstore'),
+        ("SELECT count(To) FROM messages WHERE check", 'is written "check" or "to"; sparkstore'),
     ],
 )
 def test_an_error_is_one_line_that_says_what_to_do(root: Root, statement: str, told: str) -> None:
