@@ -22,13 +22,16 @@ $(SETUP): requirements.lock pyproject.toml
 	@PYTHON="$(PYTHON)" sh .ci/check-machine
 	@echo "setup: creating $(VENV); the first time this downloads Spark and builds proton (minutes)"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@sh .ci/with-progress "setup: pip installs what requirements.lock names" \
+	    $(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	@sh .ci/with-progress "setup: pip installs this checkout" \
+	    $(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(JAR): $(SETUP)
 	@echo "setup: fetching Delta's jar for Spark"
-	@$(BIN)/python -c "from sparkstore.session import local_session; local_session('setup').stop()"
+	@sh .ci/with-progress "setup: Spark fetches the jar" \
+	    $(BIN)/python -c "from sparkstore.session import local_session; local_session('setup').stop()"
 	@touch $@
 
 demo: setup  ## real messages in, the broker killed, nothing lost, two engines answer (under 2 minutes)
@@ -147,14 +150,17 @@ mutants: setup  ## faults put into the code, one at a time: a test must notice e
 WHEEL := build/wheel-venv
 $(WHEEL)/.done: requirements.lock
 	@PYTHON="$(PYTHON)" sh .ci/check-machine python
+	@echo "wheel: making $(WHEEL), an environment to build in"
 	@$(PYTHON) -m venv $(WHEEL)
 	@awk '/^setuptools==/ {found = 1} found {print} found && !/\\$$/ {exit}' requirements.lock >$(WHEEL)/setuptools.lock
-	@$(WHEEL)/bin/python -m pip install --quiet --require-hashes -r $(WHEEL)/setuptools.lock
+	@sh .ci/with-progress "wheel: pip installs setuptools" \
+	    $(WHEEL)/bin/python -m pip install --quiet --require-hashes -r $(WHEEL)/setuptools.lock
 	@touch $@
 
 wheel: $(WHEEL)/.done  ## dist/*.whl: the packages, SQL, the jobs and their schedules; seconds, with Python alone
 	@rm -rf build/lib build/bdist.*  # else modules that are gone would be in it
-	@$(WHEEL)/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	@sh .ci/with-progress "wheel: pip builds it" \
+	    $(WHEEL)/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	@ls dist/*.whl
 
 AIRFLOW := build/airflow-venv

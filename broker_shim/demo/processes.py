@@ -15,6 +15,7 @@ from broker_shim.demo.departures import BINDINGS, EXCHANGE
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
+SILENT_S = 10.0
 
 
 class DemoFailed(Exception):
@@ -155,15 +156,36 @@ class ClientProcess:
 
 
 class Progress:
-    """Lines with the seconds since the start; a rolling one at most every two seconds."""
+    """Lines with the seconds since the start; a rolling one at most every two seconds.
 
-    def __init__(self) -> None:
+    A thread says every ten seconds without another line that the last step goes on. It ends by
+    `end`, or with the process.
+    """
+
+    def __init__(self, silent_s: float = SILENT_S) -> None:
         self._started_at = self._said_at = time.monotonic()
+        self._silent_s, self._is_over = silent_s, False
+        self._said = threading.Event()
+        self._line = threading.Thread(target=self._go_on, name="progress", daemon=True)
+        self._line.start()
+
+    def end(self) -> None:
+        """Say no more that a step goes on."""
+        self._is_over = True
+        self._said.set()
+        self._line.join()
 
     def say(self, text: str) -> None:
         """Print a line with the seconds since the start, whatever was said before."""
+        self._said.set()
         self._said_at = time.monotonic()
         print(f"[{self._said_at - self._started_at:6.1f} s] {text}", flush=True)
+
+    def _go_on(self) -> None:
+        while not self._is_over:
+            if not self._said.wait(self._silent_s):
+                print(f"[{time.monotonic() - self._started_at:6.1f} s] … it goes on", flush=True)
+            self._said.clear()
 
     def now_and_then(self, text: str) -> None:
         """Print the text if nothing was printed for two seconds."""

@@ -50,6 +50,7 @@ class Demo:
         Returns:
             For each publisher, the departure to go on with.
         """
+        self.progress.say("a broker starts")
         broker = BrokerProcess(self.root, self.folder / "broker.log")
         self.progress.say(f"the broker listens on {broker.url}; {PUBLISHERS} publishers start")
         publishers = self._publishers(broker, list(range(PUBLISHERS)))

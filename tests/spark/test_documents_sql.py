@@ -36,9 +36,9 @@ def test_the_snippets_run_and_every_query_has_an_answer(
 ) -> None:
     root = tmp_path / "queues"
     storing = snippet("docs/store-interface.md", "enqueued.complete")
-    questions = snippet("README.md", "spark.sql")
+    questions = snippet("README.md", "spark.sql").replace('"shop"', repr(str(root)))
     exec(compile(storing, "docs/store-interface.md", "exec"), {"root": root})
-    exec(compile(questions, "README.md", "exec"), {"root": root})
+    exec(compile(questions, "README.md", "exec"), {})
     assert "orders" in capsys.readouterr().out
     queries = blocks(ALL, "sql")
     assert len(queries) == 11

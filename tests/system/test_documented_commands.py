@@ -133,6 +133,7 @@ class Place:
             "~/.config/fish/completions": self.folder / "fish",
             "http://127.0.0.1:8161": self.http,
             "position=812": "position=1",
+            "./shop": self.root,
         }.items():
             line = line.replace(old, str(new))
         line = re.sub(r"\bROOT\b", str(self.root), line)
@@ -146,7 +147,9 @@ class Place:
         line = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:0", line)
         line = re.sub(r"/run/\w+", str(self.folder), line)
         line = line.replace("/var/lib/wiring", str(self.folder / "wiring"))
-        return re.sub(r"/var/lib/(queues|orders)|\bROOT\b", str(self.folder / "other"), line)
+        return re.sub(
+            r"/var/lib/(queues|orders)|\bROOT\b|\./shop", str(self.folder / "other"), line
+        )
 
     def _operation(self) -> str:
         rows = [

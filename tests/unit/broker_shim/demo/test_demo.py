@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from broker_shim.demo.departures import departure, departures, message_name, number_of
+from broker_shim.demo.processes import Progress
 from broker_shim.demo.verdict import (
     ConfirmedDeliveries,
     Key,
@@ -13,6 +18,7 @@ from broker_shim.demo.verdict import (
     disagreements,
     landed_in_doubt,
 )
+from tests.support.checkout import CHECKOUT
 
 QUEUES = {1: ("EWR",), 2: ("JFK", "cancelled"), 3: ("LGA",)}
 ONE, TWO, TWO_CANCELLED = Key("EWR", 1), Key("JFK", 2), Key("cancelled", 2)
@@ -116,3 +122,25 @@ def test_a_departure_without_a_time_was_cancelled() -> None:
 
 def test_a_message_is_named_after_its_departure() -> None:
     assert number_of(message_name(4711)) == 4711
+
+
+def test_a_step_that_says_nothing_is_told_to_go_on(capfd: pytest.CaptureFixture[str]) -> None:
+    progress = Progress(silent_s=0.01)
+    progress.say("a step")
+    shown = ""
+    while "it goes on" not in shown:
+        shown += capfd.readouterr().out
+    progress.end()
+
+
+def test_a_target_that_says_nothing_is_told_to_go_on(tmp_path: Path) -> None:
+    shown = tmp_path / "shown"
+    waits = f"until grep -q 'pip: it goes on' {shown}; do :; done; exit 3"
+    with shown.open("w") as out:
+        ended = subprocess.run(
+            ["sh", str(CHECKOUT / ".ci" / "with-progress"), "pip", "sh", "-c", waits],
+            stdout=out,
+            env={**os.environ, "PROGRESS_S": "0.01"},
+            check=False,
+        )
+    assert ended.returncode == 3
