@@ -29,7 +29,7 @@ from sparkstore.errors import InvalidRequest, StoreError
 from sparkstore.extras import check_spark
 
 if TYPE_CHECKING:
-    from sparkstore.cli.query_result import QueryResult
+    from sparkstore.cli.queries.query_result import QueryResult
     from sparkstore.core.fold import QueueState, State
     from sparkstore.recovery.point_in_time import PointInTime
     from sparkstore.tables.root import Root
@@ -226,13 +226,13 @@ def check_time(root: Root, as_of: str) -> PointInTime:
 
 def _by_spark(arguments: Namespace, root: Root, limit: int) -> QueryResult:
     check_spark("sql --engine spark", "--engine duckdb")
-    from sparkstore.cli.sql import answer_once
+    from sparkstore.cli.queries.spark_sql import answer_once
 
     return answer_once(root, arguments.statement, limit, arguments.as_of)
 
 
 def _by_duckdb(arguments: Namespace, root: Root, limit: int) -> QueryResult:
-    from sparkstore.cli.duckdb_sql import answer
+    from sparkstore.cli.queries.duckdb_sql import answer
 
     return answer(root, arguments.statement, limit, arguments.as_of)
 

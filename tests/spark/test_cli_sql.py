@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sparkstore import session_effort as effort
-from sparkstore.cli import sql
 from sparkstore.cli.command_line import main
-from sparkstore.cli.query_result import QueryResult
+from sparkstore.cli.queries import spark_sql
+from sparkstore.cli.queries.query_result import QueryResult
 from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.root import Root
@@ -48,7 +48,7 @@ def elsewhere(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def ask(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> QueryResult:
-    return sql.answer(spark, root, statement, limit)
+    return spark_sql.answer(spark, root, statement, limit)
 
 
 def test_rows_come_in_the_order_that_was_asked_for_and_what_is_cut_is_told(

@@ -11,7 +11,7 @@ from typing import Any
 from sparkstore.cli.commands import QUEUE_COLUMNS, SQL_ROWS, print_answer, print_lines, row_limit
 from sparkstore.cli.messages.undo import undo_code
 from sparkstore.cli.output import Row, fields, json_lines, one_line, table
-from sparkstore.cli.query_result import QueryResult
+from sparkstore.cli.queries.query_result import QueryResult
 from sparkstore.cli.remote.http_client import RemoteBroker, name_in_path
 from sparkstore.cli.remote.remote_parsing import is_dry
 from sparkstore.exit_codes import ExitCode

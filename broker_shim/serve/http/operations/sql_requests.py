@@ -2,7 +2,7 @@
 
 What may pass is decided by `sparkstore.embedded.typed_select`, as for `sparkstore sql`: one SELECT
 over the views, without files, settings or changes. A process of its own answers it
-(`sparkstore.cli.sql_server.limited_process`), so neither the broker's loop nor another request
+(`sparkstore.cli.queries.limited_process`), so neither the broker's loop nor another request
 waits for it, and time and memory have an end.
 
 Decision: who may ask. The views show the bodies of all messages, also of those that were consumed,
@@ -28,8 +28,8 @@ from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.operations.history_requests import flushed
 from broker_shim.serve.http.refusals import HttpRefusal
 from sparkstore.cli.output import one_line
-from sparkstore.cli.sql_server import limited_process
-from sparkstore.cli.sql_server.limited_process import LimitedQuestion
+from sparkstore.cli.queries import limited_process
+from sparkstore.cli.queries.limited_process import LimitedQuestion
 from sparkstore.control.audit import AuditEvent
 from sparkstore.operations import wire
 

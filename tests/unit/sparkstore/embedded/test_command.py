@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from sparkstore.cli.command_line import main
-from sparkstore.cli.duckdb_sql import answer
+from sparkstore.cli.queries.duckdb_sql import answer
 from sparkstore.errors import InvalidRequest
 from sparkstore.exit_codes import ExitCode
 from sparkstore.tables.root import Root, open_root

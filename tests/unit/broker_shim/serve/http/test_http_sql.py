@@ -91,7 +91,7 @@ def test_a_process_that_fails_has_its_last_words_in_the_log(
 ) -> None:
     """Also where standard error is a file: the process itself may write none."""
     program = (
-        "import os, sys; from sparkstore.cli.sql_server import limited_process as it;"
+        "import os, sys; from sparkstore.cli.queries import limited_process as it;"
         " it.limit_this_process(60); sys.stderr.write('x' * 9000 + '\\nlast words\\n');"
         " sys.stderr.flush(); os.abort()"
     )

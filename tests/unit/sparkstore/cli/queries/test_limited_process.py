@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from sparkstore.cli.command_line import main
-from sparkstore.cli.sql_server import limited_process
-from sparkstore.cli.sql_server.limited_process import LimitedQuestion, answered
+from sparkstore.cli.queries import limited_process
+from sparkstore.cli.queries.limited_process import LimitedQuestion, answered
 from sparkstore.errors import InvalidRequest
 from tests.support.sql_attempts import FILES, FUNCTIONS, STATEMENTS
 
@@ -29,7 +29,7 @@ def question(root: Path, statement: str, most_s: float = 60) -> LimitedQuestion:
 
 def run(asked: LimitedQuestion, first: str = "") -> tuple[int, Any]:
     """Ask a process of its own, in which something is done first; its exit code and answer."""
-    program = f"import sys; from sparkstore.cli.sql_server import limited_process as it\n{first}\n"
+    program = f"import sys; from sparkstore.cli.queries import limited_process as it\n{first}\n"
     done = subprocess.run(
         [sys.executable, "-c", program + "sys.exit(it.main())"],
         input=json.dumps(asked._asdict()).encode(),

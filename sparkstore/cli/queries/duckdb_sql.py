@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sparkstore.cli.query_result import QueryResult, distinct
+from sparkstore.cli.queries.query_result import QueryResult, distinct
 from sparkstore.embedded import answers
 from sparkstore.errors import InvalidRequest
 from sparkstore.tables.root import Root

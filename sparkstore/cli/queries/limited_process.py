@@ -1,6 +1,6 @@
 """Answer one query in this process, which the kernel keeps within limits, and end.
 
-    python -m sparkstore.cli.sql_server.limited_process < question > answer
+    python -m sparkstore.cli.queries.limited_process < question > answer
 
 The broker's HTTP port starts it (`broker_shim.serve.http.operations.sql_requests`). Both are JSON:
 the fields of `LimitedQuestion`; columns, rows as `sparkstore sql --json` prints them, and whether
@@ -99,8 +99,8 @@ def answered(question: LimitedQuestion) -> str:
 
 
 def _answered(question: LimitedQuestion) -> str:
-    from sparkstore.cli.duckdb_sql import answer  # within the limits
     from sparkstore.cli.output import json_lines
+    from sparkstore.cli.queries.duckdb_sql import answer  # within the limits
     from sparkstore.tables.root import open_root
 
     found = answer(open_root(question.root), question.statement, question.limit, question.as_of)

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType, VariantType
 
-from sparkstore.cli.query_result import QueryResult, distinct
+from sparkstore.cli.queries.query_result import QueryResult, distinct
 from sparkstore.errors import InvalidRequest
 from sparkstore.session import local_session
 from sparkstore.session_effort import effort_for

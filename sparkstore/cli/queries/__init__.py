@@ -1,0 +1,5 @@
+"""The answers of `sparkstore sql`: a root and a statement come in, rows go out.
+
+`duckdb_sql` and `spark_sql` ask an engine each, and both give a `query_result`. `limited_process`
+answers one query by DuckDB in a process of its own, for the broker's HTTP port.
+"""

@@ -1,1 +1,0 @@
-"""A process with limits that answers one query by DuckDB, for the broker's HTTP port."""
