@@ -50,6 +50,8 @@ OnUsage = Callable[[StoreError | None, QueueUsage | None], None]
 """Told what a queue has; None: there is none of this name, or an error says why not."""
 
 _MAKING = frozenset({AdminAction.CREATE_QUEUE, AdminAction.CREATE_EXCHANGE})
+_NAMING = frozenset({AdminAction.CREATE_QUEUE, AdminAction.ALTER_QUEUE, AdminAction.ADD_BINDING})
+"""Whoever orders this wants the queue to be there."""
 _OF_POLICIES = frozenset({AdminAction.SET_POLICY, AdminAction.DELETE_POLICY})
 _COMES_BACK = "the broker's settings make it so again at its next start: change them, too"
 
@@ -168,9 +170,12 @@ class Administration:
     Attributes:
         decider: Who deletes and purges queues, if another broker decides for this one.
         facts: What there is now.
+        on_ordered: Told the name of a queue that is created, altered or bound, also if that
+            changes nothing.
     """
 
     decider: QueueDecider | None = None
+    on_ordered: Callable[[str], None]
 
     def __init__(
         self,
@@ -190,7 +195,7 @@ class Administration:
             changes: Makes, alters and destroys queues.
         """
         self._served, self._bulk, self._changes = served, bulk, changes
-        self._wiring_limit = wiring_limit
+        self._wiring_limit, self.on_ordered = wiring_limit, lambda _queue: None
         self.facts = BrokerFacts(served, last_value_queues)
         self._acts: dict[AdminAction, Callable[[OrderDecision, OnComplete], None]] = {
             AdminAction.CREATE_QUEUE: self._create_queue,
@@ -222,6 +227,9 @@ class Administration:
         except InvalidRequest as refusal:
             on_told(refusal, {})
             return
+
+        if order.act in _NAMING:
+            self.on_ordered(decided.order.queue)
 
         def done(error: StoreError | None) -> None:
             if error is None and decided.is_change:

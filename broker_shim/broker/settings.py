@@ -28,7 +28,7 @@ from sparkstore.core.policies import Policy
 from sparkstore.core.queue_arguments import QueueArguments, check_arguments
 from sparkstore.core.queue_names import TEMPORARY, canonical, is_reserved
 from sparkstore.core.wiring_arguments import check_exchange_arguments, check_exchange_type
-from sparkstore.declared_settings import MIB, Bounds, NotRead, check_declared
+from sparkstore.declared_settings import MIB, Bounds, NotRead, Seconds, check_declared
 from sparkstore.operations.policy_orders import MOST_PRIORITY, check_policy
 from sparkstore.settings_file import check_names, named_section, read_row, read_section
 
@@ -195,6 +195,9 @@ class BrokerSettings:
         max_queues_per_user: Queues and exchanges, temporary ones too, that one user had made since
             the start of this process and that are there now. Anonymous clients are one user; orders
             by the control socket have no limit.
+        unused_queue_s: A queue that was made because a client attached to it is deleted when it has
+            been empty, unbound and without a client for so long; 0: it stays. What was created by
+            an order or is named here stays, as does what was there at the start of this process.
         max_sessions: Sessions of one connection.
         max_connections: Connections in all; more are closed as they come. The HTTP port has as
             many, counted apart.
@@ -240,6 +243,7 @@ class BrokerSettings:
     max_termini: _Count = 100_000
     max_termini_per_user: _Count = 10_000
     max_queues_per_user: _Count = 1000
+    unused_queue_s: Seconds = 300.0
     max_sessions: Annotated[int, Bounds(1, 65_535)] = 256
     max_connections: _Links = 1000
     max_connections_per_user: _Links = 1000

@@ -28,6 +28,7 @@ from broker_shim.broker.operations.delivery_delays import DeliveryDelays
 from broker_shim.broker.operations.observation import EntryObserver
 from broker_shim.broker.operations.placements import Placements
 from broker_shim.broker.operations.queries import Queries
+from broker_shim.broker.operations.unused_queues import UnusedQueues
 from broker_shim.broker.operations.wiring_limit import Made, WiringLimit
 from broker_shim.broker.operations.xid_claims import XidClaims
 from broker_shim.broker.queue_deletion import QueueDeletions
@@ -79,6 +80,7 @@ class Broker(ServedQueues):
         administration: Carries out an administrator's orders.
         claims: Knows which queues are one client's alone, and deletes those that delete themselves.
         xid_claims: Knows which branches of distributed transactions were begun.
+        unused_queues: Deletes queues that were made on demand, and that nobody uses.
         wiring_limit: Refuses queues and exchanges to users who have had enough made.
         queries: Tells what queues and exchanges are.
         acquisition: Acquires messages that were browsed.
@@ -124,6 +126,7 @@ class Broker(ServedQueues):
             self, self.bulk, self.last_value_queues, self.wiring_limit, changes
         )
         self.claims = Claims(self, self.administration, destroy)
+        self.unused_queues = UnusedQueues(self, self.administration, self.claims.is_claimed)
         self.queries = Queries(self, self.administration)
 
     @property
@@ -204,6 +207,7 @@ class Broker(ServedQueues):
         keep their order.
         """
         if name in self.queues:
+            self.unused_queues.used(name)
             on_done(None)
             return
         if name in self._creating:
@@ -217,6 +221,8 @@ class Broker(ServedQueues):
         self._creating[name] = [on_done]
 
         def created(error: StoreError | None) -> None:
+            if error is None:
+                self.unused_queues.made(name)
             for done in self._creating.pop(name):
                 done(error)
 

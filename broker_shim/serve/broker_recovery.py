@@ -126,10 +126,11 @@ def recover(
 
 
 def expire(store: BrokerStore, broker: Broker) -> None:
-    """Have messages leave their queues when their time is over, from now on.
+    """Have messages, and queues that nobody uses, leave when their time is over, from now on.
 
     Of a store in this process: what a member of a service has, that one expires.
     """
+    broker.unused_queues.start()
     if isinstance(store, ExpiringStore):
         Expiry(store, lambda: broker, broker.later).start()
 

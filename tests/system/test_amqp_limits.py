@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from proton import Message
+from proton.utils import BlockingConnection
 
 from broker_shim.amqp_1_0.composites import Close, Open, SaslInit, SaslOutcome
 from broker_shim.protocol_1_0.codec.frames import (
@@ -165,3 +167,19 @@ def test_connections_in_all_have_a_limit(broker: BrokerProcess) -> None:
         assert one_too_many.is_hung_up_on()
     for peer in (*opened, silent):
         peer.socket.close()
+
+
+def test_a_queue_that_an_attach_made_goes_when_it_is_unused(tmp_path: Path) -> None:
+    (tmp_path / "sparkstore.toml").write_text("[broker]\nunused_queue_s = 0.2\n")
+    words = ("--listen", "127.0.0.1:0", "--config", f"{tmp_path}/sparkstore.toml")
+    broker = BrokerProcess(str(tmp_path / "root"), *words, "--queue", "named")
+    connection = BlockingConnection(broker.url, timeout=20)
+    for name in ("named", "q"):
+        connection.create_receiver(name).close()
+    until(lambda: "queue 'q' is deleted: it was made on demand" in broker.log)
+    connection.create_sender("q").send(Message("x", durable=True))  # it is made anew
+    assert connection.create_receiver("named").link.remote_source.address == "named"
+    assert connection.create_receiver("q").receive(timeout=20).body == "x"
+    connection.close()
+    assert broker.terminate() == 0
+    assert "queue 'named' is deleted" not in broker.log

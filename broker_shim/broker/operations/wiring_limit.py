@@ -113,7 +113,8 @@ class WiringLimit:
         if not self._is_quiet:
             self._tell()
         text = f"{shown(user)} has had {most} queues and exchanges made: delete some"
-        return LimitReached(f"{text} ([broker] max_queues_per_user)")
+        text += ", or have unused ones that attaching made go sooner"
+        return LimitReached(f"{text} ([broker] max_queues_per_user, unused_queue_s)")
 
     def _count(self, user: str, most: int) -> int:
         of_user = self._of_user.get(user, set())

@@ -67,6 +67,8 @@ class Route:
         self._own_route = Routed(set() if self._own is None else {self._own.queue})
         self._origin = Origin(connection.number, connection.container)
         self._is_refusal_told = False
+        if self._own is not None:
+            self._broker.unused_queues.keep_for(self._own.queue, self)
 
     def names_delivery(self, refusal: Refusal) -> bool:
         """Whether a refusal is told with the delivery's tag, and ends the link of a settled one.
