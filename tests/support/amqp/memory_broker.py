@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 from collections.abc import Callable, Mapping
 
 from broker_shim.broker.metrics import Metrics
@@ -14,6 +13,7 @@ from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.store.interface import BrokerStore
 from sparkstore.core.entries import Entry
+from tests.support.readiness import is_ready
 
 TIMEOUT_S = 20
 
@@ -60,7 +60,7 @@ class MemoryBroker:
 
     def take_answers(self) -> None:
         """Wait until the store has answered something, and tell the broker all that it did."""
-        assert select.select([self.inbox], [], [], TIMEOUT_S)[0], "no answer of the store"
+        assert is_ready(self.inbox, TIMEOUT_S), "no answer of the store"
         self.inbox.drain()
 
     def close(self) -> None:

@@ -6,7 +6,6 @@ the test moves. The service has a loop of its own, so a test waits for what it i
 
 from __future__ import annotations
 
-import select
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -38,6 +37,7 @@ from sparkstore.core.fold import Entry, State
 from sparkstore.operations.administration import AdminAction, Order
 from tests.support.amqp.timers import Clock
 from tests.support.delivery.damage import DamagedDeltaStore, DamagedRecordedStore
+from tests.support.readiness import is_ready
 from tests.support.stores.controls import ServicedRoot
 from tests.support.stores.stores import DELTA_CONFIG, done
 
@@ -145,7 +145,7 @@ class DeliveryPlace(ABC):
             self.end_turn()
             has_more = any(exchanged)
             if self.calls.open_count:
-                assert select.select([self.inbox], [], [], TIMEOUT_S)[0], "no answer of the store"
+                assert is_ready(self.inbox, TIMEOUT_S), "no answer of the store"
                 has_more = True
             has_more = bool(self.inbox.drain()) or has_more or self.broker.is_dispatch_due
             has_more = self._make_due() or has_more
@@ -167,7 +167,7 @@ class DeliveryPlace(ABC):
         while not is_so():
             assert not self.fatal, self.fatal
             assert time.monotonic() < limit_s, f"not within {TIMEOUT_S:g} s: {what}"
-            select.select([self.inbox], [], [], _POLL_S)
+            is_ready(self.inbox, _POLL_S)
             self.pass_s(_POLL_S)
 
     def await_expiry(self, queue: str) -> None:

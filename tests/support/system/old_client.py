@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import socket
 from collections import deque
 from types import TracebackType
@@ -39,6 +38,7 @@ from broker_shim.framing.segments import HeaderSegment
 from broker_shim.framing.sequences import Ranges, contains
 from broker_shim.handlers.content import ContentCollector
 from tests.support.amqp.amqp_0_10 import INFINITE, content
+from tests.support.readiness import is_ready
 
 TIMEOUT_S = 60
 
@@ -153,7 +153,7 @@ class OldClient:
     @property
     def is_told_nothing(self) -> bool:
         """True if nothing has come that was not read."""
-        return not select.select([self._socket], [], [], 0)[0]
+        return not is_ready(self._socket, 0)
 
     def _wait_for(self, kind: type) -> None:
         while not any(isinstance(each, kind) for each in self._told):

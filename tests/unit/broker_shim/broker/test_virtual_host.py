@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +20,7 @@ from broker_shim.selectors import parse
 from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.operations.administration import AdminAction, Order, OwnLink
+from tests.support.readiness import is_ready
 
 TIMEOUT_S = 20
 
@@ -96,7 +96,7 @@ class SmallHost:
         """Until the store has answered everything."""
         self.broker.dispatch()
         while self.calls.open_count:
-            assert select.select([self._inbox], [], [], TIMEOUT_S)[0], "no answer of the store"
+            assert is_ready(self._inbox, TIMEOUT_S), "no answer of the store"
             self._inbox.drain()
             self.broker.dispatch()
 

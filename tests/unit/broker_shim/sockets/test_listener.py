@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import select
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -19,6 +18,7 @@ from broker_shim.security.guard import Guard
 from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.sockets import listener
 from tests.support.amqp.served_listener import AMQP, Served, exhaust
+from tests.support.readiness import is_ready
 
 OPEN_WITH_BYTES_FOR_A_NAME = bytes.fromhex("00000012 02000000 005310 c00501 a102fffe")
 
@@ -166,7 +166,7 @@ def test_a_peer_that_asks_and_does_not_read_is_not_read_either_until_it_reads() 
             (ours,) = served.listener._peers
             left = b""
             while ours._is_reading or not ours._is_gathering:
-                if select.select([], [peer], [], 0.01)[1]:
+                if is_ready(peer, 0.01, to_write=True):
                     left = left or ask
                     left = left[peer.send(left, socket.MSG_DONTWAIT) :]
             most.append(ours._transport.get_write_buffer_size())

@@ -75,7 +75,12 @@ def test_browse_shows_subject_and_properties(root: str, capsys: pytest.CaptureFi
 def test_wiring_is_listed(root: str, capsys: pytest.CaptureFixture[str]) -> None:
     found = {row["queue"]: row for row in rows(capsys, "queue", "list", root)}
     assert found["orders"]["arguments"] == {"dead_letter_queue": "dead"}
-    assert found["dead"] == {"queue": "dead", "depth": 1, "durability": 2, "arguments": None}
+    assert found["dead"] == {
+        "queue": "dead",
+        "depth": 1,
+        "durability": "unsettled-state",
+        "arguments": None,
+    }
     assert [row["exchange"] for row in rows(capsys, "exchange", "list", root)] == ["news"]
     (binding,) = rows(capsys, "binding", "list", root, "--queue", "orders")
     assert (binding["exchange"], binding["binding_key"]) == ("news", "land.#")

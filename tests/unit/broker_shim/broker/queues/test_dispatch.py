@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.queue_index import Cursor, Survivors
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.listener_1_0.receiving.credit_window import CreditWindow
+from tests.support.readiness import is_ready
 
 
 @dataclass(eq=False)
@@ -193,7 +193,7 @@ def test_calls_from_many_threads_are_made_once_each_in_the_order_of_each_thread(
     for thread in threads:
         thread.start()
     while len(made) < 2000:
-        assert select.select([inbox], [], [], 20)[0], "a call was posted and nobody was woken"
+        assert is_ready(inbox, 20), "a call was posted and nobody was woken"
         inbox.drain()
     for thread in threads:
         thread.join()

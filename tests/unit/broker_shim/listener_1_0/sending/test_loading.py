@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from broker_shim.store.interface import OnLoaded, StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
 from tests.support.amqp.bench import Bench, received
 from tests.support.amqp.memory_broker import TIMEOUT_S
+from tests.support.readiness import is_ready
 
 
 class Slow(MemoryMessageStore):
@@ -63,7 +63,7 @@ def run_but_loads(bench: Bench, store: Slow) -> None:
         for _delay_s, call in [bench.delayed.pop() for _ in bench.delayed[:]]:
             call()
         if bench.calls.open_count > len(store.loads):
-            assert select.select([bench.inbox], [], [], TIMEOUT_S)[0], "no answer of the store"
+            assert is_ready(bench.inbox, TIMEOUT_S), "no answer of the store"
             bench.inbox.drain()
         bench.broker.dispatch()
 
