@@ -32,7 +32,8 @@ _log = logging.getLogger(__name__)
 
 _LOOKS = 4
 """In the time after which a queue is deleted."""
-_MOST_PAUSE_S = 60.0
+_LEAST_PAUSE_S, _MOST_PAUSE_S = 0.05, 60.0
+"""Between two looks, however short or long that time is: the loop never spins."""
 
 
 class UnusedQueues:
@@ -63,7 +64,7 @@ class UnusedQueues:
         """Look at the queues from time to time, unless they stay."""
         if self._are_deleted:
             pause_s = self._served.settings.unused_queue_s / _LOOKS
-            self._served.later(min(_MOST_PAUSE_S, pause_s), self._look)
+            self._served.later(max(_LEAST_PAUSE_S, min(_MOST_PAUSE_S, pause_s)), self._look)
 
     @property
     def _are_deleted(self) -> bool:

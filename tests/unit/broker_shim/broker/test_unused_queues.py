@@ -148,3 +148,12 @@ def test_what_was_there_at_a_start_stays(timed: Timed) -> None:
     attached(timed, "q").vanish()
     timed.pass_s(10 * UNUSED_S)
     assert timed.names() == {"q"}
+
+
+@pytest.mark.parametrize(("unused_s", "pause_s"), [(0.0001, 0.05), (100.0, 25.0), (1e9, 60.0)])
+def test_the_loop_looks_now_and_then_whatever_the_time_is(
+    tmp_path: Path, unused_s: float, pause_s: float
+) -> None:
+    timed = Timed(tmp_path, unused_queue_s=unused_s)
+    assert [delay_s for delay_s, _call in timed.house.delayed] == [pause_s]
+    timed.house.close()
