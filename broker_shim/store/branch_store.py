@@ -212,7 +212,7 @@ class LocalBranches:
         """List the branches in doubt, the oldest first. See `BranchCalls.prepared`."""
         with self._lock:
             self._check_open()
-            return branches.prepared(self._machine)
+            return branches.prepared_in(self._machine.state)
 
     def branch_entries(self, xid: Xid) -> BranchEntries:
         """Get the queue entries of a branch in doubt from the state machine.
@@ -229,7 +229,7 @@ class LocalBranches:
             self._check_open()
             found = [
                 (each.xid, branches.entries_of(self._machine, each.xid))
-                for each in branches.prepared(self._machine)
+                for each in branches.prepared_in(self._machine.state)
                 if xid is None or xid == each.xid
             ]
         return [
@@ -250,7 +250,7 @@ class LocalBranches:
         with self._lock:
             self._check_open()
             held = self._machine.branches
-            in_doubt = [each.xid for each in branches.prepared(self._machine)]
+            in_doubt = [each.xid for each in branches.prepared_in(self._machine.state)]
             return {xid: [*held[key].steps] for xid in in_doubt if (key := xid_text(xid)) in held}
 
     def find_branches(self, xid: Xid | None, on_found: OnBranches) -> None:

@@ -101,8 +101,8 @@ def as_detail(annotations: Annotations) -> str:
     if not isinstance(annotations, Mapping) or not all(map(_is_one, annotations.items())):
         raise InvalidRequest("annotations are texts with a type and a text each")
     if DELIVERY_TIME in annotations and not _is_time(*annotations[DELIVERY_TIME]):
-        told = " ".join(annotations[DELIVERY_TIME])[:100]
-        message = f"{DELIVERY_TIME} is {told!r}: give a long from 0 to {MOST_TIME_MS}, as text"
+        given = " ".join(annotations[DELIVERY_TIME])[:100]
+        message = f"{DELIVERY_TIME} is {given!r}: give a long from 0 to {MOST_TIME_MS}, as text"
         raise InvalidRequest(message)
     detail = _packed(annotations)
     if _bytes_of(detail) > MAX_ANNOTATIONS_BYTES:
@@ -133,8 +133,8 @@ def delivery_time_of(detail: str | None) -> int | None:
         return None
     if (at_ms := plain_time_of(detail)) is not None:  # most often
         return at_ms * 1000
-    told = annotations_of(detail).get(DELIVERY_TIME)
-    return int(told[1]) * 1000 if told is not None and _is_time(*told) else None
+    value = annotations_of(detail).get(DELIVERY_TIME)
+    return int(value[1]) * 1000 if value is not None and _is_time(*value) else None
 
 
 def plain_time_of(detail: str | None) -> int | None:
@@ -196,7 +196,7 @@ def with_death(detail: str | None, death: Death) -> Annotations:
 
     Where not all fit, those that consumers gave are left out, and then the first death.
     """
-    told: dict[str, tuple[str, str]] = {
+    last_death: dict[str, tuple[str, str]] = {
         DEATH + "queue": ("string", death.queue),
         DEATH + "reason": ("string", death.reason),
         DEATH + "attempts": ("uint", str(death.attempts)),
@@ -205,29 +205,29 @@ def with_death(detail: str | None, death: Death) -> Annotations:
     for name in ("condition", "description"):
         text = getattr(death, name)
         if text:
-            told[DEATH + name] = ("string", text[:_MAX_TEXT])
+            last_death[DEATH + name] = ("string", text[:_MAX_TEXT])
     before = annotations_of(detail)
     path = [] if death.reason in _OF_CONSUMERS else _expired_on(before)
     if path:
-        told[_PATH] = ("string", json.dumps(path, ensure_ascii=False))
-    with_first = {**_first(before, told), **told}
+        last_death[_PATH] = ("string", json.dumps(path, ensure_ascii=False))
+    with_first = {**_first(before, last_death), **last_death}
     kept = {key: value for key, value in before.items() if not key.startswith(DEATH)}
     together = {**kept, **with_first}
-    choices = (each for each in (together, with_first) if _fits(each))
-    return next(choices, told)
+    choices = (annotations for annotations in (together, with_first) if _fits(annotations))
+    return next(choices, last_death)
 
 
-def _first(before: Annotations, told: Annotations) -> Annotations:
-    """Tell of the first death, which may be the one that is told now."""
+def _first(before: Annotations, last_death: Annotations) -> Annotations:
+    """Return the annotations of a message's first death, which may be this last one."""
     if _FIRST + "queue" in before:
         return {key: value for key, value in before.items() if key.startswith(_FIRST)}
-    earliest = before if DEATH + "queue" in before else told
+    earliest = before if DEATH + "queue" in before else last_death
     parts = ((name, earliest.get(DEATH + name)) for name in ("queue", "reason", "time"))
-    return {_FIRST + name: (said[0], said[1][:_MAX_TEXT]) for name, said in parts if said}
+    return {_FIRST + name: (value[0], value[1][:_MAX_TEXT]) for name, value in parts if value}
 
 
 def is_cycle(detail: str | None, death: Death, target: str) -> bool:
-    """True if a message that dies goes round: it has expired on its dead-letter queue before.
+    """Tell whether a dead message goes round: it has expired on its dead-letter queue before.
 
     Only what nobody had since counts: whatever consumers reject, or fail to handle too often, goes
     round because they do. So a queue for retries, which sends what expires back, may be in a cycle.
@@ -246,13 +246,13 @@ def _expired_on(annotations: Annotations) -> list[str]:
     return [*dict.fromkeys([*path, *last])][-_MOST_PATH:]
 
 
-def _texts(told: str) -> list[str]:
+def _texts(path: str) -> list[str]:
     """Read a path; what another broker on the store wrote may be anything, and is none then."""
     try:
-        found = json.loads(told)
+        names = json.loads(path)
     except (ValueError, RecursionError):
         return []
-    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def _path_name(queue: str) -> str:

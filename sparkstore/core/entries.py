@@ -183,21 +183,21 @@ class Entries(Mapping[int, Entry]):
 
         Who asks again after that has gone, and for what is not all, gets the rest.
         """
-        found: list[int] = []
+        message_ids: list[int] = []
         looks = 0
         for chunk in self._chunks:
             if chunk.soonest <= now_us:
-                if looks == _CHUNKS_A_LOOK or len(found) >= count:
-                    return Expired(found[:count], is_all=False)
-                found += chunk.expired(now_us)
+                if looks == _CHUNKS_A_LOOK or len(message_ids) >= count:
+                    return Expired(message_ids[:count], is_all=False)
+                message_ids += chunk.expired(now_us)
                 looks += 1
         if self._young_soonest <= now_us:
-            if len(found) >= count:
-                return Expired(found[:count], is_all=False)
-            found += self._expired_young(now_us)
+            if len(message_ids) >= count:
+                return Expired(message_ids[:count], is_all=False)
+            message_ids += self._expired_young(now_us)
         packed = min((chunk.soonest for chunk in self._chunks), default=NO_EXPIRY)
         self.soonest = min(packed, self._young_soonest)
-        return Expired(found[:count], is_all=len(found) <= count)
+        return Expired(message_ids[:count], is_all=len(message_ids) <= count)
 
     def _expired_young(self, now_us: int) -> list[int]:
         ends = {
@@ -229,8 +229,8 @@ class Entries(Mapping[int, Entry]):
         entry = self._young.get(message_id)
         if entry is not None:
             return entry
-        found = self._find(message_id)
-        return default if found is None else found[0].entry(found[1])
+        place = self._find(message_id)
+        return default if place is None else place[0].entry(place[1])
 
     def holder(self, message_id: int) -> tuple[str | None, int] | None:
         """Return an entry's holder and position; None if it is not on the queue.
@@ -240,8 +240,8 @@ class Entries(Mapping[int, Entry]):
         entry = self._young.get(message_id)
         if entry is not None:
             return entry.acquired_by, entry.position
-        found = self._find(message_id)
-        return None if found is None else found[0].holder(found[1])
+        place = self._find(message_id)
+        return None if place is None else place[0].holder(place[1])
 
     def __contains__(self, message_id: object) -> bool:
         """True if the message is on the queue."""
@@ -268,7 +268,7 @@ class Entries(Mapping[int, Entry]):
         return _Values(self)
 
     def walk(self) -> Iterator[tuple[int, Entry]]:
-        """`items`, without a view around it."""
+        """Iterate over ids and entries in queue order."""
         for chunk in [*self._chunks]:
             for index in compress(range(len(chunk.is_there)), chunk.is_there):
                 yield chunk.ids[index], chunk.entry(index)
@@ -286,7 +286,7 @@ class Entries(Mapping[int, Entry]):
         return int(self.has_delays and sum((delivery_time_of(d) or 0) > now_us for d in details))
 
     def stretches(self) -> Iterator[Stretch]:
-        """All of them in queue order, many at a time.
+        """Iterate over the entries in queue order, many at a time.
 
         The queue may change between two: none is left out that is there all the time, as the young
         ones get another dictionary when some are packed. What left may still be told.
@@ -301,10 +301,10 @@ class Entries(Mapping[int, Entry]):
         return f"Entries({dict(self.walk())})"
 
     def _place(self, message_id: int) -> tuple[EntryChunk, int]:
-        found = self._find(message_id)
-        if found is None:
+        place = self._find(message_id)
+        if place is None:
             raise KeyError(message_id)
-        return found
+        return place
 
     def _find(self, message_id: int) -> tuple[EntryChunk, int] | None:
         near = self._near
@@ -340,18 +340,18 @@ class Entries(Mapping[int, Entry]):
         self._young = {}
 
     def _append_entries(self, part: list[tuple[int, Entry]]) -> None:
-        there = [entry for _, entry in part]
+        entries = [entry for _, entry in part]
         self._append(
             [message_id for message_id, _ in part],
             (
-                [entry.position for entry in there],
-                [entry.at for entry in there],
-                [entry.priority for entry in there],
-                [entry.expires_at for entry in there],
-                [entry.message_bytes for entry in there],
-                [entry.acquired_by for entry in there],
-                [entry.delivery_count for entry in there],
-                [entry.detail for entry in there],
+                [entry.position for entry in entries],
+                [entry.at for entry in entries],
+                [entry.priority for entry in entries],
+                [entry.expires_at for entry in entries],
+                [entry.message_bytes for entry in entries],
+                [entry.acquired_by for entry in entries],
+                [entry.delivery_count for entry in entries],
+                [entry.detail for entry in entries],
             ),
         )
 

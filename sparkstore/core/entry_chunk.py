@@ -105,13 +105,13 @@ class EntryChunk:
         self._delays: Column | None = None  # ms; a million delayed messages are a column, no texts
         if not all(map(_is_all, NOBODY, held)):
             same: dict[Held, Held] = {}  # messages that died in one turn are annotated alike
-            delays = [_delay_of(each) for each in zip(*held, strict=True)]
+            delays = [_delay_of(holding) for holding in zip(*held, strict=True)]
             if not _is_all(_NEVER, delays):
                 self._delays = pack(delays)
             self.held = {
-                index: same.setdefault(each, each)
-                for index, each in enumerate(zip(*held, strict=True))
-                if each != NOBODY and delays[index] == _NEVER
+                index: same.setdefault(holding, holding)
+                for index, holding in enumerate(zip(*held, strict=True))
+                if holding != NOBODY and delays[index] == _NEVER
             }
         self._gone = 0
         self.soonest = min((end for end in expires_at if end is not None), default=NO_EXPIRY)
@@ -137,13 +137,13 @@ class EntryChunk:
         return NOBODY if delay == _NEVER else (None, 0, plain_time(delay))
 
     def message_ids(self) -> Sequence[int]:
-        """Ids of what is there, in order."""
+        """Return the ids of the entries that are left, in order."""
         if self.run and not self._gone:
             return self.run
         return [*compress(self.ids.values(), self.is_there)]
 
     def priorities(self) -> list[int]:
-        """Priorities of what is there, in order."""
+        """Return the priorities of the entries that are left, in order."""
         return [*compress(self._columns[2].values(), self.is_there)]
 
     def marked(self) -> Iterator[tuple[int, Entry]]:
@@ -161,14 +161,14 @@ class EntryChunk:
         return self._columns[4][index]
 
     def expired(self, now_us: int) -> list[int]:
-        """Ids of what waits and has expired; `soonest` is exact then."""
+        """Return the ids of expired entries that nobody has; `soonest` is exact then."""
         waits = bytearray(self.is_there)
         for index, held in self.held.items():
             if held[0] is not None:
                 waits[index] = 0
         ends = self._columns[3].values()
-        there = [end for end in compress(ends, waits) if end != _NEVER]
-        self.soonest = min(there, default=NO_EXPIRY)
+        pending = [end for end in compress(ends, waits) if end != _NEVER]
+        self.soonest = min(pending, default=NO_EXPIRY)
         if self.soonest > now_us:
             return []
         expired = [_NEVER < end <= now_us for end in ends]

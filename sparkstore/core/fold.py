@@ -161,12 +161,12 @@ def decided(state: State, member: str, request: int) -> None:
 
     Public, because a store that takes many requests at once need say so only of the last.
     """
-    there = state.members.get(member)
-    if there is None:
-        there = state.members[member] = MemberState()
-    there.last_request = max(there.last_request, request)
-    refusals = there.refusals
-    while refusals and (oldest := next(iter(refusals))) <= there.last_request - WINDOW:
+    known = state.members.get(member)
+    if known is None:
+        known = state.members[member] = MemberState()
+    known.last_request = max(known.last_request, request)
+    refusals = known.refusals
+    while refusals and (oldest := next(iter(refusals))) <= known.last_request - WINDOW:
         del refusals[oldest]
 
 
@@ -281,8 +281,9 @@ def _enqueued_alike(state: State, entries: Entries, records: Sequence[Record]) -
         header = record.message
         assert header is not None
         message_bytes = header.header_bytes + header.body_bytes
-        told = record.at, header.priority, header.expires_at, message_bytes, None, 0, record.detail
-        add(record.message_id or 0, Entry(position, *told))
+        sent, lives_until = (record.at, header.priority), header.expires_at
+        entry = Entry(position, *sent, lives_until, message_bytes, None, 0, record.detail)
+        add(record.message_id or 0, entry)
 
 
 def _dequeued_alike(state: State, entries: Entries, records: Sequence[Record]) -> None:
@@ -321,8 +322,8 @@ def _released(state: State, _position: int, record: Record, _epoch: int) -> None
 
 def _attached(state: State, position: int, record: Record, _epoch: int) -> None:
     assert record.holder is not None
-    there = state.links.setdefault(record.holder, LinkState("{}", position))
-    there.detail, there.position, there.detached_at = record.detail or "{}", position, None
+    link = state.links.setdefault(record.holder, LinkState("{}", position))
+    link.detail, link.position, link.detached_at = record.detail or "{}", position, None
 
 
 def _detached(state: State, _position: int, record: Record, _epoch: int) -> None:

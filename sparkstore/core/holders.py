@@ -20,14 +20,14 @@ def since_by_holder(state: State) -> dict[str, int]:
     The key of a member is its name, before the first `/` of a holder; that of a branch is all of
     one (`xids.branch_holder`). A member that only older versions knew is not there.
     """
-    found: dict[str, int] = {
-        branch_holder(key): json.loads(told)["since_us"] for key, told in state.prepared.items()
+    since: dict[str, int] = {
+        branch_holder(key): json.loads(fields)["since_us"] for key, fields in state.prepared.items()
     }
     for (category, member), detail in state.configured.items():
-        told = json.loads(detail) if category == MEMBER_CATEGORY else {}
-        if "since_us" in told:
-            found[member] = told["since_us"]
-    return found
+        fields = json.loads(detail) if category == MEMBER_CATEGORY else {}
+        if "since_us" in fields:
+            since[member] = fields["since_us"]
+    return since
 
 
 def since_of(holder: str, since: Mapping[str, int]) -> int | None:

@@ -80,8 +80,8 @@ def policies_of(configured: Mapping[tuple[str, str], Any]) -> list[Policy]:
     Args:
         configured: Objects by category and key, as JSON or what it says.
     """
-    found = [policy_of(key, detail) for (of, key), detail in configured.items() if of == CATEGORY]
-    return in_order(found)
+    own = ((key, detail) for (of, key), detail in configured.items() if of == CATEGORY)
+    return in_order(policy_of(key, detail) for key, detail in own)
 
 
 def policy_of(name: str, detail: Any) -> Policy:
@@ -90,8 +90,8 @@ def policy_of(name: str, detail: Any) -> Policy:
     Raises:
         InvalidRequest: It is none; whoever may configure the store may send anything.
     """
-    told = json.loads(detail) if isinstance(detail, str) else detail
-    fields = (told.get("match"), told.get("priority"), told.get("arguments"))
+    definition = json.loads(detail) if isinstance(detail, str) else detail
+    fields = (definition.get("match"), definition.get("priority"), definition.get("arguments"))
     if tuple(map(type, fields)) != (str, int, dict):
         message = f"policy {shown(name)}: {detail!r:.100}: it has match, priority and arguments"
         raise InvalidRequest(message)
@@ -100,12 +100,12 @@ def policy_of(name: str, detail: Any) -> Policy:
 
 def in_order(policies: Iterable[Policy]) -> list[Policy]:
     """Sort policies, those that count most first."""
-    return sorted(policies, key=lambda each: (-each.priority, each.name))
+    return sorted(policies, key=lambda policy: (-policy.priority, policy.name))
 
 
 def with_change(policies: Sequence[Policy], name: str, policy: Policy | None) -> list[Policy]:
     """All policies after the one of a name was set, or deleted: None."""
-    others = (each for each in policies if each.name != name)
+    others = (other for other in policies if other.name != name)
     return in_order(others if policy is None else (*others, policy))
 
 
@@ -120,9 +120,9 @@ def with_policies(
         policies: All there are, those that count most first.
     """
     own = {name: value for name, value in arguments.items() if name != POLICY}
-    told: dict[str, dict[str, Any]] = {}
+    given: dict[str, dict[str, Any]] = {}
     for policy in policies:
         if policy.fits(queue):
             for name, value in policy.arguments.items():
-                told.setdefault(name, {"value": value, "from": policy.name})
-    return {**own, POLICY: told} if told else own
+                given.setdefault(name, {"value": value, "from": policy.name})
+    return {**own, POLICY: given} if given else own

@@ -190,7 +190,7 @@ class QueueArguments(NamedTuple):
             self.delivery_delay_ms,
             self.duplicate_window_ms,
         )
-        return self.has_limits or any(each is not None for each in asks)
+        return self.has_limits or any(argument is not None for argument in asks)
 
     @property
     def has_limits(self) -> bool:
@@ -310,13 +310,13 @@ def check_arguments(owner: str, arguments: Mapping[str, Any], what: str = "queue
             name; a switch is neither true nor false; the key of last values is no name;
             `on_reject` or `when_full` is none of its words, or needs a dead-letter queue.
     """
-    said, own = f"{what} {owner!r:.100}", owner if what == "queue" else None
+    subject, own = f"{what} {owner!r:.100}", owner if what == "queue" else None
     for name, argument in ARGUMENTS.items():
         value = arguments.get(name)
         if value is not None and not _may_be(argument, value):
-            message = f"{said}: {name} is {value!r:.200}: say {argument.may_be}"
+            message = f"{subject}: {name} is {value!r:.200}: say {argument.may_be}"
             raise InvalidRequest(message)
-    _check_dead_letters(said, arguments, own)
+    _check_dead_letters(subject, arguments, own)
 
 
 def _may_be(argument: Argument, value: object) -> bool:
@@ -327,15 +327,15 @@ def _may_be(argument: Argument, value: object) -> bool:
     return value in argument.words if argument.words else is_name(value, argument.most)
 
 
-def _check_dead_letters(said: str, arguments: Mapping[str, Any], own: str | None) -> None:
+def _check_dead_letters(subject: str, arguments: Mapping[str, Any], own: str | None) -> None:
     target = arguments.get("dead_letter_queue")
     if target is None:
         if arguments.get("when_full") == _DEAD_LETTER:
-            message = f"{said}: when_full is {_DEAD_LETTER!r}: name a dead_letter_queue"
+            message = f"{subject}: when_full is {_DEAD_LETTER!r}: name a dead_letter_queue"
             raise InvalidRequest(message)
         return
     if canonical(target) == own:
-        message = f"{said}: dead_letter_queue is {target!r}: say the name of another queue"
+        message = f"{subject}: dead_letter_queue is {target!r}: say the name of another queue"
         raise InvalidRequest(message)
 
 
@@ -357,16 +357,16 @@ def own_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def effective_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that count: a queue's own, then those that policies give it."""
-    told = arguments.get(POLICY)
-    by_policy = told if isinstance(told, dict) else {}
-    given = {name: each["value"] for name, each in by_policy.items() if _is_told(each)}
+    policies = arguments.get(POLICY)
+    by_policy = policies if isinstance(policies, dict) else {}
+    given = {name: argument["value"] for name, argument in by_policy.items() if _is_told(argument)}
     return given | own_arguments(arguments)
 
 
 def sources(arguments: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Each argument that counts, with its value and where that is from: `queue`, `policy NAME`."""
-    told = arguments.get(POLICY)
-    by_policy = told if isinstance(told, dict) else {}
+    policies = arguments.get(POLICY)
+    by_policy = policies if isinstance(policies, dict) else {}
     own = own_arguments(arguments)
     return {
         name: {
@@ -377,8 +377,8 @@ def sources(arguments: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _is_told(said: object) -> bool:
-    return isinstance(said, dict) and "value" in said
+def _is_told(argument: object) -> bool:
+    return isinstance(argument, dict) and "value" in argument
 
 
 def terms_of(detail: str) -> QueueTerms:

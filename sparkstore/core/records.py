@@ -94,7 +94,7 @@ class MessageHeader(NamedTuple):
     properties: tuple[tuple[str, str], ...] = ()
 
     def known(self) -> MessageHeader:
-        """The part that every entry needs, for the second and later queues of a message."""
+        """Return the part of a header that every entry needs: also on a message's second queue."""
         return MessageHeader(
             None,
             durable=self.durable,

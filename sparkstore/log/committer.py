@@ -66,7 +66,7 @@ class Committer:
         config: StoreConfig,
         first_segment: int,
         metrics: LogMetrics,
-        told: CommitterEvents,
+        events: CommitterEvents,
         room: DiskRoom,
     ) -> None:
         self._root, self._journal, self._wal, self._config = root, journal, wal, config
@@ -78,7 +78,7 @@ class Committer:
         )
         self._trimmer = Trimmer(root, journal, config)
         self._metrics, self._room = metrics, room
-        self._on_committed, self._on_failure = told
+        self._on_committed, self._on_failure = events
         self._publisher = journal.publisher
         self._changed = threading.Condition()
         self._is_stopping = False
@@ -105,7 +105,7 @@ class Committer:
         return waiting_bytes, 0.0 if oldest is None else (_now_ms() - oldest) / 1000
 
     def add(self, group: RecordGroup) -> None:
-        """Take a group, in order; if the committer has failed, its completions are told so."""
+        """Take a group, in order; after a failure its completions get that error."""
         with self._changed:
             if self._failure is not None:
                 _fire([group], self._failure)
@@ -204,7 +204,7 @@ class Committer:
         self._on_committed(records)
 
     def _insist(self, act: Callable[[], None]) -> None:
-        """Try until it is done: a commit, whose fate must be known, or the mark of one.
+        """Retry a commit, or its mark, until its fate is known.
 
         Raises:
             Fenced: Another writer owns the root.
@@ -310,7 +310,7 @@ class Committer:
 
 
 def _fire(groups: Sequence[RecordGroup], error: StoreError | None) -> None:
-    """Fire what waits for these groups, each once: also if what comes after it fails."""
+    """Fire the completions of these groups, each once."""
     for group in groups:
         fires, group.on_commit = group.on_commit, []
         for fire in fires:

@@ -1,4 +1,4 @@
-"""Completions of a log: each is called once, and a caller's bug stops nobody else's."""
+"""Call completions once each, so that one caller's bug stops nobody else's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _log = logging.getLogger(__name__)
 
 
 def fire_once(fire: Fire, error: StoreError | None) -> None:
-    """Call it; what it raises is logged."""
+    """Call a completion; what it raises is logged."""
     try:
         fire(error)
     except Exception:  # noqa: BLE001 - a caller's bug must not stop everybody's completions

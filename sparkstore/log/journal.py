@@ -305,9 +305,9 @@ class Journal:
         conflict of transactions; whose handle was fresh, looked here first.
         """
         for version in reversed(versions(self._root.journal)):
-            found = self._read(version)
-            if JOURNAL_APP in found.transactions:
-                return found
+            candidate = self._read(version)
+            if JOURNAL_APP in candidate.transactions:
+                return candidate
         return None
 
     def _read(self, version: int) -> Version:

@@ -46,41 +46,41 @@ class LoggedContent:
             CorruptData: Its content is not whole.
             Unavailable: Storage does not answer, or does not take what is still to be written.
         """
-        there = self._recent.get(message_id)
-        return there or self._found(lambda: self._content.read(message_id))
+        recent = self._recent.get(message_id)
+        return recent or self._found(lambda: self._content.read(message_id))
 
     def read_ahead(self, message_ids: Sequence[int]) -> None:
         """Make messages ready that are not in memory; what cannot be read now is left out."""
-        there = self.at_hand(message_ids)
-        self._content.read_ahead([each for each in message_ids if each not in there])
+        at_hand = self.at_hand(message_ids)
+        self._content.read_ahead([number for number in message_ids if number not in at_hand])
 
     def at_hand(self, message_ids: Sequence[int]) -> dict[int, tuple[MessageHeader, bytes]]:
         """Header and content of those messages that are in memory: written or read just now."""
-        there = self._recent.at_hand(message_ids)
-        if len(there) < len(message_ids):
-            missing = [each for each in message_ids if each not in there]
-            there |= self._content.at_hand(missing)
-        return there
+        contents = self._recent.at_hand(message_ids)
+        if len(contents) < len(message_ids):
+            missing = [message_id for message_id in message_ids if message_id not in contents]
+            contents |= self._content.at_hand(missing)
+        return contents
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """A part of the content of a message; as `load` in what it raises."""
-        there = self._recent.get(message_id)
-        if there is not None:
-            return there[1][offset : offset + length]
+        recent = self._recent.get(message_id)
+        if recent is not None:
+            return recent[1][offset : offset + length]
         return self._found(lambda: self._content.read_part(message_id, offset, length))
 
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
         """Headers of messages in that order, None for one that is nowhere."""
         recent = self._recent.get
-        found = {i: there[0] for i in message_ids if (there := recent(i)) is not None}
-        missing = [i for i in message_ids if i not in found]
+        headers = {i: content[0] for i in message_ids if (content := recent(i)) is not None}
+        missing = [i for i in message_ids if i not in headers]
         if missing:
-            found |= self._content.headers(missing)
-        if len(found) < len(message_ids) and any(i not in found for i in missing):
+            headers |= self._content.headers(missing)
+        if len(headers) < len(message_ids) and any(i not in headers for i in missing):
             # Staged content that no Delta commit holds yet.
             self._wait_for_flush()
-            found |= self._content.headers([i for i in missing if i not in found])
-        return [found.get(message_id) for message_id in message_ids]
+            headers |= self._content.headers([i for i in missing if i not in headers])
+        return [headers.get(message_id) for message_id in message_ids]
 
     def _found(self, read: Callable[[], T]) -> T:
         try:

@@ -70,19 +70,20 @@ class RecentContent:
 
     def at_hand(self, message_ids: Sequence[int]) -> dict[int, Content]:
         """Header and body of those messages that are here, as `get` has them."""
-        found: dict[int, Content] = {}
+        contents: dict[int, Content] = {}
         for message_id in message_ids:
             content = self._uncommitted.get(message_id)
             if content is not None:
-                found[message_id] = content
-        if len(found) < len(message_ids):
+                contents[message_id] = content
+        if len(contents) < len(message_ids):
             cached = self._cached
             with self._guard:
                 for message_id in message_ids:
-                    if message_id not in found and (content := cached.get(message_id)) is not None:
+                    content = None if message_id in contents else cached.get(message_id)
+                    if content is not None:
                         cached.move_to_end(message_id)
-                        found[message_id] = content
-        return found
+                        contents[message_id] = content
+        return contents
 
     def _enqueued_staged(self, record: Record) -> None:
         """Keep the content that came in pieces; an entry of a message that is here brings none."""

@@ -1,4 +1,4 @@
-"""A start, in this order: lock; heal; replay under the old epoch; open the new one.
+"""Start a log: lock; heal; replay under the old epoch; open the new one.
 
 Why a cut between any two steps is harmless: replayed groups are committed under the epoch that
 wrote them, so the next start finds them in Delta and replays what is left. The new epoch begins
@@ -331,7 +331,7 @@ def _read_wal(root: Root, folder: Path, tail: Tail, last_position: int) -> Repla
 
 
 def _tell_if_cut(folder: Path, end: int | None, tail: Tail) -> None:
-    """Say so if the log ends before Delta does, as one that was truncated or zeroed.
+    """Warn if the log ends before Delta does: it was truncated or zeroed.
 
     What Delta has of an epoch went through the log before, whose newest group stays until a store
     that ends well removes all its files. Decision: it is no reason to refuse the start. Delta's end

@@ -140,9 +140,9 @@ class Trimmer:
 def _segments(journal: DeltaTable) -> list[SegmentFacts]:
     actions = journal.get_add_actions(flatten=True)
     columns = {name: actions.column(name).to_pylist() for name in _STATISTICS}
-    found: dict[int, SegmentFacts] = {}
+    segments: dict[int, SegmentFacts] = {}
     for segment, last, changed in zip(*columns.values(), strict=True):
-        known = found.get(segment)
+        known = segments.get(segment)
         facts = SegmentFacts(int(segment), int(last), _seconds(changed))
         if known is not None:
             facts = SegmentFacts(
@@ -150,8 +150,8 @@ def _segments(journal: DeltaTable) -> list[SegmentFacts]:
                 max(known.last_position, facts.last_position),
                 max(known.changed_at_s, facts.changed_at_s),
             )
-        found[facts.segment] = facts
-    return [*found.values()]
+        segments[facts.segment] = facts
+    return [*segments.values()]
 
 
 _STATISTICS = ("partition.segment", "max.position", "modification_time")

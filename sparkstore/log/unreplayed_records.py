@@ -40,13 +40,13 @@ class Unreplayed:
 
     def __str__(self) -> str:
         """Describe the records for a person, and what to do about them."""
-        told = (
+        sentence = (
             f"{self.records} acknowledged records (positions {self.first_position} to"
             f" {self.last_position}) are in the write-ahead log {self.wal} and not in the tables"
         )
         if self.successor:
-            return f"{told}: {self.successor} took over without them, keep this root"
-        return f"{told} yet: start the store (sparkstore serve), which replays them"
+            return f"{sentence}: {self.successor} took over without them, keep this root"
+        return f"{sentence} yet: start the store (sparkstore serve), which replays them"
 
 
 def unreplayed(root: Root) -> Unreplayed | None:
@@ -63,12 +63,12 @@ def unreplayed(root: Root) -> Unreplayed | None:
     if _is_served(root, folder):
         return None
     try:
-        found = _unreplayed(root, folder)
+        records = _unreplayed(root, folder)
     except (StoreError, OSError):
         if _is_served(root, folder):  # it began meanwhile, and writes over what was being read
             return None
         raise
-    return None if found is None or _is_served(root, folder) else found
+    return None if records is None or _is_served(root, folder) else records
 
 
 def _unreplayed(root: Root, folder: Path) -> Unreplayed | None:

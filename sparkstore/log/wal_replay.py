@@ -82,11 +82,11 @@ def read_wal(
             and _last_position(reader.path, root_id, reader.header.epoch) >= opened_at
         ]
         current = [r for r in readers if r.header is None or r.header.epoch == epoch]
-        found = [group for reader in current for group in reader.groups()]
-        found.sort(key=lambda group: group.first_position)
-        end = max((group.last_position for group in found), default=0) if current else None
-        groups = _replayable(found, last_position)
-        return Replay(groups, stale, end, _torn_tail(current, found[-1] if found else None))
+        in_files = [group for reader in current for group in reader.groups()]
+        in_files.sort(key=lambda group: group.first_position)
+        end = max((group.last_position for group in in_files), default=0) if current else None
+        groups = _replayable(in_files, last_position)
+        return Replay(groups, stale, end, _torn_tail(current, in_files[-1] if in_files else None))
     finally:
         for reader in readers:
             reader.close()
@@ -143,7 +143,7 @@ class UnfitRecords:
         if not self._lost_messages:
             with suppress(*_UNFIT):
                 return as_table(records)
-        return as_table([self._fit(each, first_position + i) for i, each in enumerate(records)])
+        return as_table([self._fit(record, first_position + i) for i, record in enumerate(records)])
 
     def _fit(self, record: Record, position: int) -> Record:
         reason = _misfit(record)
@@ -191,8 +191,8 @@ def _last_position(path: Path, root_id: bytes, epoch: int) -> int:
         reader.close()
 
 
-def _replayable(found: list[WalGroup], last_position: int) -> list[WalGroup]:
-    """Return the groups after a position, without a gap; `found` is in the order of positions.
+def _replayable(in_files: list[WalGroup], last_position: int) -> list[WalGroup]:
+    """Return the groups after a position, without a gap; `in_files` is in the order of positions.
 
     Raises:
         CorruptData: There is a gap: something that was synced is gone, as a group is written only
@@ -200,7 +200,7 @@ def _replayable(found: list[WalGroup], last_position: int) -> list[WalGroup]:
     """
     before: WalGroup | None = None
     replay: list[WalGroup] = []
-    for group in found:
+    for group in in_files:
         if group.first_position > last_position + 1:
             raise _gap(before, group, last_position + 1)
         if group.first_position <= last_position < group.last_position:

@@ -277,7 +277,7 @@ class Log:
             self._committer.flush(bound(item.fire, None), self._synced_below)
 
     def _tell(self, batch: list[_Item]) -> list[_Item]:
-        """Complete a synced group in order; return the flushes, which wait on."""
+        """Fire the completions of a synced group in order; return its flushes, which wait on."""
         flushes = []
         for item in batch:
             if item.is_flush:
@@ -300,7 +300,7 @@ class Log:
             self._committer.flush(ignore, self._synced_below)
 
     def _secure(self, batch: list[_Item], size: int, count: int) -> StoreError | None:
-        """Do all that a group's completions wait for.
+        """Sync a group, and wait for the lease: its completions may fire then.
 
         Returns the error that they must be told, if any.
         """
@@ -347,7 +347,7 @@ class Log:
         return None
 
     def _refuse_the_rest(self) -> None:
-        """Tell everybody who came after the end of the log thread; from any thread."""
+        """Refuse what came after the end of the log thread; from any thread."""
         with suppress(Empty):
             while True:
                 item = self._inbox.get_nowait()

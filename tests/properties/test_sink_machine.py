@@ -274,7 +274,9 @@ class SinkMachine(RuleBasedStateMachine):
 
     def left(self) -> list[Attempt]:
         """Attempts of the stream, or of anybody, that wait to be published."""
-        attempts = [attempt_of(each.xid) for each in branches.prepared(self.service.machine)]
+        attempts = [
+            attempt_of(each.xid) for each in branches.prepared_in(self.service.machine.state)
+        ]
         return [each for each in attempts if each is not None and each.batch != UNNUMBERED]
 
     def lose_power(self, kept: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Decides whether a message may be put on a queue, and how: for every road that enqueues. Pure.
+"""Decide whether a message may be put on a queue, and how: for every road that enqueues. Pure.
 
 A single call, a batch, a frame of a member's requests, a transaction and a prepared branch all ask
 `Admission.admit`. Whoever asks has seen that the queue is there, and that the message may be put on
@@ -215,8 +215,8 @@ class Admission:
         """
         put = self.steps[-1]
         if put.record.kind is Kind.ENQUEUED and put.record.queue == queue:
-            told = self._now_us, queue, message_id, delivery_count, self._number
-            self.steps.append(RecordStep(records.message_released(*told), put.is_kept))
+            fields = self._now_us, queue, message_id, delivery_count, self._number
+            self.steps.append(RecordStep(records.message_released(*fields), put.is_kept))
 
     def _dead_letter(self, message: StoredMessage, target: str, *, is_logged: bool) -> None:
         """Move a message that was just put on a full queue to the dead letters.
@@ -231,21 +231,21 @@ class Admission:
         dead = message._replace(header=message.header._replace(expires_at=None))
         self.admit(dead, target, detail, is_logged=is_logged, is_dead=True)
         self._overflowed.add((target, message_id))
-        told = overflow(target), self._number
-        record = records.message_dequeued(self._now_us, queue, message_id, None, *told)
+        why = overflow(target), self._number
+        record = records.message_dequeued(self._now_us, queue, message_id, None, *why)
         record = record._replace(member=first.member, request=first.request)
         self.steps.append(RecordStep(record, put.is_kept))
         self._machine.has_dropped = True
 
     def _identity(self, message_id: int, header: MessageHeader) -> Hashable | None:
-        """What its sender calls a message that is new; None if it has no name, or is not new."""
+        """Return the id that a new message's sender gave it; None without, or if not new."""
         is_new = message_id not in self._machine.state.messages and not self._has_own_limits
         return self._machine.identity_of(header) if is_new else None
 
     def _is_duplicate(
         self, queue: str, identity: Hashable | None, arguments: QueueArguments
     ) -> bool:
-        """Tell whether such a message came within the queue's window, or earlier in this batch."""
+        """Tell whether a message of this id came in the queue's window, or before in this batch."""
         if identity is None:
             return False
         since_us = self._now_us - (arguments.duplicate_window_ms or 0) * 1000
@@ -266,11 +266,11 @@ class Admission:
         Its content is not written for this queue; another queue of the message may bring it.
         """
         known, message_id = message.header.known(), message.message_id
-        told = self._now_us, queue, message_id
-        put = records.message_enqueued(*told, known, None, self._number)
+        place = self._now_us, queue, message_id
+        put = records.message_enqueued(*place, known, None, self._number)
         bare = message._replace(header=known, body=b"", is_staged=False)
         self.steps.append(RecordStep(put, is_kept, bare))
-        off = records.message_dequeued(*told, None, DUPLICATE, self._number)
+        off = records.message_dequeued(*place, None, DUPLICATE, self._number)
         self.steps.append(RecordStep(off._replace(member=member, request=request), is_kept))
         self._machine.has_dropped = True
 
@@ -328,14 +328,14 @@ class Admission:
     def _overflow_queue(self, arguments: QueueArguments, queue: str, message_id: int) -> str | None:
         """The queue of dead letters for a new message; None if there is none that takes it."""
         target = arguments.overflow_queue(queue)
-        there = self._machine.state.queues.get(target or "")
-        if target is None or there is None or message_id in there.entries:
+        overflow_queue = self._machine.state.queues.get(target or "")
+        if target is None or overflow_queue is None or message_id in overflow_queue.entries:
             return None
         self._decided.update((step.record.queue, step.record.message_id) for step in self._newest())
         return None if (target, message_id) in self._decided else target
 
     def _newest(self) -> list[RecordStep]:
-        """The steps that were added since the last call."""
+        """Return the steps that were added since the last call."""
         begin, self._seen = self._seen, len(self.steps)
         return self.steps[begin:]
 
@@ -344,7 +344,7 @@ class Admission:
         queue: str,
         arguments: QueueArguments,
         coming: _Coming,
-        there: tuple[int, int],
+        waiting_now: tuple[int, int],
         waiting: Iterable[_Waiting],
         outcome: str,
     ) -> bool:
@@ -352,12 +352,12 @@ class Admission:
 
         What a branch only promises makes no room yet: its commit does.
         """
-        (depth, byte_count), told = there, (None, outcome, self._number)
+        (depth, byte_count), why = waiting_now, (None, outcome, self._number)
         off: list[RecordStep] = []
         for message_id, size, is_kept in waiting:
             if self._is_tried:
                 return True
-            record = records.message_dequeued(self._now_us, queue, message_id, *told)
+            record = records.message_dequeued(self._now_us, queue, message_id, *why)
             off.append(RecordStep(record, is_kept))
             depth, byte_count = depth - 1, byte_count - size
             if arguments.why_full(depth, byte_count) is None:
@@ -367,15 +367,15 @@ class Admission:
         self.steps += off
         self._machine.has_dropped = True
         coming.gone.update(step.record.message_id or 0 for step in off)
-        coming.count -= there[0] - depth
-        coming.bytes -= there[1] - byte_count
+        coming.count -= waiting_now[0] - depth
+        coming.bytes -= waiting_now[1] - byte_count
         return True
 
     def _waiting(self, queue: str, coming: _Coming) -> Iterator[_Waiting]:
         """Messages that nobody holds or has a claim on, the oldest first."""
         entries = self._machine.state.queues[queue].entries
-        there = chain(entries.walk(), zip(coming.new, repeat(None)))
-        return filter(None, (self._free(queue, *each, coming) for each in there))
+        waiting = chain(entries.walk(), zip(coming.new, repeat(None)))
+        return filter(None, (self._free(queue, *entry, coming) for entry in waiting))
 
     def _free(
         self, queue: str, message_id: int, entry: Entry | None, coming: _Coming
@@ -421,7 +421,7 @@ class Admission:
 
 @dataclass(slots=True)
 class _Coming:
-    """The messages that an admission brings to one queue with limits, and takes off it.
+    """The change that an admission makes to the count and size of a queue with limits.
 
     Attributes:
         count: Messages that come, less those that go.
@@ -439,19 +439,19 @@ class _Coming:
 
 
 def dropped_of(steps: Sequence[RecordStep]) -> list[RecordStep]:
-    """The steps that take messages off full queues, and those that make dead letters of them."""
-    found: list[RecordStep] = []
+    """Return the steps that take messages off full queues or make dead letters of them."""
+    dropped: list[RecordStep] = []
     for index, step in enumerate(steps):
         detail = step.record.detail
         if detail in (DROPPED, DUPLICATE, REPLACED):
-            found.append(step)
+            dropped.append(step)
         elif detail is not None and detail.startswith(_OVERFLOW):
-            found += steps[index - 1 : index + 1]  # the dead letter, and what it was
-    return found
+            dropped += steps[index - 1 : index + 1]  # the dead letter, and what it was
+    return dropped
 
 
 def overflow(target: str) -> str:
-    """The outcome of a message that found no room and is a dead letter now, as JSON."""
+    """Return the outcome, as JSON, of a message that became a dead letter for want of room."""
     return as_json({**_OVERFLOW_OUTCOME, "to": target})
 
 

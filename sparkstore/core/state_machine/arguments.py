@@ -49,13 +49,13 @@ _header_shapes: set[tuple[type, ...]] = set()
 
 
 class _LastHeader:
-    """The header that was found right last: `message` and the `enqueue` after it have the same."""
+    """The header that passed the checks last: the `enqueue` after `message` has the same."""
 
     header: MessageHeader | None = None
 
 
 def check_name(name: object, what: str = "name") -> None:
-    """A name may be any text that UTF-8 can spell: it never becomes a path or SQL.
+    """Refuse a name that UTF-8 cannot spell; any other will do: it never becomes a path or SQL.
 
     Raises:
         InvalidRequest: It is no text, holds half a surrogate pair, or is longer than 10,000
@@ -65,7 +65,7 @@ def check_name(name: object, what: str = "name") -> None:
 
 
 def check_entry(message_id: object, queue: object, holder: object) -> None:
-    """Which entry, and who asks for it; whether it is there is not looked at.
+    """Refuse a queue, message id or holder of the wrong type; the entry need not exist.
 
     Raises:
         InvalidRequest: A value of a wrong type, or that no record can hold.
@@ -76,7 +76,7 @@ def check_entry(message_id: object, queue: object, holder: object) -> None:
 
 
 def check_taken(message_id: object, queue: object, holder: object) -> None:
-    """`check_entry`, where the broker itself may ask: nobody is the holder then."""
+    """Check an entry as `check_entry` does, where None means that the broker itself asks."""
     check_entry(message_id, queue, "" if holder is None else holder)
 
 
@@ -115,7 +115,7 @@ def check_range(offset: object, length: object) -> None:
 
 
 def check_message(message: object) -> None:
-    """A message to enqueue: its own type, and every field of it.
+    """Refuse a message to enqueue that has another type, or a field that cannot be.
 
     Raises:
         InvalidRequest: A value of a wrong type, or that no record can hold.
@@ -142,7 +142,7 @@ def check_new(message: StoredMessage) -> None:
 
 
 def check_header(header: object) -> None:
-    """A header of the store's own type, every field of it.
+    """Refuse a header that is not of the store's type, or has a field that cannot be.
 
     Raises:
         InvalidRequest: A value of a wrong type, or that no record can hold.
@@ -155,7 +155,7 @@ def check_header(header: object) -> None:
 
 
 def check_header_fields(header: MessageHeader) -> None:
-    """The fields of a header, also of one that only names its message.
+    """Refuse a header's fields that cannot be, also of one that only names its message.
 
     What is checked first is its *shape*, the tuple of the types of its fields: there are a few in
     all that anybody ever gives, and each is looked at closely once. Nothing in a header that was
@@ -209,7 +209,7 @@ def check_size(body_bytes: int, limit_bytes: int) -> None:
 
 
 def check_definition(wiring: object) -> None:
-    """A queue or an exchange.
+    """Refuse what is no definition of a queue or an exchange.
 
     Raises:
         InvalidRequest: It is neither, or a field of it has a wrong type.
@@ -226,7 +226,7 @@ def check_definition(wiring: object) -> None:
 
 
 def check_queue_definition(queue: object) -> None:
-    """`check_definition`, of a queue alone."""
+    """Refuse what is no definition of a queue."""
     if type(queue) is not Queue:
         raise _wrong("definition", queue, "a Queue")
     check_definition(queue)
@@ -247,7 +247,7 @@ def check_binding_key(key: object) -> None:
 
 
 def check_link_key(key: object) -> None:
-    """The key of a link.
+    """Refuse what is no key of a link.
 
     Raises:
         InvalidRequest: It is none; a name is not valid Unicode, or too long; the role is none.

@@ -1,4 +1,4 @@
-"""Many calls of one kind decided at once: each for itself, as if they came one by one. Pure.
+"""Decide many calls of one kind at once, each for itself, as if they came one by one. Pure.
 
 Whatever is plainly right is decided here, without a call for each; all else is left to the single
 call of `StoreStateMachine`, which decides it and says why it is refused. So there is one place for
@@ -109,7 +109,7 @@ def enqueue_new(
 def apply(
     machine: StoreStateMachine, steps: Sequence[RecordStep], kept: Sequence[Record], position: int
 ) -> None:
-    """Make steps true, as `StoreStateMachine.apply`: those of plain calls of one kind together.
+    """Apply steps to the state, as `StoreStateMachine.apply`, those of one kind together.
 
     Args:
         machine: Of the store.
@@ -128,7 +128,7 @@ def apply(
 
 
 def new_entry(asked: object) -> NewEntry:
-    """The same value; raises InvalidRequest if it is no `NewEntry`, whatever is in it."""
+    """Check that a value is a `NewEntry`, and return it; InvalidRequest if not."""
     if type(asked) is not NewEntry:
         message = f"a new message cannot be {type(asked).__name__}: give a NewEntry"
         raise InvalidRequest(message)
@@ -224,7 +224,7 @@ def enqueue_given(
     """
     admission = Admission(machine)
     plain = queue if queue in machine.terms and not machine.in_doubt else None
-    there, staged, next_id = machine.state.messages, machine.state.staged, machine.next_id
+    known, staged, next_id = machine.state.messages, machine.state.staged, machine.next_id
     admit, (member, first) = admission.admit, origin
     for index, (message_id, header, body) in enumerate(messages):
         try:
@@ -232,7 +232,7 @@ def enqueue_given(
                 plain is not None
                 and header is not None
                 and message_id < next_id
-                and message_id not in there
+                and message_id not in known
                 and message_id not in staged
                 and _is_plain(header, body, most_bytes)
             ):
@@ -262,7 +262,7 @@ def _is_plain(header: MessageHeader, body: bytes | None, most_bytes: int) -> boo
 def acquire(
     machine: StoreStateMachine, message_ids: Sequence[int], queue: str, holder: str
 ) -> Decided:
-    """Reserve each for one holder."""
+    """Reserve each of these messages for one holder."""
     return of_entries(
         machine,
         message_ids,
@@ -280,7 +280,7 @@ def dequeue(
     holder: str | None,
     outcome: Mapping[str, Any] | None = None,
 ) -> Decided:
-    """Remove each from its queue for good."""
+    """Remove each of these messages from its queue for good."""
     return of_entries(
         machine,
         message_ids,
@@ -305,8 +305,8 @@ def plain_dequeue(
     Returns:
         The step; None if it is not plainly right: the single call decides it, or says why not.
     """
-    there = None if machine.claims else machine.state.queues.get(queue)
-    whose = None if there is None else there.entries.holder(message_id)
+    standing = None if machine.claims else machine.state.queues.get(queue)
+    whose = None if standing is None else standing.entries.holder(message_id)
     if whose is None or whose[0] is not None:
         return None
     what = (Kind.DEQUEUED, machine.now_us(), queue, message_id, None)
@@ -322,7 +322,7 @@ def without_repeats(message_ids: Sequence[int]) -> Iterator[Sequence[int]]:
             return
     except TypeError:  # what cannot be hashed is no id: it is refused by itself
         pass
-    yield from ([each] for each in message_ids)
+    yield from ([message_id] for message_id in message_ids)
 
 
 def of_entries(
@@ -352,8 +352,8 @@ def of_entries(
     held_by = holder if kind is Kind.DEQUEUED else None
     rest: tuple[Any, ...] = _NONE_FROM_COUNT
     for index, message_id in enumerate(message_ids):
-        there = holder_of(message_id) if type(message_id) is int else None
-        if there is None or there[0] not in (None, held_by):
+        holding = holder_of(message_id) if type(message_id) is int else None
+        if holding is None or holding[0] not in (None, held_by):
             try:
                 steps += decide(index, message_id)
             except StoreError as refusal:
@@ -363,7 +363,7 @@ def of_entries(
             if origin is not None:
                 rest = (*_NONE_TO_MEMBER, origin.member, origin.first + index, None)
             fields = (kind, now_us, queue, message_id, holder, *rest)
-            steps.append(_new(RecordStep, (_new(Record, fields), there[1] > 0, None, None, None)))
+            steps.append(_new(RecordStep, (_new(Record, fields), holding[1] > 0, None, None, None)))
         outcomes.append(None)
     return Decided(steps, outcomes)
 

@@ -104,7 +104,7 @@ def prepare(
     *,
     may_be_empty: bool = False,
 ) -> list[RecordStep]:
-    """The first group; whatever is refused here is aborted, as by `transactions.commit`.
+    """Prepare a branch: check all of it, and record it as one that can be committed.
 
     A member of the store's service has its name kept. A branch of which a restart of another store
     left nothing may be empty.
@@ -136,20 +136,20 @@ def prepare(
     ]
     kept = [step.record for step in decided if step.is_kept]
     operations = [_as_json(record) for record in kept]
-    told = {"operations": operations, "since_us": now_us, "member": member}
-    detail = json.dumps(told)
+    content = {"operations": operations, "since_us": now_us, "member": member}
+    detail = json.dumps(content)
     record = records.prepared(now_us, xid_bytes(xid), key, detail)
     return [*staged, *held, RecordStep(record, _keeps(machine))]
 
 
 def accept(machine: StoreStateMachine, context: TransactionContext, xid: Xid) -> None:
-    """The records of `prepare` were taken: from now on it is decided by its xid alone."""
+    """Note that the records of `prepare` were taken: its xid alone decides a branch now."""
     transaction = transactions.own(machine, context)
     _hold(machine, transaction, xid_text(xid))
 
 
 def commit(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordStep]:
-    """The second group, with the effect; `number` is what its records carry as `transaction`.
+    """Commit a prepared branch; `number` is what its records carry as `transaction`.
 
     Raises:
         InvalidRequest: It is no xid, or of no branch in doubt.
@@ -169,7 +169,7 @@ def commit(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordStep
 
 
 def roll_back(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordStep]:
-    """The second group, without the effect: what the branch held is available again.
+    """Roll a prepared branch back: what it held is available again.
 
     Raises:
         InvalidRequest: It is no xid, or of no branch in doubt.
@@ -186,8 +186,9 @@ def roll_back(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordS
             now_us, queue, message_id, entry.delivery_count, number, detail
         )
         steps.append(RecordStep(record, entry.position > 0))
-    ended = [each for each in machine.brought_by(key) if each in machine.state.staged]
-    steps += [RecordStep(records.staging_aborted(now_us, each), is_kept=True) for each in ended]
+    ended = (number for number in machine.brought_by(key) if number in machine.state.staged)
+    aborted = (records.staging_aborted(now_us, number) for number in ended)
+    steps += [RecordStep(record, is_kept=True) for record in aborted]
     record = records.rolled_back(now_us, xid_bytes(xid), key)
     return [*steps, RecordStep(record, _keeps(machine))]
 
@@ -195,7 +196,7 @@ def roll_back(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordS
 def decide_heuristically(
     machine: StoreStateMachine, xid: Xid, number: int, by: str, *, commits: bool
 ) -> list[RecordStep]:
-    """The second group, and that an operator decided it, which is remembered (`heuristics`).
+    """End a branch in doubt as an operator decided, which is remembered (`heuristics`).
 
     Raises:
         InvalidRequest: It is no xid, of no branch in doubt, or was decided so already.
@@ -206,13 +207,13 @@ def decide_heuristically(
     steps = (commit if commits else roll_back)(machine, xid, number)
     state = heuristics.COMMITTED if commits else heuristics.ROLLED_BACK
     entries = entries_of(machine, xid)
-    puts, takes = ({each[0] for each in some} for some in entries[:2])
+    puts, takes = ({entry[0] for entry in some} for some in entries[:2])
     decision = HeuristicDecision(state, by, machine.now_us(), sorted(puts), sorted(takes))
     return [*steps, remembered(key, decision, is_kept=_keeps(machine))]
 
 
 def forget_heuristic(machine: StoreStateMachine, xid: Xid) -> list[RecordStep]:
-    """The coordinator knows what an operator decided: nothing is remembered any more.
+    """Forget what an operator decided about a branch: its coordinator knows.
 
     Raises:
         InvalidRequest: It is no xid, in doubt still, or nothing is remembered of it.
@@ -228,7 +229,7 @@ def forget_heuristic(machine: StoreStateMachine, xid: Xid) -> list[RecordStep]:
 
 
 def forget(machine: StoreStateMachine, xid: Xid) -> None:
-    """The records of a decision were taken: nothing is in doubt or held any more."""
+    """Note that the records of a decision were taken: the branch holds nothing any more."""
     key = xid_text(xid)
     if key not in machine.branches:  # an operator had decided it
         return
@@ -242,22 +243,17 @@ def forget(machine: StoreStateMachine, xid: Xid) -> None:
             machine.end_fresh(planned.message.message_id)
 
 
-def prepared(machine: StoreStateMachine) -> list[PreparedBranch]:
-    """List the branches in doubt, the oldest first (`prepared_in`)."""
-    return prepared_in(machine.state)
-
-
 def prepared_in(state: fold.State) -> list[PreparedBranch]:
-    """The branches in doubt, and those that an operator decided, the oldest first."""
-    found = [
-        PreparedBranch(xid_of(key), each.since_us, 0, each.by, each.state)
-        for key, each in heuristics.heuristics(state).items()
+    """List the branches in doubt, and those that an operator decided, the oldest first."""
+    branches = [
+        PreparedBranch(xid_of(key), decision.since_us, 0, decision.by, decision.state)
+        for key, decision in heuristics.heuristics(state).items()
     ]
     for key, detail in state.prepared.items():
-        told = json.loads(detail)
-        count, member = len(told["operations"]), told.get("member")
-        found.append(PreparedBranch(xid_of(key), told["since_us"], count, member))
-    return sorted(found, key=lambda branch: (branch.since, branch.xid))
+        content = json.loads(detail)
+        count, member = len(content["operations"]), content.get("member")
+        branches.append(PreparedBranch(xid_of(key), content["since_us"], count, member))
+    return sorted(branches, key=lambda branch: (branch.since, branch.xid))
 
 
 def entries_of(machine: StoreStateMachine, xid: Xid) -> BranchEntries:
@@ -276,7 +272,7 @@ def entries_of(machine: StoreStateMachine, xid: Xid) -> BranchEntries:
         for planned in branch.steps
         if isinstance(planned, PlannedEnqueue)
     ]
-    enqueued = ((queue, number, each.priority, each.durable) for queue, number, each in headers)
+    enqueued = ((queue, number, sent.priority, sent.durable) for queue, number, sent in headers)
     return BranchEntries(tuple(enqueued), tuple(branch.taken))
 
 
@@ -284,21 +280,23 @@ def restore(machine: StoreStateMachine) -> None:
     """Build the branches anew that were in doubt when the last run ended."""
     for key, detail in machine.state.prepared.items():
         branch = Transaction(0, machine, is_open=False)
-        for told in json.loads(detail)["operations"]:
-            queue, message_id = told["queue"], told["message_id"]
+        for operation in json.loads(detail)["operations"]:
+            queue, message_id = operation["queue"], operation["message_id"]
             branch.queues[queue] = machine.state.queues[queue]
-            if told["kind"] == Kind.ENQUEUED.column:
-                message = StoredMessage(message_id, _header(told["header"]), b"", is_staged=True)
-                added = annotations_of(told["detail"]) if told.get("detail") else None
+            if operation["kind"] == Kind.ENQUEUED.column:
+                message = StoredMessage(
+                    message_id, _header(operation["header"]), b"", is_staged=True
+                )
+                added = annotations_of(operation["detail"]) if operation.get("detail") else None
                 branch.steps.append(PlannedEnqueue(message, queue, added))
                 continue
-            kind = Kind[told["kind"].upper()]
-            branch.claims[queue, message_id] = told.get("holder")
+            kind = Kind[operation["kind"].upper()]
+            branch.claims[queue, message_id] = operation.get("holder")
             if kind is Kind.DEQUEUED:
                 branch.taken.add((queue, message_id))
-            held = (told.get("holder"), told.get("delivery_count"))
+            held = (operation.get("holder"), operation.get("delivery_count"))
             branch.steps.append(
-                Record(kind, 0, queue, message_id, *held, detail=told.get("detail"))
+                Record(kind, 0, queue, message_id, *held, detail=operation.get("detail"))
             )
         _hold(machine, branch, key)
 
@@ -330,17 +328,17 @@ def _branch(machine: StoreStateMachine, xid: Xid) -> tuple[str, Transaction]:
 
 
 def _settled(machine: StoreStateMachine, xid: Xid, state: str) -> list[RecordStep] | None:
-    """Tell what is left to do of a branch that an operator decided; None if nobody did.
+    """Return what is left to do for a branch that an operator decided; None if none did.
 
     Raises:
         InvalidRequest: It is no xid, or was decided otherwise.
     """
     key = xid_text(check_xid(xid))
-    found = heuristic_of(machine.state, key)
-    if found is None:
+    decision = heuristic_of(machine.state, key)
+    if decision is None:
         return None
-    if found.state != state:
-        raise told_otherwise(key, found)
+    if decision.state != state:
+        raise told_otherwise(key, decision)
     return [forgotten(machine.now_us(), key, is_kept=_keeps(machine))]
 
 
@@ -351,9 +349,9 @@ def _keeps(machine: StoreStateMachine) -> bool:
 def _check_moved(
     machine: StoreStateMachine, transaction: Transaction, decided: list[RecordStep]
 ) -> None:
-    """Raises InvalidRequest if a message, once it is enqueued, may have lost its content by then.
+    """Refuse to prepare a move of a message whose content may be gone when it is enqueued.
 
-    It has not if it is new, or if the branch holds an entry of it that survives as long.
+    It is there if the message is new, or if the branch holds an entry of it that survives as long.
     """
     stored = machine.state.messages
     held = {message_id: False for _queue, message_id in transaction.claims}
@@ -404,7 +402,7 @@ def _staged_plans(
 def _staging(
     machine: StoreStateMachine, transaction: Transaction, decided: list[RecordStep]
 ) -> Iterator[RecordStep]:
-    """Content of the new messages, as pieces; the first, or an empty last one, has the header."""
+    """Stage the content of new messages in pieces; the first, or an empty last, has the header."""
     now_us, number = machine.now_us(), transaction.transaction
     for step in decided:
         message = step.message
@@ -417,32 +415,32 @@ def _staging(
         pieces = range(0, len(message.body) or 1, PIECE_BYTES)
         for offset in pieces:
             body = message.body[offset : offset + PIECE_BYTES]
-            told = header if offset == 0 else None
+            with_header = header if offset == 0 else None
             place = start + offset
-            record = records.content_staged(now_us, message_id, place, body, told, number)
+            record = records.content_staged(now_us, message_id, place, body, with_header, number)
             yield RecordStep(record, is_kept=True)
 
 
 def _as_json(record: Record) -> dict[str, Any]:
     """Write what `restore` needs of a step, without defaults: a branch may have thousands."""
-    told: dict[str, Any] = {"kind": record.kind.column}
+    operation: dict[str, Any] = {"kind": record.kind.column}
     for name in ("queue", "message_id", "holder", "delivery_count", "detail"):
         if (value := getattr(record, name)) is not None:
-            told[name] = value
+            operation[name] = value
     header = record.message
     if header is not None:
         set_fields = compress(zip(_NAMES, header, strict=True), map(ne, header, _DEFAULTS))
-        told["header"] = dict(set_fields)
+        operation["header"] = dict(set_fields)
         if header.header is not None:
-            told["header"]["header"] = base64.b64encode(header.header).decode()
-    return told
+            operation["header"]["header"] = base64.b64encode(header.header).decode()
+    return operation
 
 
 _NAMES, _DEFAULTS = MessageHeader._fields, tuple(MessageHeader())
 
 
-def _header(told: dict[str, Any]) -> MessageHeader:
-    raw = told.get("header")
-    pairs = tuple((key, value) for key, value in told.get("properties", ()))
+def _header(fields: dict[str, Any]) -> MessageHeader:
+    raw = fields.get("header")
+    pairs = tuple((key, value) for key, value in fields.get("properties", ()))
     header = None if raw is None else base64.b64decode(raw)
-    return MessageHeader(**{**told, "header": header, "properties": pairs})
+    return MessageHeader(**{**fields, "header": header, "properties": pairs})

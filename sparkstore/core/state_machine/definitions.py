@@ -1,4 +1,4 @@
-"""Definitions of queues and exchanges as the JSON that records carry, and back; what is there."""
+"""Write definitions of queues and exchanges as the JSON of records, and read them back."""
 
 from __future__ import annotations
 
@@ -53,24 +53,24 @@ def as_json(content: object) -> str:
         message = f"a JSON object is wanted, not {type(content).__name__}"
         raise InvalidRequest(message)
     try:
-        told = json.dumps(content, sort_keys=True, allow_nan=False)
+        text = json.dumps(content, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as reason:
         message = f"arguments must be what JSON can hold: {reason}"
         raise InvalidRequest(message) from reason
-    check_depth(told)
-    return told
+    check_depth(text)
+    return text
 
 
-def check_depth(told: str) -> None:
+def check_depth(text: str) -> None:
     """Refuse JSON that is nested so deeply that a later reader might have no stack left for it.
 
     Raises:
         InvalidRequest: It is nested more than 100 deep.
     """
-    if told.count("[") + told.count("{") <= MAX_DEPTH:
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
         return
     depth = deepest = 0
-    for mark in _MARKS.findall(told):
+    for mark in _MARKS.findall(text):
         depth += (mark in _OPENING) - (mark in _CLOSING)
         deepest = max(deepest, depth)
     if deepest > MAX_DEPTH:
@@ -148,5 +148,5 @@ def states_of(link: LinkState) -> dict[bytes, Any]:
 
 
 def what(wiring: Queue | Exchange) -> str:
-    """A queue or exchange, for an error."""
+    """Name a queue or exchange in an error."""
     return f"{type(wiring).__name__.lower()} {wiring.name!r}"

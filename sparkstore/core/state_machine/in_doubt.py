@@ -41,7 +41,7 @@ class InDoubtStateMachine(LinkStateMachine):
         self.promised: dict[tuple[str, int], str] = {}
 
     def destroy(self, wiring: Queue | Exchange) -> list[RecordStep]:
-        """A queue that a branch in doubt uses stays: what was prepared can be committed."""
+        """Destroy a queue, unless a branch in doubt uses it: what was prepared can be committed."""
         steps = super().destroy(wiring)
         if isinstance(wiring, Queue):
             for key, branch in self.branches.items():
@@ -70,7 +70,7 @@ class InDoubtStateMachine(LinkStateMachine):
 
     @contextmanager
     def own_in_doubt(self) -> Iterator[None]:
-        """Within this nothing is kept from anybody: a branch is decided."""
+        """Let steps within use what branches in doubt hold: one of them is being decided."""
         in_doubt, promised = self.in_doubt, self.promised
         self.in_doubt, self.promised = {}, {}
         try:
@@ -81,10 +81,10 @@ class InDoubtStateMachine(LinkStateMachine):
     def brought_by(self, key: str) -> list[int]:
         """List the new messages of a branch in doubt, in the order of its calls."""
         ids = dict.fromkeys(planned.message.message_id for planned in self._enqueues(key))
-        return [each for each in ids if self.in_doubt.get(each) == key]
+        return [message_id for message_id in ids if self.in_doubt.get(message_id) == key]
 
     def decided(self, key: str) -> None:
-        """A branch keeps its messages from nobody any more.
+        """Note that a branch is decided: its messages are free.
 
         It looks at those of this branch alone: a publication decides many branches.
         """

@@ -1,4 +1,4 @@
-"""Decides the calls about links and their unsettled deliveries: refuse, or make records. Pure.
+"""Decide the calls about links and their unsettled deliveries: refuse, or make records. Pure.
 
 A link is kept as its own durability says, as far as the store can: from CONFIGURATION on its
 termini, from UNSETTLED_STATE on its deliveries, too. What is not kept is in the fold all the same,
@@ -49,32 +49,32 @@ class LinkStateMachine(WiringStateMachine):
         self._tiers: dict[str, tuple[str, TerminusDurability]] = {}
 
     def attach(self, key: LinkKey, detail: Mapping[str, Any]) -> list[RecordStep]:
-        """No step if it is attached with the same termini.
+        """Attach a link; no step if it is attached with the same termini.
 
         A link whose tier changes is another link: what it was is forgotten first, so that no record
         that is kept is about one that is not.
         """
-        link, told = text_of(key), definitions.as_json(detail)
+        link, text = text_of(key), definitions.as_json(detail)
         _check_termini(detail)
         tier = self._tier(detail)
-        record = link_records.attached(self.now_us(), link, told)
+        record = link_records.attached(self.now_us(), link, text)
         made = RecordStep(record, tier >= TerminusDurability.CONFIGURATION)
-        there = self.state.links.get(link)
-        if there is None:
+        known = self.state.links.get(link)
+        if known is None:
             return [made]
         if self.link_tier(link) != tier:
             return [*self.detach(key, closed=True), made]
-        return [] if (there.detail, there.detached_at) == (told, None) else [made]
+        return [] if (known.detail, known.detached_at) == (text, None) else [made]
 
     def detach(self, key: LinkKey, *, closed: bool) -> list[RecordStep]:
-        """No step if it is detached already, and stays."""
+        """Detach a link; no step if it is detached already, and stays."""
         check_switch("closed", closed)
         link = text_of(key)
-        there = self._link(link)
-        if there.detached_at is not None and not closed:
+        known = self._link(link)
+        if known.detached_at is not None and not closed:
             return []
         record = link_records.detached(self.now_us(), link, closed=closed)
-        return [RecordStep(record, there.position > 0)]
+        return [RecordStep(record, known.position > 0)]
 
     def unsettled(
         self,
@@ -83,37 +83,37 @@ class LinkStateMachine(WiringStateMachine):
         state: Mapping[str, Any] | None,
         transaction: Transaction | None = None,
     ) -> list[RecordStep]:
-        """One record, also if the state is what it was."""
+        """Remember an unsettled delivery: one record, also if its state is what it was."""
         check_tag(tag)
         if len(tag) > MAX_TAG_BYTES:
             message = f"a delivery tag of {len(tag)} bytes: the limit is {MAX_TAG_BYTES}"
             raise InvalidRequest(message)
         link = text_of(key)
         self._link(link)
-        told = None if state is None else definitions.as_json(state)
+        text = None if state is None else definitions.as_json(state)
         number = number_of(transaction)
-        made = link_records.unsettled(self.now_us(), link, tag, told, number)
+        made = link_records.unsettled(self.now_us(), link, tag, text, number)
         return self._deliveries([made], transaction)
 
     def settle(
         self, key: LinkKey, tags: Sequence[bytes], transaction: Transaction | None = None
     ) -> list[RecordStep]:
-        """A record for each tag that is remembered; in a transaction, for each tag.
+        """Forget deliveries: a record for each tag that is remembered; in a transaction, for all.
 
         At the commit the link may remember what the same transaction made known.
         """
         check_tags(tags)
         link = text_of(key)
-        there, number = self._link(link).unsettled, number_of(transaction)
+        unsettled, number = self._link(link).unsettled, number_of(transaction)
         made = [
             link_records.settled(self.now_us(), link, tag, number)
             for tag in dict.fromkeys(tags)
-            if transaction is not None or tag in there
+            if transaction is not None or tag in unsettled
         ]
         return self._deliveries(made, transaction)
 
     def delivery_steps(self, record: Record) -> list[RecordStep]:
-        """A step for a record that waited for its commit; none if its link is gone."""
+        """Return the step of a record that waited for its commit; none if its link is gone."""
         return [self._of_delivery(record)] if record.holder in self.state.links else []
 
     def link_tier(self, link: str) -> TerminusDurability:
@@ -131,7 +131,7 @@ class LinkStateMachine(WiringStateMachine):
         return is_link and self.link_tier(holder) >= TerminusDurability.UNSETTLED_STATE
 
     def after_detached(self, step: RecordStep) -> None:
-        """A link that is gone is told no more."""
+        """Forget the tier of a link that was closed."""
         if step.record.detail is not None:
             self._tiers.pop(step.record.holder or "", None)
 
@@ -156,11 +156,11 @@ class LinkStateMachine(WiringStateMachine):
         return min(TerminusDurability(asked), self.link_durability)
 
     def _link(self, link: str) -> fold.LinkState:
-        there = self.state.links.get(link)
-        if there is None:
+        known = self.state.links.get(link)
+        if known is None:
             message = f"unknown link {link}"
             raise InvalidRequest(message)
-        return there
+        return known
 
 
 def _check_termini(detail: Mapping[str, Any]) -> None:

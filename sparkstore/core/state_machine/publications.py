@@ -202,15 +202,15 @@ def _check(name: str, batch: int) -> None:
 def _ended(machine: StoreStateMachine, name: str, batch: int) -> list[Xid]:
     """Find the attempts that a publication ends: for this batch or one before, and abandoned."""
     abandoned_s = machine.now_us() // 1_000_000 - ABANDONED_S
-    found = []
+    ended = []
     for xid in map(xid_of, machine.branches):
         attempt = attempt_of(xid)
         if attempt is None:
             continue
         is_past = UNNUMBERED < attempt.batch < batch or attempt.batch == batch
         if (attempt.name == name and is_past) or attempt.since_s < abandoned_s:
-            found.append(xid)
-    return found
+            ended.append(xid)
+    return ended
 
 
 def _is_committed(machine: StoreStateMachine, key: str) -> bool:

@@ -1,4 +1,4 @@
-"""The wishes of queues for messages that come, or come back: is there room, and when is their time.
+"""Decide whether a message has room, and when it may be delivered, by its queue's arguments.
 
 Pure. What takes messages away is never asked whether there is room.
 """

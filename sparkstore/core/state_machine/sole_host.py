@@ -1,4 +1,4 @@
-"""The Broker-J host that a root belongs to: whether it may live, and what it missed. Pure.
+"""Find the Broker-J host that a root belongs to, and whether it missed a change. Pure.
 
 That host reads its queues once, when it starts, and nobody tells it of what others do to them. So
 the root remembers three things as one configured object:
@@ -31,7 +31,7 @@ OBJECT = (OWN_CATEGORY + "service", "host")
 
 
 class SoleHost(NamedTuple):
-    """Whose root it is.
+    """The Broker-J host that owns a root.
 
     Attributes:
         name: The virtual host.
@@ -45,13 +45,13 @@ class SoleHost(NamedTuple):
 
 
 def sole_host(state: State) -> SoleHost | None:
-    """Whose root it is; None: no host's."""
+    """Return the host that a root belongs to; None if it is no host's."""
     detail = state.configured.get(OBJECT)
     return None if detail is None else _host_of(json.loads(detail))
 
 
 def why_unchangeable(state: State) -> str | None:
-    """Why others change nothing now, and what helps first; None: they may."""
+    """Say why only its host may change a root now, and what to do first; None if all may."""
     host = sole_host(state)
     if host is None or host.attached_as is None:
         return None
@@ -62,12 +62,12 @@ def why_unchangeable(state: State) -> str | None:
 
 
 def came(state: State, name: str, member: str | None, now_us: int) -> list[RecordStep]:
-    """The root is this host's, which knows all that is in it; `member`: None if it is not alone."""
+    """Note that this host serves the root and knows all of it; `member` None: not alone."""
     return _told(state, SoleHost(name, member), now_us)
 
 
 def left(state: State, member: str, now_us: int) -> list[RecordStep]:
-    """This member is gone; nothing to say of one that is no host."""
+    """Note that a member is gone; None if it is no host."""
     host = sole_host(state)
     if host is None or host.attached_as != member:
         return []
@@ -75,23 +75,23 @@ def left(state: State, member: str, now_us: int) -> list[RecordStep]:
 
 
 def changed_by_others(state: State, now_us: int) -> list[RecordStep]:
-    """Somebody changes the root in the host's place; nothing to say if no host misses it."""
+    """Note that somebody else changes the root; None if no host misses it."""
     host = sole_host(state)
     return [] if host is None else _told(state, SoleHost(host.name, is_changed=True), now_us)
 
 
-def changed_object(told: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def changed_object(detail: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Make the configured object for a broker that takes the root over.
 
-    None: it says so already, or the root is no host's (`told` is None).
+    None: it says so already, or the root is no host's (`detail` is None).
     """
-    if told is None or _host_of(told).is_changed:
+    if detail is None or _host_of(detail).is_changed:
         return None
-    return _object(SoleHost(told["host"], is_changed=True))
+    return _object(SoleHost(detail["host"], is_changed=True))
 
 
-def _host_of(told: Mapping[str, Any]) -> SoleHost:
-    return SoleHost(told["host"], told.get("attached"), told.get("changed", False))
+def _host_of(detail: Mapping[str, Any]) -> SoleHost:
+    return SoleHost(detail["host"], detail.get("attached"), detail.get("changed", False))
 
 
 def _object(host: SoleHost) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Decides the calls of a `BrokerStore`: refuse, or make records. Pure: no clock, no thread.
+"""Decide the calls of a `BrokerStore`: refuse, or make records. Pure: no clock, no thread.
 
 The state is the fold of the records that were made here, so what a store answers while it lives
 and what it recovers are one thing. What the store does not keep (by tier) goes through the same
@@ -76,7 +76,7 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         self.terms = {name: self._terms_of(queue.detail) for name, queue in state.queues.items()}
 
     def message(self, header: MessageHeader, body: bytes) -> tuple[StoredMessage, list[RecordStep]]:
-        """A new message, and the reservation of ids if one is due."""
+        """Make a new message, and the record that reserves ids if one is due."""
         check_header(header)
         if type(body) is not bytes:
             check_body(body)  # which says so
@@ -158,12 +158,12 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         return self.durability >= _KEPT_MESSAGES and message.header.durable
 
     def end_content(self, message: StoredMessage) -> list[RecordStep]:
-        """All pieces came; each was a step of its own."""
+        """Make the message of pieces that have all come, each by a step of its own."""
         self.fresh[message.message_id] = True
         return []
 
     def abort_staging(self, message_id: int) -> list[RecordStep]:
-        """A message that was staged with its header will not be enqueued.
+        """Give up a message that was staged with its header: it will not be enqueued.
 
         Raises:
             InvalidRequest: It is not staged.
@@ -225,7 +225,7 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         outcome: Mapping[str, Any] | None,
         transaction: Transaction | None = None,
     ) -> list[RecordStep]:
-        """An entry that is available needs no acquire first."""
+        """Remove an entry for good; one that is available needs no acquire first."""
         check_taken(message_id, queue, holder)
         entry, acquired_by = self._claimable(queue, message_id, transaction)
         if acquired_by is not None and acquired_by != holder:
@@ -274,15 +274,15 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         if delivery_failed:
             detail = self.delayed(queue, before, detail, count)
         if transaction is not None:
-            told = before if detail is None else detail
-            transaction.given_back[queue, message_id] = count, told
+            given = before if detail is None else detail
+            transaction.given_back[queue, message_id] = count, given
         record = records.message_released(
             self.now_us(), queue, message_id, count, number_of(transaction), detail
         )
         return self._decided(record, entry, transaction, None)
 
     def apply(self, steps: Sequence[RecordStep], position: int) -> None:
-        """Make steps true; `position` is that of the first that is kept."""
+        """Apply steps to the state; `position` is that of the first that is kept."""
         for step in steps:
             record, is_kept = step.record, step.is_kept
             if step.message is not None:
@@ -299,7 +299,7 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
             self.on_dropped(dropped_of(steps))
 
     def apply_enqueued(self, step: RecordStep, position: int) -> None:
-        """`apply` for one enqueue."""
+        """Apply the step of one enqueue, as `apply` does."""
         fold.enqueued(self.state, position if step.is_kept else 0, step.record)
         message, header = step.message, step.record.message
         assert message is not None
@@ -314,7 +314,7 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         self.state.position = position - 1 + step.is_kept
 
     def entry(self, queue: str, message_id: int) -> fold.Entry:
-        """An entry, whoever has it.
+        """Find an entry, whoever has it.
 
         Raises:
             InvalidRequest: Unknown queue; the message is not on it.
@@ -326,7 +326,7 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         return entry
 
     def end_fresh(self, message_id: int) -> None:
-        """The log has the content of a message that is on no queue yet."""
+        """Use a new message up: the log has its content, or will never have it."""
         self.fresh.pop(message_id, None)
 
     def _claimable(
@@ -402,7 +402,7 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
 
 
 def _held(queue: str, message_id: int, holder: str) -> NotAcquired:
-    """The refusal of what somebody else has."""
+    """Make the refusal of a message that another holder has."""
     return NotAcquired(f"message {message_id} on queue {queue!r} is held by {holder}")
 
 

@@ -1,4 +1,4 @@
-"""How a transaction over the state machine ends: its records at commit, or none. Pure.
+"""Commit or abort a transaction over the state machine: its records, or none. Pure.
 
 While a transaction is open nothing of it is in the log, so a crash rolls it back by itself. What
 it dequeues, acquires or releases it claims at once: nobody else gets it before commit or abort.
@@ -24,7 +24,7 @@ from sparkstore.errors import InvalidRequest, NotNow
 
 
 def own(machine: StoreStateMachine, transaction: TransactionContext) -> Transaction:
-    """A transaction of this state machine.
+    """Check that a transaction is of this state machine, and return it.
 
     Raises:
         InvalidRequest: It is another store's.

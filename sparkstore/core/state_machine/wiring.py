@@ -1,4 +1,4 @@
-"""Decides the calls about wiring and configuration: refuse, or make records. Pure.
+"""Decide the calls about wiring and configuration: refuse, or make records. Pure.
 
 The half of the state machine that knows no messages.
 """
@@ -47,31 +47,31 @@ class WiringStateMachine:
     def create(self, wiring: Queue | Exchange) -> list[RecordStep]:
         """No step if it is there with the same arguments."""
         detail = self._detail(wiring)
-        there = self._definition(wiring)
-        if there is None:
+        known = self._definition(wiring)
+        if known is None:
             is_queue = isinstance(wiring, Queue)
             make = records.queue_created if is_queue else records.exchange_created
             record = make(self.now_us(), wiring.name, detail)
             return [RecordStep(record, self.keeps(detail, _KEPT_WIRING))]
-        if there != detail:
-            message = f"{definitions.what(wiring)} exists as {there}, not as {detail}"
+        if known != detail:
+            message = f"{definitions.what(wiring)} exists as {known}, not as {detail}"
             raise InvalidRequest(message)
         return []
 
     def alter(self, queue: Queue) -> list[RecordStep]:
-        """No step if it is as it shall be already."""
+        """Give a queue another definition; no step if it has that already."""
         check_queue_definition(queue)
-        there, detail = self.queue(queue.name).detail, self._detail(queue)
-        if definitions.durability_of(there) is not queue.durability:
-            message = f"{definitions.what(queue)} exists as {there}: its durability stays so"
+        known, detail = self.queue(queue.name).detail, self._detail(queue)
+        if definitions.durability_of(known) is not queue.durability:
+            message = f"{definitions.what(queue)} exists as {known}: its durability stays so"
             raise InvalidRequest(message)
-        if there == detail:
+        if known == detail:
             return []
         record = records.queue_altered(self.now_us(), queue.name, detail)
         return [RecordStep(record, self.keeps(detail, _KEPT_WIRING))]
 
     def destroy(self, wiring: Queue | Exchange) -> list[RecordStep]:
-        """Its bindings go first, by records of their own."""
+        """Destroy a queue or exchange; its bindings go first, by records of their own."""
         check_definition(wiring)
         detail = self._definition(wiring)
         if detail is None:
@@ -95,12 +95,12 @@ class WiringStateMachine:
             message = f"unknown exchange {key.exchange!r}"
             raise InvalidRequest(message)
         self.queue(key.queue)
-        there = self.state.bindings.get(key)
+        known = self.state.bindings.get(key)
         detail = definitions.as_json({"arguments": dict(arguments)})
-        if there is None:
+        if known is None:
             return [RecordStep(records.bound(self.now_us(), key, detail), self._keeps_binding(key))]
-        if there != detail:
-            message = f"binding {tuple(key)} exists as {there}, not as {detail}"
+        if known != detail:
+            message = f"binding {tuple(key)} exists as {known}, not as {detail}"
             raise InvalidRequest(message)
         return []
 
@@ -122,13 +122,13 @@ class WiringStateMachine:
         """
         check_name(category, "category")
         check_name(key, "key")
-        there = self.state.configured.get((category, key))
+        known = self.state.configured.get((category, key))
         now_us, is_kept = self.now_us(), self.durability >= _KEPT_WIRING
         if detail is None:
             gone = records.unconfigured(now_us, category, key)
-            return [] if there is None else [RecordStep(gone, is_kept), *self._retold(gone)]
+            return [] if known is None else [RecordStep(gone, is_kept), *self._retold(gone)]
         made = records.configured(now_us, category, key, definitions.as_json(detail))
-        is_new = there != made.detail
+        is_new = known != made.detail
         return [*([RecordStep(made, is_kept)] if is_new else ()), *self._retold(made)]
 
     def _retold(self, record: records.Record) -> list[RecordStep]:
@@ -138,13 +138,13 @@ class WiringStateMachine:
             return []
         policy = None if detail is None else policies.policy_of(name, detail)
         after, steps = policies.with_change(self.policies, name, policy), list[RecordStep]()
-        for queue, there in self.state.queues.items():
-            old = definitions.queue_of(queue, there.detail)
+        for queue, standing in self.state.queues.items():
+            old = definitions.queue_of(queue, standing.detail)
             new = definitions.as_policies_say(old, after)
             if new != old:
-                told = definitions.detail_of(new)
-                altered = records.queue_altered(self.now_us(), queue, told)
-                steps.append(RecordStep(altered, self.keeps(told, _KEPT_WIRING)))
+                text = definitions.detail_of(new)
+                altered = records.queue_altered(self.now_us(), queue, text)
+                steps.append(RecordStep(altered, self.keeps(text, _KEPT_WIRING)))
         return steps
 
     def _detail(self, wiring: Queue | Exchange) -> str:
@@ -152,8 +152,8 @@ class WiringStateMachine:
         detail = definitions.detail_of(wiring)  # what is no definition is refused here
         if isinstance(wiring, Exchange):
             return detail
-        told = definitions.as_policies_say(wiring, self.policies)
-        return detail if told is wiring else definitions.detail_of(told)
+        with_policies = definitions.as_policies_say(wiring, self.policies)
+        return detail if with_policies is wiring else definitions.detail_of(with_policies)
 
     def queue(self, queue: str) -> fold.QueueState:
         """Find a queue by its name.
@@ -161,11 +161,11 @@ class WiringStateMachine:
         Raises:
             InvalidRequest: There is none of that name.
         """
-        there = self.state.queues.get(queue)
-        if there is None:
+        known = self.state.queues.get(queue)
+        if known is None:
             message = f"unknown queue {shown(queue)}"
             raise InvalidRequest(message)
-        return there
+        return known
 
     def _definition(self, wiring: Queue | Exchange) -> str | None:
         if isinstance(wiring, Exchange):
