@@ -117,14 +117,14 @@ def node_of(
     if reason is not None:
         return MalformedNode(reason)
     try:
-        found = addresses.resolve(address)
+        resolved = addresses.resolve(address)
     except InvalidRequest as refusal:
         return _exchange(address, exchanges) or MalformedNode(str(refusal))
-    if isinstance(found, Binding) and found.name == address:
+    if isinstance(resolved, Binding) and resolved.name == address:
         # Its own address may be one of several queues.
-        is_shared = found.key.address == address and routing_of(address) is Routing.MULTICAST
+        is_shared = resolved.key.address == address and routing_of(address) is Routing.MULTICAST
         return AddressNode(address) if is_shared else QueueNode(address)
-    return _exchange(address, exchanges) or _named(address, found, addresses, routing_of)
+    return _exchange(address, exchanges) or _named(address, resolved, addresses, routing_of)
 
 
 def _exchange(address: str, exchanges: Container[str]) -> ExchangeNode | None:
@@ -136,17 +136,17 @@ def _exchange(address: str, exchanges: Container[str]) -> ExchangeNode | None:
 
 def _named(
     address: str,
-    found: Binding | Ambiguous | None,
+    resolved: Binding | Ambiguous | None,
     addresses: AddressManager,
     routing_of: RoutingOf,
 ) -> Node:
     """Find the node of a name that is neither a queue's whole name nor an exchange's."""
     if address in addresses and not is_temporary_topic(address):  # one that is gone names nothing
         return AddressNode(address)
-    if isinstance(found, Binding):
-        return QueueNode(found.name)
-    if isinstance(found, Ambiguous):
-        return AmbiguousNode(found)
+    if isinstance(resolved, Binding):
+        return QueueNode(resolved.name)
+    if isinstance(resolved, Ambiguous):
+        return AmbiguousNode(resolved)
     is_address = SEPARATOR not in address and not is_reserved(address)
     if is_address and routing_of(address) is Routing.MULTICAST:
         return AddressNode(address)

@@ -101,8 +101,8 @@ class BrokerFacts:
 
     def detail(self, queue: str) -> str | None:
         """The definition of a queue; None: there is none."""
-        there = self._served.definitions.get(queue)
-        return None if there is None else definition(there.arguments, int(there.durability))
+        served = self._served.definitions.get(queue)
+        return None if served is None else definition(served.arguments, int(served.durability))
 
     def standing(self, queue: str) -> QueueUsage:
         """Count a queue's messages and consumers.
@@ -238,8 +238,8 @@ class Administration:
 
         if decided.is_change and user is not None and order.act in _MAKING:
             is_exchange = order.act is AdminAction.CREATE_EXCHANGE
-            told = decided.order
-            made = Made(told.exchange if is_exchange else told.queue, is_exchange)
+            creation = decided.order
+            made = Made(creation.exchange if is_exchange else creation.queue, is_exchange)
             make = partial(self._acts[order.act], decided)
             self._wiring_limit.make(user, made, make, done)
         elif decided.is_change:
@@ -249,7 +249,7 @@ class Administration:
 
     def purge(
         self,
-        said: str,
+        name: str,
         show: Callable[[Answer], bool],
         on_purged: OnPurged,
         last_position: int | None = None,
@@ -258,14 +258,14 @@ class Administration:
         """Take what is on a queue now off it, but for what is acquired, some at a time.
 
         Args:
-            said: The queue's name, as the administrator wrote it.
+            name: The queue's name, as the administrator wrote it.
             show: Told how far it is; False: nobody waits for it any more, so it ends.
             on_purged: Called when it is done, durably.
             last_position: What came after it stays, and what is not durable; None: all is taken.
             operation: Its name in history; None: it has none.
         """
         try:
-            queue = existing(said, self.facts)
+            queue = existing(name, self.facts)
         except InvalidRequest as refusal:
             on_purged(refusal, Answer())
             return
@@ -301,8 +301,8 @@ class Administration:
         message_ids = calls.message_ids(queue)
         if last_position is None:
             return message_ids
-        found = ((each, calls.entry(queue, each)) for each in [*message_ids])
-        return [each for each, entry in found if entry and 0 < entry.position <= last_position]
+        entries = ((i, calls.entry(queue, i)) for i in [*message_ids])
+        return [i for i, entry in entries if entry and 0 < entry.position <= last_position]
 
     def _create_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
         order = decided.order
@@ -313,7 +313,7 @@ class Administration:
     def _alter_queue(self, decided: OrderDecision, on_done: OnComplete) -> None:
         served, name = self._served, decided.order.queue
         before = served.definitions[name]
-        queue = served.told(Queue(name, before.durability, arguments_of(decided.detail)))
+        queue = served.with_policies(Queue(name, before.durability, arguments_of(decided.detail)))
 
         def altered(error: StoreError | None) -> None:
             dispatch = served.queues.get(name)
@@ -414,13 +414,13 @@ class Administration:
         settings = self._served.settings
         match order.act:
             case AdminAction.DELETE_QUEUE:
-                return any(each.name == order.queue for each in settings.queues)
+                return any(row.name == order.queue for row in settings.queues)
             case AdminAction.ALTER_QUEUE:
-                return any(each.name == order.queue and each.arguments for each in settings.queues)
+                return any(row.name == order.queue and row.arguments for row in settings.queues)
             case AdminAction.SET_POLICY | AdminAction.DELETE_POLICY:
-                return any(each.name == order.key for each in settings.policies)
+                return any(row.name == order.key for row in settings.policies)
             case AdminAction.DELETE_EXCHANGE:
-                return any(each.name == order.exchange for each in settings.exchanges)
+                return any(row.name == order.exchange for row in settings.exchanges)
             case AdminAction.REMOVE_BINDING:
                 bound = map(self._served.destinations.bound, settings.bindings)
                 return ExchangeBindingKey(order.exchange, order.queue, order.key) in bound
@@ -428,8 +428,8 @@ class Administration:
                 return False
 
 
-def _warn(told: Mapping[str, Any]) -> None:
-    for text in told.get("warnings", ()):
+def _warn(answer: Mapping[str, Any]) -> None:
+    for text in answer.get("warnings", ()):
         _log.warning("%s", text)
 
 

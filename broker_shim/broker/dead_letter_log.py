@@ -58,14 +58,14 @@ class DeadLetterLog:
         if len(self._said) >= _MAX_LINES:
             self._said.clear()
         self._said[key] = now_s, 0
-        told = ": ".join(outcome[each] for each in ("condition", "description") if each in outcome)
+        cause = ": ".join(outcome[part] for part in ("condition", "description") if part in outcome)
         where = f"to {outcome['to']!r}" if "to" in outcome else "off the store, history has it"
         _log.info(
             "queue %r: message %d %s%s: it goes %s%s",
             take.queue,
             message_id,
             _SAYS[reason],
-            f" ({told[:200]!a})" if told else "",
+            f" ({cause[:200]!a})" if cause else "",
             where,
             f"; {unsaid} more since the last line" if unsaid else "",
         )

@@ -189,12 +189,12 @@ class Destinations:
         Raises:
             InvalidRequest: The short name is a queue's on several addresses.
         """
-        found = self.addresses.resolve(key.queue)
-        if isinstance(found, Ambiguous):
-            several = _listed(found.candidates)
+        resolved = self.addresses.resolve(key.queue)
+        if isinstance(resolved, Ambiguous):
+            several = _listed(resolved.candidates)
             message = f"binding of {shown(key.queue)} to {key.exchange!r}: say one of {several}"
             raise InvalidRequest(message)
-        name = canonical(key.queue) if found is None else found.name
+        name = canonical(key.queue) if resolved is None else resolved.name
         return key._replace(queue=name)
 
     def _routing_of(self, address: str) -> Routing:
@@ -210,8 +210,8 @@ class _Matches:
         self._settings = settings
         self._default = AddressSettings("#")
         self._patterns = TopicBindings()
-        for number, each in enumerate(settings):
-            self._patterns.bind(each.match, str(number))
+        for number, setting in enumerate(settings):
+            self._patterns.bind(setting.match, str(number))
 
     def of(self, address: str) -> AddressSettings:
         """The settings of an address."""

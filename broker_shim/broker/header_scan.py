@@ -80,7 +80,7 @@ class HeaderScan:
             self._served.calls.read_headers(held, partial(self._place, queue, groups, held))
             return True
         batches = queue.to_look_at(self._size.count)
-        message_ids = sorted({each for _cursor, batch in batches for _place, each in batch})
+        message_ids = sorted({i for _cursor, batch in batches for _place, i in batch})
         if message_ids:
             self._asked.add(queue.name)
             done = partial(self._read, queue, batches, message_ids)
@@ -93,12 +93,12 @@ class HeaderScan:
         groups: Groups,
         held: Sequence[int],
         error: StoreError | None,
-        found: Sequence[MessageHeader | None],
+        read: Sequence[MessageHeader | None],
     ) -> None:
         """Note the groups of messages that were held before a restart."""
         self._asked.discard(queue.name)
         if error is None:
-            for message_id, header in headers_of(self._served.headers, held, found).items():
+            for message_id, header in headers_of(self._served.headers, held, read).items():
                 groups.placed(message_id, None if header is None else group_of(header))
             self._served.wanted(queue.name)
         else:
@@ -110,10 +110,10 @@ class HeaderScan:
         batches: list[tuple[SelectiveCursor, Batch]],
         message_ids: Sequence[int],
         error: StoreError | None,
-        found: Sequence[MessageHeader | None],
+        read: Sequence[MessageHeader | None],
     ) -> None:
         if error is None:
-            self._judge(queue, batches, headers_of(self._served.headers, message_ids, found), 0.0)
+            self._judge(queue, batches, headers_of(self._served.headers, message_ids, read), 0.0)
             return
         self._asked.discard(queue.name)
         for cursor, batch in batches:
@@ -150,10 +150,10 @@ class HeaderScan:
 def headers_of(
     reader: HeaderReader,
     message_ids: Sequence[int],
-    found: Sequence[MessageHeader | None],
+    read: Sequence[MessageHeader | None],
 ) -> Headers:
     """Map each message id to the common view of its header, by which it is judged."""
     return {
         message_id: None if header is None else reader(header)
-        for message_id, header in zip(message_ids, found, strict=True)
+        for message_id, header in zip(message_ids, read, strict=True)
     }

@@ -54,14 +54,14 @@ class LastValueQueues:
 
     def values(self, header: MessageHeader, names: Iterable[str]) -> list[Value]:
         """The value of a new message for each last-value queue among these."""
-        found = []
+        values = []
         for name in names:
             queue = self._served.queues.get(name)
             if queue is not None and queue.last_values is not None:
                 value = queue.last_values.value_of(self._served.headers(header))
                 if value is not None:
-                    found.append((name, value))
-        return found
+                    values.append((name, value))
+        return values
 
     def last_value(
         self, name: str, key: str, header: MessageHeader
@@ -88,7 +88,7 @@ class LastValueQueues:
 
         Each of the values is there once; what is replaced is in their order.
         """
-        busy = next((each for each in values if each in self._waiting), None)
+        busy = next((value for value in values if value in self._waiting), None)
         if busy is not None:
             self._waiting[busy].append(partial(self.begin, values, call))
             return
@@ -100,7 +100,7 @@ class LastValueQueues:
                 older = queue.last_values.newest(value)
                 # Out of dispatch before the transaction: no consumer gets the older one meanwhile.
                 held = [] if older is None else queue.withdraw([older]).held
-                replaced += [(each, name) for each in held]
+                replaced += [(message_id, name) for message_id in held]
         call(replaced)
 
     def end(
@@ -131,8 +131,8 @@ class LastValueQueues:
             for message_id, (name, value) in came:
                 self._came(name, message_id, value, gone)
         # At the end: who waited finds the newer message as the one to replace.
-        for each in values:
-            for call in self._waiting.pop(each):
+        for key in values:
+            for call in self._waiting.pop(key):
                 call()
 
     def _came(self, name: str, message_id: int, value: str, gone: set[int]) -> None:
@@ -148,7 +148,7 @@ class LastValueQueues:
         values = queue.last_values
         if values is None:
             return
-        unknown = [each for each in message_ids if each not in values]
+        unknown = [message_id for message_id in message_ids if message_id not in values]
         for first in range(0, len(unknown), _BATCH):
             part = unknown[first : first + _BATCH]
             try:

@@ -48,8 +48,8 @@ class QueueDeletions:
         if store is None:
             return set()
         entries = [store.branch_entries(e.xid) for e in store.prepared() if e.state == PREPARED]
-        enqueued = {place[0] for each in entries for place in each.enqueued}
-        return enqueued | {queue for each in entries for queue, _message_id in each.taken}
+        enqueued = {place[0] for branch in entries for place in branch.enqueued}
+        return enqueued | {queue for branch in entries for queue, _message_id in branch.taken}
 
     def begin(
         self, name: str, on_done: OnComplete, before: Callable[[OnComplete], None] | None = None

@@ -140,7 +140,7 @@ class Router:
         for key in [key for key in self._arguments if key.exchange == name]:
             del self._arguments[key]
         for queue, keys in [*self._keys.items()]:
-            left = {each for each in keys if each[0] != name}
+            left = {key for key in keys if key[0] != name}
             if left:
                 self._keys[queue] = left
             else:
@@ -153,8 +153,8 @@ class Router:
 
     def type_of(self, exchange: str) -> str | None:
         """Get the type of an exchange; None: there is none."""
-        there = self._definitions.get(exchange)
-        return None if there is None else there.type
+        definition = self._definitions.get(exchange)
+        return None if definition is None else definition.type
 
     def alternate_of(self, exchange: str) -> str | None:
         """The exchange that gets what goes to no queue of this one; None: nobody does."""

@@ -114,13 +114,13 @@ class ServedQueues:
     def selecting(self, names: Iterable[str], header: MessageHeader) -> tuple[str, ...]:
         """Keep those queues whose selector does not refuse a message that is routed to them."""
         routed, queues = tuple(names), self.queues
-        if all(each not in queues or queues[each].only is None for each in routed):
+        if all(name not in queues or queues[name].only is None for name in routed):
             return routed
         get = self.headers(header).get
         return tuple(
-            each
-            for each in routed
-            if each not in queues or (only := queues[each].only) is None or only.fits(get)
+            name
+            for name in routed
+            if name not in queues or (only := queues[name].only) is None or only.fits(get)
         )
 
     def alternates(
@@ -150,14 +150,14 @@ class ServedQueues:
         """True if every one of some queues keeps its messages."""
         return all(name in self.queues and self.queues[name].is_kept for name in queues)
 
-    def told(self, queue: Queue) -> Queue:
+    def with_policies(self, queue: Queue) -> Queue:
         """A definition with what policies say of its queue, as the store makes it."""
         return queue if self.is_member else as_policies_say(queue, self.policies)
 
     def use_policy(self, name: str, policy: Policy | None) -> list[QueueDispatch]:
         """Use a policy of this name from now on, or none; the queues whose arguments changed."""
         self.policies = with_change(self.policies, name, policy)
-        changed = [(old, self.told(old)) for old in self.definitions.values()]
+        changed = [(old, self.with_policies(old)) for old in self.definitions.values()]
         changed = [(old, new) for old, new in changed if old != new]
         for _old, new in changed:
             self.redefine(new)

@@ -260,7 +260,7 @@ class BrokerSettings:
 
     def __post_init__(self) -> None:
         check_declared(self, self.PLACE)
-        names = [*(queue.name for queue in self.queues), *(each.name for each in self.exchanges)]
+        names = [*(queue.name for queue in self.queues), *(row.name for row in self.exchanges)]
         for name in filter(is_reserved, names):
             raise InvalidRequest(_reserved(name))
         for exchange in self.exchanges:
@@ -296,9 +296,9 @@ def read_settings(path: Path) -> BrokerSettings:
 def _with_binding_arguments(
     *, bindings: Sequence[_BindingRow] = (), **values: Any
 ) -> BrokerSettings:
-    keys = [ExchangeBindingKey(each.exchange, each.queue, each.key) for each in bindings]
+    keys = [ExchangeBindingKey(row.exchange, row.queue, row.key) for row in bindings]
     arguments = {
-        key: each.arguments for key, each in zip(keys, bindings, strict=True) if each.arguments
+        key: row.arguments for key, row in zip(keys, bindings, strict=True) if row.arguments
     }
     return BrokerSettings(bindings=tuple(keys), binding_arguments=arguments, **values)
 

@@ -100,7 +100,7 @@ class Settlement:
     ) -> tuple[list[int], list[StoreError | None], list[int]]:
         """Part the messages whose outcome is known from those to be tried again."""
         ended: list[int] = []
-        told: list[StoreError | None] = []
+        results: list[StoreError | None] = []
         again: list[int] = []
         for message_id, outcome in zip(message_ids, outcomes, strict=True):
             if isinstance(outcome, NotNow):
@@ -108,8 +108,8 @@ class Settlement:
                 continue
             what: What = ("dequeue of message %d on %r", message_id, queue)
             ended.append(message_id)
-            told.append(_known(outcome, what, turn))
-        return ended, told, again
+            results.append(_known(outcome, what, turn))
+        return ended, results, again
 
     def _again(self, call: Callable[[], None]) -> None:
         """Make a call after a while; until then it counts as waiting."""

@@ -153,12 +153,12 @@ class Broker(ServedQueues):
             on_done(None)
             return
         try:
-            told = wanted_time(header, wall_us)
+            annotations = wanted_time(header, wall_us)
         except InvalidRequest as refusal:
             self.calls.answer((on_done, refusal))
             return
         values = self.last_value_queues.values(header, names)
-        put = partial(self._put, header, content, names, values, on_done, along, told)
+        put = partial(self._put, header, content, names, values, on_done, along, annotations)
         if values:
             self.last_value_queues.begin(values, put)
         else:
@@ -248,7 +248,7 @@ class Broker(ServedQueues):
 
     def serve(self, queue: Queue) -> QueueDispatch:
         """Use a queue that the store has."""
-        queue = self.told(queue)
+        queue = self.with_policies(queue)
         kept, arguments, _asks = terms_of(detail_of(queue))
         dispatch = self._make_queue(queue.name, is_kept=kept, arguments=arguments)
         if not self.is_member:

@@ -18,7 +18,7 @@ def refusal_of_link(
     connection: Connection,
     act: Act,
     node: Node,
-    said: str | None,
+    address: str | None,
     *,
     is_durable: bool = False,
 ) -> Refusal | None:
@@ -26,11 +26,11 @@ def refusal_of_link(
 
     It must be allowed to create what is not there, and a subscription that stays when it is gone.
     """
-    refusal = refusal_of_act(connection, act, node, said)
+    refusal = refusal_of_act(connection, act, node, address)
     if refusal is None and is_durable:
-        refusal = refusal_of_act(connection, Act.SUBSCRIBE_DURABLY, node, said)
+        refusal = refusal_of_act(connection, Act.SUBSCRIBE_DURABLY, node, address)
     if refusal is None and _is_missing(connection, node):
-        refusal = refusal_of_act(connection, Act.MAKE_QUEUE, node, said)
+        refusal = refusal_of_act(connection, Act.MAKE_QUEUE, node, address)
     return refusal
 
 
@@ -58,7 +58,7 @@ def refusal_of_act(
     connection: Connection,
     act: Act,
     node: Node | PatternNode,
-    said: str | None,
+    address: str | None,
     *,
     is_told: bool = False,
 ) -> Refusal | None:
@@ -71,7 +71,7 @@ def refusal_of_act(
         connection: The connection of the peer.
         act: What it wants to do.
         node: Where it wants to do it.
-        said: What it called that; None: a queue that the broker is to name.
+        address: What it called that; None: a queue that the broker is to name.
         is_told: The audit log has been told of one like it: a million messages of one link that
             are refused are one line, and a counter.
     """
@@ -80,7 +80,8 @@ def refusal_of_act(
         return None
     access, principal = connection.access, connection.login.principal
     access.guard.refused(access.remote, principal, *denial, is_told=is_told)
-    text = f"{shown(principal.name)} has no permission to {denial.right} {shown(said or TEMPORARY)}"
+    target = shown(address or TEMPORARY)
+    text = f"{shown(principal.name)} has no permission to {denial.right} {target}"
     return Refusal(UNAUTHORIZED_ACCESS, text)
 
 

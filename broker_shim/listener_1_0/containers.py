@@ -105,8 +105,8 @@ class Containers:
     def enter(self, connection: ContainedConnection, policy: Enforcement | None) -> Entered:
         """Let a connection open; unless it is refused, call `leave` when it is gone."""
         others = self._open.get(connection.container, {})
-        said = [*others.values(), policy] if others else []
-        enforced = next((each for each in said if each is not None), None)
+        policies = [*others.values(), policy] if others else []
+        enforced = next((rule for rule in policies if rule is not None), None)
         if enforced is Enforcement.REFUSE_CONNECTION:
             return Entered(REFUSED)
         to_close = () if enforced is None else tuple(others)

@@ -140,28 +140,28 @@ class Links:
             on_done(None)
             return
 
-        def found(error: StoreError | None, there: KeptLink | None) -> None:
-            if there is not None:
-                self._adopt(key, there)
+        def adopt(error: StoreError | None, link: KeptLink | None) -> None:
+            if link is not None:
+                self._adopt(key, link)
             on_done(error)
 
-        self.elsewhere.fetch(link_text(key), found)
+        self.elsewhere.fetch(link_text(key), adopt)
 
-    def _adopt(self, key: LinkKey, there: KeptLink) -> None:
-        if there.detail is None:
+    def _adopt(self, key: LinkKey, link: KeptLink) -> None:
+        if link.detail is None:
             return
         try:
-            terms = LinkTerms.from_json(key.role, there.detail)
+            terms = LinkTerms.from_json(key.role, link.detail)
         except CorruptData as reason:
             _log.warning("link %s is left to whoever made it: %s", link_text(key), reason)
             return
-        self.registry.adopt(key, terms, there.unsettled, now_ms())
+        self.registry.adopt(key, terms, link.unsettled, now_ms())
         held = self.held.setdefault(key, {})
-        for queue, message_id in there.held:
+        for queue, message_id in link.held:
             held[message_id.to_bytes(8, "big")] = Held(message_id, queue)
         self._schedule()
 
-    def left_elsewhere(self, text: str, there: KeptLink) -> None:
+    def left_elsewhere(self, text: str, link: KeptLink) -> None:
         """Let the time of a link run here that was attached at another broker, which is gone.
 
         As after a restart, its connection has ended; whoever asks for it gets it.
@@ -169,7 +169,7 @@ class Links:
         key = link_key(text)
         if self.registry.find(key) is not None:
             return
-        self._adopt(key, there)
+        self._adopt(key, link)
         self._left_elsewhere.add(key)
         terminus = self.registry.find(key)
         at_ms = None if terminus is None else terminus.expires_at_ms
@@ -343,7 +343,7 @@ class Links:
 
     def _terminus_of(self, queue: str) -> Terminus | None:
         termini = self.registry.counted.values()
-        own = (each for each in termini if each.terms is not None and each.terms.queue == queue)
+        own = (row for row in termini if row.terms is not None and row.terms.queue == queue)
         return next(own, None)
 
     def queue_gone(self, queue: str) -> None:
@@ -351,7 +351,7 @@ class Links:
         self.held = {
             key: left
             for key, held in self.held.items()
-            if (left := {tag: each for tag, each in held.items() if each.queue != queue})
+            if (left := {tag: kept for tag, kept in held.items() if kept.queue != queue})
         }
 
     def give_back(self, key: LinkKey, held: Held, on_done: OnComplete | None = None) -> None:
@@ -374,15 +374,15 @@ class Links:
             self.held.setdefault(terminus.key, {}).update(held)
             return
         ends_too = terminus.terms.queue if terminus.is_over and terminus.terms else None
-        for each in held.values():
-            if each.queue != ends_too:
-                self.give_back(terminus.key, each)
+        for delivery in held.values():
+            if delivery.queue != ends_too:
+                self.give_back(terminus.key, delivery)
 
     def _leave_to_other(self, held: Iterable[Held]) -> None:
-        for each in held:
-            queue = self._broker.queues.get(each.queue)
-            if queue is not None and each.message_id in queue:
-                queue.held_elsewhere(each.message_id)
+        for delivery in held:
+            queue = self._broker.queues.get(delivery.queue)
+            if queue is not None and delivery.message_id in queue:
+                queue.held_elsewhere(delivery.message_id)
 
     def tracked(self, terminus: Terminus, on_done: OnComplete) -> OnComplete:
         """The same, for something that the next attach of the link has to wait for."""

@@ -11,7 +11,7 @@ from broker_shim.amqp_1_0.composites import (
     Released,
 )
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.listener_1_0.messages.annotations import told
+from broker_shim.listener_1_0.messages.annotations import encoded_annotations
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from sparkstore.core.annotations import MAX_ANNOTATIONS_BYTES, Annotations, annotations_of, merged
 
@@ -49,7 +49,7 @@ def kept_of(broker: Broker, queue: str, message_id: int, outcome: Modified) -> A
     They are as many as fit (`MAX_ANNOTATIONS_BYTES`), however often a message comes back: an
     outcome that says more than that counts without its annotations.
     """
-    given = told(outcome.message_annotations)
+    given = encoded_annotations(outcome.message_annotations)
     entry = broker.calls.entry(queue, message_id) if given else None
     if entry is None:
         return None

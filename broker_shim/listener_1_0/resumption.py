@@ -35,12 +35,12 @@ class ResumptionPlan(NamedTuple):
     """The comparison of both maps of unsettled deliveries, where we send.
 
     Attributes:
-        told: For our attach: tag → state.
+        unsettled: The map for our attach: tag → state.
         steps: What to do about each tag.
         held: What we hold, by tag.
     """
 
-    told: dict[bytes, Any]
+    unsettled: dict[bytes, Any]
     steps: Mapping[bytes, ResumptionStep]
     held: Mapping[bytes, Held]
 
@@ -53,8 +53,8 @@ def give_back_lost(
     steps = _decided(link, dict.fromkeys(held))
     lost = [
         tag
-        for tag, each in held.items()
-        if steps[tag] is ResumptionStep.SEND_AGAIN or each.queue != queue
+        for tag, delivery in held.items()
+        if steps[tag] is ResumptionStep.SEND_AGAIN or delivery.queue != queue
     ]
     done = after(len(lost) + 1, on_done)
     for tag in lost:

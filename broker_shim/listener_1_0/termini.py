@@ -22,14 +22,14 @@ from broker_shim.protocol_1_0.codec.values import Array, Described
 from broker_shim.selectors import InvalidSelector, Selector, parse
 
 _OUTCOMES = tuple(
-    each.DESCRIPTOR for each in (amqp.Accepted, amqp.Rejected, amqp.Released, amqp.Modified)
+    kind.DESCRIPTOR for kind in (amqp.Accepted, amqp.Rejected, amqp.Released, amqp.Modified)
 )
 _LIFETIME, _MODES = "lifetime-policy", "supported-dist-modes"
 _LIFETIMES = frozenset(
     name
-    for each in amqp.COMPOSITES.values()
-    if each.NAME in amqp.PROVIDERS["lifetime-policy"]
-    for name in (each.CODE, each.DESCRIPTOR)
+    for kind in amqp.COMPOSITES.values()
+    if kind.NAME in amqp.PROVIDERS["lifetime-policy"]
+    for name in (kind.CODE, kind.DESCRIPTOR)
 )
 
 
@@ -95,12 +95,12 @@ def served_source(value: Source, remote: amqp.Source) -> amqp.Source | None:
         value: The source that is granted.
         remote: As asked; of the outcomes that it names, those that exist.
     """
-    told = as_source(value)
-    if told is not None:
-        told.outcomes = tuple(each for each in _OUTCOMES if each in (remote.outcomes or _OUTCOMES))
-        told.outcomes = told.outcomes or _OUTCOMES
-        told.default_outcome = default_outcome(remote)
-    return told
+    source = as_source(value)
+    if source is not None:
+        asked = remote.outcomes or _OUTCOMES
+        source.outcomes = tuple(kind for kind in _OUTCOMES if kind in asked) or _OUTCOMES
+        source.default_outcome = default_outcome(remote)
+    return source
 
 
 def default_outcome(remote: amqp.Source | None) -> amqp.Released | amqp.Modified:
@@ -145,7 +145,7 @@ def as_source(value: Source | None) -> amqp.Source | None:
         value.dynamic,
         _lifetime(value),
         distribution_mode=value.distribution_mode,
-        filter={Symbol(each.name): _filter_value(each) for each in value.filters} or None,
+        filter={Symbol(named.name): _filter_value(named) for named in value.filters} or None,
         capabilities=value.capabilities or None,
     )
 
@@ -167,7 +167,7 @@ def as_target(value: Target | None) -> amqp.Target | None:
 
 def filter_set_of(value: Source) -> dict[Any, Any]:
     """The filters of a source that was kept, as `read_filters` takes them."""
-    return {each.name: _filter_value(each) for each in value.filters}
+    return {named.name: _filter_value(named) for named in value.filters}
 
 
 def _mode(asked: Any) -> str:
@@ -276,7 +276,7 @@ def read_filters(filter_set: Mapping[Any, Any] | None) -> Filters:
 
 def keeps_out_local(source: Source | None) -> bool:
     """True if a source that was granted is one to which its client's own messages do not go."""
-    return source is not None and any(each.descriptor in _NO_LOCAL for each in source.filters)
+    return source is not None and any(named.descriptor in _NO_LOCAL for named in source.filters)
 
 
 def _no_local(filter_set: Mapping[Any, Any]) -> dict[Any, Any] | None:
@@ -286,8 +286,8 @@ def _no_local(filter_set: Mapping[Any, Any]) -> dict[Any, Any] | None:
     """
     for name, value in filter_set.items():
         if isinstance(value, Described) and value.descriptor in _NO_LOCAL:
-            said = value.value if isinstance(value.value, str) else []
-            return {name: Described(value.descriptor, said)}
+            own_filter = value.value if isinstance(value.value, str) else []
+            return {name: Described(value.descriptor, own_filter)}
     return None
 
 

@@ -123,10 +123,10 @@ class Membership:
         """
         self._inbox.post(lambda _nothing: self._connected(is_new_run=is_new_run), None)
 
-    def told(self, kind: int, body: wire.Body) -> None:
+    def hear(self, kind: int, body: wire.Body) -> None:
         """Handle a frame that the service pushed.
 
-        On any thread; it is done on the loop's. See `ServiceListener.told`.
+        On any thread; it is done on the loop's. See `ServiceListener.hear`.
         """
         self._inbox.post(partial(self._act, kind), body)
 

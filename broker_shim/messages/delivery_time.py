@@ -44,8 +44,8 @@ def wanted_time(header: MessageHeader, now_us: Callable[[], int]) -> Annotations
     if not may_wait(header):
         return None
     neutral = neutral_of(header)
-    told = {**neutral.properties, **neutral.annotations}
-    at_ms, delay_ms = _of(told, DELIVERY_TIME), _of(told, _DELAY)
+    properties = {**neutral.properties, **neutral.annotations}
+    at_ms, delay_ms = _of(properties, DELIVERY_TIME), _of(properties, _DELAY)
     if at_ms is None and delay_ms is not None:
         at_ms = now_us() // 1000 + delay_ms
         if at_ms > MOST_TIME_MS:
@@ -54,8 +54,8 @@ def wanted_time(header: MessageHeader, now_us: Callable[[], int]) -> Annotations
     return None if at_ms is None else {DELIVERY_TIME: ("long", str(at_ms))}
 
 
-def _of(told: dict[str, Any], name: str) -> int | None:
-    value = told.get(name)
+def _of(properties: dict[str, Any], name: str) -> int | None:
+    value = properties.get(name)
     if value is None:
         return None
     if value.kind not in _INTEGERS or not 0 <= value.value <= MOST_TIME_MS:

@@ -95,9 +95,9 @@ class Residency:
             wanted.count += 1
         if not missing:
             return
-        there = self._source.now([*missing])
+        at_hand = self._source.now([*missing])
         for message_id, wanted in missing.items():
-            content = there.get(message_id)
+            content = at_hand.get(message_id)
             if content is None:
                 self._load(message_id, wanted)
             else:

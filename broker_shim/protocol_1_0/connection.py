@@ -302,7 +302,7 @@ class ServerConnection:
         self._channels.lost()
 
 
-_FRAMES = frozenset(each for each in COMPOSITES.values() if each.NAME in PROVIDERS["frame"])
+_FRAMES = frozenset(kind for kind in COMPOSITES.values() if kind.NAME in PROVIDERS["frame"])
 
 _WORK: dict[type[Composite], int] = {Transfer: 2, Begin: 5, Attach: 10, Detach: 5, End: 5}
 """Of a frame and what it leads to; else 1."""

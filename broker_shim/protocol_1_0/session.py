@@ -254,8 +254,8 @@ class Session:
             self._fail(link, Error(AmqpError.INVALID_FIELD, wrong))
 
     def _flow(self, flow: Flow, _payload: bytes) -> None:
-        self._port.incoming.told(flow.next_outgoing_id)
-        self._port.outgoing.told(flow.next_incoming_id, flow.incoming_window)
+        self._port.incoming.note_next_id(flow.next_outgoing_id)
+        self._port.outgoing.note_window(flow.next_incoming_id, flow.incoming_window)
         if flow.handle is not None:
             link = self._link(flow.handle)
             if not (link.is_gone or link in self._failed):
@@ -292,7 +292,7 @@ class Session:
         disposition.state = kept_state(disposition.state)
         first = disposition.first
         last = first if disposition.last is None else disposition.last
-        changed, found, rest = self._port.disposed(
+        changed, delivery_count, rest = self._port.disposed(
             first,
             last,
             disposition.state,
@@ -300,7 +300,7 @@ class Session:
             settled=disposition.settled,
             most=max(1, self._budget.work_left),
         )
-        self._budget.work_left -= found
+        self._budget.work_left -= delivery_count
         is_within = isinstance(disposition.state, TransactionalState)
         if is_within and self._port.has_left(first, last):
             self._tell(DispositionMissed(disposition.state))
@@ -343,8 +343,8 @@ _ANSWER_BYTES = 128
 
 def _says_of_link(flow: Flow) -> bool:
     """Tell whether a flow has a field that must not be set without a handle (2.7.4)."""
-    told = (flow.delivery_count, flow.link_credit, flow.available, flow.properties)
-    return flow.drain or any(each is not None for each in told)
+    fields = (flow.delivery_count, flow.link_credit, flow.available, flow.properties)
+    return flow.drain or any(field is not None for field in fields)
 
 
 def _wrong_with(attach: Attach) -> str | None:

@@ -42,7 +42,7 @@ class IncomingWindow:
         self.left -= count
         self.next_id = (self.next_id + count) % WRAP
 
-    def told(self, next_id: int) -> None:
+    def note_next_id(self, next_id: int) -> None:
         """Check and note which transfer frame the peer sends next.
 
         Raises:
@@ -78,7 +78,7 @@ class OutgoingWindow:
         self.left -= count
         self.next_id = (self.next_id + count) % WRAP
 
-    def told(self, next_incoming_id: int | None, window: int) -> None:
+    def note_window(self, next_incoming_id: int | None, window: int) -> None:
         """Note the peer's window. A peer that has seen no begin of ours tells no id."""
         seen = 0 if next_incoming_id is None else next_incoming_id
         on_the_way = distance(seen, self.next_id)

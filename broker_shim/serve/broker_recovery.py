@@ -241,7 +241,7 @@ def create_wiring(store: WiringCalls, broker: Broker, timeout_s: float) -> None:
         broker.serve(queue)
     wait_for((partial(store.alter, queue) for queue in altered), timeout_s)
     for queue in altered:
-        broker.redefine(broker.told(queue))
+        broker.redefine(broker.with_policies(queue))
         _log.info("queue %r altered, as the settings say: %s", queue.name, dict(queue.arguments))
     bindings = [
         (broker.destinations.bound(key), settings.binding_arguments.get(key, {}))
@@ -318,7 +318,7 @@ def _is_to_alter(broker: Broker, queue: Queue) -> bool:
         raise InvalidRequest(message)
     if not queue.arguments or queue.arguments == own_arguments(there.arguments):
         return False
-    told = broker.told(queue)
+    told = broker.with_policies(queue)
     detail, wanted = (definition(each.arguments, int(each.durability)) for each in (there, told))
     depth = len(broker.queues[queue.name])
     check_alteration(queue.name, detail, wanted, QueueUsage(depth))

@@ -316,8 +316,8 @@ class TicketStore:
             held = [(self._settings.queue, ids)] if ids else []
             self._store.say(wire.WATCH, "", 0, held)
 
-    def told(self, kind: int, body: wire.Body) -> None:
-        """Take in a frame of the service. See `ServiceListener.told`."""
+    def hear(self, kind: int, body: wire.Body) -> None:
+        """Take in a frame of the service. See `ServiceListener.hear`."""
         if kind == wire.CHANGES:
             self._store.say(wire.SEEN)
         elif kind == wire.ASKED:

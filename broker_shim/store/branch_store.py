@@ -227,19 +227,19 @@ class LocalBranches:
         """The same as `find_branches` tells, at once."""
         with self._lock:
             self._check_open()
-            found = [
-                (each.xid, branches.entries_of(self._machine, each.xid))
-                for each in branches.prepared_in(self._machine.state)
-                if xid is None or xid == each.xid
+            branch_entries = [
+                (branch.xid, branches.entries_of(self._machine, branch.xid))
+                for branch in branches.prepared_in(self._machine.state)
+                if xid is None or xid == branch.xid
             ]
         return [
             BranchFacts(
-                each,
+                branch_xid,
                 entries.state,
                 Counter(queue for queue, *_ in entries.enqueued),
                 Counter(queue for queue, _message_id in entries.taken),
             )
-            for each, entries in found
+            for branch_xid, entries in branch_entries
         ]
 
     def branch_steps(self) -> dict[Xid, BranchSteps]:
@@ -250,7 +250,7 @@ class LocalBranches:
         with self._lock:
             self._check_open()
             held = self._machine.branches
-            in_doubt = [each.xid for each in branches.prepared_in(self._machine.state)]
+            in_doubt = [branch.xid for branch in branches.prepared_in(self._machine.state)]
             return {xid: [*held[key].steps] for xid in in_doubt if (key := xid_text(xid)) in held}
 
     def find_branches(self, xid: Xid | None, on_found: OnBranches) -> None:
@@ -282,12 +282,12 @@ class LocalBranches:
             taken.extend(branches.decide_heuristically(machine, xid, number, by, commits=commits))
             return [*taken]
 
-        def told(error: StoreError | None) -> None:
+        def complete(error: StoreError | None) -> None:
             if error is None:
                 on_steps(taken)
             on_complete(error)
 
-        self._decide_branch(told, decide, lambda: branches.forget(machine, xid))
+        self._decide_branch(complete, decide, lambda: branches.forget(machine, xid))
 
     def _decide_branch(
         self,

@@ -62,8 +62,8 @@ class LocalContentWriter:
             on_complete(None)
             return
         for number, cut in enumerate(cuts, 1):
-            told = on_complete if number == len(cuts) else _by_the_next
-            self._take(self._message, self._body_bytes, cut, told)
+            on_taken = on_complete if number == len(cuts) else _by_the_next
+            self._take(self._message, self._body_bytes, cut, on_taken)
             self._body_bytes += len(cut)
 
     def end(self, on_complete: OnComplete) -> StoredMessage:

@@ -63,7 +63,7 @@ def due(
     names = [name for name, queue in queues.items() if queue.entries.soonest <= now_us]
     turn = names.index(after) + 1 if after in names else 0
     for name in names[turn:] + names[:turn]:
-        found = queues[name].entries.expired(now_us, count)
-        if found.message_ids or not found.is_all:
-            return DueMessages(name, found.message_ids)
+        expired = queues[name].entries.expired(now_us, count)
+        if expired.message_ids or not expired.is_all:
+            return DueMessages(name, expired.message_ids)
     return None

@@ -88,7 +88,7 @@ class FullQueues:
         self, counts_of: Callable[[QueueArguments], bool], counts: dict[str, int]
     ) -> dict[str, int]:
         terms = [*self._machine.terms.items()]  # a copy at once: the store changes them
-        names = (name for name, each in terms if counts_of(each.arguments))
+        names = (name for name, queue in terms if counts_of(queue.arguments))
         return dict.fromkeys(islice(names, _MAX_QUEUES), 0) | dict(counts)
 
     def telling(self, steps: Sequence[RecordStep], on_complete: OnComplete) -> OnComplete:
@@ -100,13 +100,13 @@ class FullQueues:
         if not self._machine.has_dropped or not (dropped := dropped_of(steps)):
             return on_complete
 
-        def told(error: StoreError | None) -> None:
+        def complete(error: StoreError | None) -> None:
             on_complete(error)
             if error is None:
                 self.pass_on(dropped)
                 self.on_dropped(dropped)
 
-        return told
+        return complete
 
     def _note_dropped(self, steps: Sequence[RecordStep]) -> None:
         for step in steps:

@@ -358,10 +358,10 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         check_message(message)
         check_queue(queue)
         check_size(message.header.body_bytes, self._max_message_bytes)
-        machine, told = self._machine, (annotations, failures)
+        machine, terms = self._machine, (annotations, failures)
         if transaction is not None:
-            return transactions.enqueue(machine, message, queue, transaction, *told)
-        return machine.enqueue(message, queue, None, (None, None), *told)
+            return transactions.enqueue(machine, message, queue, transaction, *terms)
+        return machine.enqueue(message, queue, None, (None, None), *terms)
 
     def _stage_piece(
         self, message: StoredMessage, body_offset: int, piece: bytes, on_complete: OnComplete
@@ -391,12 +391,12 @@ def observed(
 ) -> OnComplete:
     """Wrap a completion, so that the observer is told of the steps before it."""
 
-    def told(error: StoreError | None) -> None:
+    def complete(error: StoreError | None) -> None:
         if error is None:
             observer(steps)
         on_complete(error)
 
-    return told
+    return complete
 
 
 def _nothing(_error: StoreError | None) -> None:

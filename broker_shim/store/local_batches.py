@@ -118,15 +118,15 @@ class LocalBatches:
     ) -> list[StoreError | None]:
         """Make decided calls true, and have `on_complete` told of them and of those before."""
         steps, outcomes = decided
-        told = [*before, *outcomes]
-        done = _telling(on_complete, told) if is_last else _nothing
+        results = [*before, *outcomes]
+        done = _telling(on_complete, results) if is_last else _nothing
         try:
             self._take(steps, done)
         except StoreError as refusal:
-            told[len(before) :] = [each or refusal for each in outcomes]
+            results[len(before) :] = [outcome or refusal for outcome in outcomes]
             if is_last:
                 self._sink.finish(done, None)
-        return told
+        return results
 
 
 def alone(on_complete: OnComplete) -> OnEachComplete:
@@ -138,10 +138,10 @@ def alone(on_complete: OnComplete) -> OnEachComplete:
 def _telling(on_complete: OnEachComplete, outcomes: list[StoreError | None]) -> OnComplete:
     """Make the completion that tells the outcome of each call of a batch."""
 
-    def told(error: StoreError | None) -> None:
-        on_complete(outcomes if error is None else [each or error for each in outcomes])
+    def complete(error: StoreError | None) -> None:
+        on_complete(outcomes if error is None else [outcome or error for outcome in outcomes])
 
-    return told
+    return complete
 
 
 def _nothing(_error: StoreError | None) -> None:

@@ -376,15 +376,15 @@ def hello_of(frame: Frame) -> Hello:
     if is_short or len(body) not in {6, 7, 8, 9} or not _fits(body[1:], said_types):
         message = "HELLO is [version, member, incarnation, host, exclusive, token,"
         raise InvalidRequest(f"{message} (former host, (seen, (lease)))]")
-    said = Hello(*body[1:])
-    if said.seen is not None:
-        said = said._replace(seen=_seen_of(said.seen))
-    if said.lease_s is not None:
-        check_lease(said.lease_s)
-    check_member_name(said.member)
-    if not 1 <= len(said.incarnation) <= 200:
+    hello = Hello(*body[1:])
+    if hello.seen is not None:
+        hello = hello._replace(seen=_seen_of(hello.seen))
+    if hello.lease_s is not None:
+        check_lease(hello.lease_s)
+    check_member_name(hello.member)
+    if not 1 <= len(hello.incarnation) <= 200:
         raise InvalidRequest("an incarnation is 1 to 200 characters")
-    return said
+    return hello
 
 
 _TEXT_OR_NONE = (str, type(None))
@@ -395,10 +395,10 @@ _HELLO_TYPES = (
 )
 
 
-def _seen_of(said: Body) -> SeenRoot:
-    if len(said) != 4 or not _fits(said, (str, int, str, int)):
+def _seen_of(seen: Body) -> SeenRoot:
+    if len(seen) != 4 or not _fits(seen, (str, int, str, int)):
         raise InvalidRequest("what HELLO has seen is [root_id, generation, instance, position]")
-    return SeenRoot(*said)
+    return SeenRoot(*seen)
 
 
 class Welcome(NamedTuple):

@@ -178,13 +178,13 @@ class LocalReads:
 
         There are two look-ups for each, and each is atomic. See `ContentCalls.at_hand`.
         """
-        there: dict[int, StoredMessage] = {}
+        messages: dict[int, StoredMessage] = {}
         for message_id, content in self._sink.at_hand(message_ids).items():
-            there[message_id] = _new(StoredMessage, (message_id, *content, False))
+            messages[message_id] = _new(StoredMessage, (message_id, *content, False))
         if self._machine.volatile:
             volatile = map(self._machine.volatile.get, message_ids)
-            there |= {each.message_id: each for each in volatile if each is not None}
-        return there
+            messages |= {message.message_id: message for message in volatile if message is not None}
+        return messages
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """Read a part of the content from memory, or from the sink. See `ContentCalls.read`."""
@@ -196,14 +196,14 @@ class LocalReads:
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
         """Get headers from memory, and the others from the sink. See `ContentCalls.headers`."""
         with self._holding():
-            volatile, there = self._machine.volatile, self._machine.state.messages
-            found: dict[int, MessageHeader | None]
-            found = {i: volatile[i].header for i in message_ids if i in volatile}
-            logged = [i for i in message_ids if i in there and i not in found]
+            volatile, logged_messages = self._machine.volatile, self._machine.state.messages
+            headers: dict[int, MessageHeader | None]
+            headers = {i: volatile[i].header for i in message_ids if i in volatile}
+            logged = [i for i in message_ids if i in logged_messages and i not in headers]
         if len(logged) == len(message_ids):
             return self._sink.headers(logged)
-        found.update(zip(logged, self._sink.headers(logged), strict=True))
-        return [found.get(message_id) for message_id in message_ids]
+        headers.update(zip(logged, self._sink.headers(logged), strict=True))
+        return [headers.get(message_id) for message_id in message_ids]
 
     def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
         """Load messages on the prefetcher's thread. See `ContentCalls.prefetch`."""
@@ -227,11 +227,11 @@ class LocalReads:
 
     def _load_all(self, message_ids: Sequence[int]) -> Iterator[Loaded]:
         """Load messages in their order, some together: what lies on disk in the order of that."""
-        there: dict[int, StoredMessage] = {}
+        messages: dict[int, StoredMessage] = {}
         for index, message_id in enumerate(message_ids):
             if not index % _TOGETHER:
-                there = self._brought(message_ids[index : index + _TOGETHER])
-            yield there.get(message_id) or load_outcome(self.load, message_id)
+                messages = self._brought(message_ids[index : index + _TOGETHER])
+            yield messages.get(message_id) or load_outcome(self.load, message_id)
 
     def _brought(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
         """Bring messages into memory; those that are on a queue, as far as that was possible."""
@@ -241,11 +241,11 @@ class LocalReads:
             _log.exception("messages cannot be read together: they are loaded singly")
         return self._on_queues(self.at_hand(message_ids))
 
-    def _on_queues(self, there: dict[int, StoredMessage]) -> dict[int, StoredMessage]:
+    def _on_queues(self, messages: dict[int, StoredMessage]) -> dict[int, StoredMessage]:
         """Choose the messages that are on a queue; none if the store is closed."""
         with suppress(StoreError), self._holding():
             known = self._machine.state.messages
-            return {number: message for number, message in there.items() if number in known}
+            return {number: message for number, message in messages.items() if number in known}
         return {}
 
 

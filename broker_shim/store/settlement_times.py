@@ -29,7 +29,7 @@ class SettlementTimes:
         for step in steps:
             record = step.record
             if record.kind is Kind.DEQUEUED and record.detail is None:
-                there = self._queues.get(record.queue or "")
-                entry = None if there is None else there.entries.get(record.message_id or 0)
+                queue = self._queues.get(record.queue or "")
+                entry = None if queue is None else queue.entries.get(record.message_id or 0)
                 if entry is not None:
                     self.taken.observe((record.at - entry.at) / 1e6)

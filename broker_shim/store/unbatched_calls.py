@@ -36,7 +36,7 @@ class UnbatchedCalls:
             ids[-1] = message.message_id
             self.enqueue(message, queue, on_complete)
 
-        _each((partial(put, each) for each in messages), len(messages), on_complete)
+        _each((partial(put, message) for message in messages), len(messages), on_complete)
         return ids
 
     def acquire_each(
@@ -44,7 +44,7 @@ class UnbatchedCalls:
     ) -> None:
         """Reserve each message by a call of its own. See `BatchCalls.acquire_each`."""
         check_batch(message_ids, on_complete)
-        calls = (partial(self.acquire, each, queue, holder) for each in message_ids)
+        calls = (partial(self.acquire, i, queue, holder) for i in message_ids)
         _each(calls, len(message_ids), on_complete)
 
     def dequeue_each(
@@ -57,9 +57,7 @@ class UnbatchedCalls:
     ) -> None:
         """Remove each message by a call of its own. See `BatchCalls.dequeue_each`."""
         check_batch(message_ids, on_complete)
-        calls = (
-            partial(self.dequeue, each, queue, holder, outcome=outcome) for each in message_ids
-        )
+        calls = (partial(self.dequeue, i, queue, holder, outcome=outcome) for i in message_ids)
         _each(calls, len(message_ids), on_complete)
 
 

@@ -43,14 +43,14 @@ class BrowseCursor:
         self._broker, self._queue, self._selector = broker, queue, selector
         self._on_found, self._is_let_go = on_found, False
         self._cursor, self._size = queue.cursor(), BatchSize()
-        self.found: deque[int] = deque()
+        self.ready: deque[int] = deque()
         self.entries: dict[int, Entry] = {}
         self.is_reading = False
 
     @property
     def is_at_end(self) -> bool:
         """True if nothing waits that it has not shown."""
-        is_through = not self.found and not self.is_reading
+        is_through = not self.ready and not self.is_reading
         return is_through and self._queue.has_browsed(self._cursor)
 
     def let_go(self) -> None:
@@ -77,7 +77,7 @@ class BrowseCursor:
         """Have the headers of these read, and show those that the selector wants."""
         self.is_reading = True
 
-        def read(error: StoreError | None, found: Found) -> None:
+        def read(error: StoreError | None, headers: Found) -> None:
             if self._is_let_go:
                 return
             if error is not None:
@@ -85,23 +85,21 @@ class BrowseCursor:
                 self._broker.again(partial(self._read, batch, selector))
                 return
             self.is_reading = False
-            self._judge(batch, found, selector)
+            self._judge(batch, headers, selector)
             self._on_found()
 
         if not self._is_let_go:
             self._broker.calls.read_headers(batch, read)
 
-    def _judge(self, batch: Sequence[int], found: Found, selector: Selector) -> None:
+    def _judge(self, batch: Sequence[int], read: Found, selector: Selector) -> None:
         began_s = time.monotonic()
-        headers = headers_of(self._broker.headers, batch, found).items()
-        wanted = [
-            each for each, header in headers if header is not None and selector.fits(header.get)
-        ]
+        headers = headers_of(self._broker.headers, batch, read).items()
+        wanted = [i for i, header in headers if header is not None and selector.fits(header.get)]
         self._size.took(time.monotonic() - began_s, len(batch))
         self._add(wanted)
 
     def _add(self, message_ids: Sequence[int]) -> None:
-        self.found += message_ids
+        self.ready += message_ids
         for message_id in message_ids:
             entry = self._queue.entry_of_browsed(message_id)
             if entry is not None:

@@ -275,8 +275,8 @@ class ConsumerDelivery:
             if error is not None:
                 self._failed(taken, error)
         if any(outcomes):
-            told = zip(arrived, outcomes, strict=True)
-            arrived = [each for each, error in told if error is None]
+            results = zip(arrived, outcomes, strict=True)
+            arrived = [delivery for delivery, error in results if error is None]
         ids = [taken.message_id for taken, _content in arrived]
         # Read before they leave the queue, which forgets the counts with them.
         failures = self._queue.delivery_counts(ids)

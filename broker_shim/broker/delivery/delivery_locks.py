@@ -79,7 +79,7 @@ class ConsumerLocks:
             self._until[message_id] = until_s
             heappush(self._heap, (until_s, message_id))
         if len(self._heap) > 2 * len(self._until) + _MOST_STALE:  # the others were settled in time
-            self._heap = sorted((until_s, each) for each, until_s in self._until.items())
+            self._heap = sorted((until_s, i) for i, until_s in self._until.items())
         self._timer.watch(self, until_s)
 
     def renew(self, message_id: int) -> None:

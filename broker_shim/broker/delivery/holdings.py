@@ -45,14 +45,14 @@ class ConsumerHoldings:
         self._settlement.remove(message_ids, self._queue.name, self._holder, done)
 
     def reject(
-        self, consumer: Consumer, message_id: int, told: Mapping[str, str], on_done: OnComplete
+        self, consumer: Consumer, message_id: int, reason: Mapping[str, str], on_done: OnComplete
     ) -> None:
         """Reject a message: it goes to the dead letters, or leaves the store.
 
         Args:
             consumer: The consumer that holds it.
             message_id: The id of the message.
-            told: What its client said of why: condition, description.
+            reason: What its client said of why: condition, description.
             on_done: Called when that is durable, or refused.
         """
         self.locks.end((message_id,))
@@ -61,7 +61,7 @@ class ConsumerHoldings:
             self._metrics.rejected += error is None
             on_done(error)
 
-        rejection = Rejection(self._broker, self._queue, message_id, self._holder, told)
+        rejection = Rejection(self._broker, self._queue, message_id, self._holder, reason)
         rejection.run(consumer, done)
 
     def give_back(

@@ -35,12 +35,12 @@ class Rejection:
         queue: QueueDispatch,
         message_id: int,
         holder: str,
-        told: Mapping[str, str],
+        reason: Mapping[str, str],
     ) -> None:
         """Say who rejected it, and what was told of why: condition, description."""
         self._broker, self._queue, self._message_id = broker, queue, message_id
         self._calls, self._settlement = broker.calls, broker.settlement
-        self._holder, self._told = holder, told
+        self._holder, self._told = holder, reason
         self._steps: Sequence[Enqueue | Dequeue] = ()
         self._priority = 0
         self.target = queue.arguments.dead_letter_queue_of(queue.name, rejected=True)
@@ -55,9 +55,9 @@ class Rejection:
         calls, name = self._calls, self._queue.name
         entry = calls.entry(name, self._message_id)
         if entry is not None:
-            told = (self._told.get("condition"), self._told.get("description"))
+            reason = (self._told.get("condition"), self._told.get("description"))
             at = time.time_ns() // 1000
-            death = Death(name, REJECTED, entry.delivery_count + 1, at, *told)
+            death = Death(name, REJECTED, entry.delivery_count + 1, at, *reason)
             self._priority = entry.priority
             self._steps = (
                 self._rerouted(death, self.exchange, entry)
@@ -70,8 +70,8 @@ class Rejection:
 
     def _buried(self, death: Death, entry: Entry) -> Sequence[Enqueue | Dequeue]:
         target = self.target
-        there = None if target is None else self._calls.entry(target, self._message_id)
-        is_there = there is not None
+        dead_letter = None if target is None else self._calls.entry(target, self._message_id)
+        is_there = dead_letter is not None
         return buried(death, target, entry, is_on_target=is_there, holder=self._holder)
 
     def _rerouted(self, death: Death, exchange: str, entry: Entry) -> Sequence[Enqueue | Dequeue]:

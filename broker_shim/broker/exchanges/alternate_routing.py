@@ -66,19 +66,19 @@ class AlternateRouting:
         self._go_on()
 
     def _go_on(self) -> None:
-        there = self._served.calls.message_ids(self._queue)
-        part = [each for each in there if each not in self._left][: self._part_ids]
+        message_ids = self._served.calls.message_ids(self._queue)
+        part = [i for i in message_ids if i not in self._left][: self._part_ids]
         if part:
             self._read(part)
         else:
             self._on_done(None)
 
     def _read(self, part: Sequence[int]) -> None:
-        found: list[MessageHeader | None] = []
+        headers_read: list[MessageHeader | None] = []
 
         def call(done: OnComplete) -> None:
             def read(error: StoreError | None, headers: Sequence[MessageHeader | None]) -> None:
-                found[:] = headers
+                headers_read[:] = headers
                 done(error)
 
             self._served.calls.read_headers(part, read)
@@ -87,7 +87,7 @@ class AlternateRouting:
             if error is not None:
                 self._leave(part, error)
             else:
-                self._move(part, found)
+                self._move(part, headers_read)
 
         self._settlement.insist(call, done, ("headers of deleted queue %r", self._queue))
 

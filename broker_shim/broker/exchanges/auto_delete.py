@@ -36,11 +36,11 @@ class ExchangeDeletion:
         if self._administration.decider is not None:
             return
 
-        def told(error: StoreError | None, _told: dict[str, Any]) -> None:
+        def report(error: StoreError | None, _told: dict[str, Any]) -> None:
             if error is None:
                 _log.info("exchange %r is deleted: nothing is bound to it any more", exchange)
             else:
                 _log.info("exchange %r stays: %s", exchange, error)
 
         order = Order(AdminAction.DELETE_EXCHANGE, exchange=exchange, if_unused=True)
-        self._administration.order(order, told)
+        self._administration.order(order, report)

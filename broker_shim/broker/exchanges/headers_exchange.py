@@ -81,16 +81,16 @@ class HeadersBindings:
 
     def route(self, get: Get) -> set[str]:
         """Names of the queues that a message with these application properties goes to."""
-        found = {bound.queue for bound in self._always}
+        queues = {bound.queue for bound in self._always}
         for name, by_value in self._by_value.items():
             value = get(name)
             if value is not None:
                 candidates = by_value.get(_comparable(value), ())
-                found.update(each.queue for each in candidates if self._fits(each, get))
+                queues.update(bound.queue for bound in candidates if self._fits(bound, get))
         for name, bounds in self._by_name.items():
             if get(name) is not None:
-                found.update(each.queue for each in bounds if self._fits(each, get))
-        return found
+                queues.update(bound.queue for bound in bounds if self._fits(bound, get))
+        return queues
 
     def _fits(self, bound: _Bound, get: Get) -> bool:
         """True if what was not looked up fits, too."""

@@ -128,14 +128,14 @@ class AutoDeletion:
             self._destroy_queue(name, _note)
             return
 
-        def told(error: StoreError | None, _detail: object) -> None:
+        def report(error: StoreError | None, _detail: object) -> None:
             if error is None:
                 self.gone(name)
             else:
                 _log.info("queue %r stays: %s", name, error)
 
         unused = Order(AdminAction.DELETE_QUEUE, name, force=True, if_unused=True)
-        decider.delete(unused, told)
+        decider.delete(unused, report)
 
     def _is_own(self, name: str) -> bool:
         return any(owner.own_link(name) is not None for owner in self._served.queue_owners)

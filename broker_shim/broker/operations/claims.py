@@ -50,7 +50,7 @@ class Claims:
         consumers = queue.consumers
         if consumers and takes and queue.arguments.exclusive:
             return True
-        return any(getattr(each, "is_exclusive", False) for each in consumers)
+        return any(getattr(consumer, "is_exclusive", False) for consumer in consumers)
 
     def may_use(self, queue: str, user: Hashable) -> bool:
         """Whether a queue is anybody's, or this one's; ask before each use of a queue."""

@@ -59,18 +59,18 @@ class Expiry:
     def _turn(self) -> None:
         began_us = self._now_us()
         try:
-            found = self._store.expired(began_us, TURN_IDS, self._last)
+            due = self._store.expired(began_us, TURN_IDS, self._last)
         except StoreError:  # it is closed, or has ended: so does the broker
             return
-        if found is None:
+        if due is None:
             self._later(_IDLE_S, self._turn)
             return
-        self._last = found.queue
+        self._last = due.queue
         broker = self._decider()
-        if broker is None or broker.is_stopping or found.queue not in broker.queues:
+        if broker is None or broker.is_stopping or due.queue not in broker.queues:
             self._later(_IDLE_S, self._turn)
             return
-        request = Request(Action.DEAD_LETTER, found.queue, tuple(found.message_ids))
+        request = Request(Action.DEAD_LETTER, due.queue, tuple(due.message_ids))
         broker.bulk.run(request, partial(self._ended, broker, request, began_us))
 
     def _ended(

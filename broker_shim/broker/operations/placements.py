@@ -178,5 +178,5 @@ def _put(
 ) -> None:
     assert placement.target is not None
     more = {"delivery_count": placement.delivery_count} if placement.delivery_count else {}
-    told = placement.annotations
-    store.enqueue(message, placement.target, note, transaction, annotations=told, **more)
+    annotations = placement.annotations
+    store.enqueue(message, placement.target, note, transaction, annotations=annotations, **more)

@@ -92,20 +92,20 @@ class Queries:
         if decider is not None:
             decider.usage(name, on_usage)
             return
-        there = self._served.queues.get(name)
-        if there is None:
+        queue = self._served.queues.get(name)
+        if queue is None:
             on_usage(None, None)
         else:
-            on_usage(None, QueueUsage(len(there), there.consumer_count, there.held_count))
+            on_usage(None, QueueUsage(len(queue), queue.consumer_count, queue.held_count))
 
     def exchange(self, name: str) -> ExchangeAnswer | None:
         """Describe an exchange; None: there is none."""
         router = self._served.router
-        there = router.definitions.get(name)
-        if there is None:
+        definition = router.definitions.get(name)
+        if definition is None:
             return None
         alternate = router.alternate_of(name)
-        return ExchangeAnswer(name, there.type, alternate, there.durability)
+        return ExchangeAnswer(name, definition.type, alternate, definition.durability)
 
     def users_of_alternate(self, exchange: str) -> list[str]:
         """Name the users of an alternate exchange, which cannot be deleted, for a person."""
@@ -130,9 +130,9 @@ class Queries:
         no_queue = queue is not None and queue not in self._served.queues
         if exchange not in router:
             return BoundAnswer(exchange_not_found=True, queue_not_found=no_queue)
-        keys = [each for each in router.bindings() if each.exchange == exchange]
-        of_queue = [each for each in keys if queue in {None, each.queue}]
-        by_key = [each for each in of_queue or keys if key in {None, each.binding_key}]
+        keys = [bound for bound in router.bindings() if bound.exchange == exchange]
+        of_queue = [bound for bound in keys if queue in {None, bound.queue}]
+        by_key = [bound for bound in of_queue or keys if key in {None, bound.binding_key}]
         like_these = by_key or of_queue or keys
         return BoundAnswer(
             queue_not_found=no_queue,
@@ -143,4 +143,4 @@ class Queries:
 
     def _has(self, keys: list[ExchangeBindingKey], arguments: Mapping[str, Any]) -> bool:
         router = self._served.router
-        return any(router.arguments_of(each) == arguments for each in keys)
+        return any(router.arguments_of(bound) == arguments for bound in keys)

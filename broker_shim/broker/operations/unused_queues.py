@@ -108,13 +108,13 @@ class UnusedQueues:
     def _delete(self, name: str, now_s: float) -> None:
         self._used_at[name] = now_s  # one that cannot be deleted now is looked at again then
 
-        def told(error: StoreError | None, _answer: object) -> None:
+        def report(error: StoreError | None, _answer: object) -> None:
             if error is None:
                 text = "queue %s is deleted: it was made on demand, and unused for %g s"
                 _log.info(text, shown(name), self._served.settings.unused_queue_s)
 
         order = Order(AdminAction.DELETE_QUEUE, name, if_unused=True)
-        self._administration.order(order, told)
+        self._administration.order(order, report)
 
     def _forget(self, name: str) -> None:
         self._used_at.pop(name, None)

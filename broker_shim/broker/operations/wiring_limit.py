@@ -119,7 +119,7 @@ class WiringLimit:
     def _count(self, user: str, most: int) -> int:
         of_user = self._of_user.get(user, set())
         if len(of_user) >= most:
-            for made in [each for each in of_user if not self._is_there(each)]:
+            for made in [entity for entity in of_user if not self._is_there(entity)]:
                 self._forget(made)
         return len(of_user)
 

@@ -46,7 +46,7 @@ class DelayedMessages:
             self._index.delay(message_id)
             self._wheel.add(until_us, message_id)
             if len(self._wheel) > 2 * len(self) + _MOST_STALE:
-                self._wheel.keep(lambda each: self._place(each) is not None)
+                self._wheel.keep(lambda message_id: self._place(message_id) is not None)
 
     def due(self, now_us: int, most: int) -> list[int]:
         """Take out messages whose time has come. See `TimingWheel.due`."""

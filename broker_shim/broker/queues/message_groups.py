@@ -59,7 +59,7 @@ class Groups:
             held = self._held_counts.pop(holder)
             self._held_counts[owner] = self._held_counts.get(owner, 0) + held
             for owned in (self._owners, self._holders):
-                owned |= {key: owner for key, each in owned.items() if each == holder}
+                owned |= {key: owner for key, its in owned.items() if its == holder}
 
     def may_have(self, bucket: int | None, owner: object) -> bool:
         """True if a message of this group (None: of no group) may go to this consumer."""
@@ -87,13 +87,13 @@ class Groups:
     def left(self, owner: object) -> bool:
         """Let a consumer go; True if groups became free."""
         self._leaving.add(owner)
-        for name in [name for name, each in self._by_name.items() if each is owner]:
+        for name in [name for name, its in self._by_name.items() if its is owner]:
             del self._by_name[name]
         return owner not in self._held_counts and self._free(owner)
 
     def _free(self, owner: object) -> bool:
         self._leaving.discard(owner)
-        buckets = [bucket for bucket, each in self._owners.items() if each is owner]
+        buckets = [bucket for bucket, its in self._owners.items() if its is owner]
         for bucket in buckets:
             del self._owners[bucket]
         return bool(buckets)

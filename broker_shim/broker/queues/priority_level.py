@@ -66,18 +66,18 @@ class PriorityLevel:
 
     def look(self, index: int, count: int) -> list[tuple[int, int]]:
         """Get the index and id of messages that wait from an index on, `count` at most."""
-        found: list[tuple[int, int]] = []
+        waiting: list[tuple[int, int]] = []
         if index >= self.end or not self.waiting_count:
-            return found
+            return waiting
         while not self._chunks[self._head].waiting_count:
             self._head += 1
         start = max(self._head, self._position(index))
         for chunk in islice(self._chunks, start, None):
             if chunk.waiting_count:
-                found += chunk.waiting(max(0, index - chunk.start), count - len(found))
-            if len(found) == count:
+                waiting += chunk.waiting(max(0, index - chunk.start), count - len(waiting))
+            if len(waiting) == count:
                 break
-        return found
+        return waiting
 
     def find(self, message_id: int) -> int | None:
         """The index where a message waits; None if it does not."""
@@ -229,13 +229,13 @@ class Chunk:
         while slots[first] < 0:  # some slot waits
             first += 1
         self._first = first
-        at, found = max(offset, first), list[tuple[int, int]]()
-        while at < len(slots) and len(found) < count:
-            some = slots[at : at + count - len(found)]
+        at, waiting = max(offset, first), list[tuple[int, int]]()
+        while at < len(slots) and len(waiting) < count:
+            some = slots[at : at + count - len(waiting)]
             start = self.start + at
-            found += [(index, base + n) for index, n in enumerate(some, start) if n > 0]
+            waiting += [(index, base + n) for index, n in enumerate(some, start) if n > 0]
             at += len(some)
-        return found
+        return waiting
 
     def find(self, message_id: int) -> int | None:
         """The offset where a message waits; None if it does not."""

@@ -144,14 +144,14 @@ class QueueDispatch:
         Whose last values change has nothing on it that is known, and a consumer that is there when
         message groups change takes its place anew (see `sparkstore.operations.queue_alteration`).
         """
-        there, self.arguments = self.arguments, arguments
+        before, self.arguments = self.arguments, arguments
         self._line.is_single = arguments.single_active_consumer
         key = arguments.last_value_key
-        if key != there.last_value_key:
+        if key != before.last_value_key:
             self.last_values = None if key is None else LastValues(key)
-        if arguments.message_groups != there.message_groups:
+        if arguments.message_groups != before.message_groups:
             attached: list[tuple[Consumer, Selector | None]]
-            attached = [(each, None) for each in self._consumers]
+            attached = [(consumer, None) for consumer in self._consumers]
             attached += [(cursor.consumer, cursor.selector) for cursor in self._cursors]
             self.groups = Groups() if arguments.message_groups else None
             self._consumers.clear()
@@ -291,13 +291,13 @@ class QueueDispatch:
     def delivery_counts(self, message_ids: Sequence[int]) -> list[int]:
         """Tell the `delivery_count` of each message."""
         counts = self._delivery_counts
-        return [counts.get(each, 0) for each in message_ids] if counts else [0] * len(message_ids)
+        return [counts.get(i, 0) for i in message_ids] if counts else [0] * len(message_ids)
 
     def failed_too_often(self) -> list[int]:
         """List waiting messages that failed more often than the queue allows."""
         is_over_delivered = self.arguments.is_over_delivered
-        failed = [each for each, n in self._delivery_counts.items() if is_over_delivered(n)]
-        return [each for each in failed if self._index.find(each) is not None]
+        failed = [i for i, n in self._delivery_counts.items() if is_over_delivered(n)]
+        return [i for i in failed if self._index.find(i) is not None]
 
     def add_measuring(self, consumer: MeasuringConsumer, selector: Selector | None = None) -> None:
         """Add a consumer that is asked about each message (`ConsumerCredit`)."""
@@ -319,7 +319,7 @@ class QueueDispatch:
         self._measuring.pop(consumer, None)
         self._line.discard(consumer)
         self._consumers.discard(consumer)
-        for cursor in [each for each in self._cursors if each.consumer is consumer]:
+        for cursor in [cursor for cursor in self._cursors if cursor.consumer is consumer]:
             self._cursors.remove(cursor)
             if self.groups is not None and self.groups.left(consumer):
                 self._look_anew()
@@ -354,8 +354,8 @@ class QueueDispatch:
         End it by `judge`.
         """
         wanting = [cursor for cursor in self._cursors if self._credit_of(cursor.consumer) > 0]
-        each = max(1, count // max(1, len(wanting)))
-        batches = [(cursor, cursor.next_batch(self._index, each)) for cursor in wanting]
+        share = max(1, count // max(1, len(wanting)))
+        batches = [(cursor, cursor.next_batch(self._index, share)) for cursor in wanting]
         return [(cursor, batch) for cursor, batch in batches if batch]
 
     def judge(
@@ -379,19 +379,19 @@ class QueueDispatch:
             is_going_on = False
             for cursor in list(self._cursors):
                 has_credit = self._credit_of(cursor.consumer) > 0
-                found = cursor.take(self._index) if has_credit else None
-                if found is None:
+                match = cursor.take(self._index) if has_credit else None
+                if match is None:
                     continue
                 is_going_on = True
-                if cursor.consumer in self._refused_by.get(found.message_id, ()):
+                if cursor.consumer in self._refused_by.get(match.message_id, ()):
                     continue
-                if not self._is_taken(cursor.consumer, found.message_id):
-                    cursor.given_back(found.place, found.message_id)
+                if not self._is_taken(cursor.consumer, match.message_id):
+                    cursor.given_back(match.place, match.message_id)
                     continue
-                self._hold(found.place, found.message_id)
+                self._hold(match.place, match.message_id)
                 if self.groups is not None:
-                    self.groups.handed_out(found.message_id, found.group, cursor.consumer)
-                yield found.message_id, cursor.consumer
+                    self.groups.handed_out(match.message_id, match.group, cursor.consumer)
+                yield match.message_id, cursor.consumer
         self._cursors.rotate(-1)
 
     def unfinished(self) -> bool:
@@ -404,12 +404,12 @@ class QueueDispatch:
     def has_caught_up(self, consumer: Consumer) -> bool:
         """True if nothing that waits is left for this consumer to look at, or it stands by."""
         its = [cursor for cursor in self._cursors if cursor.consumer is consumer]
-        return self._line.stands_by(consumer) or all(each.is_done(self._index) for each in its)
+        return self._line.stands_by(consumer) or all(cursor.is_done(self._index) for cursor in its)
 
     def caught_up(self) -> list[Consumer]:
         """List the consumers with credit who have looked at all that waits, or stand by."""
-        there = [cursor.consumer for cursor in self._cursors if cursor.consumer.credit > 0]
-        return [each for each in there if self.has_caught_up(each)]
+        consumers = [cursor.consumer for cursor in self._cursors if cursor.consumer.credit > 0]
+        return [consumer for consumer in consumers if self.has_caught_up(consumer)]
 
     def browse(self, cursor: Cursor, count: int) -> Batch:
         """Get what waits after a cursor, in order, `count` at most, and move the cursor past it."""

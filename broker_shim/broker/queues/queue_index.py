@@ -110,14 +110,14 @@ class QueueIndex:
             count: Look at no more.
             before: And at nothing from this place on.
         """
-        found: list[tuple[int, int]] = []
+        waiting: list[tuple[int, int]] = []
         for number, level in enumerate(self._shown):
-            if len(found) == count or (before is not None and number >= before >> _INDEX_BITS):
+            if len(waiting) == count or (before is not None and number >= before >> _INDEX_BITS):
                 break
-            seen = level.look(cursor.indexes[number], count - len(found))
-            found += [(number << _INDEX_BITS | index, message_id) for index, message_id in seen]
-            cursor.indexes[number] = seen[-1][0] + 1 if len(found) == count else level.end
-        return found
+            seen = level.look(cursor.indexes[number], count - len(waiting))
+            waiting += [(number << _INDEX_BITS | index, message_id) for index, message_id in seen]
+            cursor.indexes[number] = seen[-1][0] + 1 if len(waiting) == count else level.end
+        return waiting
 
     def is_past(self, cursor: Cursor, before: int | None = None) -> bool:
         """True if nothing has come since the cursor was here, at a higher priority than `before`.

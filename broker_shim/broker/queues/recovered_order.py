@@ -57,16 +57,16 @@ def _delayed(entries: Mapping[int, Entry], until_us: int) -> Iterator[_Delayed]:
 
 
 def _merged(entries: Mapping[int, Entry], delayed: list[_Delayed]) -> Iterator[Stretch]:
-    elsewhere, waiting = {each.message_id for each in delayed}, deque(delayed)
+    elsewhere, waiting = {message.message_id for message in delayed}, deque(delayed)
     for stretch in stretches(entries):
         ids = stretch.message_ids
-        is_moved = any(each in elsewhere for each, _entry in stretch.marked)
+        is_moved = any(message_id in elsewhere for message_id, _entry in stretch.marked)
         if is_moved or (waiting and waiting[0].due_us < entries[ids[-1]].at):
-            stays = (each for each in ids if each not in elsewhere)
+            stays = (message_id for message_id in ids if message_id not in elsewhere)
             yield from stretches(dict(_with_due(entries, stays, waiting)))
         else:
             yield stretch
-    rest = ((each.message_id, each.entry) for each in waiting)
+    rest = ((message.message_id, message.entry) for message in waiting)
     while part := dict(islice(rest, _PART)):
         yield from stretches(part)
 

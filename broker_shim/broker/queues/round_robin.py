@@ -61,28 +61,28 @@ class RoundRobin:
         """Deal waiting messages to consumers with credit, one each in turn."""
         measuring = self._measuring
         left: dict[Consumer, int] = {}
-        for each in self._consumers:
-            if (credit := self._credit_of(each)) > 0:
+        for user in self._consumers:
+            if (credit := self._credit_of(user)) > 0:
                 # Those that measure get one at a time: its bytes decide about the next.
-                left[each] = 1 if each in measuring and measuring[each].measures else credit
+                left[user] = 1 if user in measuring and measuring[user].measures else credit
         shares: Shares = {}
         turns, looking, last = deque(left), Cursor(), None
-        while turns and (found := index.look(looking, min(sum(left.values()), _LOOK))):
-            last = self._share_out(found, turns, left, shares) or last
+        while turns and (batch := index.look(looking, min(sum(left.values()), _LOOK))):
+            last = self._share_out(batch, turns, left, shares) or last
         if last is not None:  # it is the others' turn next
             self._consumers.rotate(-1 - self._consumers.index(last))
         return shares
 
     def _share_out(
-        self, found: Batch, turns: deque[Consumer], left: dict[Consumer, int], shares: Shares
+        self, batch: Batch, turns: deque[Consumer], left: dict[Consumer, int], shares: Shares
     ) -> Consumer | None:
         """Deal out a batch, as far as there is credit `left`; who got the last of it."""
         if len(turns) == 1 and not (self._measuring or self._refused_by):  # as most: all at once
-            shares.setdefault(turns[0], []).extend(found)
-            left[turns[0]] -= len(found)
+            shares.setdefault(turns[0], []).extend(batch)
+            left[turns[0]] -= len(batch)
             return turns[0] if left[turns[0]] else turns.popleft()
         last = None
-        for place, message_id in found:
+        for place, message_id in batch:
             consumer = self._next_of(turns, message_id)
             if consumer is None:
                 continue

@@ -181,11 +181,11 @@ class SelectiveCursor:
         None, too, while something that comes before it was not looked at.
         """
         while self._found and not self._is_behind(index):
-            found = heappop(self._found)
-            if index.waits(found.place, found.message_id) and (
-                self._groups is None or self._groups.may_have(found.group, self.consumer)
+            match = heappop(self._found)
+            if index.waits(match.place, match.message_id) and (
+                self._groups is None or self._groups.may_have(match.group, self.consumer)
             ):
-                return found
+                return match
         return None
 
     def _is_behind(self, index: QueueIndex) -> bool:

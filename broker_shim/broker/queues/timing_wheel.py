@@ -57,11 +57,11 @@ class TimingWheel:
         for number, shift in enumerate(_SHIFTS):
             while most and (starts := self._starts[number]) and starts[0] <= now_us >> shift:
                 most -= self._open(number, most)
-        found: list[int] = []
-        while self._sorted and self._sorted[0][0] <= now_us and len(found) < most:
-            found.append(heappop(self._sorted)[1])
-        self._count -= len(found)
-        return found
+        message_ids: list[int] = []
+        while self._sorted and self._sorted[0][0] <= now_us and len(message_ids) < most:
+            message_ids.append(heappop(self._sorted)[1])
+        self._count -= len(message_ids)
+        return message_ids
 
     def _open(self, number: int, most: int) -> int:
         """Put what is in the first bucket of a level into smaller ones; how many."""
@@ -94,9 +94,9 @@ class TimingWheel:
         self._count = len(self._sorted)
         for level in self._levels:
             for pairs in level.values():
-                there = pairs[:]
+                timed = pairs[:]
                 del pairs[:]
-                for index in range(0, len(there), 2):
-                    if is_wanted(there[index + 1]):
-                        pairs.extend(there[index : index + 2])
+                for index in range(0, len(timed), 2):
+                    if is_wanted(timed[index + 1]):
+                        pairs.extend(timed[index : index + 2])
                 self._count += len(pairs) // 2

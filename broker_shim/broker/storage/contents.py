@@ -40,11 +40,11 @@ class StoreContents:
     def now(self, message_ids: Sequence[int]) -> dict[int, LoadedMessage]:
         """Get the content that the store has at hand, without waiting. See `ContentSource.now`."""
         try:
-            there = self._store.at_hand(message_ids)
+            messages = self._store.at_hand(message_ids)
         except StoreError:
             return {}  # a load says why
         loaded: dict[int, LoadedMessage] = {}
-        for message_id, message in there.items():
+        for message_id, message in messages.items():
             loaded[message_id] = _new(LoadedMessage, message[1:3])
         return loaded
 
@@ -71,18 +71,16 @@ class StoreContents:
         message_ids, self._to_ask = self._to_ask, []
         post, loaded = self._inbox.post, self._loaded
         try:
-            self._store.prefetch(message_ids, lambda each, found: post(loaded, (each, found)))
+            self._store.prefetch(message_ids, lambda i, read: post(loaded, (i, read)))
         except StoreError as error:  # Closed
             for message_id in message_ids:
                 self._loaded((message_id, error))
 
     def _loaded(self, answer: tuple[int, StoredMessage | StoreError]) -> None:
-        message_id, found = answer
+        message_id, read = answer
         self._calls.open_count -= 1
-        if isinstance(found, ENDED):
-            self._calls.on_fatal(found)
-        result = (
-            LoadedMessage(found.header, found.body) if isinstance(found, StoredMessage) else found
-        )
+        if isinstance(read, ENDED):
+            self._calls.on_fatal(read)
+        result = LoadedMessage(read.header, read.body) if isinstance(read, StoredMessage) else read
         for on_loaded in self._asked.pop(message_id):
             on_loaded(result)

@@ -34,13 +34,13 @@ class HeaderReader:
 
     def _answer(self, message_ids: Sequence[int], on_read: OnRead) -> None:
         try:
-            found, error = self._found(message_ids), None
+            headers, error = self._found(message_ids), None
         except StoreError as reason:
-            found, error = [], reason
+            headers, error = [], reason
         except BaseException as reason:  # noqa: BLE001  # the caller waits for an answer
             _log.exception("headers could not be read")
-            found, error = [], Unavailable(f"{type(reason).__name__}: {reason}")
-        on_read(error, found)
+            headers, error = [], Unavailable(f"{type(reason).__name__}: {reason}")
+        on_read(error, headers)
 
     def _found(self, message_ids: Sequence[int]) -> Found:
         try:
@@ -52,4 +52,4 @@ class HeaderReader:
             if len(message_ids) == 1:
                 _log.error("message %d cannot be looked at: %s", message_ids[0], error)
                 return [None]
-            return [header for each in message_ids for header in self._found([each])]
+            return [header for message_id in message_ids for header in self._found([message_id])]

@@ -51,8 +51,8 @@ class Inbox:
         with suppress(BlockingIOError):
             os.eventfd_read(self._descriptor)
         self._is_awake = False
-        there, count, weight = len(self._calls), 0, 0
-        while count < there and weight < MOST_CALLS:
+        waiting_count, count, weight = len(self._calls), 0, 0
+        while count < waiting_count and weight < MOST_CALLS:
             call, argument, its_weight = self._calls.popleft()
             count += 1
             weight += its_weight

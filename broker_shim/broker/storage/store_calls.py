@@ -158,15 +158,15 @@ class StoreCalls:
     def read_headers(self, message_ids: Sequence[int], on_read: OnRead) -> None:
         """Get headers without waiting; None for a message that can never be read."""
 
-        def answered(error: StoreError | None, found: Found) -> None:
-            self._inbox.post(self._finished, (lambda _error: on_read(error, found), error))
+        def answered(error: StoreError | None, headers: Found) -> None:
+            self._inbox.post(self._finished, (lambda _error: on_read(error, headers), error))
 
         self.open_count += 1
         self._headers.ask(message_ids, answered)
 
     def together(self, steps: Iterable[tuple[int, Enqueue | Dequeue]], on_done: OnComplete) -> None:
         """Take and put messages that the store holds, all of it or nothing."""
-        self.transact((self.operation(*each) for each in steps), on_done)
+        self.transact((self.operation(*step) for step in steps), on_done)
 
     @property
     def branches(self) -> BranchStore | None:
@@ -186,16 +186,16 @@ class StoreCalls:
         See `BranchDirectory.find_branches`.
         """
         store: Any = self._store
-        found: list[BranchFacts] = []
+        branches_found: list[BranchFacts] = []
 
         def ask(on_complete: OnComplete) -> None:
             def answered(error: StoreError | None, branches: Sequence[BranchFacts]) -> None:
-                found.extend(branches)
+                branches_found.extend(branches)
                 on_complete(error)
 
             store.find_branches(xid, answered)
 
-        self.call(lambda error: on_found(error, found), ask)
+        self.call(lambda error: on_found(error, branches_found), ask)
 
     def transact(
         self,
@@ -237,9 +237,9 @@ class StoreCalls:
 
         def put(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
             assert isinstance(step, Enqueue)
-            message, told = self._held(message_id, step), step.annotations
+            message, annotations = self._held(message_id, step), step.annotations
             more = {"delivery_count": step.delivery_count} if step.delivery_count else {}
-            store.enqueue(message, step.queue, note, transaction, annotations=told, **more)
+            store.enqueue(message, step.queue, note, transaction, annotations=annotations, **more)
 
         def take(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
             assert isinstance(step, Dequeue)
@@ -317,8 +317,8 @@ class StoreCalls:
         annotations: Annotations | None = None,
     ) -> None:
         """Make an acquired message available again. See `MessageStore.release`."""
-        told = {"delivery_failed": failed, "annotations": annotations}
-        self.call(on_done, self._store.release, message_id, queue, holder, **told)
+        options = {"delivery_failed": failed, "annotations": annotations}
+        self.call(on_done, self._store.release, message_id, queue, holder, **options)
 
     def create(self, wiring: Queue | Exchange, on_done: OnComplete) -> None:
         """Create a queue or an exchange in the store. See `WiringCalls.create`."""
@@ -417,7 +417,7 @@ class StoreCalls:
     def _finished_each(self, answer: tuple[OnEachComplete, Outcomes]) -> None:
         on_done, outcomes = answer
         self.open_count -= 1
-        ends = [each for each in outcomes if isinstance(each, ENDED)] if any(outcomes) else ()
+        ends = [end for end in outcomes if isinstance(end, ENDED)] if any(outcomes) else ()
         if not ends:
             on_done(outcomes)
         elif isinstance(ends[0], FATAL):

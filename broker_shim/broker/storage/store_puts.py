@@ -195,13 +195,13 @@ class Puts:
         annotations: Annotations | None,
     ) -> None:
         message_id = message.message_id
-        told: dict[str, Any] = {} if annotations is None else {"annotations": annotations}
+        options: dict[str, Any] = {} if annotations is None else {"annotations": annotations}
 
         def done(error: StoreError | None) -> None:
             on_done(error, message_id)
 
         if len(queues) == 1 and not replacing and not along:
-            self._calls.call(done, self._store.enqueue, message, queues[0], **told)
+            self._calls.call(done, self._store.enqueue, message, queues[0], **options)
             return
         try:
             transaction = self._store.begin()
@@ -210,7 +210,7 @@ class Puts:
                 outcome = {"outcome": "replaced", "by": message_id}
                 self._store.dequeue(older, queue, None, _nothing, transaction, outcome)
             for queue in queues:
-                self._store.enqueue(message, queue, _nothing, transaction, **told)
+                self._store.enqueue(message, queue, _nothing, transaction, **options)
             for operation in along:
                 operation(self._store, _nothing, transaction)
         except StoreError as error:

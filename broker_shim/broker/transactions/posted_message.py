@@ -85,12 +85,12 @@ class Posting:
         """
         if self.message is None:
             return []
-        there = tuple(name for name in self.queues if name in self._broker.queues)
-        if not there:
+        queues = tuple(name for name in self.queues if name in self._broker.queues)
+        if not queues:
             text = f"queue {self.queues[0]!r} was destroyed: nothing was committed"
             raise rolled_back(text)
-        self.queues = there
-        return [_enqueue(self.message, name, self.annotations) for name in there]
+        self.queues = queues
+        return [_enqueue(self.message, name, self.annotations) for name in queues]
 
     def arrived(self) -> None:
         """Put the message, which is durable now, on its queues."""

@@ -79,7 +79,7 @@ class UnitOfWork:
     @property
     def is_empty(self) -> bool:
         """True if there is nothing to do."""
-        sends = any(each.queues or each.is_under_way for each in self._postings)
+        sends = any(posting.queues or posting.is_under_way for posting in self._postings)
         return not sends and not self.settled
 
     @property
@@ -106,7 +106,7 @@ class UnitOfWork:
 
         def ready(error: StoreError | None) -> None:
             if error is None:
-                values = [*dict.fromkeys(each for one in self._postings for each in one.values)]
+                values = [*dict.fromkeys(value for one in self._postings for value in one.values)]
                 self._last_values.begin(values, partial(self._hand_over, values, on_done))
             else:
                 self._refused(error, on_done)
@@ -157,10 +157,10 @@ class UnitOfWork:
         self._go_on()
 
     def _go_on(self) -> None:
-        if self._on_ready is None or any(each.is_under_way for each in self._postings):
+        if self._on_ready is None or any(posting.is_under_way for posting in self._postings):
             return
         on_ready, self._on_ready = self._on_ready, None
-        refused = next((each.error for each in self._postings if each.error is not None), None)
+        refused = next((post.error for post in self._postings if post.error is not None), None)
         on_ready(None if refused is None else rolled_back(str(refused)))
 
     def _operations(self, replaced: Replaced | None = None) -> list[Operation]:
@@ -168,15 +168,15 @@ class UnitOfWork:
 
         What leaves a queue comes first: it makes room there for what the transaction brings.
         """
-        brought = [each for posting in self._postings for each in posting.operations()]
-        taken = [each for work in self.settled for each in work.operations(self._broker)]
+        brought = [operation for posting in self._postings for operation in posting.operations()]
+        taken = [operation for work in self.settled for operation in work.operations(self._broker)]
         return [*taken, *self._replace(replaced or []), *brought]
 
     def _hand_over(self, values: Sequence[Value], on_done: OnComplete, replaced: Replaced) -> None:
         """Hand everything to the store, while nothing else is under way with these values."""
 
         def decided(error: StoreError | None) -> None:
-            came = [each for posting in self._postings for each in posting.came()]
+            came = [value for posting in self._postings for value in posting.came()]
             self._last_values.end(values, replaced, came, error)
             if error is None:
                 self._committed(on_done)
@@ -194,7 +194,7 @@ class UnitOfWork:
             decided(None)
 
     def _replace(self, replaced: Replaced) -> Iterator[Operation]:
-        newest = {value: number for each in self._postings for number, value in each.came()}
+        newest = {value: number for posting in self._postings for number, value in posting.came()}
         for older, name in replaced:
             last_values = self._broker.queues[name].last_values
             value = None if last_values is None else last_values.value(older)

@@ -193,12 +193,12 @@ _ENCODE: Mapping[str, Any] = {
     "capabilities": list,
     "outcomes": list,
     "default_outcome": dict,
-    "filters": lambda filters: [each._asdict() for each in filters],
+    "filters": lambda filters: [named._asdict() for named in filters],
 }
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise TypeError("a list of texts is expected")
     return tuple(value)
 

@@ -284,14 +284,14 @@ class SessionConsumer:
 
     def look(self) -> None:
         """Copy what waits after the cursor, as far as there is credit. See `Browser`."""
-        found = self._look.found
+        ready = self._look.ready
         while self.credit > 0:
-            if not found and not self._look.go_on():
+            if not ready and not self._look.go_on():
                 break
-            if found and not self.takes(found[0]):
+            if ready and not self.takes(ready[0]):
                 break
-            if found:
-                self._copies.show(found[0], self._look.entries.get(found.popleft()))
+            if ready:
+                self._copies.show(ready[0], self._look.entries.get(ready.popleft()))
         if not self._look.is_reading:
             self._settle_line()
 

@@ -197,7 +197,7 @@ def _ready(connection: Connection, link: ReceiverLink, endpoint: LinkEndpoint, n
     answering = ReceivedDeliveries(connection.links, endpoint, link)
     is_second = link.remote.rcv_settle_mode == ReceiverSettleMode.SECOND
     notes_all = is_second or terms.own.outlives_session or bool(terminus.unsettled)
-    told = told_by_receiver(link, terminus.unsettled)
+    unsettled = told_by_receiver(link, terminus.unsettled)
     grant(
         connection,
         link,
@@ -205,7 +205,7 @@ def _ready(connection: Connection, link: ReceiverLink, endpoint: LinkEndpoint, n
         source=as_source(terms.source),
         target=as_target(terms.target),
         max_message_size=broker.settings.max_message_bytes,
-        unsettled=told,
+        unsettled=unsettled,
         properties=_announced(broker),
     )
 

@@ -197,9 +197,9 @@ def subscribe(
 
 def _keep_out(broker: Broker, queue: str, whose: NoLocal, on_done: OnComplete) -> None:
     """Route nothing of these to a queue; of one that lives on, its definition says it."""
-    there = broker.queues.get(queue)
-    if there is not None:
-        there.no_local = whose
+    served = broker.queues.get(queue)
+    if served is not None:
+        served.no_local = whose
     on_done(None)
 
 

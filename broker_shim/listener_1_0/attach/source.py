@@ -123,14 +123,14 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
         _attach_to_node(connection, link, Filters(None, answer, no_local))
         return
 
-    def compiled(found: Selector | InvalidSelector) -> None:
+    def compiled(selector: Selector | InvalidSelector) -> None:
         if not is_wanted():
             return
         connection.links.waits_no_more(link)
-        if isinstance(found, InvalidSelector):
-            refuse(connection, link, Refusal(INVALID_FIELD, str(found)))
+        if isinstance(selector, InvalidSelector):
+            refuse(connection, link, Refusal(INVALID_FIELD, str(selector)))
         else:
-            _attach_to_node(connection, link, Filters(found, answer, no_local))
+            _attach_to_node(connection, link, Filters(selector, answer, no_local))
 
     is_wanted = put_off(connection, link)
     connection.links.waits(connection, link)
@@ -282,7 +282,7 @@ def _ready(connection: Connection, link: SenderLink, wanted: Wanted) -> None:
         endpoint,
         source=served_source(source, link.remote.source),
         target=as_target(wanted.terms.target),
-        unsettled=None if resumed is None else resumed.told,
+        unsettled=None if resumed is None else resumed.unsettled,
     )
 
 
@@ -326,9 +326,9 @@ def _look_up(connection: Connection, link: SenderLink) -> None:
         text = "there is no such subscription: an attach without a source asks for one"
         refuse(connection, link, Refusal(NOT_FOUND, text))
         return
-    said = terminus.terms.source.address
-    node = connection.broker.destinations.source_of(said)
-    refusal = refusal_of_act(connection, Act.RECEIVE, node, said)
+    address = terminus.terms.source.address
+    node = connection.broker.destinations.source_of(address)
+    refusal = refusal_of_act(connection, Act.RECEIVE, node, address)
     if refusal is not None:
         refuse(connection, link, refusal)
         return

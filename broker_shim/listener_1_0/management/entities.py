@@ -68,7 +68,7 @@ class EntityName(NamedTuple):
     @property
     def identity(self) -> str:
         """The identity of the entity."""
-        return "/".join([self.kind.value, *(quote(each, safe="") for each in self.names)])
+        return "/".join([self.kind.value, *(quote(name, safe="") for name in self.names)])
 
     @property
     def queue(self) -> str:
@@ -88,7 +88,7 @@ def entity_named(identity: str) -> EntityName | None:
     kind = kind_of(word)
     if kind is None or len(parts) != (3 if kind is EntityKind.BINDING else 1):
         return None
-    return EntityName(kind, tuple(unquote(each) for each in parts))
+    return EntityName(kind, tuple(unquote(part) for part in parts))
 
 
 def queue_entity(queue: QueueAnswer, usage: QueueUsage | None) -> Entity:

@@ -74,11 +74,11 @@ class EntityView:
             if not self.may_know(entity):
                 continue
             if kind is EntityKind.QUEUE and has_counts:
-                there = broker.queues[names[0]]
-                usage = QueueUsage(len(there), there.consumer_count, there.held_count)
-            told = self.find(entity, usage)
-            if told is not None:
-                yield told
+                queue = broker.queues[names[0]]
+                usage = QueueUsage(len(queue), queue.consumer_count, queue.held_count)
+            attributes = self.find(entity, usage)
+            if attributes is not None:
+                yield attributes
 
     def _names(self, kind: EntityKind) -> list[tuple[str, ...]]:
         if kind is EntityKind.QUEUE:

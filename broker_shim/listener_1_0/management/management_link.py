@@ -41,7 +41,7 @@ _CREDIT = 16
 """Requests that a client may have on their way."""
 
 _ANY_ANSWER = MessageHeader(PROTOCOL, durable=False)
-_OUTCOMES = tuple(each.DESCRIPTOR for each in (Accepted, Rejected))
+_OUTCOMES = tuple(kind.DESCRIPTOR for kind in (Accepted, Rejected))
 
 _log = logging.getLogger(__name__)
 
@@ -99,14 +99,14 @@ class ManagementLink(CommandLink):
 
     def _refusal_of_reply(self, request: ManagementRequest) -> Refusal | None:
         """Why the answer cannot be sent where the client wants it; None if it can."""
-        said = request.reply_to
-        if said is None:
+        address = request.reply_to
+        if address is None:
             return Refusal(INVALID_FIELD, "a request needs a reply-to: a queue's address")
         broker = self._connection.broker
-        node = broker.destinations.node_of(said)
-        refusal = refusal_of_act(self._connection, Act.SEND, node, said)
+        node = broker.destinations.node_of(address)
+        refusal = refusal_of_act(self._connection, Act.SEND, node, address)
         if refusal is None and not broker.queues_for(node, _ANY_ANSWER):
-            refusal = Refusal(NOT_FOUND, f"no queue for the answer: reply-to {shown(said)}")
+            refusal = Refusal(NOT_FOUND, f"no queue for the answer: reply-to {shown(address)}")
         return refusal
 
     def _answer(

@@ -72,10 +72,10 @@ class ManagementNode:
 
     def answer(self, request: ManagementRequest, on_answer: OnAnswer) -> None:
         """Carry a request out, and tell what came of it: now, or when it is durable."""
-        said = request.text("operation")
-        operation = self._operations.get(said)
+        name = request.text("operation")
+        operation = self._operations.get(name)
         if operation is None:
-            text = f"operation {shown(said)}: say one of {', '.join(self._operations)}"
+            text = f"operation {shown(name)}: say one of {', '.join(self._operations)}"
             on_answer(ManagementAnswer(501, text))
             return
         try:
@@ -89,12 +89,12 @@ class ManagementNode:
         order, entity = self._allowed(order_to_create(request))
         is_there = self._view.find(entity) is not None
 
-        def made(error: StoreError | None, told: Mapping[str, object]) -> None:
+        def made(error: StoreError | None, answer: Mapping[str, object]) -> None:
             if error is not None:
                 on_answer(_failure(error, 409 if is_there else 400))
                 return
             body = self._view.find(entity, None if is_there else QueueUsage()) or {}
-            is_new = bool(told.get("changed"))
+            is_new = bool(answer.get("changed"))
             text = "created" if is_new else "it is there already"
             on_answer(ManagementAnswer(201 if is_new else 200, text, body))
 
@@ -150,11 +150,11 @@ class ManagementNode:
         if request.text("entityType"):
             kinds = [kind_said(request, "entityType")]
         known = list(dict.fromkeys(name for kind in kinds for name in ATTRIBUTES[kind]))
-        said = request.body.get("attributeNames") or known
-        if not isinstance(said, list):
+        wanted = request.body.get("attributeNames") or known
+        if not isinstance(wanted, list):
             raise RequestRefused(400, "attributeNames is a list")
-        names = [str(each) for each in said]
-        unknown = next((each for each in names if each not in known), None)
+        names = [str(name) for name in wanted]
+        unknown = next((name for name in names if name not in known), None)
         if unknown is not None:
             raise RequestRefused(400, f"attribute {shown(unknown)}: say of {', '.join(known)}")
         first = request.number("offset", 0)
@@ -183,13 +183,13 @@ class ManagementNode:
         kind = EntityKind.QUEUE if order.queue else EntityKind.EXCHANGE
         return order, EntityName(kind, (order.queue or order.exchange,))
 
-    def _check(self, act: Act, node: Node | PatternNode, said: str) -> None:
-        refusal = refusal_of_act(self._connection, act, node, said)
+    def _check(self, act: Act, node: Node | PatternNode, name: str) -> None:
+        refusal = refusal_of_act(self._connection, act, node, name)
         if refusal is not None:
             raise RequestRefused(403, refusal.description)
         if isinstance(node, AmbiguousNode):
             raise RequestRefused(
-                409, f"{shown(said)} is the name of several queues: say address::queue"
+                409, f"{shown(name)} is the name of several queues: say address::queue"
             )
 
     def _check_known(self, entity: EntityName) -> None:
@@ -201,9 +201,9 @@ class ManagementNode:
                 denial = denied(connection, Permission.READ, node)
                 assert denial is not None, "what names nothing is denied to nobody"
                 access.guard.refused(access.remote, principal, *denial)
-                said = shown(entity.identity.partition("/")[2])
+                name = shown(entity.identity.partition("/")[2])
                 raise RequestRefused(
-                    403, f"{shown(principal.name)} has no permission to read {said}"
+                    403, f"{shown(principal.name)} has no permission to read {name}"
                 )
 
     def _check_there(self, entity: EntityName) -> None:
@@ -225,14 +225,14 @@ def _whole(entity: EntityName, node: Node) -> EntityName:
 
 
 def _tell(
-    entity: EntityName, on_answer: OnAnswer, error: StoreError | None, told: Entity | None
+    entity: EntityName, on_answer: OnAnswer, error: StoreError | None, attributes: Entity | None
 ) -> None:
     if error is not None:
         on_answer(_failure(error, 400))
-    elif told is None:
+    elif attributes is None:
         on_answer(ManagementAnswer(404, _missing(entity)))
     else:
-        on_answer(ManagementAnswer(200, "OK", told))
+        on_answer(ManagementAnswer(200, "OK", attributes))
 
 
 def _missing(entity: EntityName) -> str:

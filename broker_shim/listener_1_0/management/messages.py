@@ -93,15 +93,15 @@ def request_of(encoded: bytes) -> ManagementRequest:
             raise DecodeError("the body of a request is a map, as amqp-value")
     if not isinstance(body, dict | None):
         raise DecodeError("the body of a request is a map")
-    told = Properties(*fields)
-    correlation_id = told.message_id if told.correlation_id is None else told.correlation_id
-    reply_to = None if told.reply_to is None else str(told.reply_to)
+    given = Properties(*fields)
+    correlation_id = given.message_id if given.correlation_id is None else given.correlation_id
+    reply_to = None if given.reply_to is None else str(given.reply_to)
     return ManagementRequest(reply_to, correlation_id, properties, body or {})
 
 
 def encoded_answer(answer: ManagementAnswer, correlation_id: Any) -> bytes:
     """Write the message of an answer."""
-    told = {
+    properties = {
         "statusCode": Int(answer.status),
         "statusDescription": answer.text,
         **answer.properties,
@@ -110,7 +110,7 @@ def encoded_answer(answer: ManagementAnswer, correlation_id: Any) -> bytes:
     return b"".join(
         [
             encoded_composite(Properties(correlation_id=correlation_id)),
-            described(APPLICATION_PROPERTIES_SECTION, write(told)),
+            described(APPLICATION_PROPERTIES_SECTION, write(properties)),
             described(AMQP_VALUE_SECTION, write(body)),
         ]
     )

@@ -38,7 +38,7 @@ def kind_said(request: ManagementRequest, name: str) -> EntityKind:
     """
     kind = kind_of(request.text(name))
     if kind is None:
-        known = ", ".join(each.type for each in EntityKind)
+        known = ", ".join(entity_kind.type for entity_kind in EntityKind)
         raise RequestRefused(400, f"{name} {shown(request.text(name))}: say one of {known}")
     return kind
 
@@ -51,14 +51,14 @@ def entity_said(request: ManagementRequest) -> EntityName:
     """
     identity = request.text("identity")
     if identity:
-        found = entity_named(identity)
+        entity = entity_named(identity)
     else:
         kind, name = kind_said(request, "type"), request.text("name")
         is_binding = kind is EntityKind.BINDING
-        found = entity_named(f"{kind}/{name}") if is_binding else EntityName(kind, (name,))
-    if found is None or not found.names[0]:
+        entity = entity_named(f"{kind}/{name}") if is_binding else EntityName(kind, (name,))
+    if entity is None or not entity.names[0]:
         raise RequestRefused(400, _WHICH)
-    return found
+    return entity
 
 
 def order_to_create(request: ManagementRequest) -> Order:
@@ -71,36 +71,36 @@ def order_to_create(request: ManagementRequest) -> Order:
     kind = kind_said(request, "type")
     if kind is EntityKind.BINDING:
         return _order_to_bind(request)
-    name, said = request.text("name"), dict(request.body)
+    name, given = request.text("name"), dict(request.body)
     if not name:
         raise RequestRefused(400, f"a {kind} needs a name")
-    durability = said.pop("durability", DURABILITIES[-1])
+    durability = given.pop("durability", DURABILITIES[-1])
     if durability not in DURABILITIES:
         raise RequestRefused(
             400, f"durability {durability!r:.80}: say one of {', '.join(DURABILITIES)}"
         )
     number = DURABILITIES.index(durability)
     if kind is EntityKind.QUEUE:
-        arguments = plain_arguments(said)
+        arguments = plain_arguments(given)
         return Order(AdminAction.CREATE_QUEUE, name, arguments=arguments, durability=number)
-    exchange_type = str(said.pop("exchange_type", ""))
+    exchange_type = str(given.pop("exchange_type", ""))
     return Order(
         AdminAction.CREATE_EXCHANGE,
         exchange=name,
         type=exchange_type,
-        arguments=plain_arguments(said),
+        arguments=plain_arguments(given),
         durability=number,
     )
 
 
 def _order_to_bind(request: ManagementRequest) -> Order:
-    said: dict[str, Any] = {str(each): value for each, value in request.body.items()}
-    check_names(said, _BINDING_ATTRIBUTES, "attribute", "of a binding")
+    given: dict[str, Any] = {str(name): value for name, value in request.body.items()}
+    check_names(given, _BINDING_ATTRIBUTES, "attribute", "of a binding")
     if request.text("name"):
         named = entity_said(request).names
-        said = dict(zip(_BINDING_ATTRIBUTES, named, strict=False)) | said
-    exchange, queue, key = (said.get(each, "") for each in _BINDING_ATTRIBUTES[:3])
-    arguments = said.get("arguments") or {}
+        given = dict(zip(_BINDING_ATTRIBUTES, named, strict=False)) | given
+    exchange, queue, key = (given.get(name, "") for name in _BINDING_ATTRIBUTES[:3])
+    arguments = given.get("arguments") or {}
     texts = isinstance(exchange, str) and isinstance(queue, str) and isinstance(key, str)
     if not (texts and isinstance(arguments, Mapping)):
         raise RequestRefused(
@@ -122,13 +122,13 @@ def order_to_alter(request: ManagementRequest) -> Order:
     entity = entity_said(request)
     if entity.kind is not EntityKind.QUEUE:
         raise RequestRefused(501, f"a {entity.kind} is not altered: delete it, and create it anew")
-    said = {str(each): value for each, value in request.body.items()}
+    given = {str(name): value for name, value in request.body.items()}
     own = {"name": entity.names[0], "identity": entity.identity, "type": entity.kind.type}
-    said = {each: value for each, value in said.items() if value != own.get(each, NotImplemented)}
-    fixed = sorted({*own, *COUNTS, "durability"} & said.keys())
+    given = {name: value for name, value in given.items() if value != own.get(name, NotImplemented)}
+    fixed = sorted({*own, *COUNTS, "durability"} & given.keys())
     if fixed:
         raise RequestRefused(400, f"{fixed[0]} of a queue cannot be altered: leave it out")
-    return Order(AdminAction.ALTER_QUEUE, entity.names[0], arguments=plain_arguments(said))
+    return Order(AdminAction.ALTER_QUEUE, entity.names[0], arguments=plain_arguments(given))
 
 
 def order_to_delete(request: ManagementRequest) -> Order:

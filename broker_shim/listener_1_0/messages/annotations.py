@@ -53,7 +53,7 @@ def is_for_topic(header: MessageHeader) -> bool:
     return at is not None and entry_at(encoded, at, _DESTINATION) in _TOPICS
 
 
-def told(given: Mapping[Any, Any] | None) -> Annotations:
+def encoded_annotations(given: Mapping[Any, Any] | None) -> Annotations:
     """Keep the annotations that an outcome adds.
 
     Keys that are no symbols are left out: there are none (2.8.14).

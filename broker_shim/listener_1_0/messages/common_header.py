@@ -88,14 +88,14 @@ class AmqpCommonHeader:
         if columns.protocol != PROTOCOL or columns.header is None:
             if self._foreign is None:
                 self._foreign = neutral_of(columns).properties
-            told = self._foreign.get(name)
-            return None if told is None else _known(told.value)
+            foreign_property = self._foreign.get(name)
+            return None if foreign_property is None else _known(foreign_property.value)
         try:
             start = self._places().get(APPLICATION_PROPERTIES_SECTION)
-            found = None if start is None else self._entry(columns.header, start, _utf8(name))
+            value = None if start is None else self._entry(columns.header, start, _utf8(name))
         except DecodeError:  # it was read when it came: only a damaged root has one
             return None
-        return _known(found)
+        return _known(value)
 
     def field(self, name: str) -> Scalar:
         """A field of AMQP's header or properties section."""

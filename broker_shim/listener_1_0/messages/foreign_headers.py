@@ -39,12 +39,12 @@ def foreign_sections(header: MessageHeader) -> bytes:
         creation_time=None if created_at is None else Timestamp(created_at // 1000),
         group_id=header.group_id,
     )
-    told = {name: _value(each) for name, each in neutral.properties.items()}
+    properties_of_application = {name: _value(value) for name, value in neutral.properties.items()}
     if header.app_id is not None:
-        told.setdefault("x-amqp-0-10.app-id", header.app_id)
+        properties_of_application.setdefault("x-amqp-0-10.app-id", header.app_id)
     try:
         return encoded_composite(properties) + described(
-            APPLICATION_PROPERTIES_SECTION, write(told)
+            APPLICATION_PROPERTIES_SECTION, write(properties_of_application)
         )
     except InvalidCommand:  # something of it has no form here: the message is more than it
         return b""
@@ -54,9 +54,9 @@ def _symbol(text: str | None) -> str | None:
     return text if text is not None and text.isascii() else None
 
 
-def _value(told: NeutralValue) -> Any:
-    keep = CLASSES.get(told.kind)
-    return told.value if keep is None else keep(told.value)
+def _value(value: NeutralValue) -> Any:
+    keep = CLASSES.get(value.kind)
+    return value.value if keep is None else keep(value.value)
 
 
 def neutral_header(header: MessageHeader, sections: list[MessageSection]) -> NeutralHeader:
@@ -70,11 +70,11 @@ def neutral_header(header: MessageHeader, sections: list[MessageSection]) -> Neu
             if code == Properties.CODE:
                 identity = fields_of(Properties, encoded, value)
             elif code == APPLICATION_PROPERTIES_SECTION:
-                found, _ = read(encoded, value)
+                application_properties, _ = read(encoded, value)
                 properties = {
                     str(name): neutral
-                    for name, each in found.items()
-                    if (neutral := _neutral(each)) is not None
+                    for name, value_of_name in application_properties.items()
+                    if (neutral := _neutral(value_of_name)) is not None
                 }
             elif code == MESSAGE_ANNOTATIONS_SECTION:
                 annotations = _of_delivery(read(encoded, value)[0])

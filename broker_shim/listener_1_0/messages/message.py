@@ -257,7 +257,7 @@ def _body(encoded: bytes, sections: list[MessageSection]) -> tuple[str, int, int
     last = sections[-1]
     if last[0] == DATA_SECTION and (len(sections) == 1 or sections[-2][0] != DATA_SECTION):
         return "data", content_start(encoded, last[2]), last[3]  # as most
-    body = [each for each in sections if each[0] in BODY]
+    body = [section for section in sections if section[0] in BODY]
     if not body:
         at = _content_place(sections, len(encoded))
         return "amqp", at, at
@@ -343,12 +343,12 @@ def in_range(at_us: int) -> int | None:
 
 def _as_text(entries: list[tuple[str, Scalar]]) -> tuple[tuple[str, str], ...]:
     """Application properties as text: the last of equal keys, nulls left out."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for name, value in entries:
         text = text_of(value)
         if text is not None:
-            found[name] = text
-    return tuple(found.items())
+            texts[name] = text
+    return tuple(texts.items())
 
 
 class _Said(NamedTuple):
@@ -384,22 +384,22 @@ def _told(
     is_first: bool,
 ) -> bytes:
     """The header section as it goes out, which came as these bytes; where its value begins."""
-    said = _said(bytes(came[value:]))  # a bytearray, where a store hands those out
-    is_first = is_first and said.first_acquirer is not False and not said.delivery_count
-    if said.ttl is None and not delivery_count and is_first is bool(said.first_acquirer):
+    fields = _said(bytes(came[value:]))  # a bytearray, where a store hands those out
+    is_first = is_first and fields.first_acquirer is not False and not fields.delivery_count
+    if fields.ttl is None and not delivery_count and is_first is bool(fields.first_acquirer):
         return came
-    return _header_section(header, said, delivery_count, now_us, is_first=is_first)
+    return _header_section(header, fields, delivery_count, now_us, is_first=is_first)
 
 
 def _header_section(
-    header: MessageHeader, said: _Said, delivery_count: int, now_us: int, *, is_first: bool
+    header: MessageHeader, fields: _Said, delivery_count: int, now_us: int, *, is_first: bool
 ) -> bytes:
     """A header section, which says every field."""
-    ttl = said.ttl
+    ttl = fields.ttl
     if ttl is not None and header.expires_at is not None:
         ttl = min(ttl, max(0, (header.expires_at - now_us) // 1000))
-    count = min(said.delivery_count + delivery_count, 0xFFFF_FFFF)
-    return _section(header.durable, said.priority, ttl, is_first, count)
+    count = min(fields.delivery_count + delivery_count, 0xFFFF_FFFF)
+    return _section(header.durable, fields.priority, ttl, is_first, count)
 
 
 @lru_cache(maxsize=1 << 10)
@@ -426,12 +426,12 @@ def _uint(number: int) -> bytes:
 def _wrapping(
     header: MessageHeader, delivery_count: int, detail: str | None, *, is_first: bool
 ) -> bytes:
-    said = _Said(header.priority)
-    lead = _header_section(header, said, delivery_count, 0, is_first=is_first)
+    fields = _Said(header.priority)
+    lead = _header_section(header, fields, delivery_count, 0, is_first=is_first)
     annotations = b"" if detail is None else annotated(b"", None, detail)
-    told = foreign_sections(header)
+    sections = foreign_sections(header)
     body = b"\x00\x53\x75\xb0" + header.body_bytes.to_bytes(4, "big")
-    return b"".join((lead, annotations, told, body))
+    return b"".join((lead, annotations, sections, body))
 
 
 READERS[PROTOCOL] = lambda header: neutral_header(header, header_sections(header))

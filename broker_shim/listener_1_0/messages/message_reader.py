@@ -80,7 +80,7 @@ class MessageReader:
 
     def alike(self, messages: Iterable[bytes]) -> list[bytes]:
         """The contents of the first of these messages, as far as they have `header`."""
-        lead, byte_count, found = self._lead, self._byte_count, list[bytes]()
+        lead, byte_count, contents = self._lead, self._byte_count, list[bytes]()
         start = len(lead)
         for encoded in messages:
             if len(encoded) != byte_count or not encoded.startswith(lead):
@@ -88,8 +88,8 @@ class MessageReader:
             content = encoded[start:]
             if self._is_text and not _is_utf8(content):
                 break  # `parse` says what is wrong
-            found.append(content)
-        return found
+            contents.append(content)
+        return contents
 
 
 def _is_utf8(content: bytes) -> bool:

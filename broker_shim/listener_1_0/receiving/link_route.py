@@ -96,8 +96,8 @@ class Route:
     def of(self, header: MessageHeader) -> Routed | Refusal:
         """Find the queues that a message goes to; or why it cannot go."""
         if header.user_id and is_impersonation(self._connection, header):
-            told, self._is_refusal_told = self._is_refusal_told, True
-            return refusal_of_user_id(self._connection, header.user_id, is_told=told)
+            is_told, self._is_refusal_told = self._is_refusal_told, True
+            return refusal_of_user_id(self._connection, header.user_id, is_told=is_told)
         if self._own is not None and self._own.queue in self._broker.queues:
             return self._own_route  # most often
         node = self._destinations.said_by(self._node, header)
@@ -161,7 +161,7 @@ class Route:
     ) -> None:
         """Put a message on queues, all or none, when they and all of it are there."""
 
-        def there(error: StoreError | None) -> None:
+        def put_on_queues(error: StoreError | None) -> None:
             if error is not None:
                 on_done(error)
             elif isinstance(content, LargeContent):
@@ -172,12 +172,12 @@ class Route:
         if routed.is_new:
             (name,) = routed.queues
             user = self._connection.login.principal.name
-            self._broker.ensure_queue_for(user, name, there)
+            self._broker.ensure_queue_for(user, name, put_on_queues)
         else:
-            there(None)
+            put_on_queues(None)
 
     def _denied(self, act: Act, node: Node, header: MessageHeader) -> Refusal | None:
-        told = self._is_refusal_told
-        denial = refusal_of_act(self._connection, act, node, header.to, is_told=told)
+        is_told = self._is_refusal_told
+        denial = refusal_of_act(self._connection, act, node, header.to, is_told=is_told)
         self._is_refusal_told |= denial is not None
         return denial

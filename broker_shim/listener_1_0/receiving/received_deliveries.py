@@ -78,8 +78,8 @@ class ReceivedDeliveries:
         self._answers.forget(tag)
         self._answers.started()
         proved = self._answers.proved()
-        for each in proved:
-            delivery = self._link.unsettled.get(each)
+        for proved_tag in proved:
+            delivery = self._link.unsettled.get(proved_tag)
             if delivery is not None:
                 delivery.dispose(ACCEPTED)
         self._forget([tag, *proved])

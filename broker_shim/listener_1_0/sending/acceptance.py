@@ -49,8 +49,8 @@ def accept(
         left -= len(ended)
         try:
             durable = [
-                of_message[each]
-                for each, error in zip(ended, outcomes, strict=True)
+                of_message[message_id]
+                for message_id, error in zip(ended, outcomes, strict=True)
                 if error is None
             ]
             link.confirm(durable, ACCEPTED)

@@ -97,16 +97,16 @@ class BrowsingLink:
 
     def look(self) -> None:
         """Copy what waits after the cursor, as far as there is credit. See `Browser.look`."""
-        found, entries = self._look.found, self._look.entries
+        ready, entries = self._look.ready, self._look.entries
         while not self.is_gone and self._may_take():
             if self._is_full():
                 return
-            if not found and not self._look.go_on():
+            if not ready and not self._look.go_on():
                 if self._look.is_at_end and not self._copies.count:
                     self._end_drain()
                 return
-            if found:
-                message_id = found.popleft()
+            if ready:
+                message_id = ready.popleft()
                 self._copies.show(message_id, entries.pop(message_id, None))
         if self._link.credit <= 0 and not self._copies.count:  # it had all that it asked for
             self._end_drain()

@@ -16,7 +16,7 @@ from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.resumption import ResumptionStep
 from broker_shim.protocol_1_0.links.sender import SenderLink
 
-_PLAIN: Mapping[type, Any] = {type(each): each for each in (ACCEPTED, REJECTED, RELEASED, MODIFIED)}
+_PLAIN: Mapping[type, Any] = {type(kind): kind for kind in (ACCEPTED, REJECTED, RELEASED, MODIFIED)}
 """Outcomes without what their receiver said of them."""
 
 

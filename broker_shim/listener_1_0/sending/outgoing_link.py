@@ -238,7 +238,7 @@ class OutgoingLink:
         for delivery in deliveries:
             taken = unsettled.get(delivery)
             if taken is None:
-                self._retirements.told(delivery)
+                self._retirements.note_disposition(delivery)
             elif isinstance(delivery.remote_state, Accepted) and not is_sending:
                 accepted[delivery] = taken
             else:
@@ -278,8 +278,8 @@ class OutgoingLink:
 
     def _rejected(self, delivery: Delivery, message_id: int) -> None:
         """Reject a message: it goes to the dead letters, or leaves the store."""
-        told, done = rejection(delivery.remote_state), self._settling(delivery, REJECTED)
-        self.holdings.reject(self, message_id, told, done)
+        error, done = rejection(delivery.remote_state), self._settling(delivery, REJECTED)
+        self.holdings.reject(self, message_id, error, done)
 
     def _released(self, delivery: Delivery, message_id: int) -> None:
         """Give back a message that the client did not look at."""
@@ -354,7 +354,7 @@ class OutgoingLink:
 
     def _take_back(self, message_id: int) -> None:
         """Give back a message whose lock is over, and tell the peer that its delivery failed."""
-        locked = (each for each, taken in self._unsettled.items() if taken.message_id == message_id)
+        locked = (sent for sent, taken in self._unsettled.items() if taken.message_id == message_id)
         delivery = next(locked, None)
         if delivery is not None:
             self._acquisitions.forget((delivery,))

@@ -49,7 +49,7 @@ _CAPABILITIES = (
     TxnCapability.MULTI_TXNS_PER_SSN,
     TxnCapability.MULTI_SSNS_PER_TXN,
 )
-_OUTCOMES = tuple(each.DESCRIPTOR for each in (Accepted, Rejected, Released, Modified, Declared))
+_OUTCOMES = tuple(kind.DESCRIPTOR for kind in (Accepted, Rejected, Released, Modified, Declared))
 
 
 def attach_coordinator(connection: Connection, link: ReceiverLink) -> None:
@@ -127,11 +127,11 @@ class CoordinatorLink(CommandLink):
 
     def _reject(self, delivery: Delivery, refusal: TransactionRefused) -> None:
         """Tell why not; one that takes no such outcome is told by the end of the link (4.3)."""
-        told = refusal_of(refusal)
+        detach_reason = refusal_of(refusal)
         if may_reject(self._link):
-            self._answer(delivery, Rejected(error_of(told)))
+            self._answer(delivery, Rejected(error_of(detach_reason)))
         else:
-            self._detach(told)
+            self._detach(detach_reason)
 
     def _answer(self, delivery: Delivery, state: Any) -> None:
         if not self.is_gone:

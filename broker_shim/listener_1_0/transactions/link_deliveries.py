@@ -99,8 +99,8 @@ class Retirements:
         self._under_way[delivery] = transaction, retirement
         transaction.retire(retirement)
 
-    def told(self, delivery: Delivery) -> None:
-        """The client says more about a delivery that may be here: that it has forgotten it."""
+    def note_disposition(self, delivery: Delivery) -> None:
+        """Note what the client says of a delivery that is under way: that it has forgotten it."""
         if delivery not in self._under_way:
             return
         transaction, retirement = self._under_way[delivery]
@@ -199,7 +199,7 @@ class Acquisitions:
 
     def over(self, transaction: LocalTransaction) -> list[Delivery]:
         """Take the deliveries out of a transaction that ended."""
-        acquired = [each for each, within in self._within.items() if within is transaction]
+        acquired = [delivery for delivery, within in self._within.items() if within is transaction]
         for delivery in acquired:
             del self._within[delivery]
         return acquired

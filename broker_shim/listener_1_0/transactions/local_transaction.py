@@ -129,7 +129,7 @@ class Retirement:
                 steps = self.rejection.steps()
             except StoreError as reason:
                 return [partial(_refuse, reason)]
-            return [broker.calls.operation(*each) for each in steps]
+            return [broker.calls.operation(*step) for step in steps]
         kept = None
         if isinstance(outcome, Modified):
             kept = kept_of(broker, queue.name, message_id, outcome)
@@ -278,7 +278,7 @@ class LocalTransaction:
         acquirers, self._acquirers = self._acquirers, {}
         undone = after(2, on_done)
         self._work.undo(undone)
-        acquired = [(each, delivery) for each in acquirers for delivery in each.over(self)]
+        acquired = [(link, delivery) for link in acquirers for delivery in link.over(self)]
         given_back = after(len(acquired) + 1, undone)
         for acquiring, delivery in acquired:
             acquiring.give_back(delivery, given_back)

@@ -38,7 +38,7 @@ from broker_shim.protocol_1_0.codec.encoder import (
 from broker_shim.protocol_1_0.codec.errors import DecodeError, InvalidCommand
 from broker_shim.protocol_1_0.codec.values import Array
 
-_BY_NAME = {each.NAME: each for each in COMPOSITES.values()}
+_BY_NAME = {kind.NAME: kind for kind in COMPOSITES.values()}
 
 
 class _Layout(NamedTuple):
@@ -99,7 +99,7 @@ def encoded_composite(value: Composite) -> bytes:
 
 def _written(value: Composite) -> bytes:
     items: list[bytes] = []
-    said = 0
+    field_count = 0
     for get, writer, default, is_mandatory in _LAYOUTS[type(value)].fields:
         field = get(value)
         if field is None and is_mandatory:
@@ -107,8 +107,8 @@ def _written(value: Composite) -> bytes:
             raise TypeError(message)
         items.append(NULL if field is None else writer(field))
         if field is not None and (field != default or is_mandatory):
-            said = len(items)
-    return described(value.CODE, listed(items[:said]))
+            field_count = len(items)
+    return described(value.CODE, listed(items[:field_count]))
 
 
 def said_fields(cls: type[Composite], encoded: bytes, at: int) -> list[Any]:
@@ -191,9 +191,9 @@ def _field_readers(kind: str) -> dict[int, Reader]:
         return {code: reader for code, reader in TYPED.items() if code != 0x40}
     if kind.startswith("of:"):
         names = PROVIDERS[kind.removeprefix("of:")]
-        found = {code: TYPED[code] for name in names for code in _codes(name)}
+        readers = {code: TYPED[code] for name in names for code in _codes(name)}
         composites = tuple(_BY_NAME[name] for name in names if name in _BY_NAME)
-        return found | ({0: _described_as(composites)} if composites else {})
+        return readers | ({0: _described_as(composites)} if composites else {})
     if kind.startswith("composite:"):
         return {0: _described_as((_BY_NAME[kind.removeprefix("composite:")],))}
     if kind.endswith("*"):

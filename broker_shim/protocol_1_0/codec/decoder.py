@@ -149,12 +149,12 @@ def _map(encoded: bytes, at: int, width: int, depth: int) -> tuple[dict[Any, Any
     if len(items) % 2:
         raise DecodeError("a map with a key that has no value")
     try:
-        found = dict(zip(items[::2], items[1::2], strict=True))
+        value = dict(zip(items[::2], items[1::2], strict=True))
     except TypeError as reason:
         raise DecodeError("a map with a key that is itself a list or a map") from reason
-    if 2 * len(found) != len(items):
+    if 2 * len(value) != len(items):
         raise DecodeError("a map with one key twice")
-    return found, end
+    return value, end
 
 
 def _array(encoded: bytes, at: int, width: int, depth: int) -> tuple[Array, int]:

@@ -181,7 +181,7 @@ BY_KIND: dict[str, Writer] = {
 """The shortest encoding of each type of the table."""
 
 _WIDEST: dict[str, tuple[int, Writer]] = {
-    kind: (max(encodings, key=lambda each: each[2])[0], BY_KIND[kind])
+    kind: (max(encodings, key=lambda encoding: encoding[2])[0], BY_KIND[kind])
     for kind, encodings in ENCODINGS.items()
 }
 _WIDEST |= {

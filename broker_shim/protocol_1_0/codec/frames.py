@@ -138,10 +138,10 @@ class FrameDecoder:
 
         None if the next frame is anything else, or is not whole: see `next_frame`.
         """
-        found = whole_deliveries(self._encoded, self._at, self.max_frame_bytes, most)
-        if found is not None:
-            self._at = found.end
-        return found
+        deliveries = whole_deliveries(self._encoded, self._at, self.max_frame_bytes, most)
+        if deliveries is not None:
+            self._at = deliveries.end
+        return deliveries
 
     def _wait_for(self, size: int) -> None:
         """Gather until so many bytes are there."""
@@ -203,8 +203,8 @@ def plain_transfer(
         *(0, 0x53, Transfer.CODE, 0xC0, size - 13, 6),
         *(0x70, handle, 0x70, delivery_id, 0xA0, len(tag)),
     )
-    said = (0x41 if settled else 0x42, 0x41 if more else 0x42)
-    return head + tag + _TRANSFER_END.pack(0x70, message_format, *said)
+    codes = (0x41 if settled else 0x42, 0x41 if more else 0x42)
+    return head + tag + _TRANSFER_END.pack(0x70, message_format, *codes)
 
 
 def _says_more(transfer: Transfer) -> bool:

@@ -148,11 +148,11 @@ def places_of(encoded: bytes, at: int) -> list[int]:
         DecodeError: It is no list; an item runs past its end.
     """
     _count, at, end = _items_at(encoded, at, LISTS)
-    found = []
+    places = []
     while at < end:
-        found.append(at)
+        places.append(at)
         at = skip(encoded, at)
-    return found
+    return places
 
 
 def entry_at(encoded: bytes, at: int, key: bytes) -> Scalar:
@@ -166,7 +166,7 @@ def entry_at(encoded: bytes, at: int, key: bytes) -> Scalar:
         at += 3  # as nearly all: what `entries_start` says, in one line
     else:
         _count, at, end = entries_start(encoded, at)
-    found = 0
+    place = 0
     while at < end:
         if encoded[at] in _TEXT_1 and at + 1 < size:
             first = at + 2
@@ -175,12 +175,12 @@ def entry_at(encoded: bytes, at: int, key: bytes) -> Scalar:
             value = skip(encoded, at)
             first = at + 5 if encoded[at] in _TEXT_4 else value
         if value - first == len(key) and encoded[first:value] == key and first < value:
-            found = value
+            place = value
         extent = _EXTENT_OF[encoded[value]] if value < size else _NONE
         at = value + extent if extent > 0 else skip(encoded, value)
     if at > size:
         raise DecodeError("a map ends after its bytes do")
-    return scalar_at(encoded, found)[0] if found else None
+    return scalar_at(encoded, place)[0] if place else None
 
 
 def entries_at(encoded: bytes, at: int) -> dict[bytes, int]:
@@ -190,14 +190,14 @@ def entries_at(encoded: bytes, at: int) -> dict[bytes, int]:
         DecodeError: It is no map; an item runs past its end.
     """
     _count, at, end = entries_start(encoded, at)
-    found: dict[bytes, int] = {}
+    places: dict[bytes, int] = {}
     while at < end:
         value = skip(encoded, at)
         first = at + 2 if encoded[at] in _TEXT_1 else at + 5 if encoded[at] in _TEXT_4 else value
         if first < value:
-            found[encoded[first:value]] = value
+            places[encoded[first:value]] = value
         at = skip(encoded, value)
-    return found
+    return places
 
 
 def _skip_described(encoded: bytes, at: int) -> int:

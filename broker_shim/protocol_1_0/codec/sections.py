@@ -86,7 +86,7 @@ def sections_of(encoded: bytes, *, is_cut: bool = False) -> list[MessageSection]
     Raises:
         DecodeError: It is no sequence of sections, they are out of order, or too many.
     """
-    found: list[MessageSection] = []
+    sections: list[MessageSection] = []
     at, size, last = 0, len(encoded), 0
     while at < size:
         code = encoded[at + 2] if at + 2 < size else 0
@@ -96,7 +96,7 @@ def sections_of(encoded: bytes, *, is_cut: bool = False) -> list[MessageSection]
             code, value = _descriptor(encoded, at)
         if code <= last or last in BODY:
             _check_order(last, code, at)
-            if len(found) == MOST_SECTIONS:  # only those of a body may be many
+            if len(sections) == MOST_SECTIONS:  # only those of a body may be many
                 message = f"a message of more than {MOST_SECTIONS} sections"
                 raise DecodeError(message, AmqpError.RESOURCE_LIMIT_EXCEEDED)
         if is_cut and code in BODY:
@@ -105,11 +105,11 @@ def sections_of(encoded: bytes, *, is_cut: bool = False) -> list[MessageSection]
             end = value + 2 + encoded[value + 1]
         else:
             end = skip(encoded, value)
-        found.append((code, at, value, end))
+        sections.append((code, at, value, end))
         at, last = end, code
     if at > size:
-        skip(encoded, found[-1][2])  # which says what is wrong
-    return found
+        skip(encoded, sections[-1][2])  # which says what is wrong
+    return sections
 
 
 def values_before_body(encoded: bytes) -> dict[int, int]:
@@ -123,7 +123,7 @@ def values_before_body(encoded: bytes) -> dict[int, int]:
     Raises:
         DecodeError: It is no sequence of sections, or one of them is cut short.
     """
-    found: dict[int, int] = {}
+    places: dict[int, int] = {}
     at, size, code = 0, len(encoded), 0
     while at < size and code not in BODY:
         code = encoded[at + 2] if at + 2 < size else 0
@@ -131,14 +131,14 @@ def values_before_body(encoded: bytes) -> dict[int, int]:
             value = at + 3
         else:
             code, value = _descriptor(encoded, at)
-        found[code] = value
+        places[code] = value
         if value + 1 < size and encoded[value] in _SHORT:
             at = value + 2 + encoded[value + 1]
         elif code not in BODY:
             at = skip(encoded, value)
     if at > size:
         skip(encoded, value)  # which says what is wrong
-    return found
+    return places
 
 
 def body_start(prefix: bytes) -> tuple[int, int]:
@@ -178,7 +178,7 @@ def entries_of(encoded: bytes, at: int) -> list[tuple[str, Scalar]]:
     if encoded[at] == _NULL:
         return []
     count, at, end = entries_start(encoded, at)
-    found: list[tuple[str, Scalar]] = []
+    entries: list[tuple[str, Scalar]] = []
     try:
         while at < end:
             key_reader = _KEYS.get(encoded[at])
@@ -188,15 +188,15 @@ def entries_of(encoded: bytes, at: int) -> list[tuple[str, Scalar]]:
             reader = SCALARS.get(encoded[at])
             if reader is None:
                 begin, at = at, skip(encoded, at)
-                found.append((key, Opaque(encoded[begin:at])))
+                entries.append((key, Opaque(encoded[begin:at])))
             else:
                 value, at = reader(encoded, at + 1, 0)
-                found.append((key, value))
+                entries.append((key, value))
     except UNREADABLE as reason:
         message = f"{unreadable(reason).description}, at byte {at}"
         raise DecodeError(message) from reason
-    _check_filled(at, end, count, 2 * len(found))
-    return found
+    _check_filled(at, end, count, 2 * len(entries))
+    return entries
 
 
 def check_annotations(encoded: bytes, at: int) -> None:
@@ -208,13 +208,13 @@ def check_annotations(encoded: bytes, at: int) -> None:
     if encoded[at] == _NULL:
         return
     count, at, end = entries_start(encoded, at)
-    found = 0
+    item_count = 0
     while at < end:
         if encoded[at] not in _ANNOTATION_KEYS:
             raise _wrong_key(encoded, at)
         at = skip(encoded, skip(encoded, at))
-        found += 2
-    _check_filled(at, end, count, found)
+        item_count += 2
+    _check_filled(at, end, count, item_count)
 
 
 def check_body(code: int, encoded: bytes, at: int) -> None:
@@ -250,9 +250,9 @@ def _check_order(last: int, code: int, at: int) -> None:
     raise DecodeError(message)
 
 
-def _check_filled(at: int, end: int, count: int, found: int) -> None:
-    if at != end or found != count:
-        message = f"a map of {count} items holds {found}, or runs past its end"
+def _check_filled(at: int, end: int, count: int, item_count: int) -> None:
+    if at != end or item_count != count:
+        message = f"a map of {count} items holds {item_count}, or runs past its end"
         raise DecodeError(message)
 
 

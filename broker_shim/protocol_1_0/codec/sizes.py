@@ -31,15 +31,15 @@ def decoded_bytes(value: Any) -> int:
     """Return the bytes that a value takes at most: what is shared counts each time."""
     total, left = 0, [value]
     while left:
-        each = left.pop()
-        total += _POINTER_BYTES + getsizeof(each)
-        if isinstance(each, dict):
-            left += each.keys()
-            left += each.values()
-        elif isinstance(each, list | tuple):
-            left += each
+        item = left.pop()
+        total += _POINTER_BYTES + getsizeof(item)
+        if isinstance(item, dict):
+            left += item.keys()
+            left += item.values()
+        elif isinstance(item, list | tuple):
+            left += item
         else:
-            left += [getattr(each, name) for name in _names(each.__class__)]
+            left += [getattr(item, name) for name in _names(item.__class__)]
     return total
 
 

@@ -51,9 +51,9 @@ def whole_deliveries(
         max_frame_bytes: A larger one is no such frame.
         most: Take no more of them.
     """
-    found: list[WholeDelivery] = []
+    deliveries: list[WholeDelivery] = []
     size, of = len(encoded), None
-    while len(found) < most and size - at > _START_BYTES:
+    while len(deliveries) < most and size - at > _START_BYTES:
         frame_bytes, doff, kind, channel, start, list_bytes, count = _START(encoded, at)
         body, end = at + _START_BYTES, at + frame_bytes
         if start != _PLAIN or kind or doff != 2 or frame_bytes > max_frame_bytes or end > size:
@@ -66,9 +66,9 @@ def whole_deliveries(
             of = channel, handle
         elif of != (channel, handle):
             break
-        found.append(delivery)
+        deliveries.append(delivery)
         at = end
-    return None if of is None else WholeDeliveries(*of, found, at)
+    return None if of is None else WholeDeliveries(*of, deliveries, at)
 
 
 def _whole(encoded: bytes, at: int, count: int, fields_end: int, end: int) -> _OfHandle:

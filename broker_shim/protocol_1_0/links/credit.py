@@ -29,7 +29,7 @@ class SenderCredit:
         """Return how many deliveries the caller may still start."""
         return max(0, self.left - self.waiting)
 
-    def told(self, delivery_count: int | None, credit: int, *, drain: bool) -> None:
+    def grant(self, delivery_count: int | None, credit: int, *, drain: bool) -> None:
         """Take what the peer gave: `credit` deliveries, counted from its `delivery_count`.
 
         Credit is a limit (count + credit): what went meanwhile is taken off, never below zero.
@@ -93,7 +93,7 @@ class ReceiverCredit:
         self.is_draining = self.is_draining and self.left > 0
         return True
 
-    def told(self, delivery_count: int | None, credit: int | None) -> None:
+    def note_peer(self, delivery_count: int | None, credit: int | None) -> None:
         """Take how the peer says that it stands: if it gave credit up, its count ran ahead of ours.
 
         A count behind ours is old news: a sender may count a delivery at its last frame only.

@@ -53,15 +53,15 @@ class DispositionBatch:
 def ranges(ids: list[int]) -> list[tuple[int, int]]:
     """Return consecutive delivery ids as (first, last), in order; ids wrap around at 2³²."""
     base = (ids[0] - _HALF) % WRAP
-    offsets = sorted([(each - base) % WRAP for each in ids])
-    found: list[tuple[int, int]] = []
+    offsets = sorted([(delivery_id - base) % WRAP for delivery_id in ids])
+    pairs: list[tuple[int, int]] = []
     first = last = offsets[0]
     for offset in offsets[1:]:
         if offset != last + 1:
-            found.append(((base + first) % WRAP, (base + last) % WRAP))
+            pairs.append(((base + first) % WRAP, (base + last) % WRAP))
             first = offset
         last = offset
-    return [*found, ((base + first) % WRAP, (base + last) % WRAP)]
+    return [*pairs, ((base + first) % WRAP, (base + last) % WRAP)]
 
 
 _HALF = WRAP >> 1

@@ -255,7 +255,7 @@ class Link:
             self.port.dispose(self, deliveries, state, settled=True)
             return
         for is_second in (False, True):
-            some = [each for each in deliveries if each.is_second is is_second]
+            some = [delivery for delivery in deliveries if delivery.is_second is is_second]
             self.port.dispose(self, some, state, settled=not is_second)
 
     def received_detach(self) -> None:

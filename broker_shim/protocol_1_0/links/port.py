@@ -38,12 +38,12 @@ class Disposed(NamedTuple):
 
     Attributes:
         changed: Deliveries of which it told something new.
-        found: How many deliveries it named.
+        delivery_count: How many deliveries it named.
         rest: Where the part of its range begins that is still to be told; None if there is none.
     """
 
     changed: list[Delivery]
-    found: int
+    delivery_count: int
     rest: int | None
 
 
@@ -200,7 +200,7 @@ class SessionPort:
 
     def withdraw(self, delivery: Delivery) -> None:
         """Drop what waits of a delivery."""
-        self._keep(each for each in self._waiting if each.delivery is not delivery)
+        self._keep(waiting for waiting in self._waiting if waiting.delivery is not delivery)
 
     def begin_incoming(self, delivery: Delivery, delivery_id: int) -> None:
         """Remember a delivery whose first frame came.
@@ -217,7 +217,7 @@ class SessionPort:
         if deliveries:
             self.incoming.take_many(len(deliveries))
             self.last_incoming_id = deliveries[-1].delivery_id
-            self._received.extend([each for each in deliveries if not each.is_settled])
+            self._received.extend([delivery for delivery in deliveries if not delivery.is_settled])
 
     def pass_over(self, delivery_id: int) -> None:
         """Remember of a delivery whose first frame came nothing but its id.
@@ -237,8 +237,8 @@ class SessionPort:
         """Tell the peer a state of a link's deliveries, and settle them or not: see `Delivery`."""
         if link.is_gone:
             return
-        left = [each for each in deliveries if not each.is_settled]
-        ids = [each.delivery_id for each in left if each.delivery_id is not None]
+        left = [delivery for delivery in deliveries if not delivery.is_settled]
+        ids = [delivery.delivery_id for delivery in left if delivery.delivery_id is not None]
         if ids:
             self._batch.add(ids, state, is_incoming=link.is_receiver, is_settled=settled)
         for delivery in left:
@@ -256,10 +256,10 @@ class SessionPort:
         if state is None and not settled:
             return Disposed([], 0, None)
         known = self._sent if ours else self._received
-        found, rest = known.between(first, last, most)
+        some, rest = known.between(first, last, most)
         # `received` is told each time: with it a receiver says that it is still at work.
-        told = settled or isinstance(state, Received)
-        changed = [each for each in found if told or each.remote_state != state]
+        is_news = settled or isinstance(state, Received)
+        changed = [one for one in some if is_news or one.remote_state != state]
         if state is not None:
             for delivery in changed:
                 delivery.remote_state = state
@@ -267,8 +267,8 @@ class SessionPort:
             for delivery in changed:
                 delivery.is_settled = True
                 del delivery.link.unsettled[delivery.tag]
-            known.discard([each.delivery_id for each in changed if each.delivery_id is not None])
-        return Disposed(changed, len(found), rest)
+            known.discard([one.delivery_id for one in changed if one.delivery_id is not None])
+        return Disposed(changed, len(some), rest)
 
     def forget(self, delivery: Delivery) -> None:
         """Forget a delivery: it is settled here."""
@@ -284,17 +284,17 @@ class SessionPort:
 
     def forget_link(self, link: Link) -> None:
         """Forget the deliveries of a link that ended; the link keeps them (`unsettled`)."""
-        self._keep(each for each in self._waiting if each.delivery.link is not link)
+        self._keep(waiting for waiting in self._waiting if waiting.delivery.link is not link)
         begun = {
-            each.delivery_id: each
-            for each in link.unsettled.values()
-            if each.delivery_id is not None
+            delivery.delivery_id: delivery
+            for delivery in link.unsettled.values()
+            if delivery.delivery_id is not None
         }
         (self._received if link.is_receiver else self._sent).discard(begun)
         left = [
             delivery_id
-            for delivery_id, each in begun.items()
-            if not (link.is_receiver or isinstance(each.remote_state, TransactionalState))
+            for delivery_id, delivery in begun.items()
+            if not (link.is_receiver or isinstance(delivery.remote_state, TransactionalState))
         ]
         if left:
             self._left += ranges(left)
@@ -319,7 +319,7 @@ class SessionPort:
 
     def _keep(self, waiting: Iterable[Outgoing]) -> None:
         self._waiting = deque(waiting)
-        self.waiting_bytes = sum(each.size for each in self._waiting)
+        self.waiting_bytes = sum(waiting.size for waiting in self._waiting)
 
     def _may_send(self, outgoing: Outgoing) -> bool:
         """True if a frame of it may go now."""

@@ -97,7 +97,7 @@ class ReceiverLink(Link):
 
     def received_flow(self, flow: Flow) -> None:
         """Take a flow by which the peer tells how it stands, and answer it if the peer asks."""
-        self._credit.told(flow.delivery_count, flow.link_credit)
+        self._credit.note_peer(flow.delivery_count, flow.link_credit)
         self._is_asked = False
         if (flow.echo or self._wants_count) and not self.is_gone and self._is_answered:
             self.flow(self._credit.left, drain=self._credit.is_draining)

@@ -130,10 +130,10 @@ class SenderLink(Link):
             deliveries.append(delivery := Delivery(self, bytes(tag), 0, is_settled=settled))
             delivery.byte_count = sum(map(len, pieces))
         if self.remote.max_message_size:
-            self._check_bytes(max([each.byte_count for each in deliveries], default=0))
+            self._check_bytes(max([delivery.byte_count for delivery in deliveries], default=0))
         self._credit.waiting += len(new)
         if not settled:
-            self.unsettled.update([(each.tag, each) for each in deliveries])
+            self.unsettled.update([(delivery.tag, delivery) for delivery in deliveries])
         payloads = [pieces for _tag, pieces in new]
         sent = self.port.send_whole(deliveries, self._credit, payloads)
         for delivery, pieces in zip(deliveries[sent:], payloads[sent:], strict=True):
@@ -226,7 +226,7 @@ class SenderLink(Link):
         """Take a flow by which the peer gives credit, and answer it if the peer asks."""
         self.flow_properties = kept_properties(flow.properties) or self.flow_properties
         if flow.link_credit is not None:
-            self._credit.told(flow.delivery_count, flow.link_credit, drain=flow.drain)
+            self._credit.grant(flow.delivery_count, flow.link_credit, drain=flow.drain)
         if flow.echo and not self.is_gone and self._is_answered:
             self._flow(0, drain=self._credit.is_draining)
 

@@ -45,26 +45,26 @@ class Unsettled:
         for delivery_id in delivery_ids:
             self._known.pop(delivery_id, None)
         if len(self._row) > 2 * len(self._known) + _LEAST_ROW:
-            self._row = [each for each in self._row if each % WRAP in self._known]
+            self._row = [number for number in self._row if number % WRAP in self._known]
 
     def between(self, first: int, last: int, most: int) -> tuple[list[Delivery], int | None]:
         """Return the first `most` of a range, and the id where what is left of it begins."""
         start = self._last + distance(self._last % WRAP, first)
         at = bisect_left(self._row, start)
         end = bisect_right(self._row, start + distance(first, last))
-        found: list[Delivery] = []
-        there: list[int] = []
+        deliveries: list[Delivery] = []
+        numbers: list[int] = []
         seen = at
-        while seen < end and len(found) < most:
+        while seen < end and len(deliveries) < most:
             delivery = self._known.get(self._row[seen] % WRAP)
             if delivery is not None:
-                found.append(delivery)
-                there.append(self._row[seen])
+                deliveries.append(delivery)
+                numbers.append(self._row[seen])
             seen += 1
         rest = self._row[seen] % WRAP if seen < end else None
-        if len(there) < seen - at:
-            self._row[at:seen] = there
-        return found, rest
+        if len(numbers) < seen - at:
+            self._row[at:seen] = numbers
+        return deliveries, rest
 
     def clear(self) -> None:
         """Drop all unsettled deliveries."""

@@ -23,13 +23,13 @@ def fitting(attach: Attach, unsettled: Mapping[bytes, Any], frame_bytes: int) ->
         InvalidCommand: A state, or a field of `attach`, cannot be encoded.
     """
     left = frame_bytes - len(encoded_frame(attach)) - _MAP_BYTES
-    found: dict[bytes, Any] = {}
+    entries: dict[bytes, Any] = {}
     for tag, state in unsettled.items():
         left -= len(write(tag)) + len(write(state))
         if left < 0:
             break
-        found[tag] = state
-    return found
+        entries[tag] = state
+    return entries
 
 
 def wrong_with(unsettled: Mapping[Any, Any]) -> str | None:
@@ -46,4 +46,4 @@ def _is_state(value: Any) -> bool:
     return isinstance(value, _STATES)
 
 
-_STATES = tuple(each for each in COMPOSITES.values() if each.NAME in PROVIDERS["delivery-state"])
+_STATES = tuple(kind for kind in COMPOSITES.values() if kind.NAME in PROVIDERS["delivery-state"])

@@ -18,7 +18,7 @@ from broker_shim.store.interface import BrokerStore, Exchange, Queue, StoredMess
 from sparkstore.core.xids import Xid, xid_text
 
 _NAMES = {
-    name: [each for each in signature(getattr(BrokerStore, name)).parameters if each != "self"]
+    name: [word for word in signature(getattr(BrokerStore, name)).parameters if word != "self"]
     for name in (
         *("create", "alter", "destroy", "bind", "unbind", "configure", "enqueue", "dequeue"),
         *("acquire", "release", "attach", "detach", "unsettled", "settle"),
@@ -66,14 +66,14 @@ class CallAuditor:
 
     def apply(self, calls: Sequence[StoreCall], on_complete: OnComplete) -> None:
         """Write a line for each of these calls, then complete them. See `ChainMember.apply`."""
-        told: dict[str, Any] = {}
+        common: dict[str, Any] = {}
         if len(calls) != 1:
             self._together += 1
-            told = {"together": self._together}
+            common = {"together": self._together}
         at = time.time_ns() // 1000
         error: StoreError | None = None
         try:
-            lines = "".join(_line({"at": at, **told}, call) for call in calls).encode()
+            lines = "".join(_line({"at": at, **common}, call) for call in calls).encode()
             if self._file.write(lines) < len(lines):
                 error = Unavailable(f"{self._path}: {os.strerror(errno.ENOSPC)}")
         except OSError as reason:
@@ -96,13 +96,13 @@ def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def _line(told: Mapping[str, Any], call: StoreCall) -> str:
+def _line(common: Mapping[str, Any], call: StoreCall) -> str:
     named = {
         name: _named(value)
         for name, value in zip(_NAMES[call.operation], call.arguments, strict=False)
     }
     given = {**named, **{name: value for name, value in call.options.items() if value is not None}}
-    return json.dumps({**told, "operation": call.operation, **given}, default=_shown) + "\n"
+    return json.dumps({**common, "operation": call.operation, **given}, default=_shown) + "\n"
 
 
 def _named(value: object) -> object:

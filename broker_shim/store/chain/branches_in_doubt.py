@@ -103,9 +103,9 @@ def same_branches(
         decided = after(their_entries, our_entries, _without(theirs, same))
         disturbed: set[Xid] = set()
         for name in {_place(step)[0] for xid in same for step in ours[xid]}:
-            there, here = our_entries[name], decided.get(name)
-            kept = set() if here is None else kept_of(there, here)
-            disturbed |= {xid for xid in same if not _stays(ours[xid], name, there, here, kept)}
+            our_queue, here = our_entries[name], decided.get(name)
+            kept = set() if here is None else kept_of(our_queue, here)
+            disturbed |= {xid for xid in same if not _stays(ours[xid], name, our_queue, here, kept)}
         if not disturbed:
             return same
         same -= disturbed
@@ -129,8 +129,8 @@ def after(their_entries: Entries, our_entries: Entries, theirs: Branches) -> Ent
                 continue
             queue = changed.setdefault(name, ChangedEntries(their_entries[name]))
             if isinstance(step, PlannedEnqueue):
-                told = step.annotations
-                detail = None if told is None else as_detail(told)
+                annotations = step.annotations
+                detail = None if annotations is None else as_detail(annotations)
                 if commits:
                     queue.change(message_id, Entry(0, 0, 0, None, 0, detail=detail))
             elif commits:
@@ -199,7 +199,7 @@ def _stays(
     if theirs is None:
         return not used
     held = [_place(step)[1] for step in used if isinstance(step, Record)]
-    return all(each in kept and _state(ours[each]) == _state(theirs[each]) for each in held)
+    return all(i in kept and _state(ours[i]) == _state(theirs[i]) for i in held)
 
 
 def _state(entry: Entry) -> tuple[str | None, int, str | None]:
@@ -252,7 +252,7 @@ def _call_of(step: Record, entry: Entry) -> StoreCall:
         return StoreCall("dequeue", (message_id, name, step.holder), {"outcome": outcome})
     if step.kind is Kind.ACQUIRED:
         return StoreCall("acquire", (message_id, name, step.holder), {})
-    told = None if step.detail is None else annotations_of(step.detail)
+    annotations = None if step.detail is None else annotations_of(step.detail)
     has_failed = (step.delivery_count or 0) > entry.delivery_count
-    options = {"delivery_failed": has_failed, "annotations": told}
+    options = {"delivery_failed": has_failed, "annotations": annotations}
     return StoreCall("release", (message_id, name, entry.acquired_by), options)

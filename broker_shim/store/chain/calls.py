@@ -59,8 +59,8 @@ def calls_that_make_room(steps: Iterable[RecordStep]) -> Iterator[list[StoreCall
     calls: list[StoreCall] = []
     for record, _is_kept, message, *_names in steps:
         if message is not None:  # the dead letter of what is taken off next
-            told = {"annotations": annotations_of(record.detail)}
-            calls.append(StoreCall("enqueue", (message, record.queue), told))
+            options = {"annotations": annotations_of(record.detail)}
+            calls.append(StoreCall("enqueue", (message, record.queue), options))
             continue
         where = (record.message_id, record.queue, None)
         calls.append(StoreCall("dequeue", where, {"outcome": json.loads(record.detail or "{}")}))

@@ -112,7 +112,7 @@ class ChainBranches:
         taken: list[RecordStep] = []
         call = StoreCall("decide_heuristically", (xid, by), {"commits": commits})
 
-        def told(error: StoreError | None) -> None:
+        def complete(error: StoreError | None) -> None:
             if error is None:
                 on_steps(taken)
             on_complete(error)
@@ -120,4 +120,4 @@ class ChainBranches:
         make = partial(
             self._first.decide_heuristically, xid, by, on_steps=taken.extend, commits=commits
         )
-        self._guarded(told, make, partial(self._decided, [call], told))
+        self._guarded(complete, make, partial(self._decided, [call], complete))

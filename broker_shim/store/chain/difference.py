@@ -54,8 +54,8 @@ def difference(
     hold is there.
     """
     exchanges, queues = _anew(ours.exchanges, theirs.exchanges), _anew(ours.queues, theirs.queues)
-    there = {name: each for name, each in theirs.entries.items() if name not in queues}
-    same = same_branches(our_branches, their_branches, (ours.entries, there), _kept)
+    kept = {name: its for name, its in theirs.entries.items() if name not in queues}
+    same = same_branches(our_branches, their_branches, (ours.entries, kept), _kept)
     decided = {xid: steps for xid, steps in their_branches.items() if xid not in same}
     lacked = {xid: steps for xid, steps in our_branches.items() if xid not in same}
     yield from decisions(decided, ours.entries)
@@ -67,8 +67,8 @@ def difference(
 
     yield from _definitions(ours, theirs, is_of_new)
     for queue, entries in ours.entries.items():
-        found = {} if queue in queues else theirs.entries.get(queue, {})
-        yield from _entries(queue, entries, found)
+        existing = {} if queue in queues else theirs.entries.get(queue, {})
+        yield from _entries(queue, entries, existing)
     yield from _links(ours, theirs)
     for xid, steps in lacked.items():
         yield missing_branch(xid, steps, ours.entries)
@@ -96,11 +96,11 @@ def _definitions(
 def _declared(
     ours: Sequence[Queue] | Sequence[Exchange], theirs: Sequence[Queue] | Sequence[Exchange]
 ) -> Iterator[StoreCall]:
-    there = {each.name: each for each in theirs}
-    for gone in set(there) - {each.name for each in ours}:
-        yield _call("destroy", there[gone])
+    by_name = {row.name: row for row in theirs}
+    for gone in set(by_name) - {row.name for row in ours}:
+        yield _call("destroy", by_name[gone])
     for wanted in ours:
-        before = there.get(wanted.name)
+        before = by_name.get(wanted.name)
         if before == wanted:
             continue
         if not _is_another(wanted, before):
@@ -111,19 +111,17 @@ def _declared(
         yield _call("create", wanted)
 
 
-def _is_another(wanted: Queue | Exchange, there: Queue | Exchange | None) -> bool:
+def _is_another(wanted: Queue | Exchange, existing: Queue | Exchange | None) -> bool:
     """Whether it was destroyed and created anew: more has changed than can be altered."""
-    if there is None or isinstance(wanted, Exchange):
-        return wanted != there
-    return wanted.durability != there.durability
+    if existing is None or isinstance(wanted, Exchange):
+        return wanted != existing
+    return wanted.durability != existing.durability
 
 
 def _anew(ours: Sequence[Queue | Exchange], theirs: Sequence[Queue | Exchange]) -> set[str]:
     """Name those that are there with another definition: they are destroyed and created."""
-    there = {each.name: each for each in theirs}
-    return {
-        each.name for each in ours if each.name in there and _is_another(each, there[each.name])
-    }
+    by_name = {row.name: row for row in theirs}
+    return {row.name for row in ours if row.name in by_name and _is_another(row, by_name[row.name])}
 
 
 def _entries(
@@ -148,11 +146,11 @@ def _entries(
 def _kept(ours: Mapping[int, Entry], theirs: Mapping[int, Entry]) -> set[int]:
     """Find the entries that can stay where they are."""
     kept: set[int] = set()
-    there = (message_id for message_id in theirs if message_id in ours)
-    for wanted, found in zip(ours, there, strict=False):
-        if wanted != found or _is_later(theirs[found], ours[wanted]):
+    in_both = (message_id for message_id in theirs if message_id in ours)
+    for wanted, actual in zip(ours, in_both, strict=False):
+        if wanted != actual or _is_later(theirs[actual], ours[wanted]):
             break
-        kept.add(found)
+        kept.add(actual)
     return kept
 
 
@@ -198,14 +196,14 @@ def _links(ours: Recovered, theirs: Recovered) -> Iterator[StoreCall]:
         if before != detail:
             yield _call("attach", key, detail)
         remembered = ours.unsettled.get(key, {})
-        there = theirs.unsettled.get(key, {}) if before is not None else {}
+        states = theirs.unsettled.get(key, {}) if before is not None else {}
         if before is not None and before.get("durability") != detail.get("durability"):
-            there = {}
-        gone = [tag for tag in there if tag not in remembered]
+            states = {}
+        gone = [tag for tag in states if tag not in remembered]
         if gone:
             yield _call("settle", key, gone)
         for tag, state in remembered.items():
-            if tag not in there or there[tag] != state:
+            if tag not in states or states[tag] != state:
                 yield _call("unsettled", key, tag, state)
 
 

@@ -123,7 +123,7 @@ class Mirror:
         wait_for([partial(self._note, is_alike=not lacking)])
         calls = self._loaded(lacking)
         while some := list(islice(calls, _AT_ONCE)):
-            wait_for(partial(self.apply, each) for each in some)
+            wait_for(partial(self.apply, calls) for calls in some)
         # Noted when all that it lacked is durable, and not before.
         wait_for([partial(self._note, is_alike=True)])
         return distance
@@ -165,9 +165,9 @@ class Mirror:
         self._links = set(theirs.links)
         branches = self._first.branch_steps(), self._store.branch_steps()
         lacking, distance = [], 0
-        for each in difference(ours, theirs, *branches):
-            lacking.append(each)
-            distance += len(each.steps) + 1 if isinstance(each, MissingBranch) else 1
+        for missing in difference(ours, theirs, *branches):
+            lacking.append(missing)
+            distance += len(missing.steps) + 1 if isinstance(missing, MissingBranch) else 1
             if distance > max_distance:
                 message = f"{self._name} is more than {max_distance} calls behind: copy the first"
                 message += " root, or allow a larger distance"
@@ -200,14 +200,14 @@ class Mirror:
     def _loaded(
         self, lacking: Sequence[StoreCall | Missing | MissingBranch]
     ) -> Iterator[Sequence[StoreCall]]:
-        for each in lacking:
-            if isinstance(each, Missing):
-                message = self._first.load(each.message_id)
-                yield [StoreCall("enqueue", (message, each.queue), {})]
-            elif isinstance(each, MissingBranch):
-                yield [*self._branch(each), StoreCall(PREPARE, (each.xid,), {})]
+        for missing in lacking:
+            if isinstance(missing, Missing):
+                message = self._first.load(missing.message_id)
+                yield [StoreCall("enqueue", (message, missing.queue), {})]
+            elif isinstance(missing, MissingBranch):
+                yield [*self._branch(missing), StoreCall(PREPARE, (missing.xid,), {})]
             else:
-                yield [each]
+                yield [missing]
 
     def _branch(self, branch: MissingBranch) -> Iterator[StoreCall]:
         """The calls of a branch, with the content that waits in the first store."""

@@ -66,11 +66,11 @@ class MessageStoreChain(ChainBranches, ReadCalls, UnbatchedCalls):
         Raises:
             InvalidRequest: What is no member is to be one.
         """
-        for each in members:
-            if type(each) is not tuple or len(each) != 2 or not isinstance(each[1], Tolerance):
+        for pair in members:
+            if type(pair) is not tuple or len(pair) != 2 or not isinstance(pair[1], Tolerance):
                 raise InvalidRequest("a chain has pairs of a member and its Tolerance")
-            if not callable(getattr(each[0], "apply", None)):
-                kind = type(each[0]).__name__
+            if not callable(getattr(pair[0], "apply", None)):
+                kind = type(pair[0]).__name__
                 raise InvalidRequest(f"a member of a chain cannot be {kind}: give a Mirror, say")
         self._first: FirstStore = first
         self._reads = first
@@ -321,11 +321,11 @@ class MessageStoreChain(ChainBranches, ReadCalls, UnbatchedCalls):
         check_completion(on_complete)
 
         def passed(_error: StoreError | None) -> None:
-            told = [place for place in self._places if place.is_told]
-            parts = [Completion() for _ in range(len(told) + 1)]
+            places = [place for place in self._places if place.is_told]
+            parts = [Completion() for _ in range(len(places) + 1)]
             all_of(parts).add_callback(on_complete)
             for flush, part in zip(
-                (self._first.flush, *(place.member.flush for place in told)), parts, strict=True
+                (self._first.flush, *(place.member.flush for place in places)), parts, strict=True
             ):
                 try:
                     flush(part.finish)
@@ -351,10 +351,10 @@ class MessageStoreChain(ChainBranches, ReadCalls, UnbatchedCalls):
         Members may have to read from the first store until then. See `MessageStore.close`.
         """
         # First all that is due: for that a member may have to read content from the first store.
-        told = Completion()
+        settled = Completion()
         with suppress(Closed):
-            self._after_earlier(lambda _error: self._line.put(told.finish, None))
-            told.complete()
+            self._after_earlier(lambda _error: self._line.put(settled.finish, None))
+            settled.complete()
         self._first.close()
         for place in self._places:
             place.member.close()
@@ -407,9 +407,9 @@ class MessageStoreChain(ChainBranches, ReadCalls, UnbatchedCalls):
         self, calls: Sequence[StoreCall], on_complete: OnComplete, error: StoreError | None
     ) -> None:
         """Pass calls that the first store has completed to the members."""
-        told = [place for place in self._places if place.is_told] if calls and not error else []
-        told_all = self._line.add(on_complete, len(told), error)
-        for place in told:
+        places = [place for place in self._places if place.is_told] if calls and not error else []
+        told_all = self._line.add(on_complete, len(places), error)
+        for place in places:
             place.apply(calls, told_all)
 
     def _pass_dropped(self, steps: Sequence[RecordStep]) -> None:
@@ -489,10 +489,10 @@ class _Line:
             self._tell()
         return partial(self._one_done, last)
 
-    def _one_done(self, told: _Told, error: StoreError | None) -> None:
+    def _one_done(self, completion: _Told, error: StoreError | None) -> None:
         with self._lock:
-            told.left -= 1
-            told.error = told.error or error
+            completion.left -= 1
+            completion.error = completion.error or error
         self._tell()
 
     def _tell(self) -> None:

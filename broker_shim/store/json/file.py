@@ -56,18 +56,18 @@ def read_whole(
         if content["format"] != form:
             _raise_format(content["format"], form)
         written = int(content["version"])
-        found = parse(content) if written <= version else empty
+        parsed = parse(content) if written <= version else empty
     except (OSError, ValueError, KeyError, TypeError, AttributeError, CorruptData) as reason:
         message = f"{path} cannot be read ({reason!r}): restore it from a backup, or move it away"
         raise CorruptData(message) from reason
     if written > version:
         message = f"{path} has version {written}, this sparkstore knows {version}: install a newer"
         raise CorruptData(message)
-    return found
+    return parsed
 
 
-def _raise_format(found: object, form: str) -> NoReturn:
-    raise ValueError(f"its format is {found!r}, not {form!r}")
+def _raise_format(actual: object, form: str) -> NoReturn:
+    raise ValueError(f"its format is {actual!r}, not {form!r}")
 
 
 class _Turn(NamedTuple):

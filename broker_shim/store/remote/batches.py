@@ -87,7 +87,7 @@ class RemoteBatches:
             if error is not None:
                 refusals.append(error)
 
-        def told(error: StoreError | None) -> None:
+        def complete(error: StoreError | None) -> None:
             self._messages.note_told(ids)
             on_complete(next(iter(refusals), error))
 
@@ -99,7 +99,7 @@ class RemoteBatches:
                 body = (transaction.transaction, frame)
                 noted = transaction.noting(added)
                 self._connection.ask(wire.ADD, body, noted, on_unwritable=transaction.spoil)
-            self.prepare(transaction, xid, told)
+            self.prepare(transaction, xid, complete)
 
     def _added_frames(
         self,
@@ -150,14 +150,14 @@ class RemoteBatches:
             self._connection.ask(wire.DO, ((),), _failing(on_complete, len(messages)), refusal)
             return [0] * len(messages)
 
-        def told(said: Sequence[StoreError | None]) -> None:
+        def complete(results: Sequence[StoreError | None]) -> None:
             self._messages.note_told(ids)
-            on_complete(said)
+            on_complete(results)
 
         with self._connection.guard:
             self._connection.check_open()
             frames = _frames_of(self._contents(messages, ids, outcomes))
-            self._ask_each(frames, outcomes, told)
+            self._ask_each(frames, outcomes, complete)
         return ids
 
     def acquire_each(
@@ -246,7 +246,7 @@ class RemoteBatches:
         answers: list[StoreError | None] = [None] * len(frame.indexes)
         is_unwritable = False
 
-        def told(error: StoreError | None) -> None:
+        def complete(error: StoreError | None) -> None:
             if not is_unwritable:
                 for index, answer in zip(frame.indexes, answers, strict=True):
                     outcomes[index] = error or answer
@@ -258,7 +258,7 @@ class RemoteBatches:
 
         body = (frame.record, frame.message_ids, frame.contents)
         many = ask_each_alone if len(frame.indexes) > 1 else None
-        self._connection.ask(wire.BATCH, body, told, on_unwritable=many, outcomes=answers)
+        self._connection.ask(wire.BATCH, body, complete, on_unwritable=many, outcomes=answers)
         if is_unwritable:  # only one of them is, perhaps: its request is refused by itself
             self._ask_each([*_alone(frame)], outcomes, on_complete)
 
@@ -270,8 +270,8 @@ def _checked(asked: object) -> NewEntry:
     check_body(new.body)
     check_queue(new.queue)
     if new.header.protocol is None:
-        told = "a new message names the protocol of its header: this one has None"
-        raise InvalidRequest(told)
+        message = "a new message names the protocol of its header: this one has None"
+        raise InvalidRequest(message)
     return new
 
 

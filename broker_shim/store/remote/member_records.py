@@ -60,8 +60,8 @@ def configured(category: str, key: str, detail: Mapping[str, Any] | None) -> Rec
     check.check_name(category, "category")
     check.check_name(key, "key")
     kind = Kind.UNCONFIGURED if detail is None else Kind.CONFIGURED
-    told = None if detail is None else definitions.as_json(detail)
-    return Record(kind, 0, exchange=category, binding_key=key, detail=told)
+    text = None if detail is None else definitions.as_json(detail)
+    return Record(kind, 0, exchange=category, binding_key=key, detail=text)
 
 
 def dequeued(
@@ -100,15 +100,15 @@ def detached(key: LinkKey, *, closed: bool) -> Record:
 def unsettled(key: LinkKey, tag: bytes, state: Mapping[str, Any] | None) -> Record:
     """Make the record `unsettled` of a delivery and its state."""
     check.check_tag(tag)
-    told = None if state is None else definitions.as_json(state)
-    return link_records.unsettled(0, text_of(key), tag, told)
+    text = None if state is None else definitions.as_json(state)
+    return link_records.unsettled(0, text_of(key), tag, text)
 
 
 def settled(key: LinkKey, tags: Sequence[bytes]) -> Record:
     """`settled`: of many deliveries in one record, which the service takes apart."""
     check.check_tags(tags)
-    told = json.dumps([tag.hex() for tag in tags])
-    return Record(Kind.SETTLED, 0, holder=text_of(key), detail=told)
+    text = json.dumps([tag.hex() for tag in tags])
+    return Record(Kind.SETTLED, 0, holder=text_of(key), detail=text)
 
 
 def _definition(kind: Kind, wiring: Queue | Exchange, detail: str | None) -> Record:
@@ -127,43 +127,43 @@ def recovered_of(sections: Iterable[tuple[Any, ...]]) -> Recovered:
 
     See `broker_shim.service.recovery_rows` for the sections.
     """
-    found = Recovered([], [], {}, {}, {}, {}, {})
+    state = Recovered([], [], {}, {}, {}, {}, {})
     entries: dict[str, Entries] = {}
     for section, *columns in sections:
         if section == "wiring":
-            _wire(found, entries, columns[0])
+            _wire(state, entries, columns[0])
         elif section == "configured":
-            found.configured.update({(c, key): json.loads(detail) for c, key, detail in columns[0]})
+            state.configured.update({(c, key): json.loads(detail) for c, key, detail in columns[0]})
         elif section == "links":
-            found.links.update({link_key(text): json.loads(detail) for text, detail in columns[0]})
+            state.links.update({link_key(text): json.loads(detail) for text, detail in columns[0]})
         elif section == "deliveries":
-            _add_deliveries(found, columns[0])
+            _add_deliveries(state, columns[0])
         elif section == "queue":
             _add_entries(entries.setdefault(columns[0], Entries()), *columns[1:])
-    return replace(found, entries=entries)
+    return replace(state, entries=entries)
 
 
 def _wire(
-    found: Recovered,
+    state: Recovered,
     entries: dict[str, Entries],
     rows: Iterable[tuple[str, Any, str]],
 ) -> None:
     for kind, name, detail in rows:
         if kind == "queue":
-            found.queues.append(queue_of(name, detail))
+            state.queues.append(queue_of(name, detail))
             entries[name] = Entries()
         elif kind == "exchange":
-            found.exchanges.append(exchange_of(name, detail))
+            state.exchanges.append(exchange_of(name, detail))
         else:
-            found.bindings[ExchangeBindingKey(*name)] = json.loads(detail)["arguments"]
+            state.bindings[ExchangeBindingKey(*name)] = json.loads(detail)["arguments"]
 
 
-def _add_deliveries(found: Recovered, rows: Iterable[tuple[str, bytes, str | None]]) -> None:
+def _add_deliveries(recovered: Recovered, rows: Iterable[tuple[str, bytes, str | None]]) -> None:
     unsettled: dict[LinkKey, dict[bytes, Any]] = {}
     for text, tag, state in rows:
         unsettled.setdefault(link_key(text), {})[tag] = None if state is None else json.loads(state)
     for key, states in unsettled.items():
-        found.unsettled[key] = {**found.unsettled.get(key, {}), **states}
+        recovered.unsettled[key] = {**recovered.unsettled.get(key, {}), **states}
 
 
 def _add_entries(entries: Entries, *columns: Any) -> None:
@@ -172,8 +172,8 @@ def _add_entries(entries: Entries, *columns: Any) -> None:
     ends = [None if expires < 0 else expires for expires in expires_at]
     holders = [acquired.get(message_id) for message_id in ids]
     failed = [counts.get(message_id, 0) for message_id in ids]
-    told = [annotated.get(message_id) for message_id in ids]
-    entries.extend(ids, (positions, ats, priorities, ends, message_bytes, holders, failed, told))
+    notes = [annotated.get(message_id) for message_id in ids]
+    entries.extend(ids, (positions, ats, priorities, ends, message_bytes, holders, failed, notes))
 
 
 def _int64(packed: bytes) -> array[int]:

@@ -213,10 +213,10 @@ class PendingReads:
 
     def answered(self, read: int, answer: Answer) -> tuple[OnAnswer, list[Answer]] | None:
         """Keep an answer; after the last, return who is to be told of which, in order."""
-        there = self._waiting.get(read)
-        if there is None:
+        waiting = self._waiting.get(read)
+        if waiting is None:
             return None
-        there[1].append(answer)
+        waiting[1].append(answer)
         is_last, _body, _error = answer
         return self._waiting.pop(read) if is_last else None
 

@@ -74,22 +74,22 @@ class RemoteBranches:
 
         See `BranchCalls.prepared`.
         """
-        ((told,),) = self._connection.read(wire.BRANCHES)
-        return [PreparedBranch(xid_from(xid), *rest) for xid, *rest in told]
+        ((rows,),) = self._connection.read(wire.BRANCHES)
+        return [PreparedBranch(xid_from(xid), *rest) for xid, *rest in rows]
 
     def find_branches(self, xid: Xid | None, on_found: OnBranches) -> None:
         """Ask the service for branches, without waiting for its answer.
 
         See `BranchDirectory.find_branches`.
         """
-        found: list[BranchFacts] = []
+        branches: list[BranchFacts] = []
 
         def answered(answer: Answer) -> None:
             is_last, body, error = answer
             for packed, state, puts, takes in () if error else body[0]:
-                found.append(BranchFacts(xid_from(packed), state, dict(puts), dict(takes)))
+                branches.append(BranchFacts(xid_from(packed), state, dict(puts), dict(takes)))
             if is_last:
-                on_found(error, found)
+                on_found(error, branches)
 
         asked = None if xid is None else xid_bytes(check_xid(xid))
         self._connection.start_read(answered, wire.BRANCHES, asked)

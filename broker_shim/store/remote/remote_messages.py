@@ -146,7 +146,7 @@ class RemoteMessages:
 
     def note_told(self, message_ids: Iterable[int]) -> None:
         """Forget the content of messages that are on a queue, or were refused."""
-        with_content = [each for each in message_ids if self._fresh.pop(each, None)]
+        with_content = [i for i in message_ids if self._fresh.pop(i, None)]
         with self._connection.guard:
             for message_id in with_content:
                 self._connection.requests.forget(message_id)
@@ -189,11 +189,11 @@ class RemoteMessages:
             return
 
         def answered(answer: Answer) -> None:
-            _is_last, found, error = answer
+            _is_last, id_range, error = answer
             with self._connection.guard:
                 self._is_asking_ahead = False
                 if error is None:  # else whoever needs one asks, and is told
-                    self._ids_ahead.append(range(found[0], found[0] + _IDS))
+                    self._ids_ahead.append(range(id_range[0], id_range[0] + _IDS))
 
         self._is_asking_ahead = True
         self._connection.start_read(answered, wire.IDS, _IDS)
@@ -255,14 +255,14 @@ class RemoteReads:
 
         See `ContentCalls.headers`.
         """
-        found = chain.from_iterable(
+        headers = chain.from_iterable(
             answer
             for start in range(0, len(message_ids), _HEADERS)
             for (answer,) in self._connection.read(
                 wire.HEADERS, [*message_ids[start : start + _HEADERS]]
             )
         )
-        return [header and MessageHeader(*header) for header in found]
+        return [header and MessageHeader(*header) for header in headers]
 
     def prefetch(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
         """Load messages from the service on the prefetcher's thread.
@@ -281,9 +281,9 @@ class RemoteReads:
         return answers
 
     def _loaded(self, message_id: int, answers: _Answers) -> StoredMessage:
-        found = self._connection.collect(answers)
-        header = MessageHeader(*found[0][0])
-        return StoredMessage(message_id, header, b"".join(piece for _, piece in found))
+        pieces = self._connection.collect(answers)
+        header = MessageHeader(*pieces[0][0])
+        return StoredMessage(message_id, header, b"".join(piece for _, piece in pieces))
 
     def _load_all(self, message_ids: Sequence[int]) -> Iterator[Loaded]:
         """Load messages in order, with a few questions under way at once."""

@@ -163,7 +163,7 @@ class RemoteConnection:
         Raises:
             StoreError: What the service answered; Unavailable if it was gone for too long.
         """
-        found: list[tuple[Any, ...]] = []
+        rows: list[tuple[Any, ...]] = []
         is_reading, is_last = threading.current_thread() is self._thread, False
         while not is_last:
             while is_reading and answers.empty():
@@ -171,8 +171,8 @@ class RemoteConnection:
             is_last, answer, error = answers.get()
             if error is not None:
                 raise error
-            found.append(answer)
-        return found
+            rows.append(answer)
+        return rows
 
     def start_read(self, on_answer: OnAnswer, kind: int, *body: Any) -> None:
         """Send a read; `on_answer` gets each answer, on the reading thread, once all are there."""
@@ -352,7 +352,7 @@ class RemoteConnection:
                 self._pump()
         elif kind in PUSHED:
             if self._listener is not None:
-                self._listener.told(kind, body)
+                self._listener.hear(kind, body)
         elif kind in {wire.ANSWER, wire.FAILED}:
             self._answered(body[0], answer_of(frame))
         elif kind == wire.GOODBYE:
@@ -363,14 +363,14 @@ class RemoteConnection:
 
     def _answered(self, read: int, answer: Answer) -> None:
         with self.guard:
-            told = self._reads.answered(read, answer)
+            answered = self._reads.answered(read, answer)
             if answer[0]:
                 self.requests.end_read(read)
                 self._pump()
-        if told is not None:
-            on_answer, answers = told
-            for each in answers:
-                on_answer(each)
+        if answered is not None:
+            on_answer, answers = answered
+            for piece in answers:
+                on_answer(piece)
 
     def _settle(self, completed: Completed) -> None:
         for one in completed:

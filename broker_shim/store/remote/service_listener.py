@@ -21,5 +21,5 @@ class ServiceListener(Protocol):
                 gone.
         """
 
-    def told(self, kind: int, body: wire.Body) -> None:
+    def hear(self, kind: int, body: wire.Body) -> None:
         """Hear of a frame of `PUSHED` that came."""

@@ -31,7 +31,7 @@ from broker_shim.amqp_1_0.primitives import Symbol, Timestamp, UInt
 from broker_shim.broker import bulk_operations as embedded_bulk
 from broker_shim.broker.dead_letter_log import DeadLetterLog
 from broker_shim.broker.metrics import Metrics
-from broker_shim.listener_1_0.messages.annotations import annotated, told
+from broker_shim.listener_1_0.messages.annotations import annotated, encoded_annotations
 from broker_shim.listener_1_0.messages.message import framing, parse
 from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.protocol_1_0.codec.frames import encoded_frame
@@ -420,7 +420,7 @@ def test_every_type_of_a_value_comes_back_as_it_was() -> None:
         Symbol("g"): {"k": [b"v"]},
         "no symbol": 1,
     }
-    kept = told(values)
+    kept = encoded_annotations(values)
     assert set(kept) == {"a", "b", "c", "d", "e", "f", "g"}
     message = Message()
     message.decode(annotated(b"", None, as_detail(kept)))

@@ -86,7 +86,7 @@ def test_a_member_says_what_it_has_begun_before_it_makes_anything_again_and_afte
     there.take_answers()
     assert service.frames == [(wire.WATCH, "", 0, []), claim]
     service.frames.clear()
-    membership.told(wire.CHANGES, ("run", 1, False, True, []))
+    membership.hear(wire.CHANGES, ("run", 1, False, True, []))
     there.take_answers()
     assert service.frames == [], "not before the service has answered each claim"
     for answer in service.answers[1:]:
@@ -122,7 +122,7 @@ def test_a_consumer_gets_together_all_that_a_frame_grants_it() -> None:
         membership.subscribe(queue, cast("Consumer", each), None)
     entry = (7, 0, 4, None, 1, 0, None)
     rows = [(1, 5, entry), (2, 6, entry), (1, 7, entry), (1, 8, entry), (9, 4, entry)]
-    membership.told(wire.GRANTS, tuple((*row, None, None) for row in rows))
+    membership.hear(wire.GRANTS, tuple((*row, None, None) for row in rows))
     there.take_answers()
     assert one.assigned == [[5, 7, 8], [8]]
     assert other.assigned == [[6]]
@@ -157,8 +157,8 @@ def test_a_row_that_cannot_be_costs_itself_and_is_seen(bad: tuple[Any, ...]) -> 
     membership = Membership(cast("RemoteMessageStore", service), there.inbox)
     membership.begin(there.broker, link_key)
     rows = [created("q"), bad, created("after")]
-    membership.told(wire.CHANGES, ("run", 1, True, True, rows))
-    membership.told(wire.CHANGES, ("run", 2, False, True, [bad]))
+    membership.hear(wire.CHANGES, ("run", 1, True, True, rows))
+    membership.hear(wire.CHANGES, ("run", 2, False, True, [bad]))
     there.take_answers()
     assert service.frames == [(wire.SEEN,)] * 2
     assert {"q", "after"} <= set(there.broker.queues)
@@ -178,8 +178,8 @@ def test_a_frame_that_cannot_be_acted_on_ends_in_a_new_connection_and_all_is_tol
     there = MemoryBroker(store)
     membership = Membership(cast("RemoteMessageStore", service), there.inbox)
     membership.begin(there.broker, link_key)
-    membership.told(wire.CHANGES, ("run", 9, False, True, []))
-    membership.told(kind, (5,))
+    membership.hear(wire.CHANGES, ("run", 9, False, True, []))
+    membership.hear(kind, (5,))
     there.take_answers()
     assert service.frames == [(wire.SEEN,)]
     there.run_delayed()

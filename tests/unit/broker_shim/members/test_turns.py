@@ -29,7 +29,7 @@ class Told:
     def connected(self, *, is_new_run: bool) -> None:
         """Say nothing again."""
 
-    def told(self, kind: int, _body: wire.Body) -> None:
+    def hear(self, kind: int, _body: wire.Body) -> None:
         self.frames.put(kind)
 
 

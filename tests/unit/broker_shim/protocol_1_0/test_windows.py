@@ -50,33 +50,33 @@ def test_what_is_on_the_way_is_taken_off_the_peers_window() -> None:
     window = OutgoingWindow(10)
     for _ in range(6):
         window.take()
-    window.told(4, 10)
+    window.note_window(4, 10)
     assert window.left == 8
-    window.told(None, 10)
+    window.note_window(None, 10)
     assert window.left == 4
-    window.told(6, 2)
+    window.note_window(6, 2)
     assert window.left == 2
-    window.told(0, 5)
+    window.note_window(0, 5)
     assert window.left == 0
 
 
 def test_credit_is_counted_from_what_the_receiver_has_seen() -> None:
     credit = SenderCredit()
-    credit.told(None, 5, drain=False)
+    credit.grant(None, 5, drain=False)
     credit.waiting += 2
     assert credit.available == 3
     credit.sent()
     credit.sent()
     assert (credit.delivery_count, credit.available) == (2, 3)
-    credit.told(1, 5, drain=False)
+    credit.grant(1, 5, drain=False)
     assert credit.available == 4
-    credit.told(0, 1, drain=False)
+    credit.grant(0, 1, drain=False)
     assert credit.available == 0
 
 
 def test_a_drained_sender_counts_as_if_it_had_sent_but_for_what_waits() -> None:
     credit = SenderCredit()
-    credit.told(0, 5, drain=True)
+    credit.grant(0, 5, drain=True)
     credit.waiting += 1
     credit.drained()
     assert (credit.delivery_count, credit.available, credit.is_draining) == (4, 0, False)
@@ -90,9 +90,9 @@ def test_a_receiver_learns_of_credit_that_was_given_up() -> None:
     credit.give(5, drain=True)
     assert credit.take()
     assert credit.delivery_count == 0
-    credit.told(LAST, 5)  # a count before the delivery that is on its way
+    credit.note_peer(LAST, 5)  # a count before the delivery that is on its way
     assert credit.left == 4
-    credit.told(4, 0)
+    credit.note_peer(4, 0)
     assert (credit.left, credit.is_draining, credit.delivery_count) == (0, False, 4)
     assert not credit.take()
 
@@ -103,12 +103,12 @@ def test_credit_taken_back_is_gone_once_the_peer_tells_that_it_knows() -> None:
     credit.give(0, drain=False)
     assert credit.left == 0
     assert credit.take()  # it was on its way
-    credit.told(0, 1)  # written by a peer that has not heard of it
+    credit.note_peer(0, 1)  # written by a peer that has not heard of it
     assert credit.take()
-    credit.told(1, 0)
+    credit.note_peer(1, 0)
     assert not credit.take()
     credit.give(1, drain=False)
-    credit.told(1, 0)  # written before it heard of that one
+    credit.note_peer(1, 0)  # written before it heard of that one
     assert credit.take()
     assert not credit.take()
 
@@ -128,7 +128,7 @@ def test_a_drain_is_over_when_the_credit_was_used() -> None:
 def test_a_peer_cannot_give_itself_credit() -> None:
     credit = ReceiverCredit(0)
     credit.give(1, drain=False)
-    credit.told(0, 1_000)
+    credit.note_peer(0, 1_000)
     assert credit.take()
     assert not credit.take()
 
