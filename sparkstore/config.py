@@ -139,7 +139,7 @@ class StoreConfig:
         check_declared(self, self.PLACE)
         for name in ("wal_dir", "copy_dir"):
             check_is_folder_name(str(getattr(self, name)), name)
-        named = [each.mirror or each.audit for each in self.chain]
+        named = [link.mirror or link.audit for link in self.chain]
         for name in named:
             if named.count(name) > 1:
                 message = f"[store] chain names {name} twice: each member needs its own"

@@ -78,7 +78,7 @@ class Argument(NamedTuple):
 @cache
 def declared_arguments(declared: type) -> dict[str, Argument]:
     """Return the arguments that a NamedTuple declares, by name and in the order of its fields."""
-    return {each.name: each for each in _declared(declared)}
+    return {argument.name: argument for argument in _declared(declared)}
 
 
 def _declared(declared: type) -> Iterator[Argument]:

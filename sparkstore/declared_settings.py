@@ -77,17 +77,17 @@ class Setting(NamedTuple):
 @cache
 def settings_of(declared: type) -> dict[str, Setting]:
     """Return the settings that a dataclass declares, by name and in order."""
-    hints, found = get_type_hints(declared, include_extras=True), {}
-    for each in fields(declared):
-        hint, bounds = hints[each.name], _NO_BOUNDS
+    hints, settings = get_type_hints(declared, include_extras=True), {}
+    for field in fields(declared):
+        hint, bounds = hints[field.name], _NO_BOUNDS
         if get_origin(hint) is Annotated:
             hint, bounds = get_args(hint)[:2]
-        default = each.default if each.default_factory is MISSING else each.default_factory()
+        default = field.default if field.default_factory is MISSING else field.default_factory()
         plain = get_args(hint)[0] if type(None) in get_args(hint) else get_origin(hint) or hint
         if bounds.is_read:
             is_texts = hint == tuple[str, ...]
-            found[each.name] = Setting(each.name, plain, default, bounds, is_texts)
-    return found
+            settings[field.name] = Setting(field.name, plain, default, bounds, is_texts)
+    return settings
 
 
 def check_declared(values: object, place: str) -> None:
@@ -150,7 +150,7 @@ def _why_no_collection(setting: Setting, value: Any) -> str:
     if not isinstance(value, list | tuple):
         return "must be a list"
     if setting.is_texts:
-        if not all(isinstance(each, str) for each in value):
+        if not all(isinstance(text, str) for text in value):
             return "must be a list of texts"
         if setting.bounds.words and (unknown := set(value) - set(setting.bounds.words)):
             return f"has {min(unknown)!r}: say some of {', '.join(setting.bounds.words)}"
@@ -158,8 +158,8 @@ def _why_no_collection(setting: Setting, value: Any) -> str:
 
 
 def _one_of(words: tuple[str, ...]) -> str:
-    said = f"say one of {', '.join(filter(None, words))}"
-    return f"{said}, or leave it out" if "" in words else said
+    advice = f"say one of {', '.join(filter(None, words))}"
+    return f"{advice}, or leave it out" if "" in words else advice
 
 
 def texts_of(declared: type) -> tuple[list[str], dict[str, list[str]]]:
@@ -176,8 +176,8 @@ def texts_of(declared: type) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def _paragraphs(text: str) -> list[str]:
-    found = []
+    paragraphs = []
     for block in re.split(r"\n\s*\n", text.strip("\n ")):
         is_example = block.startswith(" ")
-        found.append(block.rstrip() if is_example else " ".join(block.split()))
-    return found
+        paragraphs.append(block.rstrip() if is_example else " ".join(block.split()))
+    return paragraphs

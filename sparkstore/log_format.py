@@ -78,7 +78,9 @@ def use(chosen: LogFormat, level: int = logging.INFO) -> None:
     With JSON also warnings of Python and exceptions that nobody catches become objects.
     """
     root = logging.getLogger()
-    for handler in [each for each in root.handlers if isinstance(each.formatter, JsonFormatter)]:
+    for handler in [
+        handler for handler in root.handlers if isinstance(handler.formatter, JsonFormatter)
+    ]:
         root.removeHandler(handler)
     if chosen is LogFormat.TEXT:
         return
@@ -94,7 +96,9 @@ def use(chosen: LogFormat, level: int = logging.INFO) -> None:
 
 def is_json() -> bool:
     """True once this process writes JSON to standard error."""
-    return any(isinstance(each.formatter, JsonFormatter) for each in logging.getLogger().handlers)
+    return any(
+        isinstance(handler.formatter, JsonFormatter) for handler in logging.getLogger().handlers
+    )
 
 
 def is_progress_shown(asked: bool | None) -> bool:  # noqa: FBT001  # three values

@@ -223,13 +223,13 @@ def check_java() -> str:
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is none"
         message = f"Spark needs Java {_LEAST_JAVA}+, {where}: install a JDK or set JAVA_HOME"
         raise InvalidRequest(message)
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    version = re.search(r'version "(?:1\.)?(\d+)', said)
+    shown = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    version = re.search(r'version "(?:1\.)?(\d+)', shown)
     if version is None or int(version[1]) < _LEAST_JAVA:
-        found = said.splitlines()[0] if said else "an unknown version"
-        message = f"Spark needs Java {_LEAST_JAVA}+, {java} is {found}: set JAVA_HOME"
+        own = shown.splitlines()[0] if shown else "an unknown version"
+        message = f"Spark needs Java {_LEAST_JAVA}+, {java} is {own}: set JAVA_HOME"
         raise InvalidRequest(message)
-    return f"{java} {said}"
+    return f"{java} {shown}"
 
 
 def _gateway(conf: SparkConf) -> object:
@@ -240,23 +240,23 @@ def _gateway(conf: SparkConf) -> object:
     """
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return launch_gateway(conf)  # type: ignore[no-untyped-call]
-    said = _JvmOutput()
+    output = _JvmOutput()
     try:
-        pipes = {"stdout": said.writer, "stderr": said.writer}
+        pipes = {"stdout": output.writer, "stderr": output.writer}
         gateway = launch_gateway(conf, pipes)  # type: ignore[no-untyped-call]
     except PySparkRuntimeError as reason:
-        raise Unavailable(_why(said.end())) from reason
-    said.pass_on()
+        raise Unavailable(_why(output.end())) from reason
+    output.pass_on()
     return gateway
 
 
-def _why(said: str) -> str:
-    if "unresolved dependenc" in said.lower():
+def _why(output: str) -> str:
+    if "unresolved dependenc" in output.lower():
         return (
             f"{DELTA_PACKAGE} could not be fetched: connect to the network once, or name a mirror"
             f" in {CONF / 'ivysettings.xml'}"
         )
-    last = [line for line in said.splitlines() if line.strip()][-3:]
+    last = [line for line in output.splitlines() if line.strip()][-3:]
     return "Spark did not start: " + " | ".join(last)
 
 

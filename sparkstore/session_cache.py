@@ -40,10 +40,10 @@ def cache_folder() -> Path | None:
     try:
         folder = user_cache()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = folder.stat()
+        status = folder.stat()
     except (OSError, RuntimeError):  # of a user without a home
         return None
-    is_ours = found.st_uid == os.geteuid() and not found.st_mode & 0o022
+    is_ours = status.st_uid == os.geteuid() and not status.st_mode & 0o022
     return folder if is_ours else None
 
 
@@ -137,7 +137,7 @@ def _of_spark() -> tuple[str, ...]:
     jars = [(jar.name, jar.stat()) for jar in sorted(_spark_jars().glob("*.jar"))]
     return (
         str(_spark_jars()),
-        *(f"{name} {found.st_size} {found.st_mtime_ns}" for name, found in jars),
+        *(f"{name} {jar.st_size} {jar.st_mtime_ns}" for name, jar in jars),
     )
 
 

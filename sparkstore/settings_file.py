@@ -108,14 +108,14 @@ def _values_of(
         place[:] = [own, name]
         _check_is_here(name, known, own)
         check_value(known[name], value, declared.PLACE)
-        each = rows.get(name)
-        values[name] = tuple(map(each, value)) if each else _made(known[name], value)
+        row = rows.get(name)
+        values[name] = tuple(map(row, value)) if row else _made(known[name], value)
     place[:] = [own]
     return values
 
 
 def _check_is_here(name: str, known: Collection[str], own: str) -> None:
-    others = [each for each, declared in _DECLARED.items() if name in settings_of(declared)]
+    others = [section for section, declared in _DECLARED.items() if name in settings_of(declared)]
     if name not in known and others:
         message = f"unknown setting {name!r} in [{own}]: it stands in [{others[0]}]"
         raise InvalidRequest(message)
@@ -165,12 +165,12 @@ def _line_of(text: str, place: Collection[str]) -> int | None:
     lines, begin = text.split("\n"), 0
     for end in range(1, min(len(lines), _MOST_LINES) + 1):
         try:
-            found: Any = _parsed("\n".join(lines[:end]))
+            value: Any = _parsed("\n".join(lines[:end]))
         except InvalidRequest:
             continue  # in the midst of a value of several lines
         for name in place:
-            found = found.get(name) if isinstance(found, dict) else None
-        if found is not None:
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is not None:
             return begin + 1
         begin = end
     return None
@@ -209,11 +209,11 @@ def audit_file(path: Path) -> Path | None:
     return Path(name) if isinstance(name, str) and name else None
 
 
-def check_names(found: Iterable[str], known: Collection[str], what: str, where: str = "") -> None:
+def check_names(names: Iterable[str], known: Collection[str], what: str, where: str = "") -> None:
     """Refuse names that are no settings.
 
     Args:
-        found: The names that somebody wrote.
+        names: The names that somebody wrote.
         known: The names there are.
         what: What they are names of, for the message.
         where: Where they were written, for the message; may be empty.
@@ -221,7 +221,7 @@ def check_names(found: Iterable[str], known: Collection[str], what: str, where: 
     Raises:
         InvalidRequest: The first unknown name, and the nearest that there is.
     """
-    for name in found:
+    for name in names:
         if name not in known:
             message = f"unknown {what} {name!r}{where and ' ' + where}: {_advice(name, known)}"
             raise InvalidRequest(message)

@@ -233,8 +233,8 @@ class Administration:
 
         def done(error: StoreError | None) -> None:
             if error is None and decided.is_change:
-                _warn(decided.told)
-            on_told(error, {} if error else decided.told)
+                _warn(decided.answer)
+            on_told(error, {} if error else decided.answer)
 
         if decided.is_change and user is not None and order.act in _MAKING:
             is_exchange = order.act is AdminAction.CREATE_EXCHANGE
@@ -388,7 +388,7 @@ class Administration:
     def _decided(self, order: Order) -> OrderDecision:
         decided = decide(order, self.facts)
         if self._is_in_settings(decided.order):
-            decided.told["note"] = _COMES_BACK
+            decided.answer["note"] = _COMES_BACK
         return decided
 
     def _check_place(self, order: Order) -> None:

@@ -115,15 +115,15 @@ class BucketStart:
             Fenced: A later start was faster, or the root is a primary no more.
             Unavailable: The writer before does not stop.
         """
-        found, claim, folders = epochs.names(self._bucket), None, list[Path]()
+        names, claim, folders = epochs.names(self._bucket), None, list[Path]()
         end = time.monotonic() + _PATIENCE_S
         while True:
             check_primary_at(self._bucket)
             root = working_copy.bring_up(self._bucket, self._identity, self._folder)
             tail = journal_tail(root)
             if claim is None:
-                folders = self._wal_folders(epochs.unclosed(self._bucket, tail.epoch, found))
-                known = (tail.epoch, epochs.highest(found), self._epoch_before)
+                folders = self._wal_folders(epochs.unclosed(self._bucket, tail.epoch, names))
+                known = (tail.epoch, epochs.highest(names), self._epoch_before)
                 claim = self._claim(max(known))
             elif tail.epoch >= claim.epoch:
                 message = f"{self._bucket.location}: another start was faster, and has epoch"

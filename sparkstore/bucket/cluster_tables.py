@@ -188,18 +188,18 @@ def s3a_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
     Keys are not among them: Spark itself hands on those of the driver's environment.
     """
-    found = {}
+    settings = {}
     endpoint = environment.get("AWS_ENDPOINT_URL") or environment.get("AWS_ENDPOINT")
     if endpoint:
         is_virtual = environment.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "").lower()
         is_path = is_virtual not in {"true", "1"}
-        found = {
+        settings = {
             "fs.s3a.endpoint": endpoint,
             "fs.s3a.path.style.access": str(is_path).lower(),
         }
     if region := environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION"):
-        found["fs.s3a.endpoint.region"] = region
-    return found
+        settings["fs.s3a.endpoint.region"] = region
+    return settings
 
 
 def _remove(bucket: Storage, under: str) -> None:

@@ -32,9 +32,9 @@ def open_or_create(bucket: Storage) -> Identity:
         CorruptData: There are tables with records, and no `root.json`; or it cannot be read.
         StoreError: The bucket did not answer.
     """
-    found = identity_at(bucket)
-    if found is not None:
-        return found
+    identity = identity_at(bucket)
+    if identity is not None:
+        return identity
     _check_free(bucket)
     with tempfile.TemporaryDirectory(prefix="sparkstore-new-root-") as name:
         new = open_or_create_root(Path(name) / "root")
@@ -42,11 +42,11 @@ def open_or_create(bucket: Storage) -> Identity:
             first = log_file(new.table(table), 0).read_bytes()
             bucket.put_if_absent(version_name(table, 0), first)
         bucket.put_if_absent(ROOT_FILE, as_root_file(new.identity))
-    found = identity_at(bucket)
-    if found is None:
+    identity = identity_at(bucket)
+    if identity is None:
         message = f"{bucket.location}/{ROOT_FILE} went while it was created: try again"
         raise CorruptData(message)
-    return found
+    return identity
 
 
 def _check_free(bucket: Storage) -> None:

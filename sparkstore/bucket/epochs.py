@@ -67,26 +67,26 @@ def names(bucket: Storage) -> list[str]:
     return sorted(file.name for file in bucket.files(FOLDER) if _NAME.fullmatch(file.name))
 
 
-def highest(found: list[str]) -> int:
+def highest(objects: list[str]) -> int:
     """The highest epoch that was claimed, 0 if there is none."""
-    return max((int(match[1]) for name in found if (match := _NAME.fullmatch(name))), default=0)
+    return max((int(match[1]) for name in objects if (match := _NAME.fullmatch(name))), default=0)
 
 
-def unclosed(bucket: Storage, epoch: int, found: list[str]) -> Claim | None:
+def unclosed(bucket: Storage, epoch: int, objects: list[str]) -> Claim | None:
     """The claim of an epoch whose store has not ended well, or not yet; None if it has.
 
     Args:
         bucket: Where the root is.
         epoch: That of the newest `opened` in the journal: no other store acknowledged anything
             that the bucket may lack.
-        found: `names` of the bucket.
+        objects: `names` of the bucket.
 
     Raises:
         CorruptData: It cannot be read.
         StoreError: The bucket did not answer.
     """
     name = _name(epoch)
-    if name not in found or _closed(epoch) in found:
+    if name not in objects or _closed(epoch) in objects:
         return None
     content = bucket.read(name)
     try:
@@ -106,8 +106,8 @@ def check_nobody_serves(bucket: Storage) -> None:
         Locked: A store serves it, or did not end well: nobody here can tell which.
         StoreError: The bucket did not answer.
     """
-    found = names(bucket)
-    last = unclosed(bucket, highest(found), found)
+    objects = names(bucket)
+    last = unclosed(bucket, highest(objects), objects)
     if last is not None:
         message = (
             f"{bucket.location}: a store on {last.host} serves it, or did not end well: run this"
@@ -139,11 +139,11 @@ def check_not_claimed(bucket: Storage, epoch: int) -> None:
         Fenced: Somebody did: it takes over.
         StoreError: The bucket did not answer.
     """
-    found = bucket.read(_name(epoch + 1))
-    if found is not None:
+    claim = bucket.read(_name(epoch + 1))
+    if claim is not None:
         who = ""
         with suppress(ValueError, TypeError):
-            who = f" on {Claim(**json.loads(found.content)).host}"
+            who = f" on {Claim(**json.loads(claim.content)).host}"
         message = f"{bucket.location}: another store{who} takes over with epoch {epoch + 1}"
         raise Fenced(f"{message}; this one, of epoch {epoch}, stops")
 
@@ -163,8 +163,8 @@ def close(bucket: Storage, epoch: int) -> None:
 
 def wal_id_in(folder: Path) -> str:
     """The id of a write-ahead log's folder; empty if it has none."""
-    found = LocalStorage(folder).read(_WAL_ID_FILE)
-    return found.content.decode(errors="replace") if found is not None else ""
+    stored = LocalStorage(folder).read(_WAL_ID_FILE)
+    return stored.content.decode(errors="replace") if stored is not None else ""
 
 
 def own_wal_id(folder: Path) -> str:

@@ -76,15 +76,15 @@ class Follower:
                 was.
             OSError: No room here, most likely.
         """
-        found = {
+        newest = {
             name: contents(self._bucket, name)
             for name in ("state", "history")
             if _newest_in(self._bucket, name) > self._has[name]
         }
         for name in ("history", "state"):
-            if name in found:
-                self._bring(name, found[name])
-        self._has = {**self._has, **{name: table.version for name, table in found.items()}}
+            if name in newest:
+                self._bring(name, newest[name])
+        self._has = {**self._has, **{name: table.version for name, table in newest.items()}}
 
     def _bring(self, name: str, table: TableContents) -> None:
         folder = self._root.path
@@ -92,11 +92,11 @@ class Follower:
         missing = [file for file in named if not file.exists()]
         download(self._bucket, folder, [file.relative_to(folder).as_posix() for file in missing])
         for entry in self._log_entries(name, table.version):
-            found = self._bucket.read(entry)
-            if found is None:
+            stored = self._bucket.read(entry)
+            if stored is None:
                 message = f"{self._bucket.location}/{entry} went while it was read: try again"
                 raise Unavailable(message)
-            replace_durably(check_within(folder, entry), found.content)
+            replace_durably(check_within(folder, entry), stored.content)
         self._forget_log(name)
         self._forget_files(name, named)
 
@@ -107,8 +107,8 @@ class Follower:
             for file in self._bucket.files(f"{name}/_delta_log")
             if (number := version_of(file.name.rpartition("/")[2])) is not None
         }
-        wanted = [each for each, number in numbers.items() if self._has[name] < number <= last]
-        return sorted(wanted, key=lambda each: (numbers[each], ".checkpoint." in each))
+        wanted = [entry for entry, number in numbers.items() if self._has[name] < number <= last]
+        return sorted(wanted, key=lambda entry: (numbers[entry], ".checkpoint." in entry))
 
     def _forget_log(self, name: str) -> None:
         folder = log_folder(self._root.table(name))
@@ -130,7 +130,7 @@ class Follower:
             since_s.setdefault(file, now_s)
         gone = {file for file in unnamed if now_s - since_s[file] >= self._grace_s}
         remove_others(table, named | (unnamed - gone))
-        for file in [each for each in since_s if each in gone or each in named]:
+        for file in [path for path in since_s if path in gone or path in named]:
             del since_s[file]
 
     def _run(self) -> None:

@@ -188,11 +188,11 @@ class JobCopy:
 
     def _note(self, unnamed: Mapping[str, float]) -> None:
         content = json.dumps(unnamed).encode()
-        found = self._bucket.read(_UNNAMED)
-        if found is None:
+        stored = self._bucket.read(_UNNAMED)
+        if stored is None:
             self._bucket.put_if_absent(_UNNAMED, content)
-        elif found.content != content:
-            self._bucket.replace_if_unchanged(_UNNAMED, content, found.tag)
+        elif stored.content != content:
+            self._bucket.replace_if_unchanged(_UNNAMED, content, stored.tag)
 
 
 def folder_of_jobs(location: str, copy_dir: str = "") -> Path:
@@ -259,16 +259,16 @@ def check_may_work_on(bucket: Storage, roles: Container[str] = (PRIMARY,)) -> Id
         InvalidRequest: There is none.
         Fenced: It is a replica, or another root took over.
     """
-    found, where = identity_at(bucket), bucket.location
-    if found is None:
+    identity, where = identity_at(bucket), bucket.location
+    if identity is None:
         message = f"{where} is not a sparkstore root: sparkstore serve makes one"
         raise InvalidRequest(message)
-    if found.role in roles:
-        return found
-    if found.role == REPLICA:
-        message = f"{where} is a replica, which gets what its primary {found.primary} compacts"
+    if identity.role in roles:
+        return identity
+    if identity.role == REPLICA:
+        message = f"{where} is a replica, which gets what its primary {identity.primary} compacts"
         raise Fenced(f"{message}: run the job there")
-    message = f"{where} is {found.role}: {found.successor or 'another root'} took over"
+    message = f"{where} is {identity.role}: {identity.successor or 'another root'} took over"
     raise Fenced(message)
 
 
@@ -281,8 +281,8 @@ def _is_there(bucket: Storage, listed: dict[str, set[str]], name: str) -> bool:
 
 
 def _noted(bucket: Storage) -> dict[str, float]:
-    found = bucket.read(_UNNAMED)
+    stored = bucket.read(_UNNAMED)
     try:
-        return dict(json.loads(found.content)) if found is not None else {}
+        return dict(json.loads(stored.content)) if stored is not None else {}
     except (ValueError, TypeError):
         return {}  # it is written anew, and a day later all goes on

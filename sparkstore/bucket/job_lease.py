@@ -122,14 +122,14 @@ class JobLease:
 
     def _renew(self, *, is_free: bool = False) -> None:
         began_s = time.monotonic()
-        found = self._bucket.read(NAME)
-        standing = None if found is None else _unpacked(self._bucket, found.content)
-        if found is None or standing is None or standing.owner != self._own.owner:
+        stored = self._bucket.read(NAME)
+        standing = None if stored is None else _unpacked(self._bucket, stored.content)
+        if stored is None or standing is None or standing.owner != self._own.owner:
             who = "nobody" if standing is None else _told(standing)
             self._lost = f"{self._bucket.location}: {who} has the jobs' lease now"
             return
         renewed = replace(standing, renewal=standing.renewal + 1, is_free=is_free)
-        if self._bucket.replace_if_unchanged(NAME, _packed(renewed), found.tag):
+        if self._bucket.replace_if_unchanged(NAME, _packed(renewed), stored.tag):
             self._renewed_s = began_s
 
 
@@ -137,19 +137,19 @@ def _take(bucket: Storage, own: LeaseHolder, wait: Callable[[float], object]) ->
     seen: tuple[str, int] | None = None
     since_s = 0.0
     while True:
-        found = bucket.read(NAME)
-        if found is None:
+        stored = bucket.read(NAME)
+        if stored is None:
             if bucket.put_if_absent(NAME, _packed(own)):
                 return
             continue
-        standing = _unpacked(bucket, found.content)
+        standing = _unpacked(bucket, stored.content)
         now = (standing.owner, standing.renewal)
         if seen is not None and seen != now and not standing.is_free:
             message = f"{bucket.location}: {_told(standing)} is at work: try again later"
             raise Locked(message)
         patience_s = standing.lease_s * _CLOCKS_DIFFER
         if standing.is_free or since_s >= patience_s:
-            if bucket.replace_if_unchanged(NAME, _packed(own), found.tag):
+            if bucket.replace_if_unchanged(NAME, _packed(own), stored.tag):
                 return
             continue
         if seen is None:

@@ -163,9 +163,9 @@ class CommitPublisher:
         self._seen = self._journal.published
 
     def _who_was_first(self, version: int) -> str:
-        found = self._bucket.read(version_name("journal", version))
+        stored = self._bucket.read(version_name("journal", version))
         writer, epoch = "another writer", "?"
-        for line in found.content.splitlines() if found is not None else ():
+        for line in stored.content.splitlines() if stored is not None else ():
             info = json.loads(line).get("commitInfo", {})
             writer = str(info.get("sparkstore.writer", writer))[:8]
             epoch = str(info.get("sparkstore.epoch", epoch))

@@ -62,14 +62,14 @@ class TablePublisher:
         """
         while (entry := log_file(self._folder, self.published + 1)).exists():
             version = self.published + 1
-            content, found = entry.read_bytes(), read_version(self._folder, version)
+            content, committed = entry.read_bytes(), read_version(self._folder, version)
             if self._uploads is not None:
-                self._upload(self._uploads, found.adds)
+                self._upload(self._uploads, committed.adds)
             # After its data files: whoever reads the entry finds them.
             if not self._bucket.put_if_absent(version_name(self._name, version), content):
                 return version
             self.published = version
-            self._removed += (f"{self._name}/{path}" for path in found.removes)
+            self._removed += (f"{self._name}/{path}" for path in committed.removes)
         return None
 
     def _upload(self, uploads: Executor, files: Iterable[DataFile]) -> None:
@@ -89,10 +89,10 @@ class TablePublisher:
 
     def publish_checkpoint(self) -> None:
         """Publish the newest checkpoint of what is published, if the bucket lacks it."""
-        found = checkpoints(self._folder)
-        newest = max((each for each in found if each <= self.published), default=-1)
+        files = checkpoints(self._folder)
+        newest = max((version for version in files if version <= self.published), default=-1)
         if newest > self._checkpoint:
-            for file in found[newest]:
+            for file in files[newest]:
                 self._bucket.upload(f"{self._name}/_delta_log/{file.name}", file)
             self._checkpoint = newest
 

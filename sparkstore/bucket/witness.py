@@ -159,18 +159,18 @@ class Witness:
             StoreError: The witness did not answer.
         """
         for _ in range(_TRIES):
-            found = self._storage.read(_NAME)
+            stored = self._storage.read(_NAME)
             began = self._clock()
-            if found is None:
+            if stored is None:
                 if not is_new:
                     raise InvalidRequest(_LOST.format(self.location))
                 if self._storage.put_if_absent(_NAME, _packed(self._own)):
                     self._took(began)
                     return
                 continue
-            standing = self._checked(_unpacked(self._storage.location, found.content))
+            standing = self._checked(_unpacked(self._storage.location, stored.content))
             own = self._next(standing.renewal)
-            if self._storage.replace_if_unchanged(_NAME, _packed(own), found.tag):
+            if self._storage.replace_if_unchanged(_NAME, _packed(own), stored.tag):
                 self._own = own
                 if not (standing.is_closed or _machine(standing) == _machine(own)):
                     # A copy of this root may be served there: its lock is no lock of ours.
@@ -190,9 +190,9 @@ class Witness:
         """
         # Before the request: the lease runs from when it was asked for, not from the answer.
         began = self._clock()
-        found, standing = self._read()
+        stored, standing = self._read()
         own = self._next(standing.renewal)
-        if not self._storage.replace_if_unchanged(_NAME, _packed(own), found.tag):
+        if not self._storage.replace_if_unchanged(_NAME, _packed(own), stored.tag):
             self._read()  # says who was faster
             message = f"{self.location}: {_NAME} changed meanwhile; look who else uses it"
             raise Fenced(message)
@@ -241,14 +241,14 @@ class Witness:
         Raises:
             Fenced: It is not.
         """
-        found = self._storage.read(_NAME)
-        if found is None:
+        stored = self._storage.read(_NAME)
+        if stored is None:
             message = f"{self.location}: {_NAME} is gone; whether this store may serve is not known"
             raise Fenced(message)
-        standing = _unpacked(self.location, found.content)
+        standing = _unpacked(self.location, stored.content)
         if standing.writer != self._own.writer:
             raise Fenced(self._who_took_over(standing))
-        return found, standing
+        return stored, standing
 
     def _next(self, renewal: int) -> Holder:
         return replace(self._own, renewal=renewal + 1)
@@ -296,12 +296,12 @@ def take_over(
     """
     before = {replica.primary_id, *replica.superseded, replica.root_id, new.root_id}
     for _ in range(_TRIES):
-        found = storage.read(_NAME)
-        if found is None:
+        stored = storage.read(_NAME)
+        if stored is None:
             message = f"{storage.location} has no {_NAME}: the primary uses this witness no more;"
             message += " see that it is stopped, and promote with --no-witness"
             raise InvalidRequest(message)
-        standing = _unpacked(storage.location, found.content)
+        standing = _unpacked(storage.location, stored.content)
         if standing.root_id not in before:
             message = f"{storage.location}: {standing.where} was promoted before, to generation"
             raise Fenced(f"{message} {standing.generation}: use that")
@@ -315,7 +315,7 @@ def take_over(
             where=f"{socket.gethostname()}:{where}",
             is_closed=standing.is_closed,
         )
-        if storage.replace_if_unchanged(_NAME, _packed(own), found.tag):
+        if storage.replace_if_unchanged(_NAME, _packed(own), stored.tag):
             if not standing.is_closed:
                 wait_s = standing.lease_s * _CLOCKS_DIFFER
                 _log.warning("waiting %.1f s: so long may %s go on", wait_s, standing.where)
@@ -332,21 +332,21 @@ def _close(storage: Storage, own: Holder) -> None:
     Its failure costs that.
     """
     try:
-        found = storage.read(_NAME)
-        if found is None:
+        stored = storage.read(_NAME)
+        if stored is None:
             return
-        standing = _unpacked(storage.location, found.content)
+        standing = _unpacked(storage.location, stored.content)
         if standing.writer == own.writer:
             closed = replace(standing, renewal=standing.renewal + 1, is_closed=True)
-            storage.replace_if_unchanged(_NAME, _packed(closed), found.tag)
+            storage.replace_if_unchanged(_NAME, _packed(closed), stored.tag)
     except (StoreError, OSError) as reason:
         _log.warning("the witness was not told that nobody serves: %s", reason)
 
 
 def forget(storage: Storage, root: Identity) -> None:
     """Remove the object of a root that has no witness any more; nobody else's."""
-    found = storage.read(_NAME)
-    if found is not None and _unpacked(storage.location, found.content).root_id == root.root_id:
+    stored = storage.read(_NAME)
+    if stored is not None and _unpacked(storage.location, stored.content).root_id == root.root_id:
         storage.delete(_NAME)
 
 

@@ -79,9 +79,9 @@ def copy_here(location: str, copy_dir: str = "") -> Root | None:
     folder = folder_of(location, copy_dir)
     if not is_root(folder):
         return None
-    found = open_root(folder)
-    is_its = found.identity.role == COPY and found.identity.primary == location
-    return found if is_its else None
+    root = open_root(folder)
+    is_its = root.identity.role == COPY and root.identity.primary == location
+    return root if is_its else None
 
 
 def bring_up(

@@ -240,7 +240,7 @@ def _order_dry(arguments: Namespace, order: Order) -> int:
 
     with opened_root(arguments.root, whole=True) as root:
         decided = decide(order, StateFacts(recovered(root)))
-        _show(arguments, {"dry_run": True, **decided.told})
+        _show(arguments, {"dry_run": True, **decided.answer})
         note_unreplayed(root)
     return check_code(arguments, decided.is_change)
 

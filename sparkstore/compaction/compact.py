@@ -155,7 +155,7 @@ def _heal(root: Root) -> list[str]:
     if healing.check(root, "journal") is not None:
         message = f"{root.path}: the journal is broken at its end: start the store, it heals it"
         raise Unavailable(message)
-    return [found.table for found in healing.heal(root, ("history", "state"))]
+    return [healed.table for healed in healing.heal(root, ("history", "state"))]
 
 
 class _Moved(NamedTuple):
@@ -185,11 +185,11 @@ def _append(spark: SparkSession, root: Root, meta: Meta, after: int, at: Failpoi
         "counts": counts(openings(spark, root, meta), after),
     }
     rows = spark.sql(statement("journal_rows", values))
-    found = _counted(rows, after)
-    last = found.last
+    counted = _counted(rows, after)
+    last = counted.last
     at("append checked")
     if last > after:
-        _append_rows(root, rows, PositionRange(after, last), files, found.bringing)
+        _append_rows(root, rows, PositionRange(after, last), files, counted.bringing)
     at("appended")
     return _Moved(last, sum(file.size_bytes for file in files))
 
@@ -218,12 +218,12 @@ def _counted(rows: DataFrame, after: int) -> _Counted:
         f"count_if({BRINGS}) AS bringing",
     ).first()
     assert row is not None
-    found = RecordTally(row.row_count, int(row.total), row.last)
-    last = end_of(found, after)
+    tally = RecordTally(row.row_count, int(row.total), row.last)
+    last = end_of(tally, after)
     if last is None:
         message = (
-            f"the journal has {found.row_count} records after position {after} up to {found.last},"
-            f" not {(found.last or after) - after}: some are missing or there twice; call the"
+            f"the journal has {tally.row_count} records after position {after} up to {tally.last},"
+            f" not {(tally.last or after) - after}: some are missing or there twice; call the"
             " operator"
         )
         raise CorruptData(message)

@@ -35,11 +35,11 @@ def extents(table: Path, version: int) -> list[Extent]:
     actions = pa.table(DeltaTable(str(table), version=version).get_add_actions(flatten=True))
     columns = ("max.position", "size_bytes", "partition.segment")
     values = (actions[name].to_pylist() for name in columns)
-    found = [Extent(*file) for file in zip(*values, strict=True)]
-    if any(file.last is None for file in found):
+    files = [Extent(*file) for file in zip(*values, strict=True)]
+    if any(file.last is None for file in files):
         message = f"{table} has files without statistics: call the operator"
         raise CorruptData(message)
-    return found
+    return files
 
 
 def last_position(history: Path) -> int:
@@ -54,14 +54,14 @@ def openings(spark: SparkSession, root: Root, meta: Meta) -> list[Opening]:
     Look it up after the journal's version: one that landed since fences nothing that counted then.
     """
     if root.remote is not None:
-        found = spark.sql(statement("epochs", table_names(root))).collect()
-        return [Opening(row.position, row.epoch) for row in found]
+        epochs = spark.sql(statement("epochs", table_names(root))).collect()
+        return [Opening(row.position, row.epoch) for row in epochs]
     journal = snapshot(root.journal)
     history = [file for file in snapshot(root.history) if file.positions[1] > meta.position]
     where = ds.field("kind") == Kind.OPENED.column
     columns = columns_of(ROW, ["epoch", "position", "kind"])
-    found = read_files([*history, *journal], columns, where)
-    rows = zip(found["position"].to_pylist(), found["epoch"].to_pylist(), strict=True)
+    epochs = read_files([*history, *journal], columns, where)
+    rows = zip(epochs["position"].to_pylist(), epochs["epoch"].to_pylist(), strict=True)
     return [Opening(meta.position, meta.epoch), *(Opening(*row) for row in rows)]
 
 

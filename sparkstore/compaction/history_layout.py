@@ -88,7 +88,7 @@ def _merge(spark: SparkSession, root: Root, numbers: list[int]) -> None:
     rows = spark.table(table_names(root)["history"]).where(place)
     row = rows.selectExpr("count(*) AS row_count", f"count_if({BRINGS}) AS bringing").first()
     assert row is not None
-    size = sum(each.size_bytes for each in _sizes(root) if each.number in numbers)
+    size = sum(segment.size_bytes for segment in _sizes(root) if segment.number in numbers)
     most = rows_per_file(row.row_count, row.bringing, size, 1)
     metadata = state_fold.commit_metadata(MERGE_JOB, newest_version(root.history))
     (
@@ -107,7 +107,7 @@ def _merge(spark: SparkSession, root: Root, numbers: list[int]) -> None:
 
 def _sizes(root: Root) -> list[HistorySegmentSize]:
     actions = pa.table(DeltaTable(str(root.history)).get_add_actions(flatten=True)).to_pylist()
-    found: dict[int, HistorySegmentSize] = {}
+    sizes: dict[int, HistorySegmentSize] = {}
     for action in actions:
         number = action["partition.segment"]
         written = 1000 * int(action["modification_time"])  # Delta's log has milliseconds
@@ -115,9 +115,9 @@ def _sizes(root: Root) -> list[HistorySegmentSize]:
         file = HistorySegmentSize(
             number, action["max.position"], action["size_bytes"], 1, (oldest, newest)
         )
-        known = found.get(number)
-        found[number] = file if known is None else _joined(known, file)
-    return [*found.values()]
+        known = sizes.get(number)
+        sizes[number] = file if known is None else _joined(known, file)
+    return [*sizes.values()]
 
 
 def _joined(one: HistorySegmentSize, other: HistorySegmentSize) -> HistorySegmentSize:

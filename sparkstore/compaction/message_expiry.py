@@ -47,13 +47,13 @@ def end_messages(
     """
     if root.identity.role != "primary" and not uri:
         return Answer()
-    found = message_choice.ended(spark, root)
-    first = next(found, None)
+    messages = message_choice.ended(spark, root)
+    first = next(messages, None)
     if first is None:
         return Answer()
     control = open_control(uri or root, config, audit_file)
     try:
-        return _end(control, chain([first], found))
+        return _end(control, chain([first], messages))
     finally:
         control.close()
 
@@ -76,9 +76,9 @@ def try_to_end_messages(
     return answer
 
 
-def _end(control: AdminClient, found: Iterable[tuple[str, int]]) -> Answer:
+def _end(control: AdminClient, messages: Iterable[tuple[str, int]]) -> Answer:
     total = Answer()
-    for queue, message_ids in _batches(found):
+    for queue, message_ids in _batches(messages):
         try:
             total = total.plus(control.run(Request(Action.DEAD_LETTER, queue, message_ids)))
         except InvalidRequest as reason:  # the queue was destroyed meanwhile
@@ -87,9 +87,9 @@ def _end(control: AdminClient, found: Iterable[tuple[str, int]]) -> Answer:
     return total
 
 
-def _batches(found: Iterable[tuple[str, int]]) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _batches(messages: Iterable[tuple[str, int]]) -> Iterator[tuple[str, tuple[int, ...]]]:
     waiting: dict[str, list[int]] = defaultdict(list)
-    for queue, message_id in found:
+    for queue, message_id in messages:
         waiting[queue].append(message_id)
         if len(waiting[queue]) == TURN_IDS:
             yield queue, tuple(waiting.pop(queue))

@@ -72,7 +72,7 @@ def passed(
         now: The time that ages are counted from, UTC µs.
     """
     # Not the newest one: its last record is the end of history, which must not fall behind P.
-    for segment in sorted(segments, key=lambda found: found.last)[:-1]:
+    for segment in sorted(segments, key=lambda one: one.last)[:-1]:
         if segment.last < start:
             continue
         is_old = now - segment.changed_at >= history_days * _DAY_US
@@ -118,18 +118,18 @@ def _segments(root: Root) -> list[HistorySegment]:
     actions = DeltaTable(str(root.history)).get_add_actions(flatten=True)
     columns = ("partition.segment", "min.position", "max.position", "num_records")
     values = [actions.column(name).to_pylist() for name in (*columns, "modification_time")]
-    found: dict[int, HistorySegment] = {}
+    segments: dict[int, HistorySegment] = {}
     for number, first, last, count, changed in zip(*values, strict=True):
         changed_at = 1000 * int(changed)  # Delta's log has milliseconds
-        known = found.get(number, HistorySegment(number, first, last, 0, 0))
-        found[number] = HistorySegment(
+        known = segments.get(number, HistorySegment(number, first, last, 0, 0))
+        segments[number] = HistorySegment(
             number,
             min(first, known.first),
             max(last, known.last),
             count + known.row_count,
             max(changed_at, known.changed_at),
         )
-    return [*found.values()]
+    return [*segments.values()]
 
 
 def _raise_start(spark: SparkSession, root: Root, start: int) -> None:

@@ -52,9 +52,9 @@ def tail_of(spark: SparkSession, root: Root, step: PositionRange) -> DataFrame:
     )
 
 
-def changes_of(spark: SparkSession, root: Root, told: StepContents) -> DataFrame:
+def changes_of(spark: SparkSession, root: Root, step: StepContents) -> DataFrame:
     """Rows for the MERGE, but for meta. `TAIL_VIEW` is the step's records."""
-    kinds = told.kinds
+    kinds = step.kinds
     names = table_names(root) | {
         "tailview": TAIL_VIEW,
         "blocksize": str(BLOCK_IDS),
@@ -66,30 +66,31 @@ def changes_of(spark: SparkSession, root: Root, told: StepContents) -> DataFrame
         "destroyed_queues" if "destroyed" in kinds else "no_destroyed_queue",
     )
     folded = spark.sql(text("folded", steps, names)).where("change <> 'drop' OR was_there")
-    found = _shaped(folded.withColumn("part", F.lit("entry")))
+    changes = _shaped(folded.withColumn("part", F.lit("entry")))
     if "destroyed" in kinds:
         emptied = spark.sql(text("orphaned_entries", (*steps, "folded"), names))
-        found = found.unionByName(
+        changes = changes.unionByName(
             _shaped(emptied.selectExpr("*", "'entry' part", "'drop' change", "true was_there"))
         )
     if kinds & _WIRING_KINDS:
         wired = spark.sql(text("wiring_changes", ("fold_tail", "changes"), names))
-        found = found.unionByName(_shaped(wired.selectExpr("*", "'wiring' part")))
+        changes = changes.unionByName(_shaped(wired.selectExpr("*", "'wiring' part")))
     if kinds & _LINK_KINDS:
-        ended = "ended_deliveries" if told.has_deliveries else "no_ended_delivery"
+        ended = "ended_deliveries" if step.has_deliveries else "no_ended_delivery"
         linked = text("link_changes", ("fold_tail", "touched_links", "delivered", ended), names)
-        found = found.unionByName(_shaped(spark.sql(linked)))
-    if told.has_requests:
+        changes = changes.unionByName(_shaped(spark.sql(linked)))
+    if step.has_requests:
         membered = spark.sql(
             text("member_state", ("fold_tail", "last_requests", "refusals"), names)
         )
-        found = found.unionByName(
+        changes = changes.unionByName(
             _shaped(membered.selectExpr("*", "'member' part", "'put' change"))
         )
-    if told.has_staged:
+    if step.has_staged:
         staged = spark.sql(text("staged", ("fold_tail", "staged_content"), names))
-        found = found.unionByName(_shaped(staged.selectExpr("*", "'staged' part"), has_block=False))
-    return found
+        content = staged.selectExpr("*", "'staged' part")
+        changes = changes.unionByName(_shaped(content, has_block=False))
+    return changes
 
 
 def _shaped(frame: DataFrame, *, has_block: bool = True) -> DataFrame:

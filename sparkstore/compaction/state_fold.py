@@ -55,10 +55,10 @@ class Meta:
 def read_meta(root: Root) -> Meta:
     """Read the meta row of `state`; without one, return what an empty state means."""
     columns = list(Meta.__dataclass_fields__)
-    found = DeltaTable(str(root.state)).to_pyarrow_table(
+    table = DeltaTable(str(root.state)).to_pyarrow_table(
         filters=[("part", "=", "meta")], columns=columns
     )
-    rows = found.to_pylist()
+    rows = table.to_pylist()
     return Meta(**rows[0]) if rows else Meta()
 
 
@@ -143,12 +143,12 @@ def fold(spark: SparkSession, root: Root, meta: Meta, step: PositionRange) -> in
     with ExitStack() as kept:
         tail_of(spark, root, step).createOrReplaceTempView(TAIL_VIEW)
         kept.callback(spark.catalog.dropTempView, TAIL_VIEW)
-        new_meta, told = _new_meta(spark.table(TAIL_VIEW), meta, step)
+        new_meta, contents = _new_meta(spark.table(TAIL_VIEW), meta, step)
         parts = {file.partition for file in snapshot(root.state)}
-        told = told._replace(
-            has_staged=told.has_staged or "staged" in parts, has_deliveries="delivery" in parts
+        contents = contents._replace(
+            has_staged=contents.has_staged or "staged" in parts, has_deliveries="delivery" in parts
         )
-        changes = kept.enter_context(_kept(changes_of(spark, root, told)))
+        changes = kept.enter_context(_kept(changes_of(spark, root, contents)))
         touched = touched_by(changes)
         changes.unionByName(_meta_row(changes, meta, new_meta)).createOrReplaceTempView(
             _CHANGES_VIEW
@@ -186,7 +186,7 @@ def _new_meta(tail: DataFrame, old: Meta, step: PositionRange) -> tuple[Meta, St
     def last(column: str, kind: str) -> Column:
         return F.max_by(column, F.when(F.col("kind") == kind, F.col("position")))
 
-    found = tail.agg(
+    counted = tail.agg(
         F.count("*").alias("row_count"),
         F.sum("position").alias("total"),
         F.max("position").alias("last"),
@@ -197,28 +197,28 @@ def _new_meta(tail: DataFrame, old: Meta, step: PositionRange) -> tuple[Meta, St
         F.count("request").alias("request_count"),
         F.count(F.when(F.col("kind") == "content", F.col("body_bytes"))).alias("header_count"),
     ).first()
-    assert found is not None
-    told = StepContents(
-        frozenset(found.kinds),
-        has_requests=found.request_count > 0,
-        has_staged=found.header_count > 0,
+    assert counted is not None
+    contents = StepContents(
+        frozenset(counted.kinds),
+        has_requests=counted.request_count > 0,
+        has_staged=counted.header_count > 0,
     )
     length = step.last - step.after
     total = length * (step.after + step.last + 1) // 2
-    if (found.row_count, found.total, found.last) != (length, total, step.last):
+    if (counted.row_count, counted.total, counted.last) != (length, total, step.last):
         message = (
-            f"history has {found.row_count} records after position {step.after} up to"
+            f"history has {counted.row_count} records after position {step.after} up to"
             f" {step.last}, not {length}: restore it from a replica, or call the operator"
         )
         raise CorruptData(message)
     meta = Meta(
         step.last,
-        old.epoch if found.epoch is None else found.epoch,
-        found.segment,
-        old.message_id if found.message_id is None else found.message_id,
+        old.epoch if counted.epoch is None else counted.epoch,
+        counted.segment,
+        old.message_id if counted.message_id is None else counted.message_id,
         old.history_start,
     )
-    return meta, told
+    return meta, contents
 
 
 def _meta_row(like: DataFrame, old: Meta, new: Meta) -> DataFrame:

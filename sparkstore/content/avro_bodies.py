@@ -49,9 +49,9 @@ def avro_schema(text: str) -> tuple[str, Callable[[bytes], str | None]]:
             has an array of what takes no bytes.
     """
     try:
-        told = json.loads(text)
-        schema = fastavro.parse_schema(told)
-        kind = _type_of(told, {}, "")
+        document = json.loads(text)
+        schema = fastavro.parse_schema(document)
+        kind = _type_of(document, {}, "")
         named = schema.get("__named_schemas", {}) if isinstance(schema, dict) else {}
         _refuse_lists_of_nothing(schema, named)
         reading = fastavro.parse_schema(json.loads(text, object_hook=_with_bounded_decimal))
@@ -75,50 +75,50 @@ def avro_schema(text: str) -> tuple[str, Callable[[bytes], str | None]]:
     return fields_text(kind), json_of
 
 
-def _type_of(told: Any, known: dict[str, Any], space: str) -> Type | None:
+def _type_of(document: Any, known: dict[str, Any], space: str) -> Type | None:
     """The type of a schema; `known` has the named ones, with null for those that are open."""
-    if isinstance(told, list):
-        union: Type | None = reduce(merged, (_type_of(each, known, space) for each in told))
+    if isinstance(document, list):
+        union: Type | None = reduce(merged, (_type_of(member, known, space) for member in document))
         return union
-    if isinstance(told, str):
-        return _of_name(told, known, space)
-    match told["type"]:
+    if isinstance(document, str):
+        return _of_name(document, known, space)
+    match document["type"]:
         case "array":
-            kind: Type | None = [_type_of(told["items"], known, space)]
+            kind: Type | None = [_type_of(document["items"], known, space)]
         case "map":
-            kind = MapType(_type_of(told["values"], known, space) or "STRING")
+            kind = MapType(_type_of(document["values"], known, space) or "STRING")
         case "record" | "error" | "enum" | "fixed":
-            kind = _of_named(told, known, space)
+            kind = _of_named(document, known, space)
         case other:
-            kind = _of_logical(told) or _type_of(other, known, space)
+            kind = _of_logical(document) or _type_of(other, known, space)
     return kind
 
 
 def _of_name(name: str, known: dict[str, Any], space: str) -> Type | None:
     if name == "null":
         return None
-    found = known.get(name if "." in name else f"{space}.{name}", known.get(name, _DDL.get(name)))
-    if found is known:
+    kind = known.get(name if "." in name else f"{space}.{name}", known.get(name, _DDL.get(name)))
+    if kind is known:
         raise InvalidRequest(f"the Avro record {name} contains itself: no struct has such a type")
-    return found or "STRING"
+    return kind or "STRING"
 
 
-def _of_named(told: dict[str, Any], known: dict[str, Any], space: str) -> Type:
-    space = told.get("namespace", told["name"].rpartition(".")[0] or space)
-    name = told["name"] if "." in told["name"] else f"{space}.{told['name']}"
+def _of_named(document: dict[str, Any], known: dict[str, Any], space: str) -> Type:
+    space = document.get("namespace", document["name"].rpartition(".")[0] or space)
+    name = document["name"] if "." in document["name"] else f"{space}.{document['name']}"
     known[name] = known  # open: whoever finds it is inside it
-    kind: Type = _of_logical(told) or "STRING"
-    if "fields" in told:
-        fields = {each["name"]: _type_of(each["type"], known, space) for each in told["fields"]}
-        kind = bounded({each: found or "STRING" for each, found in fields.items()}) or "STRING"
+    kind: Type = _of_logical(document) or "STRING"
+    if "fields" in document:
+        typed = ((one["name"], _type_of(one["type"], known, space)) for one in document["fields"])
+        kind = bounded({name: of_field or "STRING" for name, of_field in typed}) or "STRING"
     known[name] = kind
     return kind
 
 
-def _of_logical(told: dict[str, Any]) -> str | None:
-    logical = told.get("logicalType", "")
+def _of_logical(document: dict[str, Any]) -> str | None:
+    logical = document.get("logicalType", "")
     if logical == "decimal":
-        return f"DECIMAL({told['precision']},{told.get('scale', 0)})"
+        return f"DECIMAL({document['precision']},{document.get('scale', 0)})"
     return _DDL.get(logical) if "-" in logical or logical == "date" else None
 
 
@@ -128,8 +128,8 @@ def _refuse_lists_of_nothing(part: Any, named: dict[str, Any]) -> None:
             message = "an Avro array of nulls or empty records: five bytes say millions of them"
             raise InvalidRequest(f"{message}. Give its items a field")
         part = [part[name] for name in ("type", "fields", "items", "values") if name in part]
-    for each in part if isinstance(part, list) else ():
-        _refuse_lists_of_nothing(each, named)
+    for member in part if isinstance(part, list) else ():
+        _refuse_lists_of_nothing(member, named)
 
 
 def _is_empty(part: Any, named: dict[str, Any]) -> bool:
@@ -140,7 +140,7 @@ def _is_empty(part: Any, named: dict[str, Any]) -> bool:
         return False  # a union says in a byte which of its types it is
     match part["type"]:
         case "record" | "error":
-            return all(_is_empty(each["type"], named) for each in part["fields"])
+            return all(_is_empty(field["type"], named) for field in part["fields"])
         case "fixed":
             return not part["size"]
         case "array" | "map" | "enum":

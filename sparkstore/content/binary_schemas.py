@@ -89,7 +89,7 @@ def body_json(
 
     The arguments are the columns `protocol`, `message_type` and `body`, and one text for all.
     """
-    schema = next((each for each in schemas.to_pylist() if each is not None), "")
+    schema = next((text for text in schemas.to_pylist() if text is not None), "")
     if is_avro(schema):
         return decoded_bodies(BinarySchema(schema), bodies)
     return json_bodies(schema, protocols, message_types, bodies)

@@ -91,15 +91,15 @@ def inferred(texts: Iterable[str | None], queue: str) -> str:
     Raises:
         InvalidRequest: None of them is a JSON object.
     """
-    found: Any = None
+    kind: Any = None
     for text in texts:
         value = _object_in(text)
         if value is not None:
-            found = merged(found, _type_of(value))
-    if not found:
+            kind = merged(kind, _type_of(value))
+    if not kind:
         message = f"no body of the first {MOST_BODIES:,} messages on queue {queue!r} is a JSON"
         raise InvalidRequest(f"{message} object: give body_as a schema, as 'number BIGINT'")
-    return fields_text(found)
+    return fields_text(kind)
 
 
 def ddl_of_file(path: Path) -> str:
@@ -157,9 +157,9 @@ def json_text(value: Any) -> str:
 def _of_json(value: Any) -> Any:
     match value:
         case dict():
-            value = {str(name): _of_json(each) for name, each in value.items()}
+            value = {str(name): _of_json(inner) for name, inner in value.items()}
         case list() | tuple():
-            value = [_of_json(each) for each in value]
+            value = [_of_json(inner) for inner in value]
         case bytes():
             value = f"0x{value.hex()}"
         case float() if not math.isfinite(value):
@@ -181,7 +181,7 @@ def _object_in(text: str | None) -> dict[str, Any] | None:
 
 def _type_of(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _type_of(each) for name, each in value.items()} or None
+        return {name: _type_of(inner) for name, inner in value.items()} or None
     if isinstance(value, list):
         return [reduce(merged, map(_type_of, value), None)]
     if isinstance(value, int) and not isinstance(value, bool):
@@ -208,16 +208,16 @@ def bounded(kind: Type) -> Type:
     """
     count, waiting = 0, [kind]
     while waiting:
-        count, found = count + 1, waiting.pop()
+        count, part = count + 1, waiting.pop()
         if count > MOST_TYPES:
             raise InvalidRequest(f"the schema has more than {MOST_TYPES:,} fields: name fewer")
-        match found:
+        match part:
             case MapType():
-                waiting.append(found.value)
+                waiting.append(part.value)
             case dict():
-                waiting.extend(found.values())
+                waiting.extend(part.values())
             case list():
-                waiting.extend(found)
+                waiting.extend(part)
     return kind
 
 
@@ -241,18 +241,19 @@ def _text(kind: Any) -> str:
     return str(kind or "STRING")
 
 
-def _of_document(told: Any) -> Type:
-    if isinstance(told, str):
-        return _Parser(told).kind()
-    if told["type"] == "struct":
-        return {each["name"]: _of_document(each["type"]) for each in told["fields"]}
-    if told["type"] == "array":
-        return [_of_document(told["elementType"] if "elementType" in told else told["items"])]
-    if told["type"] == "map":
-        return MapType(_of_document(told["valueType"]))
-    if told["type"] == "object":
-        return {name: _of_document(each) for name, each in told["properties"].items()}
-    return _OF_JSON_SCHEMA[told["type"]]
+def _of_document(document: Any) -> Type:
+    if isinstance(document, str):
+        return _Parser(document).kind()
+    if document["type"] == "struct":
+        return {inner["name"]: _of_document(inner["type"]) for inner in document["fields"]}
+    if document["type"] == "array":
+        items = "elementType" if "elementType" in document else "items"
+        return [_of_document(document[items])]
+    if document["type"] == "map":
+        return MapType(_of_document(document["valueType"]))
+    if document["type"] == "object":
+        return {name: _of_document(inner) for name, inner in document["properties"].items()}
+    return _OF_JSON_SCHEMA[document["type"]]
 
 
 def _duckdb(kind: Type) -> str:
@@ -261,8 +262,8 @@ def _duckdb(kind: Type) -> str:
             return f"MAP(VARCHAR, {_duckdb(kind.value)})"
         case dict():
             fields = (
-                f'"{name.replace(chr(34), chr(34) * 2)}" {_duckdb(each)}'
-                for name, each in kind.items()
+                f'"{name.replace(chr(34), chr(34) * 2)}" {_duckdb(inner)}'
+                for name, inner in kind.items()
             )
             return f"STRUCT({', '.join(fields)})"
         case list():
@@ -330,10 +331,10 @@ class _Parser:
     def _parameters(self) -> str:
         if self._peek() != "(":
             return ""
-        told = ""
-        while not told.endswith(")"):
-            told += self._next()
-        return told
+        text = ""
+        while not text.endswith(")"):
+            text += self._next()
+        return text
 
     def _peek(self) -> str:
         return self._tokens[-1] if self._tokens else ""

@@ -30,19 +30,19 @@ class ContentCache(Generic[T]):
 
     def get(self, message_id: int) -> T | None:
         """Return a message's cached value, which becomes the newest; None if it is not cached."""
-        there = self._there.get(message_id)
-        if there is None:
+        kept = self._there.get(message_id)
+        if kept is None:
             return None
         self._there.move_to_end(message_id)
-        return there[0]
+        return kept[0]
 
     def peek(self, message_ids: Sequence[int]) -> dict[int, T]:
         """Return the cached values of messages, from any thread, without the lock.
 
         One look-up for each, which changes nothing.
         """
-        there = zip(message_ids, map(self._there.get, message_ids), strict=True)
-        return {message_id: kept[0] for message_id, kept in there if kept is not None}
+        pairs = zip(message_ids, map(self._there.get, message_ids), strict=True)
+        return {message_id: kept[0] for message_id, kept in pairs if kept is not None}
 
     def put(self, message_id: int, what: T, size: int = 1) -> None:
         """Keep it, if there is room when all else is gone."""

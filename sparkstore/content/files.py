@@ -60,7 +60,7 @@ class ContentFiles:
             pyarrow.ArrowException: It is broken.
         """
         streams = [stream for stream in self._streams if stream.group.key is key]
-        stream = next((each for each in streams if each.first_row <= row < each.end), None)
+        stream = next((stream for stream in streams if stream.first_row <= row < stream.end), None)
         if stream is None:
             kept = self._kept(key, row)
             if kept is not None:
@@ -76,9 +76,9 @@ class ContentFiles:
 
     def _moved_on(self, key: GroupKey, row: int, streams: Sequence[_Stream]) -> _Stream:
         """Decode up to a row: by the stream that is next before it, or from the start."""
-        before = [each for each in streams if each.end <= row]
+        before = [stream for stream in streams if stream.end <= row]
         if before:
-            stream = max(before, key=lambda each: each.end)
+            stream = max(before, key=lambda stream: stream.end)
             self._streams.remove(stream)  # until it is at the row: one that fails stays out
         else:
             stream = self._opened(key)
@@ -92,11 +92,11 @@ class ContentFiles:
         if key not in self._groups:
             facts = file.metadata.row_group(key.group)
             chunks = [facts.column(index) for index in range(facts.num_columns)]
-            has_values = {_name(each) for each in chunks if not _is_null(each)}
-            there = has_values.intersection(self._columns)
-            size = sum(each.total_uncompressed_size for each in chunks if _name(each) in there)
+            has_values = {_name(chunk) for chunk in chunks if not _is_null(chunk)}
+            present = has_values.intersection(self._columns)
+            size = sum(chunk.total_uncompressed_size for chunk in chunks if _name(chunk) in present)
             count = min(self._max_rows, self._batch_bytes * facts.num_rows // max(1, size))
-            names = [name for name in self._columns if name in there]
+            names = [name for name in self._columns if name in present]
             self._groups[key] = _Group(key, names, max(1, count))
         return _Stream(file, self._groups[key])
 
@@ -130,8 +130,8 @@ class ContentFiles:
 
     def forget_all_but(self, paths: set[Path]) -> None:
         """Drop what is known of files that are no longer in the table."""
-        self._streams = [each for each in self._streams if each.group.key.path in paths]
-        self._groups = {key: each for key, each in self._groups.items() if key.path in paths}
+        self._streams = [one for one in self._streams if one.group.key.path in paths]
+        self._groups = {key: one for key, one in self._groups.items() if key.path in paths}
         self._last = None
 
 

@@ -73,11 +73,11 @@ def _refuse_constant(name: str) -> NoReturn:
 def _fitted(value: Any, kind: Type) -> Any:
     match kind, value:
         case MapType(), dict():
-            return {k: _fitted(each, kind.value) for k, each in value.items() if _is_text(k)}
+            return {k: _fitted(inner, kind.value) for k, inner in value.items() if _is_text(k)}
         case dict(), dict():
-            return {name: _fitted(value.get(name), each) for name, each in kind.items()}
+            return {name: _fitted(value.get(name), inner) for name, inner in kind.items()}
         case list(), list():
-            return [_fitted(each, kind[0]) for each in value]
+            return [_fitted(inner, kind[0]) for inner in value]
         case str(), _ if value is not None:
             return _reader(kind)(value)
     return None
@@ -160,7 +160,7 @@ def _written(value: Any) -> str:
         case _Number():
             return str(value)
         case dict():
-            pairs = (f"{_written(name)}:{_written(each)}" for name, each in value.items())
+            pairs = (f"{_written(name)}:{_written(inner)}" for name, inner in value.items())
             return f"{{{','.join(pairs)}}}"
         case list():
             return f"[{','.join(map(_written, value))}]"

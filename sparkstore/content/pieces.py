@@ -86,11 +86,11 @@ class LayoutBuilder:
         Raises:
             InvalidRequest: None of them brings its header.
         """
-        found = self._enqueued or self._staged
-        if found is None:
+        first = self._enqueued or self._staged
+        if first is None:
             message = f"message {message_id} is not in the store"
             raise InvalidRequest(message)
-        header, row = found
+        header, row = first
         return Layout(header, self._enqueued is not None, sorted(self._offsets.items()), row)
 
 

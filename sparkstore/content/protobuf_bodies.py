@@ -48,16 +48,16 @@ def protobuf_schema(described: bytes, message: str) -> tuple[str, Callable[[byte
         for file in FileDescriptorSet.FromString(described).file:
             pool.Add(file)
             space = f"{file.package}." if file.package else ""
-            names += [f"{space}{each.name}" for each in file.message_type]
+            names += [f"{space}{kind.name}" for kind in file.message_type]
     except (DecodeError, TypeError) as reason:
         message = "this is no description of messages: write one with protoc --include_imports"
         raise InvalidRequest(f"{message} --descriptor_set_out=FILE") from reason
     try:
-        found = pool.FindMessageTypeByName(message)
+        descriptor = pool.FindMessageTypeByName(message)
     except KeyError as reason:
         listed = ", ".join(names) or "none"
         raise InvalidRequest(f"there is no message {message!r} in it: {listed}") from reason
-    kind, parsed = _type_of(found, ()), GetMessageClass(found)
+    kind, parsed = _type_of(descriptor, ()), GetMessageClass(descriptor)
     if not isinstance(kind, dict):
         raise InvalidRequest(f"the message {message} has no fields")
 
@@ -103,9 +103,9 @@ def _field_value(message: Any, field: Any) -> Any:
     value = getattr(message, field.name)
     if _is_map(field):
         inner = field.message_type.fields_by_name["value"]
-        return {_key(key): _one_value(inner, each) for key, each in value.items()}
+        return {_key(key): _one_value(inner, item) for key, item in value.items()}
     if field.is_repeated:
-        return [_one_value(field, each) for each in value]
+        return [_one_value(field, item) for item in value]
     if field.has_presence and not message.HasField(field.name):
         return None
     return _one_value(field, value)

@@ -84,8 +84,8 @@ class ContentReader:
             Unavailable: Storage did not answer, again and again.
         """
         with self._guard:
-            there = self._cache.get(message_id)
-            return there or self._insist(message_id, self._assemble)
+            content = self._cache.get(message_id)
+            return content or self._insist(message_id, self._assemble)
 
     def read_ahead(self, message_ids: Sequence[int]) -> None:
         """Make messages ready, in the order of their rows, as far as half of the cache takes them.
@@ -118,22 +118,22 @@ class ContentReader:
         Only the pieces that are needed are read.
         """
         with self._guard:
-            there = self._cache.get(message_id)
-            if there is not None:
-                return there[1][offset : offset + length]
+            content = self._cache.get(message_id)
+            if content is not None:
+                return content[1][offset : offset + length]
             return self._insist(message_id, partial(self._part, offset=offset, length=length))
 
     def headers(self, message_ids: Sequence[int]) -> dict[int, MessageHeader]:
         """Headers of those messages that journal or history has; fast in the order of the rows."""
-        found = {}
+        headers = {}
         for message_id in message_ids:
             with self._guard:
                 header = self._headers.get(message_id)
                 try:
-                    found[message_id] = header or self._insist(message_id, self._header)
+                    headers[message_id] = header or self._insist(message_id, self._header)
                 except InvalidRequest:
                     continue
-        return found
+        return headers
 
     def close(self) -> None:
         """Let the scratch file go; content can be read still."""
@@ -194,19 +194,19 @@ class ContentReader:
             InvalidRequest: Not all pieces came yet.
             CorruptData: Not all pieces are there, or one is not as long as it was.
         """
-        found = bytearray()
+        content = bytearray()
         for piece in layout.pieces():
-            at, last = start + len(found), min(end, piece.end)
+            at, last = start + len(content), min(end, piece.end)
             if at == end or piece.start > at:
                 break
             if at < last:
                 rows, row = self._row(self._bodies, piece.place, message_id)
-                found += rows.part(row, at - piece.start, last - piece.start)
+                content += rows.part(row, at - piece.start, last - piece.start)
                 if rows.length(row) != piece.end - piece.start:
-                    raise lacking(message_id, layout, start + len(found))
-        if start + len(found) < end:
-            raise lacking(message_id, layout, start + len(found))
-        return bytes(found)
+                    raise lacking(message_id, layout, start + len(content))
+        if start + len(content) < end:
+            raise lacking(message_id, layout, start + len(content))
+        return bytes(content)
 
     def _header(self, message_id: int) -> MessageHeader:
         place = self._first_place(message_id)
@@ -216,9 +216,9 @@ class ContentReader:
         if rows.is_in_turn(row) and not rows.is_ahead:
             rows.is_ahead = True
             limits = self._limits(place.key.path, rows)
-            for position, epoch, number, found in rows.enqueued():
+            for position, epoch, number, other in rows.enqueued():
                 if position < limits.get(epoch, position + 1):
-                    self._headers.put(number, found)
+                    self._headers.put(number, other)
         header = rows.header(row)
         assert header is not None  # the index says that it brings one
         self._headers.put(message_id, header)
@@ -248,12 +248,12 @@ class ContentReader:
 
     def _layout(self, message_id: int) -> Layout:
         """Return the layout of a message that came in pieces. It is kept for the next piece."""
-        there = self._layouts.get(message_id)
-        if there is None:
-            there = self._find_layout(message_id)
-            if there.is_enqueued:
-                self._layouts.put(message_id, there)
-        return there
+        layout = self._layouts.get(message_id)
+        if layout is None:
+            layout = self._find_layout(message_id)
+            if layout.is_enqueued:
+                self._layouts.put(message_id, layout)
+        return layout
 
     def _find_layout(self, message_id: int) -> Layout:
         """All pieces have lower positions than the row that enqueues; files may not be in order."""

@@ -78,8 +78,8 @@ class Rows:
 
     def message_id(self, row: int) -> int | None:
         """Message that one row is about."""
-        found: int | None = self._batch.column("message_id")[row].as_py()
-        return found
+        number: int | None = self._batch.column("message_id")[row].as_py()
+        return number
 
     @cached_property
     def kinds(self) -> list[str]:
@@ -144,9 +144,9 @@ class Rows:
     def whole(self) -> Iterator[tuple[int, int, int, Content]]:
         """Iterate over rows that bring a whole message: (position, epoch, message id, content)."""
         wanted, offsets, bodies = Kind.ENQUEUED.column, self._offsets, self._bodies
-        there = [True] * len(self)
+        is_whole = [True] * len(self)
         if self._body_column.null_count:
-            there = self._body_column.is_valid().to_pylist()
+            is_whole = self._body_column.is_valid().to_pylist()
         rows = zip(
             self.positions,
             self.epochs,
@@ -154,7 +154,7 @@ class Rows:
             self.kinds,
             self.headers,
             pairwise(offsets),
-            there,
+            is_whole,
             strict=True,
         )
         for position, epoch, message_id, kind, header, (start, end), has_body in rows:
@@ -216,11 +216,11 @@ def _bytes_list(column: pa.Array) -> list[bytes | None]:
     data = column.buffers()[2]
     content = b"" if data is None else memoryview(data).cast("B")
     offsets = _offsets(column)
-    found: list[bytes | None] = [bytes(content[start:end]) for start, end in pairwise(offsets)]
+    values: list[bytes | None] = [bytes(content[start:end]) for start, end in pairwise(offsets)]
     if column.null_count:
         for row in as_list(pc.indices_nonzero(column.is_null())):
-            found[row] = None
-    return found
+            values[row] = None
+    return values
 
 
 def _pairs(column: pa.Array) -> Any:

@@ -75,11 +75,11 @@ class Scratch:
         """Return what was written there; None if it is not kept any more, or is not the same."""
         file, offset, length, hashed = place
         try:
-            found = b"" if file.closed else os.pread(file.fileno(), length, offset)
+            content = b"" if file.closed else os.pread(file.fileno(), length, offset)
         except OSError as reason:
             _log.warning("decoded content is not read back: %s", reason)
             return None
-        return found if len(found) == length and hash(found) == hashed else None
+        return content if len(content) == length and hash(content) == hashed else None
 
     def close(self) -> None:
         """Let all of it go, and keep nothing from now on."""

@@ -58,7 +58,7 @@ def readable_bodies(protocols: pa.Array, message_types: pa.Array, bodies: pa.Arr
     The arguments are the columns `protocol`, `message_type` and `body`.
     """
     body_of: Callable[[str, str | None, bytes], str | None] = decoder().body_of
-    columns = (each.to_pylist() for each in (protocols, message_types, bodies))
+    columns = (column.to_pylist() for column in (protocols, message_types, bodies))
     rows = [
         None if protocol is None or body is None else body_of(protocol, kind, body)
         for protocol, kind, body in zip(*columns, strict=True)
@@ -72,7 +72,7 @@ def body_texts(protocols: pa.Array, message_types: pa.Array, bodies: pa.Array) -
     The arguments are the columns `protocol`, `message_type` and `body`; other bytes are null.
     """
     body_of = decoder().body_of
-    columns = (each.to_pylist() for each in (protocols, message_types, bodies))
+    columns = (column.to_pylist() for column in (protocols, message_types, bodies))
     rows = [
         None if protocol is None or body is None else _body_text(body_of, protocol, kind, body)
         for protocol, kind, body in zip(*columns, strict=True)
@@ -88,9 +88,9 @@ def _body_text(
 ) -> str | None:
     if kind == "text":
         return body.decode(errors="replace")
-    told = body_of(protocol, kind, body)
-    if told is not None:
-        return told
+    text = body_of(protocol, kind, body)
+    if text is not None:
+        return text
     try:
         return body.decode()
     except UnicodeDecodeError:

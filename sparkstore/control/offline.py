@@ -128,8 +128,8 @@ class OfflineControl:
         except StoreError as reason:
             audit_order(write_audit, this_process(), order, {}, reason)
             raise
-        audit_order(write_audit, this_process(), order, decided.told, None)
-        return decided.told
+        audit_order(write_audit, this_process(), order, decided.answer, None)
+        return decided.answer
 
     def branch(self, order: BranchOrder) -> dict[str, Any]:
         """Decide a branch in doubt (`AdminClient.branch`)."""

@@ -294,7 +294,7 @@ class Entries(Mapping[int, Entry]):
         chunks, young = [*self._chunks], self._young
         for chunk in chunks:
             yield Stretch(chunk.message_ids(), chunk.priorities(), [*chunk.marked()])
-        yield from (_stretch(each) for each in (young,) if each)
+        yield from map(_stretch, filter(None, (young,)))
 
     def __repr__(self) -> str:
         """Show the entries as a dictionary."""

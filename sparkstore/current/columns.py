@@ -93,9 +93,9 @@ def blocks_of(rows: pa.Table) -> dict[int, pa.Table]:
 def messages(rows: pa.Table, headers: pa.Table) -> pa.Table:
     """Rows of `MESSAGES`: those of `narrow`, with the typed headers of their messages."""
     place = pc.index_in(rows["message_id"], headers["message_id"].combine_chunks())
-    found = headers.select([field.name for field in _MESSAGE_FIELDS]).take(place)
+    of_rows = headers.select([field.name for field in _MESSAGE_FIELDS]).take(place)
     for field in _MESSAGE_FIELDS:
-        rows = rows.append_column(field, found[field.name])
+        rows = rows.append_column(field, of_rows[field.name])
     return rows.select(MESSAGES.names).cast(MESSAGES)
 
 
@@ -117,11 +117,11 @@ def queues(
         raise CorruptData(f"{message}: run sparkstore verify")
     empty = {"depth": 0, "bytes": 0, "acquired": 0, "acquired_by": [], "oldest_at": None}
     fresh = {"as_of_position": position, "as_of": as_of}
-    found = [
+    rows = [
         {"queue": name, **(held.get(name) or empty), "detail": queue.detail, **fresh}
         for name, queue in sorted(defined.items())
     ]
-    return pa.Table.from_pylist(found, QUEUES)
+    return pa.Table.from_pylist(rows, QUEUES)
 
 
 def _held(rows: pa.Table) -> dict[str, dict[str, object]]:
@@ -132,7 +132,7 @@ def _held(rows: pa.Table) -> dict[str, dict[str, object]]:
     parts: dict[str, list[Mapping[str, object]]] = {}
     for row in by_holder.to_pylist():
         parts.setdefault(row["queue"], []).append(row)
-    return {name: _queue_row(found) for name, found in parts.items()}
+    return {name: _queue_row(part) for name, part in parts.items()}
 
 
 def _queue_row(parts: Iterable[Mapping[str, object]]) -> dict[str, object]:
@@ -159,8 +159,8 @@ def _queue_row(parts: Iterable[Mapping[str, object]]) -> dict[str, object]:
 def _annotations(details: pa.ChunkedArray) -> pa.ChunkedArray:
     """Annotations as text, each of the few different details looked at once."""
     encoded = details.combine_chunks().dictionary_encode()
-    told = pa.array([_texts(detail) for detail in encoded.dictionary.to_pylist()], _TEXTS)
-    return pa.chunked_array([told.take(encoded.indices)], _TEXTS)
+    texts = pa.array([_texts(detail) for detail in encoded.dictionary.to_pylist()], _TEXTS)
+    return pa.chunked_array([texts.take(encoded.indices)], _TEXTS)
 
 
 def _texts(detail: str) -> list[tuple[str, str]]:

@@ -198,8 +198,8 @@ def _opened(root: Root, name: str) -> DeltaTable:
 
 def _changed(table: DeltaTable, new: Mapping[int, pa.Table]) -> list[int]:
     """Blocks whose rows in the table are not the new ones."""
-    there = pa.table(table.get_add_actions(flatten=True))
-    old = {*there["partition.block"].to_pylist()} if there.num_rows else set[int]()
+    files = pa.table(table.get_add_actions(flatten=True))
+    old = {*files["partition.block"].to_pylist()} if files.num_rows else set[int]()
     dataset = table.to_pyarrow_dataset()
     return [
         block
@@ -214,11 +214,11 @@ def _is_same(dataset: ds.Dataset, block: int, rows: pa.Table) -> bool:
     A block that cannot be read differs.
     """
     try:
-        found = dataset.to_table(columns=NARROW.names, filter=ds.field("block") == block)
-        found = found.sort_by("position").cast(NARROW)
+        standing = dataset.to_table(columns=NARROW.names, filter=ds.field("block") == block)
+        standing = standing.sort_by("position").cast(NARROW)
     except (OSError, pa.ArrowException):
         return False
-    return all(found[name].equals(rows[name]) for name in NARROW.names)
+    return all(standing[name].equals(rows[name]) for name in NARROW.names)
 
 
 def _replace_changed(

@@ -169,7 +169,7 @@ def _by_query(
 
 
 def _asked(columns: Iterable[str], conditions: Iterable[Condition]) -> set[str]:
-    return {*columns, *(each.column for each in conditions)}
+    return {*columns, *(condition.column for condition in conditions)}
 
 
 def _selected(
@@ -178,12 +178,12 @@ def _selected(
     columns: Sequence[str],
     conditions: Sequence[Condition],
 ) -> Iterator[pa.RecordBatch]:
-    assert {each.operator for each in conditions} <= OPERATORS
+    assert {condition.operator for condition in conditions} <= OPERATORS
     named = ", ".join(map(_quoted, columns)) or "1"
-    wanted = " AND ".join(f"{_quoted(each.column)} {each.operator} ?" for each in conditions)
+    wanted = " AND ".join(f"{_quoted(column)} {operator} ?" for column, operator, _ in conditions)
     query = f"SELECT {named} FROM {view} WHERE {wanted or 'true'}"  # noqa: S608
-    found = connection.execute(query, [each.value for each in conditions])
-    yield from found.to_arrow_reader(_BATCH_ROWS)
+    answer = connection.execute(query, [condition.value for condition in conditions])
+    yield from answer.to_arrow_reader(_BATCH_ROWS)
 
 
 @contextmanager
@@ -213,10 +213,10 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _rows(found: duckdb.DuckDBPyRelation, limit: int) -> pa.Table:
+def _rows(relation: duckdb.DuckDBPyRelation, limit: int) -> pa.Table:
     """All rows, or some more than the limit: the rest is never computed."""
     batches, count = list[pa.RecordBatch](), 0
-    with found.to_arrow_reader(_BATCH_ROWS) as reader:
+    with relation.to_arrow_reader(_BATCH_ROWS) as reader:
         for batch in reader:
             batches.append(batch)
             count += batch.num_rows
@@ -250,7 +250,7 @@ def _translated() -> Iterator[None]:
 def _told(reason: Exception) -> str:
     lines = [line.strip() for line in str(reason).splitlines()]
     hint = next((f": {line}" for line in lines if line.startswith((_HINT, "Candidate"))), "")
-    told = first_line(reason)
-    if _OURS in told:  # a function of ours refused its argument
-        return f"the query failed: {told.partition(_OURS)[2]}"
-    return f"the query failed: {told}{hint}: {BY_SPARK} answers in Spark's SQL"
+    text = first_line(reason)
+    if _OURS in text:  # a function of ours refused its argument
+        return f"the query failed: {text.partition(_OURS)[2]}"
+    return f"the query failed: {text}{hint}: {BY_SPARK} answers in Spark's SQL"

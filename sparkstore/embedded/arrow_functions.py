@@ -66,7 +66,7 @@ def add_text_function(
     remembered = cache(function)
 
     def texts(arguments: pa.Array) -> pa.Array:
-        rows = [None if each is None else remembered(each) for each in arguments.to_pylist()]
+        rows = [None if text is None else remembered(text) for text in arguments.to_pylist()]
         return pa.array(rows, pa.string())
 
     _add_function(connection, function.__name__, texts, ["VARCHAR"], "VARCHAR")
@@ -114,7 +114,7 @@ def _importable_numpy() -> Iterator[None]:
     else:
         yield
         return
-    before = {name: each for name, each in sys.modules.items() if name == _NUMPY}
+    before = {name: module for name, module in sys.modules.items() if name == _NUMPY}
     empty = ModuleType(_NUMPY)
     empty.__dict__.update(__version__="2", _core=SimpleNamespace(multiarray=None))
     sys.modules[_NUMPY] = empty

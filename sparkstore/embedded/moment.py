@@ -113,16 +113,16 @@ def dataset(files: Iterable[FileStats], schema: pa.Schema, partition: str) -> ds
 
 
 def _guarantee(file: FileStats, partition: pa.Field) -> ds.Expression:
-    found = ds.field(partition.name) == pa.scalar(file.partition, partition.type)
+    guarantee = ds.field(partition.name) == pa.scalar(file.partition, partition.type)
     if not file.has_statistics:
-        return found
-    found &= _within("position", *file.positions, or_null=False)
-    found &= _within("message_id", *file.message_ids)
+        return guarantee
+    guarantee &= _within("position", *file.positions, or_null=False)
+    guarantee &= _within("message_id", *file.message_ids)
     if file.times:
-        found &= _within("at", *(pa.scalar(each, _TIME) for each in file.times))
+        guarantee &= _within("at", *(pa.scalar(time, _TIME) for time in file.times))
     if file.queues:
-        found &= _within("queue", *file.queues)
-    return found
+        guarantee &= _within("queue", *file.queues)
+    return guarantee
 
 
 def _within(column: str, least: Any, largest: Any, *, or_null: bool = True) -> ds.Expression:

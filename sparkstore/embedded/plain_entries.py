@@ -141,9 +141,10 @@ class PlainEntries:
         self._is_other |= ds.field("detail").is_valid() if asks_detail else nothing
         self._has_others = asks_detail or bool(self.content)
         self._where = pc.scalar(value=True)
-        for each in conditions:
-            if type(each.value) is _KINDS.get(each.column):
-                self._where &= _OPERATORS[each.operator](ds.field(each.column), each.value)
+        for condition in conditions:
+            if type(condition.value) is _KINDS.get(condition.column):
+                compare = _OPERATORS[condition.operator]
+                self._where &= compare(ds.field(condition.column), condition.value)
         self._in_pieces = list[pa.RecordBatch]()
         self._tail = self._read_tail(ids)
 
@@ -175,16 +176,16 @@ class PlainEntries:
         places = _Places(entries["position"])
         for gathered in _gathered(records):
             place = places.of(gathered["position"])
-            found = _one(gathered.filter(place.is_valid()))
+            content = _one(gathered.filter(place.is_valid()))
             entry = entries.take(place.drop_null())
             if name == "journal":
-                is_ours = pc.equal(found["epoch"], entry["epoch"])
-                entry, found = entry.filter(is_ours), found.filter(is_ours)
-            if _BODY in self.content and found[_BODY].null_count:
-                is_whole = found[_BODY].is_valid()
+                is_ours = pc.equal(content["epoch"], entry["epoch"])
+                entry, content = entry.filter(is_ours), content.filter(is_ours)
+            if _BODY in self.content and content[_BODY].null_count:
+                is_whole = content[_BODY].is_valid()
                 self._in_pieces.append(entry.filter(pc.invert(is_whole)))
-                entry, found = entry.filter(is_whole), found.filter(is_whole)
-            yield self._row(entry, found)
+                entry, content = entry.filter(is_whole), content.filter(is_whole)
+            yield self._row(entry, content)
 
     def left(self) -> Remainder | None:
         """Return the messages that are not plain by their entries; None: there are none."""
@@ -244,9 +245,9 @@ class PlainEntries:
             "acquired_by": pa.nulls(len(rows), pa.string()),
         }
         columns = [ours[name] if name in ours else rows[name] for name in _ENTRIES.names]
-        found = pa.Table.from_arrays(columns, schema=_ENTRIES).filter(self._where)
+        entries = pa.Table.from_arrays(columns, schema=_ENTRIES).filter(self._where)
         asked = (_ENTRY[name] for name in self._columns if name in _ENTRY)
-        return found.select([*dict.fromkeys((*asked, "message_id", "position", "epoch"))])
+        return entries.select([*dict.fromkeys((*asked, "message_id", "position", "epoch"))])
 
     def _in_state(
         self, files: Sequence[FileStats], names: Sequence[str], where: ds.Expression | None = None
@@ -279,8 +280,8 @@ class PlainEntries:
     def _row(self, entry: pa.RecordBatch, content: pa.RecordBatch | None = None) -> pa.RecordBatch:
         if not self._columns:  # rows are counted
             return entry.select(["position"])
-        found = [self._column(name, entry, content) for name in self._columns]
-        return pa.RecordBatch.from_arrays(found, [*self._columns])
+        values = [self._column(name, entry, content) for name in self._columns]
+        return pa.RecordBatch.from_arrays(values, [*self._columns])
 
     @staticmethod
     def _column(name: str, entry: pa.RecordBatch, content: pa.RecordBatch | None) -> pa.Array:

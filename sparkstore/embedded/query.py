@@ -55,13 +55,13 @@ def queue_schema(where: Root | str | Path, queue: str) -> str:
 def _warn_of_unreplayed(root: Root) -> None:
     """Warn where the answer stands in the caller's program, as the command notes it."""
     try:
-        found = unreplayed(root)
+        records = unreplayed(root)
     except (StoreError, OSError) as failure:
         text = f"whether the tables have all that was acknowledged is not known: {failure}"
         warnings.warn(text, UnreplayedWarning, stacklevel=4)
     else:
-        if found is not None:
-            warnings.warn(str(found), UnreplayedWarning, stacklevel=4)
+        if records is not None:
+            warnings.warn(str(records), UnreplayedWarning, stacklevel=4)
 
 
 @contextmanager

@@ -114,9 +114,9 @@ def _parsed(connection: duckdb.DuckDBPyConnection, statement: str) -> Any:
         return _parsed(connection, inner)
     if statements[0].type != StatementType.SELECT:
         raise InvalidRequest(NOT_A_QUERY)
-    told = connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [statement]).fetchall()
+    rows = connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [statement]).fetchall()
     try:
-        tree = json.loads(told[0][0])
+        tree = json.loads(rows[0][0])
     except RecursionError as reason:
         raise InvalidRequest("the query is nested too deep") from reason
     if tree["error"]:
@@ -164,11 +164,11 @@ def _steps(node: dict[str, Any]) -> list[Any]:
         name = _folded(parts["cte_name"])
         half = [_Sight(name, -1), parts.pop("right"), _Sight(name, 1)]
     expressions = _expressions(node)
-    hidden = [_Sight(_folded(each["key"]), -1) for each in expressions]
+    hidden = [_Sight(_folded(expression["key"]), -1) for expression in expressions]
     first = [
         step
-        for each in reversed(expressions)
-        for step in (_Sight(_folded(each["key"]), 1), each["value"])
+        for expression in reversed(expressions)
+        for step in (_Sight(_folded(expression["key"]), 1), expression["value"])
     ]
     return [*hidden, *half, *parts.values(), *first]
 
@@ -181,11 +181,11 @@ def _expressions(node: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _folded(name: Any) -> str:
     """Write a name as DuckDB compares it: ASCII has no case, and a Kelvin sign is no k."""
-    return "".join(each.lower() if each.isascii() else each for each in str(name))
+    return "".join(c.lower() if c.isascii() else c for c in str(name))
 
 
 def _check_expressions(node: dict[str, Any], taken: Collection[str]) -> None:
-    for name in (str(each["key"]) for each in _expressions(node)):
+    for name in (str(expression["key"]) for expression in _expressions(node)):
         if name.lower() in taken or name.lower().startswith(_OURS):
             raise InvalidRequest(f"a WITH defines {name}, a name of the engine: choose another")
 
@@ -224,8 +224,8 @@ def _own_functions(connection: duckdb.DuckDBPyConnection) -> set[str]:
         "SELECT lower(function_name), bool_or(stability = 'VOLATILE') FROM duckdb_functions()"
         " WHERE function_type IN ('scalar', 'aggregate', 'window', 'macro') GROUP BY ALL"
     ).fetchall()
-    found = {name for name, is_volatile in rows if not (is_volatile or name.startswith(_INSIDE))}
-    return (found | _RANDOM) - _NOT_OF_ARGUMENTS
+    names = {name for name, is_volatile in rows if not (is_volatile or name.startswith(_INSIDE))}
+    return (names | _RANDOM) - _NOT_OF_ARGUMENTS
 
 
 def _engine_names(connection: duckdb.DuckDBPyConnection) -> set[str]:

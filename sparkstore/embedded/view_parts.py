@@ -89,14 +89,14 @@ def _parts_of_messages(moment: Moment, rows: int, *, has_content: bool) -> Itera
     cut = [*moved, *ours] if has_content else _entry_files(moment)
     *groups, last = _grouped(cut, rows)
     for files in (*groups, last):
-        found = PlainRows(
+        plain = PlainRows(
             [] if has_content else files,
             [file for file in files if has_content and file not in ours],
             [file for file in files if has_content and file in ours],
             has_rest=files is last,
         )
-        whole = ViewPart("queue_messages", moment, found)
-        yield whole if found.has_rest else _narrowed(whole, found)
+        whole = ViewPart("queue_messages", moment, plain)
+        yield whole if plain.has_rest else _narrowed(whole, plain)
 
 
 def _narrowed(part: ViewPart, rows: PlainRows) -> ViewPart:
@@ -112,7 +112,7 @@ def _narrowed(part: ViewPart, rows: PlainRows) -> ViewPart:
         entries = _after(_entry_files(moment), least - 1)
         entries = [file for file in entries if file.positions[0] <= largest]
     if entries and not _after(content, moment.folded):
-        ids = [each for file in entries for each in file.message_ids]
+        ids = [message_id for file in entries for message_id in file.message_ids]
         rows = rows._replace(ids=(min(ids), max(ids)))
     state = [*_meta(moment), *entries]
     return part._replace(moment=moment._replace(state=state), rows=rows)

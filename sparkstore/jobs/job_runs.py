@@ -121,9 +121,9 @@ def last_success(root: Root, job: str) -> datetime | None:
     except (OSError, DeltaError, pa.ArrowException):
         return None
     ends = (
-        each["began_at"] + timedelta(seconds=each["seconds"])
-        for each in rows
-        if each["outcome"] != "failed"
+        row["began_at"] + timedelta(seconds=row["seconds"])
+        for row in rows
+        if row["outcome"] != "failed"
     )
     return max(ends, default=None)
 

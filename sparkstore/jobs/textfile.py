@@ -95,5 +95,5 @@ def _last_success(path: Path) -> float | None:
         written = path.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    found = re.search(rf"^{_PREFIX}{_LAST_SUCCESS}\{{.*\}} ([0-9.e+]+)$", written, re.MULTILINE)
-    return float(found[1]) if found else None
+    match = re.search(rf"^{_PREFIX}{_LAST_SUCCESS}\{{.*\}} ([0-9.e+]+)$", written, re.MULTILINE)
+    return float(match[1]) if match else None

@@ -41,13 +41,13 @@ def counted(help_text: str, default: float = 0, *, metric: str = "", reason: str
 def counters_of(counts: Any) -> list[Counter]:
     """The counters of a dataclass, in the order of its fields; other fields are passed over."""
     return [
-        Counter(each.name, help_text, getattr(counts, each.name), metric or each.name, reason)
-        for each in fields(counts)
-        if _HELP in each.metadata
-        for help_text, metric, reason in (each.metadata[_HELP],)
+        Counter(field.name, help_text, getattr(counts, field.name), metric or field.name, reason)
+        for field in fields(counts)
+        if _HELP in field.metadata
+        for help_text, metric, reason in (field.metadata[_HELP],)
     ]
 
 
 def line_of(counts: Any) -> str:
     """All of them in one line of a log."""
-    return " ".join(f"{each.name}={each.value}" for each in counters_of(counts))
+    return " ".join(f"{counter.name}={counter.value}" for counter in counters_of(counts))

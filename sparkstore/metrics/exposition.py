@@ -34,14 +34,14 @@ def counters(prefix: str, counts: Any) -> Iterator[Metric]:
     histograms (`metrics.histograms`), each `<prefix>_<field>`.
     """
     shared: dict[str, Any] = {}
-    for each in counters_of(counts):
-        name = _name(f"{prefix}_{each.metric}")
-        if not each.reason:
-            yield CounterMetricFamily(name, each.help, each.value)
+    for counter in counters_of(counts):
+        name = _name(f"{prefix}_{counter.metric}")
+        if not counter.reason:
+            yield CounterMetricFamily(name, counter.help, counter.value)
             continue
         if name not in shared:
-            shared[name] = CounterMetricFamily(name, each.help, labels=["reason"])
-        shared[name].add_metric([each.reason], each.value)
+            shared[name] = CounterMetricFamily(name, counter.help, labels=["reason"])
+        shared[name].add_metric([counter.reason], counter.value)
     yield from shared.values()
     for named in histograms_of(counts):
         yield histogram(f"{prefix}_{named.name}", named.help, named.histogram)
@@ -70,11 +70,11 @@ def info(name: str, help_text: str, labels: Labels) -> Metric:
 def _labelled(
     family: Any, name: str, help_text: str, values: Iterable[tuple[Labels, float]]
 ) -> Metric:
-    told = [*values]
-    names = [*told[0][0]] if told else []
+    samples = [*values]
+    names = [*samples[0][0]] if samples else []
     made: Metric = family(_name(name), help_text, labels=names)
-    for labels, value in told:
-        made.add_metric([_written(labels[each]) for each in names], value)  # type: ignore[attr-defined]
+    for labels, value in samples:
+        made.add_metric([_written(labels[name]) for name in names], value)  # type: ignore[attr-defined]
     return made
 
 

@@ -71,7 +71,7 @@ def timed(help_text: str, bounds_s: Sequence[float]) -> Any:
 def histograms_of(counts: Any) -> list[NamedHistogram]:
     """The histograms of a dataclass, in the order of its fields."""
     return [
-        NamedHistogram(each.name, each.metadata[_HELP], getattr(counts, each.name))
-        for each in fields(counts)
-        if _HELP in each.metadata
+        NamedHistogram(field.name, field.metadata[_HELP], getattr(counts, field.name))
+        for field in fields(counts)
+        if _HELP in field.metadata
     ]

@@ -145,13 +145,13 @@ class OrderDecision(NamedTuple):
 
     Attributes:
         order: The order, with the queue's name as the store has it.
-        told: The answer for the administrator.
+        answer: The answer for the administrator.
         is_change: False if it is so already.
         detail: The definition that the queue, exchange or binding shall have.
     """
 
     order: Order
-    told: dict[str, Any]
+    answer: dict[str, Any]
     is_change: bool = True
     detail: str = ""
 
@@ -163,8 +163,8 @@ def decide(order: Order, facts: AdministrationFacts) -> OrderDecision:
         InvalidRequest: It cannot be; nothing may be changed then.
     """
     decided = _DECISIONS[order.act](order, facts)
-    told = {"act": str(order.act), **decided.told, "changed": decided.is_change}
-    return decided._replace(told=told)
+    answer = {"act": str(order.act), **decided.answer, "changed": decided.is_change}
+    return decided._replace(answer=answer)
 
 
 def _create_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
@@ -180,13 +180,13 @@ def _create_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
     check_known("queue", name, order.arguments)
     wanted = definition(order.arguments, order.durability)
     check_said("queue", name, own_arguments_of(wanted), facts)
-    there = facts.detail(name)
-    own = None if there is None else altered(there, {})
+    detail = facts.detail(name)
+    own = None if detail is None else altered(detail, {})
     if own not in {None, wanted}:
         message = f"queue {shown(name)} is there as {own}: see sparkstore queue alter"
         raise InvalidRequest(message)
-    told = {"queue": name, "arguments": arguments_of(wanted), **_warnings(name, wanted, facts)}
-    return OrderDecision(order._replace(queue=name), told, there is None, wanted)
+    answer = {"queue": name, "arguments": arguments_of(wanted), **_warnings(name, wanted, facts)}
+    return OrderDecision(order._replace(queue=name), answer, detail is None, wanted)
 
 
 def _alter_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
@@ -194,13 +194,14 @@ def _alter_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
     if not order.arguments:
         message = f"queue {shown(name)}: say what to alter: --set NAME=VALUE or --unset NAME"
         raise InvalidRequest(message)
-    there = own_arguments_of(detail)
-    check_known("queue", name, {each for each in order.arguments if each not in there})
+    standing = own_arguments_of(detail)
+    check_known("queue", name, order.arguments.keys() - standing.keys())
     wanted = altered(detail, order.arguments)
     check_said("queue", name, own_arguments_of(wanted), facts)
     check_alteration(name, detail, wanted, facts.standing(name))
-    told = {"queue": name, "arguments": arguments_of(wanted), **_warnings(name, wanted, facts)}
-    return OrderDecision(order._replace(queue=name), told, arguments_of(wanted) != there, wanted)
+    arguments = arguments_of(wanted)
+    answer = {"queue": name, "arguments": arguments, **_warnings(name, wanted, facts)}
+    return OrderDecision(order._replace(queue=name), answer, arguments != standing, wanted)
 
 
 def _warnings(queue: str, own: str, facts: AdministrationFacts) -> dict[str, list[str]]:
@@ -232,28 +233,28 @@ def _delete_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
     ]
     check_loss("queue", name, [text for has, text in losses if has], is_forced=order.force)
     alternate = terms_of(detail).arguments.alternate_exchange
-    told: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "queue": name,
         "messages_lost" if alternate is None else "messages_rerouted": standing.depth,
         "consumers_ended": standing.consumer_count,
         "bindings_removed": len(bindings),
     }
     if alternate is not None:
-        told[ALTERNATE_EXCHANGE] = alternate
-    return OrderDecision(order._replace(queue=name), told)
+        answer[ALTERNATE_EXCHANGE] = alternate
+    return OrderDecision(order._replace(queue=name), answer)
 
 
 def _create_exchange(order: Order, facts: AdministrationFacts) -> OrderDecision:
     name = order.exchange
     check_name("exchange", name)
     check_exchange_type(name, order.type)
-    arguments = {each: value for each, value in order.arguments.items() if value is not None}
+    arguments = {name: value for name, value in order.arguments.items() if value is not None}
     check_exchange_arguments(name, arguments)
-    there, wanted = facts.exchange_type(name), alternate_of(arguments)
+    standing, wanted = facts.exchange_type(name), alternate_of(arguments)
     _check_as_it_is(order, wanted, facts)
-    if there is None and wanted is not None:
+    if standing is None and wanted is not None:
         check_alternate("exchange", name, wanted, facts)
-    if there is None and name.startswith(_BROKERS_OWN):
+    if standing is None and name.startswith(_BROKERS_OWN):
         message = f"exchange {shown(name)}: names with {_BROKERS_OWN} are the broker's: say another"
         raise InvalidRequest(message)
     if "/" in name or "::" in name:
@@ -262,13 +263,13 @@ def _create_exchange(order: Order, facts: AdministrationFacts) -> OrderDecision:
     if facts.detail(name) is not None:
         message = f"exchange {shown(name)}: a queue has this name, and would hide it: say another"
         raise InvalidRequest(message)
-    told: dict[str, Any] = {"exchange": name, "type": order.type}
+    answer: dict[str, Any] = {"exchange": name, "type": order.type}
     if wanted is not None:
-        told[ALTERNATE_EXCHANGE] = wanted
+        answer[ALTERNATE_EXCHANGE] = wanted
     if deletes_itself(arguments):
-        told[AUTO_DELETE] = True
+        answer[AUTO_DELETE] = True
     detail = definition(arguments, order.durability)
-    return OrderDecision(order, told, there is None, detail)
+    return OrderDecision(order, answer, standing is None, detail)
 
 
 def _delete_exchange(order: Order, facts: AdministrationFacts) -> OrderDecision:
@@ -300,27 +301,28 @@ def _add_binding(order: Order, facts: AdministrationFacts) -> OrderDecision:
     check_binding_arguments(order.exchange, kind, order.arguments)
     detail = as_json({"arguments": dict(order.arguments)})
     is_there = key in facts.bindings()
-    there = facts.binding_arguments(key) if is_there else order.arguments
-    if there != order.arguments:
+    standing = facts.binding_arguments(key) if is_there else order.arguments
+    if standing != order.arguments:
         message = f"{shown(name)} is bound to {shown(order.exchange)} by {shown(order.key)} with"
-        raise InvalidRequest(f"{message} {as_json(there)}: remove that first, or say another key")
-    told: dict[str, Any] = {"exchange": order.exchange, "queue": name, "key": order.key}
+        message += f" {as_json(standing)}: remove that first, or say another key"
+        raise InvalidRequest(message)
+    answer: dict[str, Any] = {"exchange": order.exchange, "queue": name, "key": order.key}
     if order.arguments:
-        told["arguments"] = dict(order.arguments)
-    return OrderDecision(order._replace(queue=name), told, not is_there, detail)
+        answer["arguments"] = dict(order.arguments)
+    return OrderDecision(order._replace(queue=name), answer, not is_there, detail)
 
 
 def _remove_binding(order: Order, facts: AdministrationFacts) -> OrderDecision:
     name = find(order.queue, facts.queues)
     key = ExchangeBindingKey(order.exchange, name, order.key)
     if key not in facts.bindings():
-        bound = [each for each in facts.bindings() if each[:2] == key[:2]]
-        keys = ", ".join(shown(each.binding_key) for each in bound[:5])
+        bound = [binding for binding in facts.bindings() if binding[:2] == key[:2]]
+        keys = ", ".join(shown(binding.binding_key) for binding in bound[:5])
         hint = f"its keys are {keys}" if bound else "see the view bindings"
         message = f"{shown(name)} is not bound to {shown(order.exchange)} by {shown(order.key)}: "
         raise InvalidRequest(message + hint)
-    told = {"exchange": order.exchange, "queue": name, "key": order.key}
-    return OrderDecision(order._replace(queue=name), told)
+    answer = {"exchange": order.exchange, "queue": name, "key": order.key}
+    return OrderDecision(order._replace(queue=name), answer)
 
 
 def _set_policy(order: Order, facts: AdministrationFacts) -> OrderDecision:
@@ -345,15 +347,15 @@ _DECISIONS: Mapping[AdminAction, Callable[[Order, AdministrationFacts], OrderDec
 }
 
 
-def existing(said: str, facts: AdministrationFacts) -> str:
+def existing(named: str, facts: AdministrationFacts) -> str:
     """Return the store's name of the queue that somebody means, which must exist.
 
     Raises:
         InvalidRequest: There is none, or several.
     """
-    name = find(said, facts.queues)
+    name = find(named, facts.queues)
     if facts.detail(name) is None:
-        message = f"unknown queue {shown(said)}: see sparkstore queues"
+        message = f"unknown queue {shown(named)}: see sparkstore queues"
         raise InvalidRequest(message)
     return name
 
@@ -379,11 +381,11 @@ def new_exchange(decided: OrderDecision) -> Exchange:
 def _check_as_it_is(order: Order, alternate: str | None, facts: AdministrationFacts) -> None:
     """Refuse to create an exchange that exists with another definition."""
     name = order.exchange
-    there, with_it = facts.exchange_type(name), facts.alternate_of(name)
-    if there not in {None, order.type}:
-        message = f"exchange {shown(name)} is there as {there}: delete it first"
+    standing, with_it = facts.exchange_type(name), facts.alternate_of(name)
+    if standing not in {None, order.type}:
+        message = f"exchange {shown(name)} is there as {standing}: delete it first"
         raise InvalidRequest(message)
-    if there is not None and with_it != alternate:
+    if standing is not None and with_it != alternate:
         message = f"exchange {shown(name)} is there with {_alternate_told(with_it)}, not with"
         raise InvalidRequest(f"{message} {_alternate_told(alternate)}: delete it first")
 

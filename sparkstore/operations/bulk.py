@@ -253,8 +253,8 @@ def _moved(request: Request, target: str | None, facts: MessageFacts) -> list[Bu
     if facts.entry.acquired_by is not None:
         return []
     assert target is not None
-    told = {"reason": "redriven"} if request.action is Action.REDRIVE else {}
-    take = Dequeue(request.queue, _of(request, {"outcome": "moved", **told, "to": target}))
+    reason = {"reason": "redriven"} if request.action is Action.REDRIVE else {}
+    take = Dequeue(request.queue, _of(request, {"outcome": "moved", **reason, "to": target}))
     return [take] if facts.is_on_target else [_put(target, facts.entry), take]
 
 
@@ -311,13 +311,13 @@ def buried(
         is_on_target: The target has it already: there it stays as it is.
         holder: The holder of the message; None if it is available.
     """
-    told = {name: text for name in ("condition", "description") if (text := getattr(death, name))}
+    cause = {name: text for name in ("condition", "description") if (text := getattr(death, name))}
     if target is None:
-        return [Dequeue(death.queue, {"outcome": death.reason, **told}, holder)]
+        return [Dequeue(death.queue, {"outcome": death.reason, **cause}, holder)]
     if is_cycle(entry.detail, death, target):
         ended = {"outcome": death.reason, "reason": CYCLE, "back_to": target}
         return [Dequeue(death.queue, ended, holder)]
-    outcome = {"outcome": "dead-lettered", "reason": death.reason, "to": target, **told}
+    outcome = {"outcome": "dead-lettered", "reason": death.reason, "to": target, **cause}
     take = Dequeue(death.queue, outcome, holder)
     put = _put(target, entry)
     header, annotations = put.header._replace(expires_at=None), with_death(entry.detail, death)
@@ -341,10 +341,10 @@ def rerouted(
         entry: The message's entry, where it is.
         holder: The holder of the message; None if it is available.
     """
-    told = {name: text for name in ("condition", "description") if (text := getattr(death, name))}
+    cause = {name: text for name in ("condition", "description") if (text := getattr(death, name))}
     if not targets:
-        return [Dequeue(death.queue, {"outcome": death.reason, **told}, holder)]
-    outcome = {"outcome": "rerouted", "reason": death.reason, "to": exchange, **told}
+        return [Dequeue(death.queue, {"outcome": death.reason, **cause}, holder)]
+    outcome = {"outcome": "rerouted", "reason": death.reason, "to": exchange, **cause}
     annotations = with_death(entry.detail, death)
     puts = [
         _put(queue, entry)._replace(annotations=annotations)

@@ -75,28 +75,28 @@ def choice_of(
         InvalidRequest: An age or a property is not written so.
     """
     pairs = []
-    for told in properties:
-        name, is_pair, value = told.partition("=")
+    for condition in properties:
+        name, is_pair, value = condition.partition("=")
         if not name or not is_pair:
-            message = f"--property {told!r}: write it as NAME=VALUE"
+            message = f"--property {condition!r}: write it as NAME=VALUE"
             raise InvalidRequest(message)
         pairs.append((name, value))
     least_us = None if older_than is None else age_us("--older-than", older_than)
     return Choice(frozenset(message_ids), least_us, tuple(pairs), subject)
 
 
-def age_us(option: str, told: str) -> int:
+def age_us(option: str, text: str) -> int:
     """Read an age as somebody says it, in µs.
 
     Args:
         option: The option or field that says it.
-        told: A number and a unit, such as 90s or 7d.
+        text: A number and a unit, such as 90s or 7d.
 
     Raises:
         InvalidRequest: It is not written so.
     """
-    found = _AGE.fullmatch(told)
-    if found is None:
-        message = f"{option} {told!r}: write a number and ms, s, m, h or d, such as 90s or 7d"
+    match = _AGE.fullmatch(text)
+    if match is None:
+        message = f"{option} {text!r}: write a number and ms, s, m, h or d, such as 90s or 7d"
         raise InvalidRequest(message)
-    return int(found[1]) * _UNITS_US[found[2]]
+    return int(match[1]) * _UNITS_US[match[2]]

@@ -154,11 +154,11 @@ def mark_of(row: LogRow) -> Mark | None:
 
 def family_of(operation: str, marks: Iterable[Mark]) -> list[str]:
     """Find the operations that undo an operation, undo that, and so on; marks in log order."""
-    found = {operation: None}
+    family = {operation: None}
     for mark in marks:
-        if mark.undoes in found:
-            found[mark.operation] = None
-    return [*found]
+        if mark.undoes in family:
+            family[mark.operation] = None
+    return [*family]
 
 
 def follow(operation: str, rows: Sequence[LogRow]) -> OperationHistory:
@@ -285,9 +285,9 @@ class _Walk:
         if came is None or came.queue is None or mark.undoes is None:
             return
         key = self._taken_keys.get((mark.undoes, came.queue, message_id), came.position)
-        there = self._history.stays.get((came.queue, message_id))
-        if there is not None and there.position == came.position:
-            there.key = key
+        stay = self._history.stays.get((came.queue, message_id))
+        if stay is not None and stay.position == came.position:
+            stay.key = key
         else:
             self._keys[came.position] = key
 

@@ -103,12 +103,12 @@ def warnings_of(definitions: Mapping[str, str], facts: WiringFacts) -> dict[str,
         definitions: Those that queues shall have, by name, with what policies say of them.
         facts: What the other queues have.
     """
-    found: dict[frozenset[str], str] = {}
+    cycles: dict[frozenset[str], str] = {}
     for queue in definitions:
         cycle = dead_letter_cycle(queue, lambda name: definitions.get(name) or facts.detail(name))
-        if cycle and len(found) < _MOST_WARNINGS:
-            found.setdefault(frozenset(cycle), cycle_text(cycle))
-    return {"warnings": [*found.values()]} if found else {}
+        if cycle and len(cycles) < _MOST_WARNINGS:
+            cycles.setdefault(frozenset(cycle), cycle_text(cycle))
+    return {"warnings": [*cycles.values()]} if cycles else {}
 
 
 def dead_letter_cycle(queue: str, definition: Callable[[str], str | None]) -> list[str]:

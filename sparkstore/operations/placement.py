@@ -82,14 +82,14 @@ def check_placements(request: PlacementRequest, terms: Callable[[str], QueueTerm
     if len(request.placements) > MAX_IDS:
         message = f"{len(request.placements)} messages in one request: at most {MAX_IDS}"
         raise InvalidRequest(message)
-    for name in {each.source for each in request.placements if each.source is not None}:
+    for name in taken_from(request.placements):
         if terms(name) is None:
             raise InvalidRequest(f"unknown queue {shown(name)}: see sparkstore queues")
-    for name in {each.target for each in request.placements if each.target is not None}:
-        there = terms(name)
-        if there is None:
+    for name in {one.target for one in request.placements if one.target is not None}:
+        target = terms(name)
+        if target is None:
             raise InvalidRequest(f"unknown queue {shown(name)}: create it first")
-        if not there.keeps_messages:
+        if not target.keeps_messages:
             message = f"queue {shown(name)} is transient: what is put there would not survive a"
             raise InvalidRequest(f"{message} restart")
 
@@ -119,8 +119,8 @@ def decide_placement(
         expires_at=placement.expires_at,
         header_bytes=entry.message_bytes,  # of both, as of `bulk`
     )
-    told = placement.annotations, placement.delivery_count
-    return [take, Enqueue(placement.target, header, entry.position > 0, *told)]
+    carried = placement.annotations, placement.delivery_count
+    return [take, Enqueue(placement.target, header, entry.position > 0, *carried)]
 
 
 def _outcome(placement: Placement, request: PlacementRequest, new_id: int) -> dict[str, str]:
@@ -138,29 +138,29 @@ def _outcome(placement: Placement, request: PlacementRequest, new_id: int) -> di
 
 def taken_from(placements: Sequence[Placement]) -> dict[str, list[int]]:
     """Return the messages that are taken, by the names of their queues."""
-    found: dict[str, list[int]] = {}
-    for each in placements:
-        if each.source is not None:
-            found.setdefault(each.source, []).append(each.message_id)
-    return found
+    taken: dict[str, list[int]] = {}
+    for placement in placements:
+        if placement.source is not None:
+            taken.setdefault(placement.source, []).append(placement.message_id)
+    return taken
 
 
-def place_of(message_id: int, there: Mapping[str, Entry], named: str | None) -> tuple[str, Entry]:
+def place_of(message_id: int, entries: Mapping[str, Entry], named: str | None) -> tuple[str, Entry]:
     """Find the queue of a message that is to be resubmitted, and its entry there.
 
     Args:
         message_id: The message that is to be repaired.
-        there: Its entries, by the queues that it is on.
+        entries: Its entries, by the queues that it is on.
         named: The queue that somebody says, as the store has it; None: the only one.
 
     Raises:
         InvalidRequest: It is on none, or on several and none was named.
     """
-    found = {name: entry for name, entry in there.items() if named in {None, name}}
-    if len(found) > 1:
-        names = ", ".join(sorted(found))
+    places = {name: entry for name, entry in entries.items() if named in {None, name}}
+    if len(places) > 1:
+        names = ", ".join(sorted(places))
         raise InvalidRequest(f"message {message_id} is on {names}: name one as its queue")
-    for name, entry in found.items():
+    for name, entry in places.items():
         return name, entry
     where = "any queue" if named is None else shown(named)
     message = f"message {message_id} is not on {where}: sparkstore browse shows ids, and"

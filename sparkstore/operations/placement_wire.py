@@ -32,7 +32,7 @@ _TYPES: dict[str, type] = {
 
 def placements_line(request: PlacementRequest) -> bytes:
     """A request as a line."""
-    content = {"placements": [_told(each) for each in request.placements]}
+    content = {"placements": [_told(placement) for placement in request.placements]}
     named = {"operation": request.operation, "undoes": request.undoes}
     return line(content | {name: value for name, value in named.items() if value is not None})
 
@@ -49,7 +49,7 @@ def placements_of(content: dict[str, Any]) -> PlacementRequest:
     if undoes is not None and not is_operation(undoes):
         raise InvalidRequest("what placements undo is named by 8 to 32 letters and digits")
     try:
-        placements = tuple(_placement(dict(told)) for told in content["placements"])
+        placements = tuple(_placement(dict(fields)) for fields in content["placements"])
     except (KeyError, TypeError, ValueError) as reason:
         message = f"placements cannot be read: {reason!r}"
         raise InvalidRequest(message) from reason
@@ -58,25 +58,25 @@ def placements_of(content: dict[str, Any]) -> PlacementRequest:
 
 def _told(placement: Placement) -> dict[str, Any]:
     plain = Placement()
-    told = {
+    fields = {
         name: value for name, value in placement._asdict().items() if value != getattr(plain, name)
     }
-    return told | ({} if placement.draft is None else {"draft": draft_told(placement.draft)})
+    return fields | ({} if placement.draft is None else {"draft": draft_told(placement.draft)})
 
 
-def _placement(told: dict[str, Any]) -> Placement:
-    for name, value in told.items():
+def _placement(fields: dict[str, Any]) -> Placement:
+    for name, value in fields.items():
         if type(value) is not _TYPES.get(name):
             message = f"a placement cannot have {name!r} as {value!r:.80}"
             raise ValueError(message)
-    if told.get("delivery_count", 0) < 0 or told.get("message_id", 0) < 0:
+    if fields.get("delivery_count", 0) < 0 or fields.get("message_id", 0) < 0:
         raise ValueError("counts and ids are not negative")
-    if "draft" in told:
-        told["draft"] = draft_of(told["draft"])
-    if "annotations" in told:
-        told["annotations"] = _annotations(told["annotations"])
-    return Placement(**told)
+    if "draft" in fields:
+        fields["draft"] = draft_of(fields["draft"])
+    if "annotations" in fields:
+        fields["annotations"] = _annotations(fields["annotations"])
+    return Placement(**fields)
 
 
-def _annotations(told: dict[str, Any]) -> Annotations:
-    return {str(key): (str(kind), str(text)) for key, (kind, text) in told.items()}
+def _annotations(content: dict[str, Any]) -> Annotations:
+    return {str(key): (str(kind), str(text)) for key, (kind, text) in content.items()}

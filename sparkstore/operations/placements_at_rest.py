@@ -32,7 +32,7 @@ def placement_steps(
     """
     check_placements(request, lambda name: terms_in(machine.state, name))
     chosen, answer = _possible(machine, request.placements)
-    drafts = [each.draft for each in chosen if each.draft is not None]
+    drafts = [placement.draft for placement in chosen if placement.draft is not None]
     made, groups = new_messages(machine, drafts)
     new, together = iter(made), Transaction(transaction, machine)
     try:
@@ -50,15 +50,15 @@ def _possible(
 ) -> tuple[list[Placement], Answer]:
     """Leave out what is not where it is to be taken from, or is held."""
     chosen, answer = [], Answer()
-    for each in placements:
-        queue = machine.state.queues.get(each.source or "")
-        entry = None if queue is None else queue.entries.get(each.message_id)
-        if each.source is not None and entry is None:
+    for placement in placements:
+        queue = machine.state.queues.get(placement.source or "")
+        entry = None if queue is None else queue.entries.get(placement.message_id)
+        if placement.source is not None and entry is None:
             answer = answer.plus(Answer(gone=1))
         elif entry is not None and entry.acquired_by is not None:
             answer = answer.plus(Answer(left=1))
         else:
-            chosen.append(each)
+            chosen.append(placement)
             answer = answer.plus(Answer(done=1))
     return chosen, answer
 
@@ -77,5 +77,5 @@ def _add_placement(
             add_step(machine, together, placement.message_id, step)
     if message is not None:
         assert placement.target is not None
-        told = together, placement.annotations, placement.delivery_count
-        transactions.enqueue(machine, message, placement.target, *told)
+        carried = together, placement.annotations, placement.delivery_count
+        transactions.enqueue(machine, message, placement.target, *carried)

@@ -61,7 +61,7 @@ class PolicyFacts(WiringFacts, Protocol):
 class PolicyDecision(NamedTuple):
     """The decision of an order about a policy: its fields as `administration.OrderDecision`."""
 
-    told: dict[str, Any]
+    answer: dict[str, Any]
     is_change: bool
     detail: str
 
@@ -74,12 +74,12 @@ def decide_set(policy: Policy, facts: PolicyFacts) -> PolicyDecision:
     """
     check_policy(policy)
     check_said("policy", policy.name, policy.arguments, facts)
-    told = {"policy": policy.name, **policy.detail}
-    told |= _effects(policy, with_change(facts.policies(), policy.name, policy), facts)
+    answer = {"policy": policy.name, **policy.detail}
+    answer |= _effects(policy, with_change(facts.policies(), policy.name, policy), facts)
     if policy.left_out is not None:
-        told["left_out"] = policy.left_out
-    is_change = policy not in facts.policies() or told["altered"] > 0
-    return PolicyDecision(told, is_change, as_json(policy.detail))
+        answer["left_out"] = policy.left_out
+    is_change = policy not in facts.policies() or answer["altered"] > 0
+    return PolicyDecision(answer, is_change, as_json(policy.detail))
 
 
 def decide_delete(name: str, facts: PolicyFacts) -> PolicyDecision:
@@ -88,12 +88,12 @@ def decide_delete(name: str, facts: PolicyFacts) -> PolicyDecision:
     Raises:
         InvalidRequest: There is none of this name, or a queue cannot do without it now.
     """
-    there = {each.name: each for each in facts.policies()}
-    if name not in there:
-        known = ", ".join(map(shown, [*there][:_SHOWN])) or "none"
+    standing = {policy.name: policy for policy in facts.policies()}
+    if name not in standing:
+        known = ", ".join(map(shown, [*standing][:_SHOWN])) or "none"
         message = f"unknown policy {shown(name)}: there is {known} (sparkstore policy list)"
         raise InvalidRequest(message)
-    effects = _effects(there[name], with_change(facts.policies(), name, None), facts)
+    effects = _effects(standing[name], with_change(facts.policies(), name, None), facts)
     return PolicyDecision({"policy": name, **effects}, is_change=True, detail="")
 
 
@@ -121,9 +121,9 @@ def _effects(policy: Policy, after: Sequence[Policy], facts: PolicyFacts) -> dic
         limit = terms_of(wanted).arguments.max_delivery_count
         if limit is not None and limit != terms_of(detail).arguments.max_delivery_count:
             leaving += facts.over_delivered(queue, limit)
-    found: dict[str, Any] = {"queues": fitting, "altered": changed, "over_delivered": leaving}
-    found |= warnings_of(definitions, facts)
-    return {**found, "overridden": overridden} if overridden else found
+    effects: dict[str, Any] = {"queues": fitting, "altered": changed, "over_delivered": leaving}
+    effects |= warnings_of(definitions, facts)
+    return {**effects, "overridden": overridden} if overridden else effects
 
 
 def faults_of(facts: PolicyFacts) -> list[str]:
@@ -143,13 +143,13 @@ def faults_of(facts: PolicyFacts) -> list[str]:
 
 
 def _is_told(detail: str, policy: str) -> bool:
-    told = sources(arguments_of(detail)).values()
-    return any(each["from"] == f"policy {policy}" for each in told)
+    arguments = sources(arguments_of(detail)).values()
+    return any(argument["from"] == f"policy {policy}" for argument in arguments)
 
 
 def count_over_delivered(entries: Iterable[tuple[int, Entry]], limit: int) -> int:
     """Count entries that wait with more failed deliveries than a limit."""
-    return sum(each.acquired_by is None and each.delivery_count > limit for _, each in entries)
+    return sum(entry.acquired_by is None and entry.delivery_count > limit for _, entry in entries)
 
 
 def check_policy(policy: Policy) -> None:

@@ -75,11 +75,11 @@ def check_alteration(queue: str, detail: str, wanted: str, standing: QueueUsage)
     Raises:
         InvalidRequest: See the module; nothing may be changed then.
     """
-    there, new = terms_of(detail).arguments, terms_of(wanted).arguments
+    old, new = terms_of(detail).arguments, terms_of(wanted).arguments
     name = shown(queue)
     for argument in ARGUMENTS.values():
         value = getattr(new, argument.name)
-        if value == getattr(there, argument.name):
+        if value == getattr(old, argument.name):
             continue
         if reason := _why_not(argument, value, standing, name):
             message = f"queue {name} has {reason}"
@@ -90,12 +90,12 @@ def _why_not(argument: Argument, value: object, standing: QueueUsage, queue: str
     """Return why an argument may not get this value now; empty: it may."""
     depth, consumers = standing.depth, standing.consumer_count
     if argument.changes == WHILE_EMPTY and depth:
-        said = f"{depth} messages: {argument.name} changes only while it is empty"
-        return f"{said} (sparkstore queue purge ROOT {queue})"
+        reason = f"{depth} messages: {argument.name} changes only while it is empty"
+        return f"{reason} (sparkstore queue purge ROOT {queue})"
     if argument.changes == WHILE_UNUSED and consumers:
-        said = f"{consumers} consumers: {argument.name} changes only while it has none"
-        return f"{said} {_END_THEM}"
+        reason = f"{consumers} consumers: {argument.name} changes only while it has none"
+        return f"{reason} {_END_THEM}"
     if argument.changes == NOT_FOR_SEVERAL and value and consumers > 1:
-        said = f"{consumers} consumers, {argument.name} is for one at most: end the others first"
-        return f"{said} {_END_THEM}"
+        reason = f"{consumers} consumers, {argument.name} is for one at most: end the others first"
+        return f"{reason} {_END_THEM}"
     return ""

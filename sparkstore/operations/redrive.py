@@ -61,14 +61,14 @@ class RedrivePlan:
         self, queues: Mapping[str, QueueState], message: tuple[int, Entry], target: str | None
     ) -> None:
         message_id, entry = message
-        there = queues.get(target or "")
+        queue = queues.get(target or "")
         if target is None:
             self.strays.append(message_id)
-        elif there is None or not (terms := terms_of(there.detail)).keeps_messages:
+        elif queue is None or not (terms := terms_of(queue.detail)).keeps_messages:
             self.lost.setdefault(target, []).append(message_id)
         else:
             if target not in self._rooms:
-                depth, byte_count = len(there.entries), there.entries.message_bytes
+                depth, byte_count = len(queue.entries), queue.entries.message_bytes
                 self._rooms[target] = Room(terms.arguments, depth, byte_count)
             fits = self._rooms[target].takes(entry.message_bytes)
             (self.portions if fits else self.full).setdefault(target, []).append(message_id)

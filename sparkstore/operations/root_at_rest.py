@@ -67,8 +67,8 @@ class StateFacts:
 
     def detail(self, queue: str) -> str | None:
         """Definition of a queue; None: there is none."""
-        there = self._state.queues.get(queue)
-        return None if there is None else there.detail
+        known = self._state.queues.get(queue)
+        return None if known is None else known.detail
 
     def standing(self, queue: str) -> QueueUsage:
         """Return how many messages a queue holds; nobody uses it."""
@@ -165,8 +165,8 @@ def _queue_altered(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
 
 def _queue_destroyed(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
     queue = decided.order.queue
-    there = machine.state.queues[queue]
-    if there.entries and terms_of(there.detail).arguments.alternate_exchange is not None:
+    standing = machine.state.queues[queue]
+    if standing.entries and terms_of(standing.detail).arguments.alternate_exchange is not None:
         message = f"queue {shown(queue)} has messages for its alternate exchange, and a broker that"
         message += f" runs routes them: start one, or purge {shown(queue)} first"
         raise InvalidRequest(message)
@@ -239,7 +239,7 @@ def plan(state: State, request: Request, *, now_us: int) -> Plan:
     entries = state.queues[request.queue].entries
     on_target = state.queues[target].entries if target in state.queues else {}
     room = _room(state, target) if request.action is Action.REDRIVE else None
-    found: list[tuple[int, BulkStep]] = []
+    planned: list[tuple[int, BulkStep]] = []
     answer = Answer()
     for message_id in dict.fromkeys(request.message_ids):
         entry = entries.get(message_id)
@@ -252,9 +252,9 @@ def plan(state: State, request: Request, *, now_us: int) -> Plan:
             answer = answer.plus(Answer(full=1))
             continue
         answer = answer.plus(Answer(done=1) if steps else Answer(left=1))
-        found += [(message_id, step) for step in steps]
-    missing = target if found and target not in state.queues else None
-    return Plan(found, missing, answer)
+        planned += [(message_id, step) for step in steps]
+    missing = target if planned and target not in state.queues else None
+    return Plan(planned, missing, answer)
 
 
 def _room(state: State, target: str | None) -> Room:

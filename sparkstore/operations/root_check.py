@@ -74,34 +74,34 @@ Thresholds = Mapping[tuple[str, str], Threshold]
 """By the name of the figure, and the queue that it is for; empty: for all others."""
 
 
-def threshold_of(name: str, told: str, *, is_age: bool) -> tuple[tuple[str, str], Threshold]:
+def threshold_of(name: str, text: str, *, is_age: bool) -> tuple[tuple[str, str], Threshold]:
     """Read a threshold as a command line says it.
 
     Args:
         name: The figure that it is for.
-        told: `[QUEUE=]WARN[:CRIT]` or `[QUEUE=]:CRIT`.
+        text: `[QUEUE=]WARN[:CRIT]` or `[QUEUE=]:CRIT`.
         is_age: Its numbers are ages, such as 90s or 7d; else counts.
 
     Raises:
         InvalidRequest: It is not written so, or CRIT is less than WARN.
     """
-    queue, _, limits = told.rpartition("=")
+    queue, _, limits = text.rpartition("=")
     first, _, second = limits.partition(":")
-    warning, critical = (_number(name, told, each, is_age=is_age) for each in (first, second))
+    warning, critical = (_number(name, text, limit, is_age=is_age) for limit in (first, second))
     if warning is None and critical is None:
-        raise InvalidRequest(f"--{name} {told!r}: write it as WARN, WARN:CRIT or :CRIT")
+        raise InvalidRequest(f"--{name} {text!r}: write it as WARN, WARN:CRIT or :CRIT")
     if warning is not None and critical is not None and critical < warning:
-        raise InvalidRequest(f"--{name} {told!r}: the critical limit is less than the warning")
+        raise InvalidRequest(f"--{name} {text!r}: the critical limit is less than the warning")
     return (name, queue), Threshold(warning, critical)
 
 
-def _number(name: str, told: str, text: str, *, is_age: bool) -> float | None:
+def _number(name: str, option: str, text: str, *, is_age: bool) -> float | None:
     if not text:
         return None
     if is_age:
         return age_us(f"--{name}", text) / _SECOND_US
     if not text.isascii() or not text.isdecimal():
-        raise InvalidRequest(f"--{name} {told!r}: {text!r} is no count")
+        raise InvalidRequest(f"--{name} {option!r}: {text!r} is no count")
     return int(text)
 
 
@@ -117,7 +117,7 @@ def judge(figures: Iterable[Figure], thresholds: Thresholds) -> list[JudgedFigur
 
 def worst(judged: Iterable[JudgedFigure]) -> CheckStatus:
     """Return the status of all figures together."""
-    return max((each.status for each in judged), default=CheckStatus.OK)
+    return max((figure.status for figure in judged), default=CheckStatus.OK)
 
 
 def nagios_line(judged: Sequence[JudgedFigure], summary: str) -> str:
@@ -127,12 +127,12 @@ def nagios_line(judged: Sequence[JudgedFigure], summary: str) -> str:
     own: a line of ten thousand queues would be cut.
     """
     status = worst(judged)
-    wrong = sorted((each for each in judged if each.status), key=lambda each: -each.status)
-    said = "; ".join(_sentence(each) for each in wrong[:_MOST]) or summary
+    wrong = sorted((one for one in judged if one.status), key=lambda one: -one.status)
+    sentence = "; ".join(_sentence(figure) for figure in wrong[:_MOST]) or summary
     if len(wrong) > _MOST:
-        said += f"; {len(wrong) - _MOST} more"
-    data = " ".join(_performance(each) for each in _shown(judged))
-    return f"SPARKSTORE {status.name} - {_plain(said)} | {data}"
+        sentence += f"; {len(wrong) - _MOST} more"
+    data = " ".join(_performance(figure) for figure in _shown(judged))
+    return f"SPARKSTORE {status.name} - {_plain(sentence)} | {data}"
 
 
 _MOST = 5
@@ -143,8 +143,8 @@ def _plain(text: str) -> str:
     return text.replace("|", "/")
 
 
-def _sentence(each: JudgedFigure) -> str:
-    figure, threshold, status = each
+def _sentence(judged: JudgedFigure) -> str:
+    figure, threshold, status = judged
     limit = threshold.critical if status is CheckStatus.CRITICAL else threshold.warning
     what = f"{figure.name} of {figure.of}" if figure.of else figure.name
     if figure.value is None:
@@ -155,21 +155,21 @@ def _sentence(each: JudgedFigure) -> str:
 def _shown(judged: Sequence[JudgedFigure]) -> list[JudgedFigure]:
     largest: dict[str, JudgedFigure] = {}
     own = []
-    for each in judged:
-        figure = each.figure
+    for one in judged:
+        figure = one.figure
         if figure.value is None:
             continue
-        there = largest.get(figure.name)
-        if there is None or (there.figure.value or 0) < figure.value:
-            largest[figure.name] = each
-        if figure.of and each.status:
-            own.append(each)
-    tops = [each._replace(figure=each.figure._replace(of="")) for each in largest.values()]
+        known = largest.get(figure.name)
+        if known is None or (known.figure.value or 0) < figure.value:
+            largest[figure.name] = one
+        if figure.of and one.status:
+            own.append(one)
+    tops = [one._replace(figure=one.figure._replace(of="")) for one in largest.values()]
     return [*tops, *own[:_MOST]]
 
 
-def _performance(each: JudgedFigure) -> str:
-    figure, threshold, _status = each
+def _performance(judged: JudgedFigure) -> str:
+    figure, threshold, _status = judged
     label = f"{figure.name}_{figure.of}" if figure.of else figure.name
     quoted = "'" + _plain(label).replace("'", "''").replace("=", "_") + "'"
     limits = f"{_text(threshold.warning)};{_text(threshold.critical)};0"

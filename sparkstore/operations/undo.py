@@ -97,7 +97,7 @@ def plan_undo(
     homes = dict.fromkeys(course.queue for course in history.courses if course.home is not None)
     for queue in homes:
         if queue in queues:
-            steps = sorted(coming.get(queue, ()), key=lambda each: each[0])
+            steps = sorted(coming.get(queue, ()), key=lambda step: step[0])
             _leave_out(plan, queues[queue], queue, steps, size_of)
             _order(plan, history, queues[queue], queue, steps)
     return plan
@@ -163,12 +163,12 @@ def _step(case: _Case, course: Course, home: Stay, entry: Entry | None) -> UndoS
     """Put a message, or a copy of one, back at home; its replacement, if it has one, leaves."""
     source, message_id = (None, 0) if course.at is None else (course.at[0], course.at[1])
     is_copy = course.at is None or course.is_replaced
-    told = _restored(case, course, home) if is_copy else _annotations(home.detail)
+    added = _restored(case, course, home) if is_copy else _annotations(home.detail)
     failures = home.delivery_count
     if source == course.queue and not is_copy:  # it was there all the time: failures since count
         stay = case.history.stays[source, message_id]
         failures += stay.delivery_count - stay.first_count
-    placement = Placement(message_id, source, course.queue, None, home.expires_at, failures, told)
+    placement = Placement(message_id, source, course.queue, None, home.expires_at, failures, added)
     message_bytes = 0 if entry is None else entry.message_bytes
     return UndoStep(placement, course.message_id if is_copy else 0, message_bytes)
 
@@ -222,13 +222,13 @@ def _order(
     stay; from the first that does not, all are put again. What is held is no part of it.
     """
     entries = state.entries
-    leaving = {each.placement.message_id for _, each in coming if each.placement.source == queue}
+    leaving = {step.placement.message_id for _, step in coming if step.placement.source == queue}
     waiting = [
         (_key(history, queue, message_id, entry), UndoStep(_again(queue, message_id, entry)))
         for message_id, entry in entries.items()
         if message_id not in leaving and entry.acquired_by is None
     ]
-    together = sorted([*coming, *waiting], key=lambda each: each[0])
+    together = sorted([*coming, *waiting], key=lambda step: step[0])
     same = 0
     while same < len(waiting) and together[same] is waiting[same]:
         same += 1
@@ -248,5 +248,5 @@ def _key(history: OperationHistory, queue: str, message_id: int, entry: Entry) -
 
 
 def _again(queue: str, message_id: int, entry: Entry) -> Placement:
-    told = entry.expires_at, entry.delivery_count, _annotations(entry.detail)
-    return Placement(message_id, queue, queue, None, *told, is_shift=True)
+    carried = entry.expires_at, entry.delivery_count, _annotations(entry.detail)
+    return Placement(message_id, queue, queue, None, *carried, is_shift=True)

@@ -94,20 +94,20 @@ def hello(root_id: str) -> dict[str, Any]:
     return {"control": VERSION, "root_id": root_id}
 
 
-def check_hello(said: dict[str, Any], root_id: str) -> None:
+def check_hello(hello: dict[str, Any], root_id: str) -> None:
     """Refuse a peer that speaks another version, or is about another root.
 
     Raises:
         InvalidRequest: It does, or it said something else.
     """
-    if "error" in said:
-        raise error_of(said)
-    if said.get("control") != VERSION:
-        message = f"the other side speaks version {said.get('control')!r} of the control protocol,"
+    if "error" in hello:
+        raise error_of(hello)
+    if hello.get("control") != VERSION:
+        message = f"the other side speaks version {hello.get('control')!r} of the control protocol,"
         message += f" this one {VERSION}: install the same sparkstore on both sides"
         raise InvalidRequest(message)
-    if said.get("root_id") != root_id:
-        message = f"the socket is of root {said.get('root_id')!r}, not of {root_id!r}"
+    if hello.get("root_id") != root_id:
+        message = f"the socket is of root {hello.get('root_id')!r}, not of {root_id!r}"
         raise InvalidRequest(message)
 
 
@@ -149,7 +149,7 @@ def request_of(content: dict[str, Any]) -> Request:
     if content.get("action") not in [*Action] or not isinstance(queue, str):
         message = f"a request needs a queue and one of the actions {', '.join(Action)}"
         raise InvalidRequest(message)
-    if not isinstance(ids, list) or not all(_is_id(each) for each in ids):
+    if not isinstance(ids, list) or not all(_is_id(number) for number in ids):
         raise InvalidRequest("a request needs ids: a list of message ids")
     if not (to is None or isinstance(to, str)):
         raise InvalidRequest("the target of a request is the name of a queue")
@@ -170,7 +170,7 @@ def operation_of(content: dict[str, Any]) -> str | None:
 
 def put_line(queue: str, messages: Sequence[MessageDraft]) -> bytes:
     """New messages as a line."""
-    return line({"put": queue, "messages": [draft_told(each) for each in messages]})
+    return line({"put": queue, "messages": [draft_told(draft) for draft in messages]})
 
 
 def put_of(content: dict[str, Any]) -> tuple[str, list[MessageDraft]]:
@@ -181,7 +181,7 @@ def put_of(content: dict[str, Any]) -> tuple[str, list[MessageDraft]]:
     """
     queue = content.get("put")
     try:
-        messages = [draft_of(told) for told in content["messages"]]
+        messages = [draft_of(draft) for draft in content["messages"]]
     except (KeyError, TypeError, ValueError) as reason:
         message = f"messages to put cannot be read: {reason!r}"
         raise InvalidRequest(message) from reason
@@ -195,7 +195,7 @@ def draft_told(draft: MessageDraft) -> dict[str, Any]:
     return {"header": _header_told(draft.header), "body": _text(draft.body)}
 
 
-def draft_of(told: dict[str, Any]) -> MessageDraft:
+def draft_of(draft: dict[str, Any]) -> MessageDraft:
     """Read a new message.
 
     Raises:
@@ -203,7 +203,7 @@ def draft_of(told: dict[str, Any]) -> MessageDraft:
         TypeError: It is none.
         ValueError: It is none.
     """
-    return MessageDraft(_header_of(dict(told["header"])), b64decode(told["body"], validate=True))
+    return MessageDraft(_header_of(dict(draft["header"])), b64decode(draft["body"], validate=True))
 
 
 def holders_line(limit: int) -> bytes:
@@ -225,8 +225,8 @@ def holders_limit(content: dict[str, Any]) -> int:
 
 def held_line(held: HeldMessages) -> bytes:
     """The answer to `holders_line` as a line."""
-    since = {each.holders[0]: each.since_us for each in held.shown if each.since_us is not None}
-    shown = [[*each[:3]] for each in held.shown]
+    since = {one.holders[0]: one.since_us for one in held.shown if one.since_us is not None}
+    shown = [[*one[:3]] for one in held.shown]
     return line({"held": shown, "left_out": held.left_out, "since": since})
 
 
@@ -279,8 +279,8 @@ def not_durable_of(content: dict[str, Any]) -> dict[str, int]:
 def order_line(order: Order) -> bytes:
     """An order as a line."""
     plain = Order(order.act)._asdict()
-    said = {name: value for name, value in order._asdict().items() if value != plain[name]}
-    return line({"order": str(order.act), **said})
+    fields = {name: value for name, value in order._asdict().items() if value != plain[name]}
+    return line({"order": str(order.act), **fields})
 
 
 def order_of(content: dict[str, Any]) -> Order:
@@ -289,22 +289,22 @@ def order_of(content: dict[str, Any]) -> Order:
     Raises:
         InvalidRequest: It is none.
     """
-    said = {name: value for name, value in content.items() if name != "order"}
+    fields = {name: value for name, value in content.items() if name != "order"}
     if content.get("order") not in [*AdminAction]:
         message = f"an order is one of {', '.join(AdminAction)}"
         raise InvalidRequest(message)
-    for name, value in said.items():
+    for name, value in fields.items():
         if type(value) is not _ORDER_TYPES.get(name):
             message = f"an order cannot have {name!r} as {value!r:.80}"
             raise InvalidRequest(message)
-    if said.get("durability", 2) not in range(3):
+    if fields.get("durability", 2) not in range(3):
         raise InvalidRequest("the durability of a queue is 0, 1 or 2")
-    return Order(AdminAction(content["order"]), **said)
+    return Order(AdminAction(content["order"]), **fields)
 
 
-def told_line(told: dict[str, Any]) -> bytes:
+def told_line(answer: dict[str, Any]) -> bytes:
     """Encode the answer to an order as a line."""
-    return line({"told": told})
+    return line({"told": answer})
 
 
 def object_of(content: dict[str, Any], name: str) -> Any:
@@ -384,22 +384,22 @@ def error_of(content: dict[str, Any]) -> StoreError:
 
 def _header_told(header: MessageHeader) -> dict[str, Any]:
     plain = MessageHeader()
-    told = {
+    fields = {
         name: value
         for name, value in header._asdict().items()
         if value != getattr(plain, name) and name not in {"header_bytes", "body_bytes"}
     }
-    return told | ({} if header.header is None else {"header": _text(header.header)})
+    return fields | ({} if header.header is None else {"header": _text(header.header)})
 
 
-def _header_of(told: dict[str, Any]) -> MessageHeader:
-    if told.get("header") is not None:
-        told["header"] = b64decode(told["header"], validate=True)
-    told["properties"] = tuple((str(k), str(v)) for k, v in told.get("properties", ()))
-    header = MessageHeader(**told)
+def _header_of(fields: dict[str, Any]) -> MessageHeader:
+    if fields.get("header") is not None:
+        fields["header"] = b64decode(fields["header"], validate=True)
+    fields["properties"] = tuple((str(k), str(v)) for k, v in fields.get("properties", ()))
+    header = MessageHeader(**fields)
     numbers = (header.priority, header.expires_at or 0, header.created_at or 0)
     if not all(isinstance(number, int) for number in numbers) or header.protocol is None:
-        message = f"priority, expires_at and created_at are integers, protocol a name: {told!r}"
+        message = f"priority, expires_at and created_at are integers, protocol a name: {fields!r}"
         raise ValueError(message)
     return header
 
@@ -408,5 +408,5 @@ def _text(content: bytes) -> str:
     return b64encode(content).decode("ascii")
 
 
-def _is_id(each: object) -> bool:
-    return isinstance(each, int) and not isinstance(each, bool) and 0 < each <= _MAX_ID
+def _is_id(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MAX_ID

@@ -27,6 +27,6 @@ def check_roots(where: str | Path, replica: str | Path | None = None) -> Roots:
     root = open_root(where)
     if replica is None:
         return Roots(root)
-    found = open_root(replica)  # `check` lets a replica be absent that is about to be made
-    check(root.path, found.path)
-    return Roots(root, found)
+    other = open_root(replica)  # `check` lets a replica be absent that is about to be made
+    check(root.path, other.path)
+    return Roots(root, other)

@@ -98,17 +98,17 @@ def finding_of(
     )
 
 
-def capped(found: Sequence[Finding], count: int) -> list[Finding]:
+def capped(findings: Sequence[Finding], count: int) -> list[Finding]:
     """Return at most `MAX_SHOWN` findings of one check; the last counts those left out.
 
     Args:
-        found: Some of them, at least `MAX_SHOWN` if there are so many.
+        findings: Some of them, at least `MAX_SHOWN` if there are so many.
         count: How many there are.
     """
     if count <= MAX_SHOWN:
-        return list(found)
-    shown = list(found[: MAX_SHOWN - 1])
-    last = found[MAX_SHOWN - 1]
+        return list(findings)
+    shown = list(findings[: MAX_SHOWN - 1])
+    last = findings[MAX_SHOWN - 1]
     more = Finding(
         last.check,
         last.severity,
@@ -120,7 +120,7 @@ def capped(found: Sequence[Finding], count: int) -> list[Finding]:
     return [*shown, more]
 
 
-def write(spark: SparkSession, root: Root, run: str, found: Sequence[Finding]) -> None:
+def write(spark: SparkSession, root: Root, run: str, findings: Sequence[Finding]) -> None:
     """Append the findings of one run; the caller holds the jobs' lease.
 
     A run that found nothing writes one row that says so if the run before it had findings. So the
@@ -131,7 +131,7 @@ def write(spark: SparkSession, root: Root, run: str, found: Sequence[Finding]) -
         OSError: No room, or no permission.
     """
     _heal(root)
-    rows = [finding.as_row() for finding in found]
+    rows = [finding.as_row() for finding in findings]
     if not rows:
         if _newest_is_clean(root.path / TABLE):
             return

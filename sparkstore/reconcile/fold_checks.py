@@ -92,8 +92,8 @@ def compared(
 def _differing(
     left: DataFrame, right: DataFrame, keys: tuple[str, ...], values: tuple[str, ...]
 ) -> DataFrame | None:
-    found = differing(left, right, keys, values, by_key(keys))
-    return found if found is None else found.orderBy(*keys)
+    rows = differing(left, right, keys, values, by_key(keys))
+    return rows if rows is None else rows.orderBy(*keys)
 
 
 def _both(row: Row) -> dict[str, object]:
@@ -171,7 +171,7 @@ def state_is_the_fold_of_history(seen: Look) -> list[Finding]:
         advice = "history lost its end: run compact, it brings it again from the journal"
         return [finding_of(broken, "history", evidence, advice)]
     stored = spark.table(seen.side.state)
-    found = Folded(
+    actual = Folded(
         stored.where("part = 'entry'"),
         stored.where("part = 'wiring'"),
         stored.where("part IN ('member', 'staged', 'link', 'delivery')").withColumn(
@@ -183,7 +183,7 @@ def state_is_the_fold_of_history(seen: Look) -> list[Finding]:
     folds = (entries(spark, side), wiring(spark, side), others(spark, side))
     kept = [seen.names.keep("of_history", fold) for fold in folds]
     expected = Folded(*(spark.table(name) for name in kept))
-    return [*_meta(seen), *compared(broken, found, expected)]
+    return [*_meta(seen), *compared(broken, actual, expected)]
 
 
 def _meta(seen: Look) -> list[Finding]:

@@ -145,10 +145,10 @@ def _tables_are_whole(facts: _Facts) -> str:
 def _log_can_be_replayed(facts: _Facts) -> str:
     """Records that wait for the next start break nothing; a log that it would refuse does."""
     try:
-        found = unreplayed(facts.root)
+        records = unreplayed(facts.root)
     except Unavailable as reason:
         return f"not checked: {reason}"
-    return "nothing waits for a start" if found is None else str(found)
+    return "nothing waits for a start" if records is None else str(records)
 
 
 def _marks_are_not_ahead(facts: _Facts) -> str:
@@ -267,11 +267,11 @@ def _state_is_the_fold_of_history(facts: _Facts) -> str:
     rows = read_files(files, columns_of(ROW, FOLD_COLUMNS), where).sort_by("position")
     state_rows = read_state(facts.root)
     expected = fold_tables(state_rows.slice(0, 0), rows)
-    found = fold_tables(state_rows, rows.slice(0, 0))
+    actual = fold_tables(state_rows, rows.slice(0, 0))
     _none(
         f"{name} differ at position {position}"
         for name in State.__dataclass_fields__
-        if getattr(found, name) != getattr(expected, name)
+        if getattr(actual, name) != getattr(expected, name)
     )
     return f"state at position {position} is the fold of history"
 
@@ -295,10 +295,10 @@ def _some(column: pa.ChunkedArray) -> Collection[str]:
 
 def _none(wrong: Iterable[str], advice: str = "") -> None:
     """Raise if something is wrong; the first few are the evidence."""
-    found = list(wrong)
-    if found:
-        more = [f"and {len(found) - _MAX_EVIDENCE} more"] if len(found) > _MAX_EVIDENCE else []
-        raise _Broken("; ".join([*found[:_MAX_EVIDENCE], *more]), advice)
+    texts = list(wrong)
+    if texts:
+        more = [f"and {len(texts) - _MAX_EVIDENCE} more"] if len(texts) > _MAX_EVIDENCE else []
+        raise _Broken("; ".join([*texts[:_MAX_EVIDENCE], *more]), advice)
 
 
 CHECKS: Mapping[Invariant, Callable[[_Facts], str]] = {

@@ -146,20 +146,20 @@ def run(
         if repair and not is_copy:
             check_may_work(roots.root.path)
         job = _Reconciliation(spark, roots)
-        found, position = job.confirmed()
+        problems, position = job.confirmed()
         at("looked")
         if repair:
             settings = config or StoreConfig()
             steps = Repair(roots.root, job.looks, settings, purge_lost, audit_file, at)
-            mended = steps.run(found)
+            mended = steps.run(problems)
             if mended.done or mended.failed:
                 after, position = job.confirmed()
-                found = [*told(found, after, mended)]
+                problems = [*told(problems, after, mended)]
         run_id = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}-{uuid4().hex[:8]}"
         if roots.root.remote is None and not is_copy:  # what is no table of a bucket is only told
-            findings.write(spark, roots.root, run_id, found)
+            findings.write(spark, roots.root, run_id, problems)
         at("findings written")
-    return _report(roots.root, run_id, position, found, time.monotonic() - began)
+    return _report(roots.root, run_id, position, problems, time.monotonic() - began)
 
 
 def _roots(where: Root | str | Path, replica: Root | str | Path | None) -> Roots:
@@ -174,9 +174,9 @@ def _path(where: Root | str | Path) -> str | Path:
 
 
 def _report(
-    root: Root, run_id: str, position: int, found: Sequence[Finding], seconds: float
+    root: Root, run_id: str, position: int, problems: Sequence[Finding], seconds: float
 ) -> ReconcileReport:
-    left = [finding for finding in found if finding.repair != findings.DONE]
+    left = [finding for finding in problems if finding.repair != findings.DONE]
     errors = sum(finding.severity == ERROR for finding in left)
     warnings = sum(finding.severity == WARNING for finding in left)
     return ReconcileReport(
@@ -188,8 +188,8 @@ def _report(
         checks=len(CHECKS),
         errors=errors,
         warnings=warnings,
-        repaired=len(found) - len(left),
-        findings=[finding.as_row() for finding in found],
+        repaired=len(problems) - len(left),
+        findings=[finding.as_row() for finding in problems],
         seconds=round(seconds, 3),
     )
 
@@ -206,12 +206,12 @@ class _Reconciliation:
         While something wrote to the journal, an error is one only if a second look finds it too.
         """
         version = newest_version(self._roots.root.journal)
-        found, position = self._look()
+        first, position = self._look()
         is_still = version == newest_version(self._roots.root.journal)
-        if is_still or not any(finding.severity == ERROR for finding in found):
-            return found, position
+        if is_still or not any(finding.severity == ERROR for finding in first):
+            return first, position
         again, position = self._look()
-        before = {finding.key for finding in found}
+        before = {finding.key for finding in first}
         return [finding for finding in again if finding.key in before], position
 
     @contextmanager
@@ -228,19 +228,19 @@ class _Reconciliation:
             return broken, 0
         with self.looks() as (seen, replica):
             made = {**ALWAYS, **({} if seen.refusal else IF_FOLDED)}
-            found = [one for of, check in made.items() for one in _made(of.name, check, seen)]
+            problems = [one for of, check in made.items() for one in _made(of.name, check, seen)]
             if replica is not None:
-                found += _made("replica", lambda it: checks_of_replica(it, replica), seen)
-            return found, seen.end
+                problems += _made("replica", lambda it: checks_of_replica(it, replica), seen)
+            return problems, seen.end
 
 
 def _made(name: str, check: checks.Check, seen: Look) -> list[Finding]:
     """Return the findings of a check; a check that cannot be made is a finding, too."""
     try:
         with translated("it cannot be checked"):
-            found = check(seen)
+            made = check(seen)
     except StoreError as reason:
         advice = "repair what else is found first"
-        found = [Finding(name, ERROR, "check", {"reason": str(reason)}, advice)]
-    _log.info("%s: %d findings", name, len(found))
-    return found
+        made = [Finding(name, ERROR, "check", {"reason": str(reason)}, advice)]
+    _log.info("%s: %d findings", name, len(made))
+    return made

@@ -54,39 +54,39 @@ def tables_open(root: Root) -> list[Finding]:
     Returns:
         Findings of `TABLES_ARE_WHOLE` and `MARKS_ARE_NOT_AHEAD`.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if root.remote is not None:  # the logs were read, and in a bucket there are no marks
-        return found
+        return findings
     marked = read_marks(root).versions
     for table in TABLES:
         newest = newest_version(root.table(table))
         if newest < marked.get(table, -1):
             evidence = {"marked": marked[table], "newest": newest}
-            found.append(finding_of(MARKS_ARE_NOT_AHEAD, table, evidence))
+            findings.append(finding_of(MARKS_ARE_NOT_AHEAD, table, evidence))
             continue
         try:
             first = first_broken(root, table)
         except CorruptData as reason:
             lost = finding_of(TABLES_ARE_WHOLE, table, {"reason": str(reason)}, GONE)
-            found.append(replace(lost, repair=NONE))
+            findings.append(replace(lost, repair=NONE))
             continue
         if first is not None:
             advice = BY_A_START if table == "journal" else None
             evidence = {"first_broken_version": first}
-            found.append(finding_of(TABLES_ARE_WHOLE, table, evidence, advice))
-    return found
+            findings.append(finding_of(TABLES_ARE_WHOLE, table, evidence, advice))
+    return findings
 
 
 def tables_are_whole(seen: Look) -> list[Finding]:
     """Findings of `TABLES_ARE_WHOLE`: a data file that is lost, or is not what its table says."""
-    found = []
+    findings = []
     for table, lost in seen.lost.items():
         files = [
             finding_of(TABLES_ARE_WHOLE, f"{table}/{path}", {"reason": why}, LOST_FILE[table])
             for path, why in sorted(lost.items())
         ]
-        found += capped(files, len(files))
-    return found
+        findings += capped(files, len(files))
+    return findings
 
 
 def positions_are_gapless(seen: Look) -> list[Finding]:
@@ -153,10 +153,10 @@ def layers_agree(seen: Look) -> list[Finding]:
     if ends["first"] is None:
         return []
     first = max(ends["first"], seen.start)
-    there = journal.where(f"position >= {first}").select("position", "digest")
+    in_journal = journal.where(f"position >= {first}").select("position", "digest")
     history = digests(spark, seen.side.history).where(f"position >= {first}")
     wrong = differing(
-        history, there, ["position"], ["digest"], by_position(first, seen.history_end)
+        history, in_journal, ["position"], ["digest"], by_position(first, seen.history_end)
     )
     if wrong is not None:  # what one of them lacks, or history repeats, is told elsewhere
         wrong = wrong.where("(left_copies = 1 AND right_copies = 1) OR right_copies > 1")

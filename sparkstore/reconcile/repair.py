@@ -75,7 +75,7 @@ class Mended:
 
     done: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
-    found: list[Finding] = field(default_factory=list)
+    lost: list[Finding] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +98,16 @@ class Repair:
     audit_file: Path | None = None
     at: Failpoint = no_failpoint
 
-    def run(self, found: Sequence[Finding]) -> Mended:
+    def run(self, findings: Sequence[Finding]) -> Mended:
         """Repair what can be repaired of some findings, and free what dead consumers held."""
         mended = Mended()
         # In a bucket a version is whole or absent, and it is not taken back.
         is_copy = self.root.identity.role == COPY
-        if not is_copy and any(finding.subject in _JOBS_TABLES for finding in found):
+        if not is_copy and any(one.subject in _JOBS_TABLES for one in findings):
             self._step(mended, "heal", self._heal)
-        checks = {finding.check for finding in found if not finding.subject.startswith("replica ")}
+        checks = {one.check for one in findings if not one.subject.startswith("replica ")}
         if checks & _OF_COPIES:
-            self._step(mended, "history", lambda: self._history(found))
+            self._step(mended, "history", lambda: self._history(findings))
             self._step(mended, "state", self._state)
         if self.root.identity.role in {PRIMARY, COPY}:
             self._step(mended, "store", lambda: self._store(mended, checks))
@@ -116,14 +116,14 @@ class Repair:
     def _step(self, mended: Mended, name: str, do: Callable[[], str]) -> None:
         try:
             with translated(name):
-                told = do()
+                done = do()
         except (StoreError, OSError) as reason:
             mended.failed[name] = str(reason)
             _log.warning("%s cannot be repaired: %s", name, reason)
         else:
-            if told:
-                mended.done[name] = told
-                _log.info("%s", told)
+            if done:
+                mended.done[name] = done
+                _log.info("%s", done)
         self.at(name)
 
     def _heal(self) -> str:
@@ -132,8 +132,8 @@ class Repair:
             f"{one.table}: {len(one.set_aside)} files of its broken end set aside" for one in healed
         )
 
-    def _history(self, found: Sequence[Finding]) -> str:
-        apart = {finding.check for finding in found} & {REPLICA_AGREES.name, LAYERS_AGREE.name}
+    def _history(self, findings: Sequence[Finding]) -> str:
+        apart = {finding.check for finding in findings} & {REPLICA_AGREES.name, LAYERS_AGREE.name}
         if apart:
             message = f"history is left alone: {', '.join(sorted(apart))} says that two copies"
             message += " differ, and nobody here knows which is right"
@@ -162,7 +162,7 @@ class Repair:
                     dead = finding_of(
                         ACQUISITIONS_ARE_ALIVE, "holders", released._asdict(), done[0]
                     )
-                    mended.found.append(replace(dead, repair=DONE))
+                    mended.lost.append(replace(dead, repair=DONE))
             # What history lost and could not get back may be in the journal still.
             is_lost = CONTENT_IS_THERE.name in checks
             if self.purge_lost and is_lost and "history" not in mended.failed:
@@ -188,4 +188,4 @@ def told(before: Sequence[Finding], after: Sequence[Finding], mended: Mended) ->
         is_due = failed and finding.repair == PROPOSED
         why = f"{finding.advice} (not repaired: {failed})"
         yield replace(finding, advice=why) if is_due else finding
-    yield from mended.found
+    yield from mended.lost

@@ -33,13 +33,13 @@ class _Plan(NamedTuple):
         copied: Rows to bring back.
         dropped: Rows to leave out: file and index of each.
         segments: Those that are written anew.
-        told: What this is, in words.
+        summary: What this is, in words.
     """
 
     copied: DataFrame
     dropped: DataFrame
     segments: list[int]
-    told: str
+    summary: str
 
 
 def mend(seen: Look, replica: Look | None) -> str:
@@ -71,7 +71,7 @@ def mend(seen: Look, replica: Look | None) -> str:
     )
     check_is_newest(seen.root, "history", metadata)
     mark_durable(seen.root, {"history": newest_version(seen.root.history)})
-    return f"history: {plan.told}; segments written anew: {names}"
+    return f"history: {plan.summary}; segments written anew: {names}"
 
 
 def _plan(seen: Look, replica: Look | None) -> _Plan:
@@ -103,8 +103,8 @@ def _plan(seen: Look, replica: Look | None) -> _Plan:
     lost = parts_of(seen.root.history, seen.lost["history"])
     _check_not_retained(seen, lost)
     segments |= lost
-    told = f"{counts[1]} records copied back from {sources}, {counts[2]} repeated ones dropped"
-    return _Plan(copied, twice.where("is_dropped"), sorted(segments), told)
+    sentence = f"{counts[1]} records copied back from {sources}, {counts[2]} repeated ones dropped"
+    return _Plan(copied, twice.where("is_dropped"), sorted(segments), sentence)
 
 
 def _check_not_retained(seen: Look, segments: set[int]) -> None:
@@ -130,12 +130,12 @@ def _copied(seen: Look, replica: Look | None, missing: DataFrame) -> tuple[DataF
     spark = seen.names.spark
     counts = spark.table(seen.counting).select("position", "epoch").join(missing, "position")
     journal = spark.sql(f"SELECT * FROM {delta_name(seen.root.journal)}")  # noqa: S608
-    found = journal.join(F.broadcast(counts), ["position", "epoch"], "left_semi")
+    records = journal.join(F.broadcast(counts), ["position", "epoch"], "left_semi")
     if replica is None:
-        return found, "the journal"
+        return records, "the journal"
     rest = missing.join(counts, "position", "left_anti")
     other = spark.table(replica.side.history).join(F.broadcast(rest), "position", "left_semi")
-    return found.unionByName(other.select(*found.columns)), "the journal or the replica"
+    return records.unionByName(other.select(*records.columns)), "the journal or the replica"
 
 
 def _rows(seen: Look) -> DataFrame:

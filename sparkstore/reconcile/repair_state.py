@@ -59,8 +59,8 @@ def mend(seen: Look) -> str:
 def _rebuilt(seen: Look, last: int) -> DataFrame:
     spark = seen.names.spark
     side = history_side(seen.names, seen.side, seen.meta, last)
-    found = seen.rows("reconcile_meta", position=last)
-    meta = found.selectExpr(
+    folded = seen.rows("reconcile_meta", position=last)
+    meta = folded.selectExpr(
         "'meta' AS part",
         f"CAST({last} AS BIGINT) AS position",
         f"coalesce(epoch, {seen.meta.epoch}) AS epoch",

@@ -48,13 +48,13 @@ def _own(replica: Look) -> Iterator[Finding]:
 def _records(seen: Look, replica: Look) -> list[Finding]:
     """Check that both have the same record at every common position."""
     first, last = max(seen.start, replica.start), min(seen.end, replica.end)
-    found = []
+    ends = []
     if replica.end > seen.end:
         evidence = {"replica": replica.end, "primary": seen.end}
         advice = "the primary lost records: promote the replica, or make it anew"
-        found.append(finding_of(REPLICA_AGREES, "end", evidence, advice))
+        ends.append(finding_of(REPLICA_AGREES, "end", evidence, advice))
     if last < first:
-        return found
+        return ends
     wrong = differing(
         _part(_records_of(replica), first, last),
         _part(_records_of(seen), first, last),
@@ -68,7 +68,7 @@ def _records(seen: Look, replica: Look) -> list[Finding]:
     def finding(row: Row) -> Finding:
         return finding_of(REPLICA_AGREES, f"position {row.position}", told(row))
 
-    return [*found, *listed(wrong, finding)]
+    return [*ends, *listed(wrong, finding)]
 
 
 def _records_of(seen: Look) -> DataFrame:

@@ -102,8 +102,8 @@ def _other_rows(state: State) -> list[tuple[object, ...]]:
     """The columns of `OTHER_KEY` and `OTHER_VALUES`."""
     return [
         *(
-            ("member", name, None, None, None, None, None, found.last_request, _refused(found))
-            for name, found in state.members.items()
+            ("member", name, None, None, None, None, None, member.last_request, _refused(member))
+            for name, member in state.members.items()
         ),
         *(
             ("staged", None, message_id, None, None, position, None, None, None)
@@ -114,9 +114,9 @@ def _other_rows(state: State) -> list[tuple[object, ...]]:
             for name, link in state.links.items()
         ),
         *(
-            ("delivery", None, None, name, tag.hex(), None, None, None, told)
+            ("delivery", None, None, name, tag.hex(), None, None, None, state_text)
             for name, link in state.links.items()
-            for tag, told in link.unsettled.items()
+            for tag, state_text in link.unsettled.items()
         ),
     ]
 
@@ -177,14 +177,14 @@ def differing(
     buckets = [at for at in {*sums[0], *sums[1]} if sums[0].get(at) != sums[1].get(at)]
     if not buckets:
         return None
-    there = bucket.isin(buckets)
-    found = [
-        _by_key(side.where(there), name, keys, values)
+    is_in = bucket.isin(buckets)
+    sides = [
+        _by_key(side.where(is_in), name, keys, values)
         for side, name in ((left, "left"), (right, "right"))
     ]
-    on = [found[0][f"left_{key}"].eqNullSafe(found[1][f"right_{key}"]) for key in keys]
+    on = [sides[0][f"left_{key}"].eqNullSafe(sides[1][f"right_{key}"]) for key in keys]
     same = "left_copies = 1 AND right_copies = 1 AND left_hash = right_hash"
-    both = found[0].join(found[1], on, "full_outer")
+    both = sides[0].join(sides[1], on, "full_outer")
     return both.where(f"NOT coalesce({same}, false)").select(
         *(F.coalesce(f"left_{key}", f"right_{key}").alias(key) for key in keys),
         *(F.coalesce(f"{name}_copies", F.lit(0)).alias(f"{name}_copies") for name in _SIDES),
@@ -207,11 +207,11 @@ def _sums(frame: DataFrame, row_digest: Column, bucket: Column) -> dict[int, tup
 
 
 def _by_key(frame: DataFrame, name: str, keys: Sequence[str], values: Sequence[str]) -> DataFrame:
-    told = F.to_json(F.struct(*values), _WHOLE_TIMES) if values else F.lit("{}")
+    packed = F.to_json(F.struct(*values), _WHOLE_TIMES) if values else F.lit("{}")
     return frame.groupBy(*(F.col(key).alias(f"{name}_{key}") for key in keys)).agg(
         F.count("*").alias(f"{name}_copies"),
         F.max(digest([*keys, *values])).alias(f"{name}_hash"),
-        F.max(told).alias(f"{name}_values"),
+        F.max(packed).alias(f"{name}_values"),
     )
 
 

@@ -203,13 +203,13 @@ def _base_entries(base: pa.Table) -> pa.Table:
 def _of_kind(rows: pa.Table, *kinds: Kind) -> pa.Table:
     """Rows of some kinds; batches that have no others are not copied: of a backlog, nearly all."""
     wanted = pa.array([kind.column for kind in kinds])
-    found: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     for batch in rows.to_batches():
         is_wanted = pc.is_in(batch["kind"], wanted)
         count = pc.sum(is_wanted).as_py()
         if count:
-            found.append(batch if count == batch.num_rows else batch.filter(is_wanted))
-    return pa.Table.from_batches(found, rows.schema)
+            batches.append(batch if count == batch.num_rows else batch.filter(is_wanted))
+    return pa.Table.from_batches(batches, rows.schema)
 
 
 def _enqueued(rows: pa.Table) -> pa.Table:
@@ -235,14 +235,14 @@ def _still_there(entries: pa.Table, rows: pa.Table, destroyed: dict[str, int]) -
         keys, dequeued_keys = _keys(entries, dequeued)
         last = pa.table({"key": dequeued_keys, "position": dequeued["position"]})
         last = last.group_by("key").aggregate([("position", "max")])
-        found = pc.index_in(keys, last["key"].combine_chunks())
-        entries = entries.filter(_after(entries, found, last["position_max"]))
+        rows_of_keys = pc.index_in(keys, last["key"].combine_chunks())
+        entries = entries.filter(_after(entries, rows_of_keys, last["position_max"]))
     return entries
 
 
-def _after(entries: pa.Table, found: Any, ends: Any) -> Any:
+def _after(entries: pa.Table, row: Any, ends: Any) -> Any:
     """True where an entry is younger than the end that was found for it, or none was."""
-    return pc.greater(entries["position"], pc.fill_null(pc.take(ends, found), 0))
+    return pc.greater(entries["position"], pc.fill_null(pc.take(ends, row), 0))
 
 
 def _holders(entries: pa.Table, rows: pa.Table) -> pa.Table:
@@ -272,8 +272,8 @@ def _holders(entries: pa.Table, rows: pa.Table) -> pa.Table:
     holder = pc.if_else(pc.is_valid(row), pc.take(last["holder_last"], row), entries["acquired_by"])
     entries = _with(entries, "acquired_by", holder)
     for name in ("delivery_count", "detail"):
-        told = pc.take(last[f"{name}_last"], row)
-        entries = _with(entries, name, pc.coalesce(told, entries[name]))
+        newest = pc.take(last[f"{name}_last"], row)
+        entries = _with(entries, name, pc.coalesce(newest, entries[name]))
     return entries
 
 

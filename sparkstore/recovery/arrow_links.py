@@ -35,34 +35,35 @@ def add_deliveries(state: State, state_rows: pa.Table, rows: pa.Table) -> None:
         CorruptData: A delivery is of a link that does not exist.
     """
     base = state_rows.filter(pc.equal(state_rows["part"], "delivery"))
-    told = rows.filter(pc.is_in(rows["kind"], _columns_of(Kind.UNSETTLED, Kind.SETTLED)))
-    if not base.num_rows and not told.num_rows:
+    changes = rows.filter(pc.is_in(rows["kind"], _columns_of(Kind.UNSETTLED, Kind.SETTLED)))
+    if not base.num_rows and not changes.num_rows:
         return
-    last = _last(base, told)
+    last = _last(base, changes)
     closed = rows.filter(
         pc.and_(pc.equal(rows["kind"], Kind.DETACHED.column), pc.is_valid(rows["detail"]))
     )
     ends = closed.select(["holder", "position"]).group_by("holder").aggregate([("position", "max")])
-    found = pc.index_in(last["link"], ends["holder"].combine_chunks())
-    end = pc.fill_null(pc.take(ends["position_max"], found), -1)
+    row = pc.index_in(last["link"], ends["holder"].combine_chunks())
+    end = pc.fill_null(pc.take(ends["position_max"], row), -1)
     last = last.filter(pc.and_(last["is_there"], pc.greater(last["position"], end)))
     columns = (as_list(last[name]) for name in ("link", "tag", "detail"))
     for link, tag, detail in zip(*columns, strict=True):
-        there = state.links.get(link)
-        if there is None:
+        known = state.links.get(link)
+        if known is None:
             message = f"delivery {tag} is on link {link}, which does not exist: run reconcile"
             raise CorruptData(message)
-        there.unsettled[bytes.fromhex(tag)] = detail
+        known.unsettled[bytes.fromhex(tag)] = detail
 
 
-def _last(base: pa.Table, told: pa.Table) -> pa.Table:
+def _last(base: pa.Table, changes: pa.Table) -> pa.Table:
     """Return the last record of each delivery: `_COLUMNS`, in no particular order."""
     here = pa.repeat(pa.scalar(value=True), base.num_rows)
     before = pa.repeat(pa.scalar(0, pa.int64()), base.num_rows)
     stored = [base["exchange"], base["binding_key"], before, base["detail"], here]
-    is_there = pc.equal(told["kind"], Kind.UNSETTLED.column)
-    said = [*(told[name] for name in ("holder", "binding_key", "position", "detail")), is_there]
-    both = pa.concat_tables([pa.table(stored, _COLUMNS), pa.table(said, _COLUMNS)])
+    is_there = pc.equal(changes["kind"], Kind.UNSETTLED.column)
+    of_delivery = [changes[name] for name in ("holder", "binding_key", "position", "detail")]
+    changed = pa.table([*of_delivery, is_there], _COLUMNS)
+    both = pa.concat_tables([pa.table(stored, _COLUMNS), changed])
     newest = both.select([*_KEY, "position"]).group_by(_KEY).aggregate([("position", "max")])
     on = [*_KEY, "position"]
     return both.join(newest.rename_columns(on), on, join_type="left semi")

@@ -44,14 +44,14 @@ class DepartedMessage(NamedTuple):
 
 
 def departed_messages(
-    root: Root, queue: str, there: Collection[int], mark: str, to: str
+    root: Root, queue: str, standing: Collection[int], mark: str, to: str
 ) -> list[DepartedMessage]:
     """Find what left a queue, is not on it now, and has no copy: on another queue, or by an undo.
 
     Args:
         root: The root whose tables are read.
         queue: Name of the queue that the messages left.
-        there: Ids of the messages that are on the queue now.
+        standing: Ids of the messages that are on the queue now.
         mark: Property of a copy: it holds the id of the message that it is a copy of.
         to: Name of the queue where a copy may be.
 
@@ -66,17 +66,17 @@ def departed_messages(
     last: dict[int, DepartedMessage] = {}
     for row in rows.select(["message_id", "position", "at", "detail"]).to_pylist():
         at_us = int(row["at"].timestamp() * 1_000_000)
-        each = DepartedMessage(row["message_id"], row["position"], at_us, row["detail"])
-        last[each.message_id] = each
+        message = DepartedMessage(row["message_id"], row["position"], at_us, row["detail"])
+        last[message.message_id] = message
     copied = _copied(root, mark, to) | _restored(root)
-    found = (
-        each
-        for each in last.values()
-        if each.message_id not in there
-        and each.message_id not in copied
-        and json.loads(each.outcome or "{}").get("outcome") not in _LIVES_ON
+    departed = (
+        message
+        for message in last.values()
+        if message.message_id not in standing
+        and message.message_id not in copied
+        and json.loads(message.outcome or "{}").get("outcome") not in _LIVES_ON
     )
-    return sorted(found, key=lambda each: each.position)
+    return sorted(departed, key=lambda message: message.position)
 
 
 def _copied(root: Root, mark: str, to: str) -> set[int]:

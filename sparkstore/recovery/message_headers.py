@@ -108,8 +108,8 @@ def _found(root: Root, wanted: Sequence[int], columns: pa.Schema) -> pa.Table:
             continue
         if rows.num_rows == len(wanted):
             return rows
-    found = set(rows["message_id"].to_pylist())
-    missing = next(number for number in wanted if number not in found)
+    present = set(rows["message_id"].to_pylist())
+    missing = next(number for number in wanted if number not in present)
     message = f"the header of message {missing} is in neither table: run sparkstore verify"
     raise CorruptData(message)
 
@@ -152,11 +152,11 @@ def _once(rows: pa.Table) -> pa.Table:
 
 
 def _table_of(headers: Mapping[int, MessageHeader]) -> pa.Table:
-    told = [
+    rows = [
         (number, header.protocol or "raw", header.header, header.body_bytes)
         for number, header in headers.items()
     ]
-    return pa.table([pa.array(column) for column in zip(*told, strict=True)], schema=_ROWS)
+    return pa.table([pa.array(column) for column in zip(*rows, strict=True)], schema=_ROWS)
 
 
 def _columns(rows: pa.Table) -> Headers:
@@ -166,7 +166,7 @@ def _columns(rows: pa.Table) -> Headers:
     return Headers(
         _values("q", ids),
         _values("i", lengths),
-        b"".join(each for each in headers.to_pylist() if each is not None),
+        b"".join(header for header in headers.to_pylist() if header is not None),
         _values("q", pc.fill_null(body_bytes, 0)),
         kinds if len(kinds) == 1 else protocols.to_pylist(),
     )

@@ -69,7 +69,7 @@ def operations(root: Root) -> list[LoggedOperation]:
     Raises:
         Unavailable: Storage did not answer, again and again.
     """
-    found: dict[str, LoggedOperation] = {}
+    logged: dict[str, LoggedOperation] = {}
     copies: set[int | None] = set()
     for row in _marked(root):
         mark = mark_of(row)
@@ -79,15 +79,15 @@ def operations(root: Root) -> list[LoggedOperation]:
             copies.add(row.message_id)
         if mark is None and row.kind == Kind.DESTROYED.column and not is_reserved(row.queue or ""):
             name = deletion_name(row.position)
-            found[name] = LoggedOperation(
+            logged[name] = LoggedOperation(
                 name, "deleted", row.queue or "", None, row.at, None, None
             )
         elif mark is not None:
-            there = found.setdefault(mark.operation, _begun(row, mark))
-            there.messages = (there.messages or 0) + 1
-            if mark.undoes in found:
-                found[mark.undoes].undone_by = mark.operation
-    return [*found.values()]
+            operation = logged.setdefault(mark.operation, _begun(row, mark))
+            operation.messages = (operation.messages or 0) + 1
+            if mark.undoes in logged:
+                logged[mark.undoes].undone_by = mark.operation
+    return [*logged.values()]
 
 
 def operation_rows(root: Root, operation: str) -> list[LogRow]:

@@ -191,20 +191,20 @@ def _position_at(moment: int, ours: pa.Table, history: list[FileStats]) -> int:
     """Find the last position whose record was taken at a moment or before; 0: none was."""
     limit = pa.scalar(moment, _TIMES.field("at").type)
     early = ours.filter(pc.less_equal(ours["at"], limit))
-    found: int = pc.max(early["position"]).as_py() or 0
+    last: int = pc.max(early["position"]).as_py() or 0
     for file in sorted(history, key=lambda file: file.positions[1], reverse=True):
-        if file.positions[1] > found:
+        if file.positions[1] > last:
             rows = read_files([file], columns_of(ROW, ("position", "at")), ds.field("at") <= limit)
-            found = max(found, pc.max(rows["position"]).as_py() or 0)
-    return found
+            last = max(last, pc.max(rows["position"]).as_py() or 0)
+    return last
 
 
 def _time_of(position: int, ours: pa.Table, history: list[FileStats]) -> int | None:
     """Read when the record of a position was taken; None if it is not there."""
     here = ours.filter(pc.equal(ours["position"], position))
     files = (file for file in history if file.positions[0] <= position <= file.positions[1])
-    there = read_files(files, _TIMES, ds.field("position") == position)
-    return pc.max(pa.concat_tables([here, there])["at"].cast(pa.int64())).as_py()  # type: ignore[no-any-return]
+    in_history = read_files(files, _TIMES, ds.field("position") == position)
+    return pc.max(pa.concat_tables([here, in_history])["at"].cast(pa.int64())).as_py()  # type: ignore[no-any-return]
 
 
 def _base(root: Root, newest: _Meta, position: int) -> tuple[int | None, int]:
@@ -214,7 +214,7 @@ def _base(root: Root, newest: _Meta, position: int) -> tuple[int | None, int]:
     """
     if not newest.position or position < newest.history_start - 1:
         return None, 0
-    found: tuple[int | None, int] = (None, 0)
+    base: tuple[int | None, int] = (None, 0)
     left = versions(root.state)
     while left:
         middle = len(left) // 2
@@ -224,9 +224,9 @@ def _base(root: Root, newest: _Meta, position: int) -> tuple[int | None, int]:
             left = left[:middle]
             continue
         if folded is not None and folded >= max(newest.history_start - 1, 1):
-            found = left[middle], folded
+            base = left[middle], folded
         left = left[middle + 1 :]
-    return found
+    return base
 
 
 def _whole(table: Path, version: int) -> list[FileStats] | None:

@@ -74,15 +74,15 @@ def recover_columns(root: Root) -> tuple[RecoveredRoot, pa.Table]:
     Raises:
         CorruptData: What `recover` raises it for.
     """
-    found: list[pa.Table] = []
+    columns: list[pa.Table] = []
 
     def fold(state_rows: pa.Table, rows: pa.Table) -> State:
         state, entries = fold_columns(state_rows, rows)
-        found.append(entries)
+        columns.append(entries)
         return state
 
     with _readable(root):
-        return _recover(root, fold), found[0]
+        return _recover(root, fold), columns[0]
 
 
 @contextmanager
@@ -166,8 +166,8 @@ def _newest_opened(files: list[FileStats]) -> tuple[int, int]:
     """Epoch and position of the newest `opened` in some files; zeros if they have none."""
     where = ds.field("kind") == Kind.OPENED.column
     rows = read_files(files, columns_of(ROW, ["epoch", "position", "kind"]), where)
-    found = zip(rows["epoch"].to_pylist(), rows["position"].to_pylist(), strict=True)
-    return max(found, default=(0, 0))
+    openings = zip(rows["epoch"].to_pylist(), rows["position"].to_pylist(), strict=True)
+    return max(openings, default=(0, 0))
 
 
 def _last_of_epoch(journal: list[FileStats], epoch: int, opened_position: int) -> int:

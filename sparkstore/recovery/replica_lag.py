@@ -10,7 +10,7 @@ from sparkstore.tables.root import Root, open_root
 
 def replica_lags(root: Root) -> dict[str, int | None]:
     """Return the records that each replica in a folder lacks; None: it cannot be read."""
-    folders = [each for each in root.identity.replicas if not is_object_uri(each)]
+    folders = [replica for replica in root.identity.replicas if not is_object_uri(replica)]
     last = latest_position(root) if folders else 0
     lags: dict[str, int | None] = {}
     for folder in folders:

@@ -78,8 +78,8 @@ class StandingTables(NamedTuple):
         """Read the journal's `opened` after P, as `sql/fold/epochs.sql` does."""
         after = (file for file in self.journal if file.positions[1] > self.folded)
         is_opened = ds.field("message_id").is_null() & (ds.field("kind") == Kind.OPENED.column)
-        found = read_files(after, _OPENED, is_opened & (ds.field("position") > self.folded))
-        return _openings_in(found)
+        rows = read_files(after, _OPENED, is_opened & (ds.field("position") > self.folded))
+        return _openings_in(rows)
 
     def _has_content_elsewhere(self) -> bool:
         """Tell whether a message may be on a queue that its content did not come on.
@@ -92,8 +92,8 @@ class StandingTables(NamedTuple):
             return True
         after = (file for file in self.history + self.journal if file.positions[1] > self.folded)
         named = (ds.field("kind") == Kind.ENQUEUED.column) & ds.field("protocol").is_null()
-        found = read_files(after, _NAMED, named & (ds.field("position") > self.folded))
-        return bool(found.num_rows)
+        rows = read_files(after, _NAMED, named & (ds.field("position") > self.folded))
+        return bool(rows.num_rows)
 
 
 def standing_tables(

@@ -127,16 +127,16 @@ def restore(backup: str | Path, folder: str | Path) -> Restored:
         Unavailable: The bucket did not answer.
     """
     storage, path = backup_at(backup), path_of(folder)
-    found = identified(storage)
-    if found.role != REPLICA:
-        message = f"{storage.location} is a {found.role}, not a backup: name one that backup made"
+    copy = identified(storage)
+    if copy.role != REPLICA:
+        message = f"{storage.location} is a {copy.role}, not a backup: name one that backup made"
         raise InvalidRequest(message)
     check_free(path)
     with _scratch_of(path) as scratch:
         download_tables(storage, scratch, {})
-        recovered = recover(Root(scratch, found))
+        recovered = recover(Root(scratch, copy))
         check_not_empty(storage.location, recovered.last_position)
-        identity = Identity(uuid4().hex, role=PRIMARY, generation=found.generation + 1)
+        identity = Identity(uuid4().hex, role=PRIMARY, generation=copy.generation + 1)
         become_root(scratch, path, identity)
     queues = recovered.state.queues
     return Restored(

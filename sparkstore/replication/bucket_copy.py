@@ -193,8 +193,8 @@ class _Copy:
             rows = rows_between(self._journal_files, after, self.last, self._openings)
             added = [*written_files(rows, Path(folder))]
             check_gapless(added, after, self.last)
-            self._upload(_Upload(each.file, f"journal/{each.name}") for each in added)
-        wanted = {**kept, **{each.name: each.add for each in added}}
+            self._upload(_Upload(file.file, f"journal/{file.name}") for file in added)
+        wanted = {**kept, **{file.name: file.add for file in added}}
         fingerprint = _fingerprint(self._pair.primary, self.last)
         info = {_LAST_POSITION: str(self.last), _LAST_RECORD: fingerprint or ""}
         # The writer's transactions stay with it: whoever writes next begins another epoch.
@@ -202,13 +202,13 @@ class _Copy:
         self._commit("journal", wanted, schema, info)
 
     def _upload(self, files: Iterable[_Upload]) -> None:
-        def upload(each: _Upload) -> int:
+        def upload(file: _Upload) -> int:
             try:
-                self._replica.upload(each.name, each.file)
+                self._replica.upload(file.name, file.file)
             except FileNotFoundError as reason:
-                message = f"{each.file} went while it was copied: run it again"
+                message = f"{file.file} went while it was copied: run it again"
                 raise Unavailable(message) from reason
-            return each.file.stat().st_size
+            return file.file.stat().st_size
 
         with ThreadPoolExecutor(_UPLOADS) as pool:
             for size in pool.map(upload, files):
@@ -239,9 +239,9 @@ class _Copy:
             Unavailable: Another run has committed to it.
         """
         where = self._replica.location
-        found = identity_at(self._replica)
-        if found is not None:
-            check_is_replica_of(where, found, self._pair.primary.identity)
+        replica = identity_at(self._replica)
+        if replica is not None:
+            check_is_replica_of(where, replica, self._pair.primary.identity)
         message = f"{where}: somebody else has committed to {table} meanwhile, as another replicate"
         raise Unavailable(f"{message} does: run it again")
 
@@ -254,10 +254,10 @@ def _check_journal(pair: BucketPair) -> None:
 
 def _fingerprint(primary: Root, position: int) -> str | None:
     """Return the digest of the record at a position; None if the primary no longer has it."""
-    found = record_at(primary, position) if position else None
-    if found is None:
+    record = record_at(primary, position) if position else None
+    if record is None:
         return None
-    return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()
+    return hashlib.sha256(repr(sorted(record.items())).encode()).hexdigest()
 
 
 def _last_record(journal: TableContents) -> tuple[int, str] | None:

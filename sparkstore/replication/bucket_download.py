@@ -48,11 +48,11 @@ def identified(bucket: Storage) -> Identity:
         InvalidRequest: There is none.
         CorruptData: Its `root.json` cannot be read, or is from a newer schema version.
     """
-    found = identity_at(bucket)
-    if found is None:
+    identity = identity_at(bucket)
+    if identity is None:
         message = f"{bucket.location} is not a sparkstore root: it has no {ROOT_FILE}"
         raise InvalidRequest(message)
-    return found
+    return identity
 
 
 @contextmanager
@@ -76,11 +76,11 @@ def local_copy(uri: str, *, whole: bool, executors_at: str = "") -> Iterator[Roo
     with tempfile.TemporaryDirectory(prefix="sparkstore-bucket-") as name:
         folder = Path(name)
         bring = download_tables if whole and not executors_at else _download_tail
-        found = bring(bucket, folder, {})
+        tables = bring(bucket, folder, {})
         LocalStorage(folder).put_if_absent(ROOT_FILE, as_root_file(identity))
         remote = None
         if executors_at:
-            versions = {name: table.version for name, table in found.items()}
+            versions = {name: table.version for name, table in tables.items()}
             remote = BucketTables(bucket, folder, executors_at, versions)
         yield Root(folder, identity, remote)
 
@@ -97,26 +97,26 @@ def download_tables(bucket: Storage, folder: Path, before: Tables) -> dict[str, 
         InvalidRequest: It is a replica, and the first replication there did not end.
         CorruptData: A file is gone, or cannot be read.
     """
-    found = _looked_up(bucket)
-    for name, table in found.items():
+    tables = _looked_up(bucket)
+    for name, table in tables.items():
         held = before[name].adds if name in before else {}
         _download(bucket, folder, name, [path for path in table.adds if path not in held])
         _write_version(folder, name, table)
-    return found
+    return tables
 
 
 def _download_tail(bucket: Storage, folder: Path, _before: Tables) -> dict[str, TableContents]:
-    found = _looked_up(bucket)
-    for name, table in found.items():
+    tables = _looked_up(bucket)
+    for name, table in tables.items():
         _write_version(folder, name, table)
-    _download(bucket, folder, "state", found["state"].adds)
+    _download(bucket, folder, "state", tables["state"].adds)
     meta = read_state(Root(folder, Identity("")), parts=("meta",))
     position = max(meta["position"].to_pylist(), default=0)
     for name in ("journal", "history"):
-        adds = found[name].adds
+        adds = tables[name].adds
         needed = [path for path, add in adds.items() if _may_be_after(add, position)]
         _download(bucket, folder, name, needed)
-    return found
+    return tables
 
 
 def _may_be_after(add: Mapping[str, Any], position: int) -> bool:
@@ -126,27 +126,27 @@ def _may_be_after(add: Mapping[str, Any], position: int) -> bool:
 
 
 def _looked_up(bucket: Storage) -> dict[str, TableContents]:
-    found = {name: contents(bucket, name) for name in _LOOKED_UP}
-    empty = next((name for name, table in found.items() if table.version < 0), None)
+    tables = {name: contents(bucket, name) for name in _LOOKED_UP}
+    empty = next((name for name, table in tables.items() if table.version < 0), None)
     if empty is not None:
         if identified(bucket).role != REPLICA:  # whoever makes a root makes all three
             raise version_gone(bucket, empty, 0)
         message = f"{bucket.location} holds nothing yet: let sparkstore replicate end once"
         raise InvalidRequest(message)
-    return found
+    return tables
 
 
 def _download(bucket: Storage, folder: Path, table: str, paths: Iterable[str]) -> None:
     download(bucket, folder, (f"{table}/{unquote(path)}" for path in paths))
 
 
-def _write_version(folder: Path, table: str, found: TableContents) -> None:
+def _write_version(folder: Path, table: str, newest: TableContents) -> None:
     """Version 0 of a table here names all that the bucket's names."""
     log = folder / table / "_delta_log"
     shutil.rmtree(log, ignore_errors=True)
     log.mkdir(parents=True)
-    source = TableContents(protocol=found.protocol, metadata=found.metadata)
+    source = TableContents(protocol=newest.protocol, metadata=newest.metadata)
     if table != "journal":  # the next writer of the journal begins another epoch
-        source.transactions = found.transactions
+        source.transactions = newest.transactions
     info, now_ms = {COPY: uuid4().hex}, time.time_ns() // 1_000_000
-    commit(LocalStorage(folder), table, TableContents(), found.adds, source, info, now_ms=now_ms)
+    commit(LocalStorage(folder), table, TableContents(), newest.adds, source, info, now_ms=now_ms)

@@ -111,26 +111,26 @@ def promote_in_place(
 
     For the arguments, and what it raises, see `promote_into`.
     """
-    found = _replica_at(replica)
+    standing = _replica_at(replica)
     check_is_conditional(replica)
     with TemporaryDirectory(prefix="sparkstore-promote-") as name:
         scratch = Path(name)
         copied = download_tables(replica, scratch, {})
-        old = _checked(replica, scratch, found, primary, accept_loss=accept_loss)
+        old = _checked(replica, scratch, standing, primary, accept_loss=accept_loss)
         at("copied")
-        identity = _claim(replica, found.root_id, replica.location, found, old)
+        identity = _claim(replica, standing.root_id, replica.location, standing, old)
         at("claimed")
-        witness = ask(found, identity, replica.location, old) if ask_witness else ""
+        witness = ask(standing, identity, replica.location, old) if ask_witness else ""
         _take_versions(replica, scratch, copied)
         at("versions taken")
         # Only now: with the next versions taken, no replication adds to what is recovered.
-        recovered = recover(Root(scratch, found))
+        recovered = recover(Root(scratch, standing))
         is_fenced = old is not None and old.fence(replica.location, required=primary is not None)
         # From now on it is fenced by epochs (`sparkstore.bucket`).
         changes = {"role": PRIMARY, "primary_id": "", "witness": ""}
         change_stored_identity(replica, lambda _: changes)
     _log.info("%s is the primary now, generation %d", replica.location, identity.generation)
-    done = _promotion(replica.location, identity, recovered, old, found, old_fenced=is_fenced)
+    done = _promotion(replica.location, identity, recovered, old, standing, old_fenced=is_fenced)
     return replace(done, witness=witness)
 
 
@@ -144,37 +144,37 @@ def promote_storage(
     at: Failpoint = no_failpoint,
 ) -> Promotion:
     """Promote a replica in any storage, as `promote` does."""
-    found = _replica_at(replica)
+    standing = _replica_at(replica)
     check_free(path)
     check_is_conditional(replica)
     scratch = empty_scratch(path)
     try:
         copied = download_tables(replica, scratch, {})
-        old = _checked(replica, scratch, found, primary, accept_loss=accept_loss)
+        old = _checked(replica, scratch, standing, primary, accept_loss=accept_loss)
         at("copied")
-        now = _claim(replica, uuid4().hex, str(path), found, old)
+        now = _claim(replica, uuid4().hex, str(path), standing, old)
         identity = Identity(
             now.primary_id, role=PRIMARY, generation=now.generation, replicas=[replica.location]
         )
         at("claimed")
-        witness = ask(found, identity, path, old) if ask_witness else ""
+        witness = ask(standing, identity, path, old) if ask_witness else ""
         identity = replace(identity, witness=witness)
         _take_versions(replica, scratch, copied)
         at("versions taken")
         # Only now: with the next versions taken, no replication adds to what is recovered.
-        recovered = recover(Root(scratch, found))
+        recovered = recover(Root(scratch, standing))
         is_fenced = old is not None and old.fence(path, required=primary is not None)
         become_root(scratch, path, identity)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    done = _promotion(str(path), identity, recovered, old, found, old_fenced=is_fenced)
+    done = _promotion(str(path), identity, recovered, old, standing, old_fenced=is_fenced)
     return replace(done, witness=witness)
 
 
 def _checked(
     replica: Storage,
     scratch: Path,
-    found: Identity,
+    standing: Identity,
     primary: str | Path | None,
     *,
     accept_loss: bool,
@@ -183,9 +183,9 @@ def _checked(
 
     Returns the old primary, if it can be reached.
     """
-    last_position = recover(Root(scratch, found)).last_position
+    last_position = recover(Root(scratch, standing)).last_position
     check_not_empty(replica.location, last_position)
-    old = old_primary(replica.location, found, primary)
+    old = old_primary(replica.location, standing, primary)
     if old is not None and not accept_loss:
         old.check_not_behind(replica.location, last_position)
     return old
@@ -212,11 +212,11 @@ def _promotion(
 
 
 def _replica_at(replica: Storage) -> Identity:
-    found = identified(replica)
-    if found.role != REPLICA:
-        message = f"{replica.location} is a {found.role}, not a replica"
+    identity = identified(replica)
+    if identity.role != REPLICA:
+        message = f"{replica.location} is a {identity.role}, not a replica"
         raise InvalidRequest(message)
-    return found
+    return identity
 
 
 def empty_scratch(path: Path) -> Path:

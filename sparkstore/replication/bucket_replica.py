@@ -82,22 +82,22 @@ def registered_replica(primary: Primary, replica: Storage, *, is_watched: bool =
         check_prefixes_apart(primary.location, replica.location)
     check_primary(primary.location, primary.identity)
     check_not_superseded(primary.location, primary.identity)
-    found = identity_at(replica)
-    if found is None:
+    standing = identity_at(replica)
+    if standing is None:
         _check_free(replica)
     else:
-        check_is_replica_of(replica.location, found, primary.identity)
+        check_is_replica_of(replica.location, standing, primary.identity)
     check_is_conditional(replica)
     known = primary.register(replica.location) if is_watched else primary.identity
     witness = known.witness
-    if found is None:
+    if standing is None:
         replica.put_if_absent(ROOT_FILE, as_root_file(_new_identity(primary)))
-        found = identity_at(replica)
-        assert found is not None
-        check_is_replica_of(replica.location, found, primary.identity)
-    if found.witness != witness:  # a promotion asks it
-        found = change_stored_identity(replica, partial(_witnessed, found, witness))
-    return found
+        standing = identity_at(replica)
+        assert standing is not None
+        check_is_replica_of(replica.location, standing, primary.identity)
+    if standing.witness != witness:  # a promotion asks it
+        standing = change_stored_identity(replica, partial(_witnessed, standing, witness))
+    return standing
 
 
 def check_is_replica_of(where: str, replica: Identity, primary: Identity) -> None:

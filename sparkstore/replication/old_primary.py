@@ -83,8 +83,8 @@ class OldPrimary:
         """Tell of records that the old primary may have and no table shows; empty without any."""
         if (folder := self.primary.folder) is not None:
             return str(unreplayed(Root(folder, self.identity)) or "")
-        found = epochs.names(self.primary.storage)
-        last = epochs.unclosed(self.primary.storage, epochs.highest(found), found)
+        objects = epochs.names(self.primary.storage)
+        last = epochs.unclosed(self.primary.storage, epochs.highest(objects), objects)
         if last is None or not last.wal_id:
             return ""
         return f"the write-ahead log of its store, in {last.wal_dir} of {last.host}, may hold more"

@@ -98,10 +98,10 @@ def promote(
         root = _replica_at(where)  # again, under the locks: another promotion may have been faster
         old = old_primary(root.path, root.identity, primary)
         healing.heal(root, TABLES)
-        found = recover(root)
-        check_not_empty(root.path, found.last_position)
+        recovered = recover(root)
+        check_not_empty(root.path, recovered.last_position)
         if old is not None and not accept_loss:
-            old.check_not_behind(root.path, found.last_position)
+            old.check_not_behind(root.path, recovered.last_position)
         at("checked")
         least = old.identity.generation if old is not None else 0
         new = replace(root.identity, **_promoted(root.identity, least))
@@ -116,9 +116,9 @@ def promote(
     return Promotion(
         root=str(root.path),
         generation=now.generation,
-        last_position=found.last_position,
-        queues=len(found.state.queues),
-        messages=sum(len(queue.entries) for queue in found.state.queues.values()),
+        last_position=recovered.last_position,
+        queues=len(recovered.state.queues),
+        messages=sum(len(queue.entries) for queue in recovered.state.queues.values()),
         old_primary=old.location if old is not None else root.identity.primary,
         old_fenced=is_fenced,
         witness=witness,

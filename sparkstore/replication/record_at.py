@@ -24,8 +24,8 @@ def record_at(root: Root, position: int) -> dict[str, Any] | None:
         files = [
             f for f in snapshot(root.table(name)) if f.positions[0] <= position <= f.positions[1]
         ]
-        found = read_files(files, _COLUMNS, ds.field("position") == position)
-        rows: list[dict[str, Any]] = found.to_pylist()
+        table = read_files(files, _COLUMNS, ds.field("position") == position)
+        rows: list[dict[str, Any]] = table.to_pylist()
         if rows:
             return max(rows, key=lambda row: row["epoch"])
     return None

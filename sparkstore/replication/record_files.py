@@ -34,8 +34,8 @@ class WrittenFile(NamedTuple):
 
 def openings(files: list[FileStats]) -> list[tuple[int, int]]:
     """Epoch and position of each `opened` in some files."""
-    found = read_files(files, _OPENINGS, ds.field("kind") == Kind.OPENED.column)
-    return [*zip(found["epoch"].to_pylist(), found["position"].to_pylist(), strict=True)]
+    opened = read_files(files, _OPENINGS, ds.field("kind") == Kind.OPENED.column)
+    return [*zip(opened["epoch"].to_pylist(), opened["position"].to_pylist(), strict=True)]
 
 
 def rows_between(
@@ -74,16 +74,16 @@ def _write(tables: list[pa.Table], segment: int, folder: Path) -> WrittenFile:
     limits = {column: pc.min_max(rows[column]).as_py() for column in ("position", "message_id")}
     stats = {
         "numRecords": rows.num_rows,
-        "minValues": {c: each["min"] for c, each in limits.items() if each["min"] is not None},
-        "maxValues": {c: each["max"] for c, each in limits.items() if each["max"] is not None},
+        "minValues": {c: limit["min"] for c, limit in limits.items() if limit["min"] is not None},
+        "maxValues": {c: limit["max"] for c, limit in limits.items() if limit["max"] is not None},
         "nullCount": {column: rows[column].null_count for column in limits},
     }
-    found = file.stat()
+    status = file.stat()
     add = {
         "path": name,
         "partitionValues": {"segment": str(segment)},
-        "size": found.st_size,
-        "modificationTime": int(found.st_mtime * 1000),
+        "size": status.st_size,
+        "modificationTime": int(status.st_mtime * 1000),
         "stats": json.dumps(stats),
     }
     return WrittenFile(file, name, add, rows["position"].combine_chunks())
@@ -95,7 +95,7 @@ def check_gapless(added: list[WrittenFile], after: int, last: int) -> None:
     Raises:
         Unavailable: So it seems; its tables changed while they were read, or are damaged.
     """
-    positions = pa.chunked_array([each.positions for each in added], pa.int64())
+    positions = pa.chunked_array([file.positions for file in added], pa.int64())
     positions = positions.filter(pc.greater(positions, after))
     if pc.count_distinct(positions).as_py() != max(0, last - after):
         message = (

@@ -77,9 +77,9 @@ def check(primary: str | Path, replica: str | Path) -> None:
 
 
 def _check_writable(folder: Path) -> None:
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise InvalidRequest(_NO_RIGHT.format(there))
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise InvalidRequest(_NO_RIGHT.format(existing))
 
 
 _NO_RIGHT = "{} cannot be written: give this user the right to"

@@ -116,7 +116,7 @@ def run(
     began = time.monotonic()
     with paired(primary, replica) as pair, translated("replicate"):
         at("created")
-        healed = [found.table for found in healing.heal(pair.replica, ("history", "state"))]
+        healed = [table.table for table in healing.heal(pair.replica, ("history", "state"))]
         at("healed")
         before = last_position(pair.replica.history)
         copied = _copy(spark, pair, before, at)

@@ -29,7 +29,7 @@ class ReplicationSource(NamedTuple):
 
     Attributes:
         rows: Every record after the replica's end that counts.
-        found: The same, counted; of a sparse history only from where it is gapless.
+        tally: The same, counted; of a sparse history only from where it is gapless.
         row_count: How many `rows` are.
         meta: The meta row of `state` at its version.
         state: Version of `state`.
@@ -38,7 +38,7 @@ class ReplicationSource(NamedTuple):
     """
 
     rows: DataFrame
-    found: RecordTally
+    tally: RecordTally
     row_count: int
     meta: state_fold.Meta
     state: int
@@ -58,12 +58,12 @@ def whole(spark: SparkSession, pair: Pair, after: int) -> tuple[ReplicationSourc
         source = _look(spark, pair.primary, after)
         check_reach(pair.replica.path, after, source.meta.history_start)
         check_not_ahead(pair.replica.path, after, source.end)
-        last = end_of(source.found, max(after, source.meta.history_start - 1))
+        last = end_of(source.tally, max(after, source.meta.history_start - 1))
         if last is not None:
             return source, last
     message = (
-        f"{pair.primary.path} has {source.found.row_count} records after position {after} up to"
-        f" {source.found.last}: some are missing; run it again, or sparkstore verify"
+        f"{pair.primary.path} has {source.tally.row_count} records after position {after} up to"
+        f" {source.tally.last}: some are missing; run it again, or sparkstore verify"
     )
     raise Unavailable(message)
 
@@ -92,10 +92,10 @@ def _look(spark: SparkSession, primary: Root, after: int) -> ReplicationSource:
         "max(position) AS last",
     ).first()
     assert row is not None
-    found = RecordTally(row.gapless_count, int(row.total), row.last)
+    tally = RecordTally(row.gapless_count, int(row.total), row.last)
     files = [file for file in (*moved_files, *new_files) if file.last > after]
     end = max([moved, meta.position, *(file.last for file in new_files)])
-    return ReplicationSource(rows, found, row.row_count, meta, state, files, end)
+    return ReplicationSource(rows, tally, row.row_count, meta, state, files, end)
 
 
 def _state(primary: Root) -> tuple[int, state_fold.Meta]:

@@ -80,12 +80,12 @@ def rewound(root: Root, as_of: AsOf) -> Iterator[Root]:
         start = _history_start(root)
         _state(root, then, point, start)
         _records(root, then, point, start)
-        found = recover(then)
-        if found.last_position != point.position:
-            message = f"{root.path} ends at {found.last_position}, not at {point.position}, then:"
+        copy = recover(then)
+        if copy.last_position != point.position:
+            message = f"{root.path} ends at {copy.last_position}, not at {point.position}, then:"
             raise CorruptData(f"{message} run sparkstore verify")
         if start > 1:
-            _check_content(then, [*found.state.messages], as_of)
+            _check_content(then, [*copy.state.messages], as_of)
         yield then
 
 
@@ -97,17 +97,17 @@ def _history_start(root: Root) -> int:
 
 def _state(root: Root, then: Root, point: PointInTime, start: int) -> None:
     """Name the files of the version of `state` that is not after the position, if there is one."""
-    found = contents(LocalStorage(root.path), "state", point.version)
+    standing = contents(LocalStorage(root.path), "state", point.version)
     if point.version is None:  # all of history is folded
-        found.adds, found.transactions = {}, {}
-    wanted = dict(found.adds)
-    for path, add in found.adds.items():
+        standing.adds, standing.transactions = {}, {}
+    wanted = dict(standing.adds)
+    for path, add in standing.adds.items():
         if add["partitionValues"].get("part") == "meta":
             del wanted[path]
             wanted |= _meta(root, then, path, add, start)
         else:
             _link(root, then, f"state/{unquote(path)}")
-    _commit(then, "state", wanted, found)
+    _commit(then, "state", wanted, standing)
 
 
 def _meta(
@@ -118,11 +118,11 @@ def _meta(
         rows = pq.read_table(root.state / unquote(path), partitioning=None).to_pylist()
     except FileNotFoundError as reason:
         raise _gone(path) from reason
-    told = [{**row, "history_start": max(start, row["history_start"] or 1)} for row in rows]
+    new_rows = [{**row, "history_start": max(start, row["history_start"] or 1)} for row in rows]
     name = f"{Path(unquote(path)).parent}/part-{uuid4()}.snappy.parquet"
     file = then.state / name
     file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.Table.from_pylist(told, _STATE_FILE), file, coerce_timestamps="us")
+    pq.write_table(pa.Table.from_pylist(new_rows, _STATE_FILE), file, coerce_timestamps="us")
     return {name: {**add, "path": name, "size": file.stat().st_size, "stats": None}}
 
 
@@ -140,25 +140,25 @@ def _records(root: Root, then: Root, point: PointInTime, start: int) -> None:
     for path in adds:
         _link(root, then, f"history/{unquote(path)}")
     # Spark skips an append whose number was there before: those to come are numbered by position.
-    history.transactions = {app: min(each, end) for app, each in history.transactions.items()}
+    history.transactions = {app: min(version, end) for app, version in history.transactions.items()}
     opened = [(tail.epoch, tail.opened_position), *openings(journal_files)]
     cut = _written(then.history, rows_between(files, whole, end, opened))
     check_gapless(cut, max(whole, min(start - 1, end)), end)
-    _commit(then, "history", {**adds, **{each.name: each.add for each in cut}}, history)
+    _commit(then, "history", {**adds, **{file.name: file.add for file in cut}}, history)
     added = _written(then.journal, rows_between(journal_files, end, last, opened))
     check_gapless(added, end, last)
     schema = TableContents(protocol=journal.protocol, metadata=journal.metadata)
-    _commit(then, "journal", {each.name: each.add for each in added}, schema)
+    _commit(then, "journal", {file.name: file.add for file in added}, schema)
 
 
 def _written(table: Path, rows: Iterator[tuple[int, pa.Table]]) -> list[WrittenFile]:
     """Write records into a table's folder, each file in the folder of its segment."""
     table.mkdir(exist_ok=True)
-    found = [*written_files(rows, table)]
-    for each in found:
-        (table / each.name).parent.mkdir(exist_ok=True)
-        each.file.rename(table / each.name)
-    return found
+    files = [*written_files(rows, table)]
+    for file in files:
+        (table / file.name).parent.mkdir(exist_ok=True)
+        file.file.rename(table / file.name)
+    return files
 
 
 def _whole_until(files: list[FileStats], last: int) -> int:
@@ -195,8 +195,8 @@ def _commit(
 
 
 def _check_content(then: Root, messages: list[int], as_of: AsOf) -> None:
-    there = ContentReader(then).headers(messages)
-    lost = [each for each in messages if each not in there]
+    headers = ContentReader(then).headers(messages)
+    lost = [message_id for message_id in messages if message_id not in headers]
     if lost:
         more = ", …" if len(lost) > _NAMED else ""
         named = ", ".join(map(str, lost[:_NAMED])) + more

@@ -71,11 +71,11 @@ class BatchReader(DataSourceReader):
             InvalidRequest: The view or a column is not there.
         """
         self._settings, self._schema = settings, schema
-        there = columns_there(settings)
-        check_columns(schema.names, there, settings.view)
+        columns = columns_there(settings)
+        check_columns(schema.names, columns, settings.view)
         self._conditions: list[tuple[str, str, Any]] = []
         if settings.queue:
-            check_columns(["queue"], there, settings.view)
+            check_columns(["queue"], columns, settings.view)
             self._conditions.append(("queue", "=", settings.queue))
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -86,7 +86,7 @@ class BatchReader(DataSourceReader):
             CorruptData: A table of a root is gone.
             Unavailable: Tables cannot be read.
         """
-        return [each for root in self._settings.roots for each in self._parts(root)]
+        return [part for root in self._settings.roots for part in self._parts(root)]
 
     def _parts(self, root: str) -> list[InputPartition]:
         from sparkstore.embedded.duckdb_views import moment_of  # noqa: PLC0415
@@ -115,7 +115,7 @@ class BatchReader(DataSourceReader):
         from sparkstore.embedded.answers import part_batches, view_batches  # noqa: PLC0415
         from sparkstore.embedded.plain_entries import Condition  # noqa: PLC0415
 
-        asked: list[Condition] = [Condition(*each) for each in self._conditions]
+        asked: list[Condition] = [Condition(*condition) for condition in self._conditions]
         if part is not None:
             yield from part_batches(part, names, asked)
             return
@@ -134,10 +134,10 @@ class FilteringBatchReader(BatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
         """Keep what helps, and give all back: Spark evaluates each again."""
-        for each in filters:
-            operator = _OPERATORS.get(type(each))
-            if operator and len(each.attribute) == 1 and each.attribute[0] in _PUSHED:  # type: ignore[attr-defined]
-                self._conditions.append((each.attribute[0], operator, each.value))  # type: ignore[attr-defined]
+        for condition in filters:
+            operator = _OPERATORS.get(type(condition))
+            if operator and len(condition.attribute) == 1 and condition.attribute[0] in _PUSHED:  # type: ignore[attr-defined]
+                self._conditions.append((condition.attribute[0], operator, condition.value))  # type: ignore[attr-defined]
         return filters
 
 

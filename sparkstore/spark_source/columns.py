@@ -27,12 +27,12 @@ def default_schema(options: Mapping[str, str]) -> StructType:
         InvalidRequest: An option is wrong, or a column or the view is not there.
     """
     settings = read_options(options)
-    there = columns_there(settings)
+    columns = columns_there(settings)
     if settings.columns == ("*",):
-        return there
-    wanted = settings.columns or [name for name in there.names if name != _ON_REQUEST]
-    check_columns(wanted, there, settings.view)
-    return StructType([there[name] for name in wanted])
+        return columns
+    wanted = settings.columns or [name for name in columns.names if name != _ON_REQUEST]
+    check_columns(wanted, columns, settings.view)
+    return StructType([columns[name] for name in wanted])
 
 
 def columns_there(settings: ReadSettings) -> StructType:
@@ -44,15 +44,15 @@ def columns_there(settings: ReadSettings) -> StructType:
     return columns
 
 
-def check_columns(wanted: list[str] | tuple[str, ...], there: StructType, view: str) -> None:
+def check_columns(wanted: list[str] | tuple[str, ...], columns: StructType, view: str) -> None:
     """Refuse a column that a view has not.
 
     Raises:
         InvalidRequest: One is not there; the message lists those that are.
     """
     for name in wanted:
-        if name not in there.names:
-            message = f"view {view} has no column {name!r}: it has {', '.join(there.names)}"
+        if name not in columns.names:
+            message = f"view {view} has no column {name!r}: it has {', '.join(columns.names)}"
             raise InvalidRequest(message)
 
 

@@ -40,10 +40,10 @@ def event_schema(options: Mapping[str, str]) -> StructType:
         InvalidRequest: An option is wrong, or a column is not there.
     """
     settings = stream_options(options)
-    there = _columns_there()
-    names = there.names if settings.columns == ("*",) else settings.columns or _USUAL
+    columns = _columns_there()
+    names = columns.names if settings.columns == ("*",) else settings.columns or _USUAL
     check_event_columns(names)
-    return StructType([there[name] for name in names])
+    return StructType([columns[name] for name in names])
 
 
 def check_event_columns(names: Iterable[str]) -> None:
@@ -94,11 +94,9 @@ def with_content(root: Root, rows: pa.Table, settings: EventStreamSettings) -> p
         for row in rows.filter(lacks).to_pylist()
     ]
     names = rows.column_names
-    found = [{name: row[name] for name in names} for row in filled]
-    whole = pa.concat_tables(
-        [rows.filter(pc.invert(lacks)), pa.Table.from_pylist(found, rows.schema)]
-    )
-    return whole.sort_by("position")
+    added = [{name: row[name] for name in names} for row in filled]
+    parts = [rows.filter(pc.invert(lacks)), pa.Table.from_pylist(added, rows.schema)]
+    return pa.concat_tables(parts).sort_by("position")
 
 
 def with_sizes(rows: pa.Table) -> pa.Table:
@@ -125,5 +123,5 @@ def _columns_there() -> StructType:
     fields = [field for field in ROW if field.name != _OF_TABLES]
     fields.append(pa.field(_BYTES, pa.int64()))
     nullable = [field.with_nullable(nullable=True) for field in fields]
-    found: StructType = from_arrow_schema(pa.schema(nullable))
-    return found
+    columns: StructType = from_arrow_schema(pa.schema(nullable))
+    return columns

@@ -121,8 +121,8 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         last = self._limited(after, end.position, limit)
         if last < end.position:
-            found = self._log.at_position(last)
-            end = RecordPlace(last) if found is None else found
+            place = self._log.at_position(last)
+            end = RecordPlace(last) if place is None else place
         self._ended = end
         return self._place.offset(end)
 
@@ -146,7 +146,7 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         journal, history = self._log.files()
         wanted, names = RecordRange(after, last), self._schema.names
         ranges = planned_ranges(history, journal, wanted, has_content=has_content(names))
-        return [RangePartition(tuple(each)) for each in ranges]
+        return [RangePartition(tuple(part)) for part in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a range of positions, in a task.
@@ -214,10 +214,10 @@ def _sizes(rows: pa.Table) -> pa.ChunkedArray:
 
 def _filter(settings: EventStreamSettings) -> ds.Expression | None:
     """Return which records are of the stream, None: all."""
-    found: ds.Expression | None = None
+    condition: ds.Expression | None = None
     if settings.kinds:
-        found = ds.field("kind").isin(settings.kinds)
+        condition = ds.field("kind").isin(settings.kinds)
     if settings.queue:
         of_queue = ds.field("queue") == settings.queue
-        found = of_queue if found is None else found & of_queue
-    return found
+        condition = of_queue if condition is None else condition & of_queue
+    return condition

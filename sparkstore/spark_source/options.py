@@ -178,7 +178,7 @@ def roots_of(values: Mapping[str, str]) -> tuple[str, ...]:
         InvalidRequest: They name none.
     """
     named = names_in(values["path"] or _path_of_table(values))
-    roots = tuple(_without_scheme(each) for each in named)
+    roots = tuple(_without_scheme(root) for root in named)
     if not roots:
         message = "give the option path: the folder of a root, or the URI of its bucket"
         raise InvalidRequest(f"{message}; a table of CREATE TABLE loses it: {_VIEW} instead")
@@ -221,8 +221,8 @@ def is_taking(given: Mapping[str, str]) -> bool:
     Raises:
         InvalidRequest: The option settle is neither true nor false.
     """
-    said = {name.lower(): value for name, value in given.items()}
-    return boolean("settle", said.get("settle", "false"))
+    values = {name.lower(): value for name, value in given.items()}
+    return boolean("settle", values.get("settle", "false"))
 
 
 def _time(text: str) -> str | None:
@@ -242,8 +242,8 @@ def _road(key: str) -> str:
 
 def _unknown(name: str, options: Sequence[SourceOption]) -> str:
     near = difflib.get_close_matches(name.lower(), sorted(_NAMES), 1)
-    there = ", ".join(option.name for option in options)
-    advice = f"is {_NAMES[near[0]]} meant?" if near else f"there are {there}"
+    names = ", ".join(option.name for option in options)
+    advice = f"is {_NAMES[near[0]]} meant?" if near else f"there are {names}"
     return f"there is no option {name!r} of format('{NAME}'): {advice}"
 
 

@@ -107,13 +107,13 @@ class RecordLog:
 
         def look() -> int | None:
             where = (ds.field("at") >= limit) & (ds.field("position") >= start)
-            found: int | None = None
+            first: int | None = None
             for file in (*snapshot(self._root.journal), *snapshot(self._root.history)):
-                if found is None or file.positions[0] < found:
+                if first is None or file.positions[0] < first:
                     rows = read_files([file], _PLACE.remove(1), where)
                     least = pc.min(rows["position"]).as_py()
-                    found = least if found is None else min(found, least or found)
-            return found
+                    first = least if first is None else min(first, least or first)
+            return first
 
         return _insist(look)
 
@@ -151,8 +151,8 @@ class RecordLog:
     def _at_position(self, position: int) -> RecordPlace | None:
         files = [*snapshot(self._root.journal), *snapshot(self._root.history)]
         here = [file for file in files if file.positions[0] <= position <= file.positions[1]]
-        found = _found_at(here, position)
-        return found if found.position else None
+        place = _found_at(here, position)
+        return place if place.position else None
 
 
 def _insist(look: Callable[[], T]) -> T:
@@ -192,5 +192,5 @@ def _found_at(files: list[FileStats], position: int) -> RecordPlace:
 def _newest(rows: pa.Table) -> RecordPlace:
     at = rows["at"].cast(pa.int64())
     columns = (rows["position"].to_pylist(), rows["epoch"].to_pylist(), at.to_pylist())
-    found = (RecordPlace(*row) for row in zip(*columns, strict=True))
-    return max(found, key=_by_epoch, default=RecordPlace())
+    places = (RecordPlace(*row) for row in zip(*columns, strict=True))
+    return max(places, key=_by_epoch, default=RecordPlace())

@@ -71,8 +71,8 @@ class _Layers(NamedTuple):
 
 def history_start(root: Root) -> int:
     """Return the position from which on history is whole."""
-    found: int | None = pc.max(read_state(root, parts=("meta",))["history_start"]).as_py()
-    return found or 1
+    start: int | None = pc.max(read_state(root, parts=("meta",))["history_start"]).as_py()
+    return start or 1
 
 
 def read_range(
@@ -146,9 +146,9 @@ def _checked_places(layers: _Layers, wanted: RecordRange) -> pa.Table:
     old = read_files(layers.history, _PLACE.remove(1), _of_history(layers, wanted))
     new = read_files(layers.journal, _PLACE, _of_journal(layers, wanted))
     counted = new.group_by("position").aggregate([("epoch", "max")])
-    found = pa.concat_tables([old, counted.select(["position"])])["position"].combine_chunks()
+    positions = pa.concat_tables([old, counted.select(["position"])])["position"].combine_chunks()
     expected = pa.array(range(wanted.after + 1, wanted.last + 1), pa.int64())
-    if not found.take(pc.sort_indices(found)).equals(expected):
+    if not positions.take(pc.sort_indices(positions)).equals(expected):
         message = f"records are missing between {wanted.after} and {wanted.last}"
         raise CorruptData(f"{message}, or there twice: run sparkstore verify")
     if counted.num_rows == new.num_rows:

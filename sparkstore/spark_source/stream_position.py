@@ -76,8 +76,8 @@ class StreamPosition:
         if read.position > end.position:
             self._check_is_behind(read, end)
             return read.position
-        found = self._log.at_position(read.position) if read.epoch else None
-        if found is None or found == read:
+        standing = self._log.at_position(read.position) if read.epoch else None
+        if standing is None or standing == read:
             return read.position
         return self._diverged(read) - 1
 

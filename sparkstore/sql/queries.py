@@ -223,8 +223,8 @@ def _step(name: str, values: Mapping[str, str]) -> str:
 @cache
 def _files() -> Mapping[str, Traversable]:
     """Every query by its name, whichever folder of `sql/` it is in."""
-    folders = [each for each in files("sparkstore").joinpath("sql").iterdir() if each.is_dir()]
-    every = (file for folder in folders for file in folder.iterdir())
+    folders = [item for item in files("sparkstore").joinpath("sql").iterdir() if item.is_dir()]
+    every = (file for item in folders for file in item.iterdir())
     return {file.name[:-4]: file for file in every if file.name.endswith(".sql")}
 
 
@@ -241,8 +241,8 @@ def _filled_in(name: str, values: Mapping[str, str]) -> str:
         written = _COMMENT.sub("", _files()[name].read_text(encoding="utf-8"))
     known = _DEFAULTS | _found_by_query(values) | dict(values)
 
-    def value(found: re.Match[str]) -> str:
-        part = found[1]
+    def value(match: re.Match[str]) -> str:
+        part = match[1]
         return known[part] if part in known else _filled_in(part, values)
 
     return _PLACEHOLDER.sub(value, written)

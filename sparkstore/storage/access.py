@@ -74,14 +74,14 @@ def use_storage_settings(
     if path is None:
         return
     config = read_storage_config(path)
-    told = {
+    settings = {
         "AWS_ENDPOINT_URL": (config.endpoint, ("AWS_ENDPOINT",)),
         "AWS_REGION": (config.region, ("AWS_DEFAULT_REGION",)),
         "AWS_PROFILE": (config.profile, ()),
         "AWS_ALLOW_HTTP": ("true" if config.allow_http else "", ()),
     }
-    for name, (value, others) in told.items():
-        if value and not any(environment.get(each) for each in (name, *others)):
+    for name, (value, others) in settings.items():
+        if value and not any(environment.get(variable) for variable in (name, *others)):
             environment[name] = value
 
 
@@ -107,8 +107,8 @@ def access_of(environment: Mapping[str, str]) -> BucketAccess:
     named = environment.get("AWS_PROFILE", "")
     if not named and _BY_OTHERS & environment.keys():
         return BucketAccess({}, None)
-    found = _profile(environment, named or "default")
-    if found is None:
+    profile = _profile(environment, named or "default")
+    if profile is None:
         if named and not environment.get("AWS_ACCESS_KEY_ID"):
             message = f"there is no profile {named!r} in ~/.aws: set AWS_PROFILE, or"
             raise InvalidRequest(f"{message} [storage] profile, to one that is there")
@@ -116,30 +116,30 @@ def access_of(environment: Mapping[str, str]) -> BucketAccess:
     has_endpoint = environment.get("AWS_ENDPOINT_URL") or environment.get("AWS_ENDPOINT")
     has_region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
     settings = {
-        "endpoint": "" if has_endpoint else found.get("endpoint_url", ""),
-        "region": "" if has_region else found.get("region", ""),
+        "endpoint": "" if has_endpoint else profile.get("endpoint_url", ""),
+        "region": "" if has_region else profile.get("region", ""),
     }
-    told = {name: value for name, value in settings.items() if value}
-    if environment.get("AWS_ACCESS_KEY_ID") or not (named or _KEYS[0] in found):
-        return BucketAccess(told, None)
-    _keys_in(found, named)
-    return BucketAccess(told, lambda: _keys_of(environment, named or "default"))
+    given = {name: value for name, value in settings.items() if value}
+    if environment.get("AWS_ACCESS_KEY_ID") or not (named or _KEYS[0] in profile):
+        return BucketAccess(given, None)
+    _keys_in(profile, named)
+    return BucketAccess(given, lambda: _keys_of(environment, named or "default"))
 
 
 def _keys_of(environment: Mapping[str, str], name: str) -> Keys:
     return _keys_in(_profile(environment, name) or {}, name)
 
 
-def _keys_in(found: Mapping[str, str], name: str) -> Keys:
-    missing = [key for key in _KEYS if key not in found]
+def _keys_in(profile: Mapping[str, str], name: str) -> Keys:
+    missing = [key for key in _KEYS if key not in profile]
     if missing:
         message = f"the profile {name!r} has no {missing[0]}: other ways to get keys are not known"
         raise InvalidRequest(f"{message} here: aws configure export-credentials --format env")
     again = datetime.now(UTC) + timedelta(seconds=_READ_AGAIN_S)
     return {
-        "access_key_id": found[_KEYS[0]],
-        "secret_access_key": found[_KEYS[1]],
-        "token": found.get("aws_session_token"),
+        "access_key_id": profile[_KEYS[0]],
+        "secret_access_key": profile[_KEYS[1]],
+        "token": profile.get("aws_session_token"),
         "expires_at": again,
     }
 
@@ -151,7 +151,7 @@ def _profile(environment: Mapping[str, str], name: str) -> dict[str, str] | None
         environment.get("AWS_CONFIG_FILE") or str(home / "config"): (f"profile {name}", name),
         environment.get("AWS_SHARED_CREDENTIALS_FILE") or str(home / "credentials"): (name,),
     }
-    found: dict[str, str] | None = None
+    profile: dict[str, str] | None = None
     for file, sections in places.items():
         parser = configparser.RawConfigParser()
         try:
@@ -161,5 +161,5 @@ def _profile(environment: Mapping[str, str], name: str) -> dict[str, str] | None
             raise InvalidRequest(message) from None  # its text may hold a key
         for section in sections:
             if parser.has_section(section):
-                found = (found or {}) | dict(parser.items(section))
-    return found
+                profile = (profile or {}) | dict(parser.items(section))
+    return profile

@@ -102,11 +102,11 @@ class DiskRoom:
     @property
     def disks(self) -> list[Disk]:
         """The disks as they are now; one that does not answer is left out."""
-        found = []
+        disks = []
         for folder in self._folders:
             with suppress(OSError):
-                found.append(disk_of(folder))
-        return found
+                disks.append(disk_of(folder))
+        return disks
 
     def look(self) -> None:
         """Hold senders back, or let them go on; keep the reserves where there is room."""
@@ -148,8 +148,8 @@ def disk_of(folder: Path) -> Disk:
     Raises:
         OSError: It is not there, or does not answer.
     """
-    told = os.statvfs(folder)
-    return Disk(folder, told.f_bavail * told.f_frsize, told.f_blocks * told.f_frsize)
+    status = os.statvfs(folder)
+    return Disk(folder, status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize)
 
 
 def make_reserve(path: Path, size: int) -> None:

@@ -85,8 +85,8 @@ class ObjectStorage:
 
         with self._told("read"):
             try:
-                found = obstore.get(self._store, name)
-                return StoredContent(bytes(found.bytes()), str(found.meta["e_tag"]))
+                answer = obstore.get(self._store, name)
+                return StoredContent(bytes(answer.bytes()), str(answer.meta["e_tag"]))
             except FileNotFoundError as reason:
                 self._check_place(reason)
                 return None
@@ -97,8 +97,8 @@ class ObjectStorage:
 
         with self._told("list"):
             for page in obstore.list(self._store, under or None):
-                for found in page:
-                    yield StoredFile(found["path"], found["size"])
+                for stored in page:
+                    yield StoredFile(stored["path"], stored["size"])
 
     def put_if_absent(self, name: str, content: bytes) -> bool:
         """Write a small file if there is none of this name; True if it now holds this content."""
@@ -213,7 +213,7 @@ class ObjectStorage:
             message = f"{self._location}: there is no such bucket: create it first"
             raise InvalidRequest(message) from reason
         why = _why(reason)
-        if any(each in why for each in _WRONG_KEYS):  # versitygw says so as if an object was gone
+        if any(sign in why for sign in _WRONG_KEYS):  # versitygw says so as if an object was gone
             message = f"{self._location}: the credentials are wrong ({why})"
             raise InvalidRequest(message) from reason
 
@@ -238,14 +238,14 @@ def checked_uri(uri: str) -> str:
         raise InvalidRequest(message)
     if not _BUCKET.fullmatch(parts.netloc):
         raise InvalidRequest(f"{uri!r}: {parts.netloc!r} is no name of a bucket")
-    misread = sorted({each for each in uri if each in _MISREAD or not each.isprintable()})
+    misread = sorted({part for part in uri if part in _MISREAD or not part.isprintable()})
     if misread:
         message = f"{uri!r}: {misread[0]!r} is misread in a URI: choose another prefix"
         raise InvalidRequest(message)
     if not parts.path.strip("/"):
         message = f"{uri} is a whole bucket: name a prefix in it, as {uri.rstrip('/')}/queues"
         raise InvalidRequest(message)
-    strange = [each for each in parts.path.strip("/").split("/") if each in {"", ".", ".."}]
+    strange = [part for part in parts.path.strip("/").split("/") if part in {"", ".", ".."}]
     if strange:
         message = f"{uri} has {strange[0]!r} between slashes, which is no name: leave it out"
         raise InvalidRequest(message)
@@ -312,7 +312,7 @@ def _store(uri: str, patience_s: float) -> Any:
 def _why(reason: Exception) -> str:
     """The store's own code and message if there are any, else the first line; never headers."""
     text = str(reason)
-    code, said = (re.search(f"<{tag}>([^<]+)</", text) for tag in ("Code", "Message"))
+    code, detail = (re.search(f"<{tag}>([^<]+)</", text) for tag in ("Code", "Message"))
     if code is not None:
-        return f"{code[1]}: {said[1]}" if said is not None else code[1]
+        return f"{code[1]}: {detail[1]}" if detail is not None else code[1]
     return (text.splitlines() or [type(reason).__name__])[0][:300]

@@ -26,8 +26,8 @@ def check_is_conditional(storage: Storage) -> None:
     try:
         is_first = storage.put_if_absent(name, b"first")
         is_second = storage.put_if_absent(name, b"second")
-        found = storage.read(name)
-        tag = found.tag if found is not None else ""
+        stored = storage.read(name)
+        tag = stored.tag if stored is not None else ""
         is_replaced = storage.replace_if_unchanged(name, b"third", tag)
         is_stale = storage.replace_if_unchanged(name, b"fourth", tag)
     except StoreError:

@@ -84,18 +84,18 @@ def contents(storage: Storage, table: str, version: int | None = None) -> TableC
     log = f"{table}/_delta_log"
     versions, checkpoints = _log_names(storage, log)
     newest = max((*versions, *checkpoints), default=-1) if version is None else version
-    found = TableContents()
+    table_contents = TableContents()
     base = max((number for number in checkpoints if number <= newest), default=-1)
     for name in checkpoints.get(base, ()):
         for action in _checkpoint_actions(_read(storage, name), name):
-            found.apply(action, f"{storage.location}/{name}")
+            table_contents.apply(action, f"{storage.location}/{name}")
     for number in range(base + 1, newest + 1):
         if number not in versions:
             raise version_gone(storage, table, number)
         for action in _actions(_read(storage, versions[number]), versions[number]):
-            found.apply(action, f"{storage.location}/{versions[number]}")
-    found.version = newest
-    return found
+            table_contents.apply(action, f"{storage.location}/{versions[number]}")
+    table_contents.version = newest
+    return table_contents
 
 
 def version_gone(storage: Storage, table: str, version: int) -> CorruptData:
@@ -158,7 +158,7 @@ def version_name(table: str, version: int) -> str:
 def largest(adds: Iterable[Mapping[str, Any]], column: str) -> int:
     """The largest value of a column in some files, by their statistics; 0 if there is none."""
     stats = (json.loads(add["stats"]) for add in adds if add.get("stats"))
-    return max((each.get("maxValues", {}).get(column, 0) for each in stats), default=0)
+    return max((statistics.get("maxValues", {}).get(column, 0) for statistics in stats), default=0)
 
 
 def _removed(add: Mapping[str, Any], now_ms: int) -> dict[str, Any]:
@@ -183,11 +183,11 @@ def _log_names(storage: Storage, log: str) -> tuple[dict[int, str], dict[int, li
 
 
 def _read(storage: Storage, name: str) -> bytes:
-    found = storage.read(name)
-    if found is None:
+    stored = storage.read(name)
+    if stored is None:
         message = f"{storage.location}/{name} went while the table was read: run it again"
         raise Unavailable(message)
-    return found.content
+    return stored.content
 
 
 def _actions(content: bytes, name: str) -> list[dict[str, Any]]:

@@ -88,18 +88,18 @@ def newest_version(table: Path) -> int:
 
 def log_files(table: Path, first: int, last: int) -> list[Path]:
     """Files in `_delta_log` about the versions `first` to `last`, check sums included."""
-    found = [(version_of(path.name), path) for path in log_folder(table).iterdir()]
-    return sorted(path for v, path in found if v is not None and first <= v <= last)
+    numbered = [(version_of(path.name), path) for path in log_folder(table).iterdir()]
+    return sorted(path for v, path in numbered if v is not None and first <= v <= last)
 
 
 def checkpoints(table: Path) -> dict[int, list[Path]]:
     """Files of each checkpoint by version, rising."""
-    found: dict[int, list[Path]] = {}
+    files: dict[int, list[Path]] = {}
     for path in sorted(log_folder(table).glob("[0-9]*.checkpoint.*parquet")):
         version = version_of(path.name)
         if version is not None:
-            found.setdefault(version, []).append(path)
-    return found
+            files.setdefault(version, []).append(path)
+    return files
 
 
 def read_version(table: Path, version: int) -> Version:
@@ -112,14 +112,14 @@ def read_version(table: Path, version: int) -> Version:
     try:
         content = path.read_bytes()
         actions = [_action(line) for line in content.split(b"\n") if line]
-        found = _version(version, actions, str(path))
+        read = _version(version, actions, str(path))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as reason:
         message = f"{path} is not a whole Delta version: {type(reason).__name__}: {reason}"
         raise CorruptData(message) from reason
     if not check_sums_agree(path, content):
         message = f"{path} does not agree with its check sums"
         raise CorruptData(message)
-    return found
+    return read
 
 
 def committed_at_s(entry: Path) -> float:

@@ -43,18 +43,18 @@ def clean_log(root: Root, table: str, grace_s: float) -> int:
         OSError, pyarrow.ArrowException: A checkpoint is not whole; nothing was removed.
     """
     folder = log_folder(root.table(table))
-    found = checkpoints(root.table(table))
-    newest = sorted(found)[-2:]
+    standing = checkpoints(root.table(table))
+    newest = sorted(standing)[-2:]
     if len(newest) < 2 or read_marks(root).versions.get(table, -1) < newest[0]:
         # A power cut may take every version after the mark: what stands before it must stay.
         return 0
-    keep_from = _keep_from(found, newest[0], time.time() - max(grace_s, READER_S))
+    keep_from = _keep_from(standing, newest[0], time.time() - max(grace_s, READER_S))
     if keep_from < 0:
         return 0
     for version in {keep_from, *newest}:
-        for file in found[version]:
+        for file in standing[version]:
             pq.ParquetFile(file).read(columns=["add"])
-        fsync_with_folders([*found[version], folder / "_last_checkpoint"], up_to=folder)
+        fsync_with_folders([*standing[version], folder / "_last_checkpoint"], up_to=folder)
     gone = [path for path in folder.iterdir() if _may_go(path, keep_from)]
     for path in gone:
         path.unlink()
@@ -62,14 +62,14 @@ def clean_log(root: Root, table: str, grace_s: float) -> int:
     return len(gone)
 
 
-def _keep_from(found: Mapping[int, Sequence[Path]], last: int, since_s: float) -> int:
+def _keep_from(standing: Mapping[int, Sequence[Path]], last: int, since_s: float) -> int:
     """The newest checkpoint that all versions to be kept come after; -1 if all are to be kept."""
     return max(
         (
             version
-            for version, files in found.items()
+            for version, files in standing.items()
             if version <= last
-            and (files[0].stat().st_mtime < since_s or version <= max(found) - MOST_VERSIONS)
+            and (files[0].stat().st_mtime < since_s or version <= max(standing) - MOST_VERSIONS)
         ),
         default=-1,
     )

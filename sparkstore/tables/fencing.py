@@ -137,9 +137,9 @@ def identity_at(storage: Storage) -> Identity | None:
         CorruptData: Its `root.json` cannot be read, or is from a newer schema version.
         StoreError: The storage did not answer.
     """
-    found = storage.read(ROOT_FILE)
+    stored = storage.read(ROOT_FILE)
     where = f"{storage.location}/{ROOT_FILE}"
-    return None if found is None else identity_in(found.content, where)
+    return None if stored is None else identity_in(stored.content, where)
 
 
 def change_identity(root: Root, change: Callable[[Identity], dict[str, Any]]) -> Identity:
@@ -173,16 +173,16 @@ def change_stored_identity(
     """
     where = f"{storage.location}/{ROOT_FILE}"
     while True:
-        found = storage.read(ROOT_FILE)
-        if found is None:
+        stored = storage.read(ROOT_FILE)
+        if stored is None:
             message = f"{where} is gone: restore it from a replica or a backup"
             raise CorruptData(message)
-        identity = identity_in(found.content, where)
+        identity = identity_in(stored.content, where)
         changed = change(identity)
         if not changed:
             return identity
-        content = json.dumps(json.loads(found.content) | changed, indent=2).encode()
-        if storage.replace_if_unchanged(ROOT_FILE, content, found.tag):
+        content = json.dumps(json.loads(stored.content) | changed, indent=2).encode()
+        if storage.replace_if_unchanged(ROOT_FILE, content, stored.tag):
             return identity_in(content, where)
 
 

@@ -88,8 +88,8 @@ def check(root: Root, table: str) -> int | None:
     Raises:
         CorruptData: What is broken cannot be set aside: see `heal`.
     """
-    found = _find(root.table(table), read_marks(root).versions.get(table, -1))
-    return found.last_whole + 1 if found.reason else None
+    finding = _find(root.table(table), read_marks(root).versions.get(table, -1))
+    return finding.last_whole + 1 if finding.reason else None
 
 
 def heal(root: Root, tables: Iterable[str]) -> list[Healed]:
@@ -108,16 +108,16 @@ def heal(root: Root, tables: Iterable[str]) -> list[Healed]:
     for table in tables:
         mark = read_marks(root).versions.get(table, -1)
         rewrite_after(root, table, mark)  # before the check: what is read there is on disk then
-        found = _find(root.table(table), mark)
-        files = _files_to_move(root.table(table), found)
+        finding = _find(root.table(table), mark)
+        files = _files_to_move(root.table(table), finding)
         # Before any file leaves: a table that ends before its mark counts as one that lost some.
-        if found.last_whole < mark:
-            lower_mark(root, table, found.last_whole)
+        if finding.last_whole < mark:
+            lower_mark(root, table, finding.last_whole)
         if files:
             healed.append(
-                _set_aside(root, table, found, files, was_durable=found.last_whole < mark)
+                _set_aside(root, table, finding, files, was_durable=finding.last_whole < mark)
             )
-        mark_durable(root, {table: found.last_whole})
+        mark_durable(root, {table: finding.last_whole})
     return healed
 
 
@@ -153,12 +153,12 @@ def _last_whole(table: Path, first: int, newest: int, mark: int) -> tuple[int, s
     last_whole, reason, broken = first - 1, "", dict[str, str]()
     for version in range(first, newest + 1):
         try:
-            found = read_version(table, version)
+            committed = read_version(table, version)
         except CorruptData as unreadable:
             return last_whole, reason or str(unreadable)
-        for path in found.removes:
+        for path in committed.removes:
             broken.pop(path, None)
-        for file in found.adds:
+        for file in committed.adds:
             why = reason_broken(table / file.path, file.size, deep=version > mark)
             if why is not None:
                 broken[file.path] = why
@@ -191,10 +191,10 @@ def _check_not_lost(table: Path, mark: int) -> None:
 
 def _broken_checkpoints(table: Path, mark: int) -> set[Path]:
     """Files of broken checkpoints: of those at or after the mark, and of the newest."""
-    found = checkpoints(table)
-    newest = max(found, default=-1)
+    standing = checkpoints(table)
+    newest = max(standing, default=-1)
     broken: set[Path] = set()
-    for version, files in found.items():
+    for version, files in standing.items():
         if version >= min(mark, newest) and not _is_whole_checkpoint(files):
             broken.update(files)
     return broken
@@ -229,18 +229,18 @@ def _is_json(path: Path) -> bool:
         return False
 
 
-def _files_to_move(table: Path, found: _Finding) -> list[Path]:
+def _files_to_move(table: Path, finding: _Finding) -> list[Path]:
     """Order files as they may leave: what points forward first, the oldest version last."""
     log = log_folder(table)
-    later = log_files(table, found.last_whole + 1, _NO_LIMIT)
+    later = log_files(table, finding.last_whole + 1, _NO_LIMIT)
     checkpoint = _file_and_sums(log / "_last_checkpoint")
     staying = {
         version
         for version, files in checkpoints(table).items()
-        if version <= found.last_whole and not {*files} & {*found.broken}
+        if version <= finding.last_whole and not {*files} & {*finding.broken}
     }
     pointer = checkpoint if _last_checkpoint(log) not in {None, *staying} else []
-    broken = [file for path in found.broken for file in _file_and_sums(path)]
+    broken = [file for path in finding.broken for file in _file_and_sums(path)]
     later.sort(key=lambda path: (path.suffix == ".json", -(version_of(path.name) or 0)))
     return [*pointer, *dict.fromkeys([*broken, *later])]
 
@@ -264,7 +264,7 @@ def _last_checkpoint(log: Path) -> int | None:
 
 
 def _set_aside(
-    root: Root, table: str, found: _Finding, files: list[Path], *, was_durable: bool
+    root: Root, table: str, finding: _Finding, files: list[Path], *, was_durable: bool
 ) -> Healed:
     folder = _new_folder(root.path / "set-aside" / table)
     for path in files:
@@ -277,8 +277,8 @@ def _set_aside(
     for parent in {path.parent for path in files}:
         fsync_path(parent)
     moved = tuple(folder / path.name for path in files)
-    reason = found.reason or "checkpoints or check sums are broken"
-    first_broken = found.last_whole + 1 if found.reason else None
+    reason = finding.reason or "checkpoints or check sums are broken"
+    first_broken = finding.last_whole + 1 if finding.reason else None
     level = logging.ERROR if was_durable else logging.WARNING
     for path in moved:
         _log.log(level, "%s: set aside %s: %s", table, path, reason)

@@ -95,14 +95,14 @@ def mark_durable(root: Root, up_to: Mapping[str, int], *, fsync: bool = True) ->
     last_position = 0
     for table, version in up_to.items():
         if version > old.get(table, -1):
-            found = _versions_after(root.table(table), old.get(table, -1), version)
-            paths = _paths(root.table(table), found)
-            if found[0].version > old.get(table, -1) + 1:  # no mark, and old log files are gone
+            committed = _versions_after(root.table(table), old.get(table, -1), version)
+            paths = _paths(root.table(table), committed)
+            if committed[0].version > old.get(table, -1) + 1:  # no mark, and old log files are gone
                 paths += [file.path for file in snapshot(root.table(table))]
             if fsync:
                 fsync_with_folders(paths, up_to=root.table(table))
-            done.append(Marked(table, found[0].version, version, len(paths)))
-            last_position = max(last_position, _last_position(found))
+            done.append(Marked(table, committed[0].version, version, len(paths)))
+            last_position = max(last_position, _last_position(committed))
     # After every fsync: a start believes the mark and does not read what is before it.
     if done:
         with _locked(root):
@@ -120,10 +120,10 @@ def lower_mark(root: Root, table: str, version: int) -> None:
         _write(root, Marks({**marks.versions, table: version}, marks.last_position))
 
 
-def active_after(found: list[Version]) -> dict[str, DataFile]:
+def active_after(committed: list[Version]) -> dict[str, DataFile]:
     """Data files that these consecutive versions bring and the last of them still names."""
     active: dict[str, DataFile] = {}
-    for version in found:
+    for version in committed:
         for path in version.removes:
             active.pop(path, None)
         active.update((file.path, file) for file in version.adds)
@@ -136,14 +136,14 @@ def _versions_after(table: Path, old: int, new: int) -> list[Version]:
     return [read_version(table, version) for version in range(first, new + 1)]
 
 
-def _paths(table: Path, found: list[Version]) -> list[Path]:
+def _paths(table: Path, committed: list[Version]) -> list[Path]:
     """Return the files to fsync: data files, log files and Spark's check sums of both."""
-    data = [table / path for path in active_after(found)]
+    data = [table / path for path in active_after(committed)]
     missing = next((path for path in data if not path.is_file()), None)
     if missing is not None:
         message = f"{missing} is not there, but the newest version of its table names it"
         raise CorruptData(message)
-    first, last = found[0].version, found[-1].version
+    first, last = committed[0].version, committed[-1].version
     newest_checkpoint = max((v for v in checkpoints(table) if v <= last), default=first)
     log = {*log_files(table, first, last), *log_files(table, newest_checkpoint, newest_checkpoint)}
     log.update(log_folder(table).glob("*_last_checkpoint*"))
@@ -151,8 +151,8 @@ def _paths(table: Path, found: list[Version]) -> list[Path]:
     return [*data, *sums, *sorted(log)]
 
 
-def _last_position(found: list[Version]) -> int:
-    positions = (version.metadata.get("sparkstore.last_position", "0") for version in found)
+def _last_position(committed: list[Version]) -> int:
+    positions = (version.metadata.get("sparkstore.last_position", "0") for version in committed)
     return max(map(int, positions), default=0)
 
 

@@ -47,9 +47,9 @@ def lost_files(table: Path) -> dict[str, str]:
     A store at work merges files and removes the old ones meanwhile: lost is only what the version
     after the look still names, and what is still not whole then.
     """
-    found = _broken_files(table)
+    first = _broken_files(table)
     return (
-        {path: why for path, why in _broken_files(table).items() if path in found} if found else {}
+        {path: why for path, why in _broken_files(table).items() if path in first} if first else {}
     )
 
 

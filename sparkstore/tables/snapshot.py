@@ -74,8 +74,8 @@ def snapshot(table: Path, version: int | None = None) -> list[FileStats]:
 
 def newest(table: Path) -> tuple[int, list[FileStats]]:
     """Look the newest version up: its number, and its active files by least position."""
-    found = DeltaTable(str(table))
-    return found.version(), _files(table, found)
+    opened = DeltaTable(str(table))
+    return opened.version(), _files(table, opened)
 
 
 def last_position(files: Iterable[FileStats]) -> int:
@@ -135,8 +135,8 @@ def columns_of(schema: pa.Schema, names: Sequence[str]) -> pa.Schema:
     return pa.schema([schema.field(name) for name in names])
 
 
-def _files(table: Path, found: DeltaTable) -> list[FileStats]:
-    actions = pa.table(found.get_add_actions(flatten=True)).to_pylist()
+def _files(table: Path, opened: DeltaTable) -> list[FileStats]:
+    actions = pa.table(opened.get_add_actions(flatten=True)).to_pylist()
     return sorted((_stats(table, action) for action in actions), key=lambda file: file.positions)
 
 

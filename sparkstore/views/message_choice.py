@@ -54,8 +54,8 @@ def departed(spark: SparkSession, root: Root, queue: str, predicate: str, *, to:
         InvalidRequest: The predicate is wrong.
         Unavailable: The tables cannot be read.
     """
-    found = _chosen(spark, root, "departed_messages", queue, predicate)
-    return found.where(~F.array_contains("replayed_to", F.lit(to)))
+    chosen = _chosen(spark, root, "departed_messages", queue, predicate)
+    return chosen.where(~F.array_contains("replayed_to", F.lit(to)))
 
 
 def _chosen(spark: SparkSession, root: Root, view: str, queue: str, predicate: str) -> DataFrame:

@@ -49,8 +49,8 @@ def register(spark: SparkSession) -> None:
         ("body_text", _body_text, "string"),
         ("body_json", _body_json, "string"),
     ):
-        told = arrow_udf(function, kind)  # type: ignore[call-overload]  # by the hints of function
-        spark.udf.register(name, told)
+        wrapped = arrow_udf(function, kind)  # type: ignore[call-overload]  # by the hints of function
+        spark.udf.register(name, wrapped)
 
 
 def register_named(spark: SparkSession, statement: str) -> None:

@@ -77,15 +77,15 @@ def register(
         Unavailable: Its tables cannot be read.
     """
     quiet_query_log()
-    found = root if isinstance(root, Root) else open_root(root)
-    point = _point(found, as_of)
-    for view, query in _queries(found, point, names if at_once else ()).items():
+    opened = root if isinstance(root, Root) else open_root(root)
+    point = _point(opened, as_of)
+    for view, query in _queries(opened, point, names if at_once else ()).items():
         if view in names:
             with translated(f"cannot register the view {view}"):
                 spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {query}")
     if names is ALL:
         value_functions.register(spark)
-    job_tables.register(spark, found, names, None if point is None else point.at)
+    job_tables.register(spark, opened, names, None if point is None else point.at)
 
 
 def named_in(statement: str) -> Collection[str]:
@@ -123,12 +123,12 @@ def publish(
     """
     check_may_publish(spark, schema)
     place = ".".join(f"`{part}`" for part in schema.split("."))
-    found = root if isinstance(root, Root) else open_root(root)
+    opened = root if isinstance(root, Root) else open_root(root)
     with translated(f"cannot publish views in {schema}"):
         spark.sql(f"CREATE SCHEMA IF NOT EXISTS {place}")
-        for view, query in _queries(found).items():
+        for view, query in _queries(opened).items():
             spark.sql(f"CREATE OR REPLACE VIEW {place}.{view} AS {query}")
-        job_tables.publish(spark, found, place)
+        job_tables.publish(spark, opened, place)
         for table, where in (tables or {}).items():
             enter(spark, f"{place}.{table}", where)
 
@@ -139,8 +139,8 @@ def enter(spark: SparkSession, table: str, where: str) -> None:
     wanted = spark.sql(f"DESCRIBE DETAIL {target}").first()
     assert wanted is not None
     if spark.catalog.tableExists(table):
-        found = spark.sql(f"DESCRIBE DETAIL {table}").first()
-        if found is not None and found.location == wanted.location:
+        detail = spark.sql(f"DESCRIBE DETAIL {table}").first()
+        if detail is not None and detail.location == wanted.location:
             return
         spark.sql(f"DROP TABLE {table}")  # of a table that is elsewhere this drops the entry alone
     location = str(wanted.location).replace("\\", "\\\\").replace("'", "\\'")
@@ -200,10 +200,11 @@ def sql(
             `as_of` is in the future, or before history.
         Unavailable: The tables cannot be read.
     """
-    found = root if isinstance(root, Root) else open_root(root)
-    register(spark, found, named_in(query), as_of=as_of)
+    opened = root if isinstance(root, Root) else open_root(root)
+    register(spark, opened, named_in(query), as_of=as_of)
     with translated("the query failed", is_typed=True):
-        return ask(spark, found, SQLStringFormatter(spark).format(query, **args) if args else query)
+        statement = SQLStringFormatter(spark).format(query, **args) if args else query
+        return ask(spark, opened, statement)
 
 
 def ask(spark: SparkSession, root: Root, statement: str) -> DataFrame:

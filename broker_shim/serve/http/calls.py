@@ -144,7 +144,7 @@ class Call:
         allowed = await self.check_order(order)
         if dry_run:
             facts = self.house.broker.administration.facts
-            return await self.read(lambda: {"dry_run": True, **decide(allowed, facts).told})
+            return await self.read(lambda: {"dry_run": True, **decide(allowed, facts).answer})
         said = await self.send(wire.content_of(wire.order_line(allowed)))
         told: dict[str, Any] = said["told"]
         return told

@@ -89,7 +89,7 @@ def import_definitions(arguments: Namespace) -> int:
     is_dry = arguments.dry_run or arguments.check
     if not is_dry:
         _give(arguments, judged.changes)
-    show_import(arguments, judged.told, found.unmapped, is_dry=is_dry)
+    show_import(arguments, judged.answers, found.unmapped, is_dry=is_dry)
     return check_code(arguments, len(judged.changes))
 
 

@@ -49,7 +49,7 @@ def chunks(after: int, last: int, files: Iterable[Extent]) -> list[HistoryChunk]
         last: The last one that it gets.
         files: What holds them, of the journal.
     """
-    found: list[HistoryChunk] = []
+    planned: list[HistoryChunk] = []
     start, size, ends = after, 0, last
     segments = groupby(sorted(files, key=lambda file: file.segment), lambda file: file.segment)
     for segment, group in segments:
@@ -57,12 +57,12 @@ def chunks(after: int, last: int, files: Iterable[Extent]) -> list[HistoryChunk]
         ends = min(last, max(file.last for file in extents))
         size += sum(file.size_bytes for file in extents)
         if ends > start and (size >= CHUNK_BYTES or ends - start >= CHUNK_RECORDS):
-            found.append(HistoryChunk(PositionRange(start, ends), segment))
+            planned.append(HistoryChunk(PositionRange(start, ends), segment))
             start, size = ends, 0
         newest = segment
     if start < last:
-        found.append(HistoryChunk(PositionRange(start, last), newest))
-    return found
+        planned.append(HistoryChunk(PositionRange(start, last), newest))
+    return planned
 
 
 def rows_per_file(rows: int, bringing: int, size_bytes: int, count: int) -> int:
@@ -103,17 +103,17 @@ def mergeable(segments: Iterable[HistorySegmentSize], *, folded: int) -> list[li
 
     The newest segment stays as it is, since history ends with it, and so does what is not folded.
     """
-    found: list[list[int]] = []
+    runs: list[list[int]] = []
     run: list[HistorySegmentSize] = []
     for segment in sorted(segments)[:-1]:
         if segment.last >= folded:
             break
         if run and not _fits([*run, segment]):
-            found += _worth(run)
+            runs += _worth(run)
             run = []
         if segment.size_bytes < SMALL_BYTES:
             run.append(segment)
-    return found + _worth(run)
+    return runs + _worth(run)
 
 
 def _fits(run: Sequence[HistorySegmentSize]) -> bool:

@@ -26,16 +26,16 @@ class RecordTally(NamedTuple):
     last: int | None
 
 
-def end_of(found: RecordTally, after: int) -> int | None:
+def end_of(tally: RecordTally, after: int) -> int | None:
     """The last position, if what was found goes on after `after` without a gap; else None."""
-    if found.last is None or found.last <= after:
+    if tally.last is None or tally.last <= after:
         return after
-    length = found.last - after
-    is_whole = (found.row_count, found.total) == (
+    length = tally.last - after
+    is_whole = (tally.row_count, tally.total) == (
         length,
-        length * (found.last + after + 1) // 2,
+        length * (tally.last + after + 1) // 2,
     )
-    return found.last if is_whole else None
+    return tally.last if is_whole else None
 
 
 class Opening(NamedTuple):

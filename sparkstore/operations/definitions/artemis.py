@@ -59,8 +59,8 @@ def read(text: str) -> Definitions:
 
 def _settings(core: Xml.Element) -> Iterator[tuple[str, dict[str, str]]]:
     listed = _child(core, "address-settings")
-    for each in () if listed is None else listed:
-        yield each.get("match", ""), {_name(one): (one.text or "").strip() for one in each}
+    for setting in () if listed is None else listed:
+        yield setting.get("match", ""), {_name(one): (one.text or "").strip() for one in setting}
 
 
 def _address(draft: Draft, element: Xml.Element, settings: AddressSettings) -> None:
@@ -69,9 +69,9 @@ def _address(draft: Draft, element: Xml.Element, settings: AddressSettings) -> N
     if not address:
         draft.fail("addresses", "an address has no name")
         return
-    fitting = [each for each in settings if _fits(each[0].split("."), address.split("."))]
+    fitting = [setting for setting in settings if _fits(setting[0].split("."), address.split("."))]
     merged: dict[str, str] = {}
-    for _, terms in sorted(fitting, key=lambda each: _specificity(each[0])):
+    for _, terms in sorted(fitting, key=lambda setting: _specificity(setting[0])):
         merged |= terms
     for part in element:
         if _name(part) == "multicast":
@@ -216,4 +216,4 @@ def _name(element: Xml.Element) -> str:
 
 
 def _child(element: Xml.Element, name: str) -> Xml.Element | None:
-    return next((each for each in element if _name(each) == name), None)
+    return next((child for child in element if _name(child) == name), None)

@@ -65,7 +65,7 @@ def document_of(state: State) -> tuple[dict[str, Any], list[str]]:
             for key, detail in sorted(state.bindings.items())
             if key.queue in state.queues and key.queue not in left
         ],
-        "policies": [{"name": each.name, **each.detail} for each in policies_of(state.configured)],
+        "policies": [{"name": one.name, **one.detail} for one in policies_of(state.configured)],
     }
     return document, sorted(left)
 

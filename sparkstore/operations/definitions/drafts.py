@@ -72,7 +72,7 @@ class Draft:
         if not isinstance(listed, list):
             self.fail(part, f"is {_kind(listed)}: it must be a list")
             return []
-        found = []
+        entries = []
         for number, entry in enumerate(listed):
             place = f"{part}[{number}]"
             if isinstance(entry, dict) and isinstance(entry.get("name"), str):
@@ -80,8 +80,8 @@ class Draft:
             if wrong := _wrong(entry, fields, is_ours=is_ours):
                 self.fail(place, wrong)
             else:
-                found.append((place, entry))
-        return found
+                entries.append((place, entry))
+        return entries
 
     def done(self) -> Definitions:
         """Return what was collected; an exchange comes after its alternate."""
@@ -95,8 +95,8 @@ def _by_reason(problems: Sequence[Problem]) -> Iterator[Problem]:
 
     A setting of Artemis' is merged into every queue, and would hide what matters in a line each.
     """
-    for text in dict.fromkeys(each.text for each in problems):
-        first, *others = dict.fromkeys(each.place for each in problems if each.text == text)
+    for text in dict.fromkeys(problem.text for problem in problems):
+        first, *others = dict.fromkeys(of.place for of in problems if of.text == text)
         yield Problem(f"{first} and {len(others)} more" if others else first, text)
 
 
@@ -137,16 +137,16 @@ def _kind(value: object) -> str:
 def _alternates_first(exchanges: Sequence[PlacedOrder]) -> list[PlacedOrder]:
     """Order exchanges so that each comes after its alternate; a circle stays, and is refused."""
     waiting, sorted_names, done = list(exchanges), set[str](), list[PlacedOrder]()
-    names = {each.order.exchange for each in waiting}
+    names = {placed.order.exchange for placed in waiting}
     while waiting:
         ready = [
-            each
-            for each in waiting
-            if (to := each.order.arguments.get("alternate_exchange")) not in names
+            placed
+            for placed in waiting
+            if (to := placed.order.arguments.get("alternate_exchange")) not in names
             or to in sorted_names
         ]
         ready = ready or waiting
         done += ready
-        sorted_names |= {each.order.exchange for each in ready}
-        waiting = [each for each in waiting if each not in ready]
+        sorted_names |= {placed.order.exchange for placed in ready}
+        waiting = [placed for placed in waiting if placed not in ready]
     return done

@@ -24,27 +24,27 @@ def definitions_of(text: str, vhost: str | None = None) -> Definitions:
     """
     if text.lstrip().startswith("<"):
         return artemis.read(text)
-    found = _json(text)
-    if document.MARK in found:
-        return document.read(found)
-    if _RABBITMQ & found.keys() or _names_a_vhost(found):
-        return rabbitmq.read(found, vhost)
+    document_read = _json(text)
+    if document.MARK in document_read:
+        return document.read(document_read)
+    if _RABBITMQ & document_read.keys() or _names_a_vhost(document_read):
+        return rabbitmq.read(document_read, vhost)
     message = "neither ours (sparkstore_definitions), nor RabbitMQ's (vhosts), nor Artemis' (XML)"
     raise InvalidRequest(message)
 
 
 def _json(text: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError) as reason:
         raise InvalidRequest(f"no JSON: {reason}") from reason
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise InvalidRequest("no definitions: a JSON object is wanted")
-    return found
+    return content
 
 
-def _names_a_vhost(found: dict[str, Any]) -> bool:
-    queues = found.get("queues")
+def _names_a_vhost(content: dict[str, Any]) -> bool:
+    queues = content.get("queues")
     return isinstance(queues, list) and any(
-        isinstance(each, dict) and "vhost" in each for each in queues
+        isinstance(queue, dict) and "vhost" in queue for queue in queues
     )

@@ -30,12 +30,12 @@ class Judgement(NamedTuple):
 
     Attributes:
         changes: The orders that change something, in order.
-        told: The answer to each order, also to those that change nothing.
+        answers: The answer to each order, also to those that change nothing.
         errors: The orders that are refused; none may be given then.
     """
 
     changes: list[Order]
-    told: list[dict[str, Any]]
+    answers: list[dict[str, Any]]
     errors: list[Problem]
 
 
@@ -60,7 +60,7 @@ def judge(orders: Iterable[PlacedOrder], state: State) -> Judgement:
         if steps:
             machine.apply([step._replace(is_kept=True) for step in steps], position + 1)
             position += len(steps)
-        judged.told.append(decided.told)
+        judged.answers.append(decided.answer)
         if decided.is_change:
             judged.changes.append(order)
     return judged
@@ -76,9 +76,9 @@ def _check_not_replaced(order: Order, state: State) -> None:
         return
     name = shown(order.key)
     wanted = {"match": order.match, "priority": order.priority, "arguments": order.arguments}
-    for there in policies_of(state.configured):
-        if there.name == order.key and there.detail != wanted:
+    for standing in policies_of(state.configured):
+        if standing.name == order.key and standing.detail != wanted:
             message = (
-                f"policy {name} is there as {as_json(there.detail)}: set it so, or take it out"
+                f"policy {name} is there as {as_json(standing.detail)}: set it so, or take it out"
             )
             raise InvalidRequest(f"{message} of the document")

@@ -179,11 +179,11 @@ def _pattern_of(expression: str) -> str | None:
     """The pattern that fits just what a regular expression fits; None: there is none."""
     if expression in _ANY:
         return "#"
-    found = _WORDS.fullmatch(expression)
-    if found is None:
+    match = _WORDS.fullmatch(expression)
+    if match is None:
         return None
-    words = found["words"].replace("\\.", ".")
-    return words if found["end"] == "$" else f"{words}.*.#"
+    words = match["words"].replace("\\.", ".")
+    return words if match["end"] == "$" else f"{words}.*.#"
 
 
 def _when_full(draft: Draft, place: str, given: dict[str, Any]) -> str | None:

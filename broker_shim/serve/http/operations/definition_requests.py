@@ -58,7 +58,7 @@ async def import_definitions(call: Call) -> DefinitionsOutcome:
     return DefinitionsOutcome(
         dry_run=body.dry_run,
         changes=len(judged.changes),
-        orders=judged.told,
+        orders=judged.answers,
         left_out=[LeftOut(left_out=place, reason=text) for place, text in found.unmapped],
     )
 

@@ -71,7 +71,7 @@ def test_what_an_older_version_said_of_the_queue_of_dead_letters_is_found_and_me
     (fault,) = faults_of(StateFacts(state))
     assert fault.startswith("queue 'dead' has what policy 'all' says")
     again = decide_set(policy, StateFacts(state))
-    assert (again.is_change, again.told["altered"]) == (True, 1)
+    assert (again.is_change, again.answer["altered"]) == (True, 1)
     machine = StoreStateMachine(state, TerminusDurability.UNSETTLED_STATE, lambda: 0)
     machine.apply(machine.configure(CATEGORY, "all", policy.detail), 2)
     assert faults_of(StateFacts(state)) == []
