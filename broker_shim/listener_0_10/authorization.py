@@ -6,10 +6,11 @@ look alike to who may do nothing there.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.broker.address import Node, PatternNode
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.listener_0_10.command_session import CommandSession
 from broker_shim.security.rules.permissions import AccessTarget, Permission
 from broker_shim.security.rules.rights import RIGHTS, Act
 from broker_shim.sockets.authorization import (
@@ -22,8 +23,11 @@ from broker_shim.sockets.authorization import (
 from broker_shim.store.interface import MessageHeader
 from sparkstore.core.queue_names import shown
 
+if TYPE_CHECKING:
+    from broker_shim.listener_0_10.sessions.session import Amqp010Session
 
-def check(session: CommandSession, act: Act, node: Node | PatternNode, said: str) -> None:
+
+def check(session: Amqp010Session, act: Act, node: Node | PatternNode, said: str) -> None:
     """Check that a session's peer may do this there.
 
     Args:
@@ -40,12 +44,12 @@ def check(session: CommandSession, act: Act, node: Node | PatternNode, said: str
         raise _refused(session, denial, said)
 
 
-def may(session: CommandSession, act: Act, node: Node) -> bool:
+def may(session: Amqp010Session, act: Act, node: Node) -> bool:
     """Whether `check` would let it pass; nobody is told."""
     return denied(session.connection, RIGHTS[act], node) is None
 
 
-def check_something(session: CommandSession, said: str, *nodes: Node) -> None:
+def check_something(session: Amqp010Session, said: str, *nodes: Node) -> None:
     """Check that a session's peer may do anything at one of these, so may know of it.
 
     Raises:
@@ -57,7 +61,7 @@ def check_something(session: CommandSession, said: str, *nodes: Node) -> None:
         raise _refused(session, denial, said)
 
 
-def check_anywhere(session: CommandSession, said: str) -> None:
+def check_anywhere(session: Amqp010Session, said: str) -> None:
     """Check that a session's peer may take from, or send to, any place at all.
 
     Raises:
@@ -70,7 +74,7 @@ def check_anywhere(session: CommandSession, said: str) -> None:
         raise _refused(session, Denial(Permission.WRITE, AccessTarget("")), said)
 
 
-def check_user_id(session: CommandSession, header: MessageHeader) -> None:
+def check_user_id(session: Amqp010Session, header: MessageHeader) -> None:
     """Check that a message is from whom it says it is.
 
     Raises:
@@ -84,7 +88,7 @@ def check_user_id(session: CommandSession, header: MessageHeader) -> None:
         raise RemoteCommandError(ExecutionErrorCode.UNAUTHORIZED_ACCESS, text)
 
 
-def _refused(session: CommandSession, denial: Denial, said: str) -> RemoteCommandError:
+def _refused(session: Amqp010Session, denial: Denial, said: str) -> RemoteCommandError:
     connection = session.connection
     access, principal = connection.access, connection.login.principal
     access.guard.refused(access.remote, principal, *denial)

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_0_10 import commands as c
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.listener_0_10.command_session import CommandSession
 from broker_shim.listener_0_10.dtx import dtx_commands
 from broker_shim.listener_0_10.refusals import illegal_state, not_implemented
-from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
-from broker_shim.listener_0_10.session_publisher import SessionPublisher
-from broker_shim.listener_0_10.sessions.incoming_commands import IncomingCommands
 from broker_shim.listener_0_10.transaction import SessionTransaction
 from broker_shim.listener_0_10.wiring import exchange_commands, queue_commands
 
-
-class CommandTarget(CommandSession, Protocol):
-    """A session with what its commands are about; see `Amqp010Session`."""
-
-    incoming: IncomingCommands
-    publisher: SessionPublisher
-    subscriptions: Subscriptions
+if TYPE_CHECKING:
+    from broker_shim.listener_0_10.sessions.session import Amqp010Session
 
 
-Step = Callable[[CommandTarget, Any, int], None]
+Step = Callable[["Amqp010Session", Any, int], None]
 """step(session, command, its number)"""
 
 
-def invoke(session: CommandTarget, assembly: Assembly) -> None:
+def invoke(session: Amqp010Session, assembly: Assembly) -> None:
     """Do a command whose header and body are attached.
 
     Raises:
@@ -55,16 +46,16 @@ def invoke(session: CommandTarget, assembly: Assembly) -> None:
         raise
 
 
-def _sync(session: CommandTarget, _command: c.ExecutionSync, command_id: int) -> None:
+def _sync(session: Amqp010Session, _command: c.ExecutionSync, command_id: int) -> None:
     session.incoming.complete_in_turn(command_id)
 
 
-def _heard(session: CommandTarget, _command: Any, command_id: int) -> None:
+def _heard(session: Amqp010Session, _command: Any, command_id: int) -> None:
     """A result or an exception of the client's: nothing of ours waits for one."""
     session.complete(command_id)
 
 
-def _select(session: CommandTarget, _command: c.TxSelect, command_id: int) -> None:
+def _select(session: Amqp010Session, _command: c.TxSelect, command_id: int) -> None:
     """A transaction that is open for too long ends with its session, and is rolled back by that."""
 
     def late() -> None:
@@ -80,13 +71,13 @@ def _select(session: CommandTarget, _command: c.TxSelect, command_id: int) -> No
     session.complete(command_id)
 
 
-def _commit(session: CommandTarget, _command: c.TxCommit, command_id: int) -> None:
+def _commit(session: Amqp010Session, _command: c.TxCommit, command_id: int) -> None:
     if session.transaction is None or session.is_distributed:
         raise illegal_state("tx.commit before tx.select")
     session.transaction.commit(session.done(command_id))
 
 
-def _rollback(session: CommandTarget, _command: c.TxRollback, command_id: int) -> None:
+def _rollback(session: Amqp010Session, _command: c.TxRollback, command_id: int) -> None:
     if session.transaction is None or session.is_distributed:
         raise illegal_state("tx.rollback before tx.select")
     session.transaction.rollback()
@@ -94,7 +85,7 @@ def _rollback(session: CommandTarget, _command: c.TxRollback, command_id: int) -
 
 
 def _of_subscriptions(name: str) -> Step:
-    def step(session: CommandTarget, command: Any, command_id: int) -> None:
+    def step(session: Amqp010Session, command: Any, command_id: int) -> None:
         getattr(session.subscriptions, name)(command, command_id)
 
     return step

@@ -12,7 +12,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_0_10.controls import (
     ConnectionClose,
@@ -43,12 +43,15 @@ from broker_shim.listener_0_10.delayed_handlers import DelayedHandlers
 from broker_shim.listener_0_10.frame_limits import NEWCOMERS_LIMITS, limits_of
 from broker_shim.listener_0_10.login import SaslExchange
 from broker_shim.listener_0_10.refusals import short_text
-from broker_shim.listener_0_10.sessions.session import Amqp010Session, SessionHost
+from broker_shim.listener_0_10.sessions.session import Amqp010Session
 from broker_shim.listener_0_10.sessions.vacant_channel import VacantChannel
 from broker_shim.sockets.access import Access
 from broker_shim.sockets.login import Login
 from broker_shim.sockets.served_connection import next_number
 from broker_shim.sockets.turns import Turn
+
+if TYPE_CHECKING:
+    from broker_shim.listener_0_10.host import Amqp010Listener
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +82,7 @@ class Amqp010Connection:
     def __init__(
         self,
         broker: Broker,
-        host: SessionHost,
+        host: Amqp010Listener,
         points: InsertionPoints,
         has_output: Callable[[], None],
         access: Access,
@@ -272,7 +275,7 @@ class Amqp010Connection:
     close_unauthorized = close_forced
 
     def fault(self) -> None:
-        """Close the connection because its output cannot be written. See `SessionConnection`."""
+        """Close the connection because its output cannot be written."""
         if self.is_open:
             self._phase = Phase.OVER
             self._say(ConnectionClose(ConnectionCloseCode.CONNECTION_FORCED, _FAILED))

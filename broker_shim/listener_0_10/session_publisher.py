@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from broker_shim.amqp_0_10.commands import MessageReject, MessageTransfer
 from broker_shim.amqp_0_10.definitions import (
@@ -20,11 +21,13 @@ from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.segments import HeaderSegment
 from broker_shim.listener_0_10.authorization import check, check_user_id
-from broker_shim.listener_0_10.command_session import CommandSession
 from broker_shim.listener_0_10.messages.message_headers import check_items, read_header
 from broker_shim.listener_0_10.refusals import not_found, short_text
 from broker_shim.security.rules.rights import Act
 from sparkstore.core.queue_names import shown
+
+if TYPE_CHECKING:
+    from broker_shim.listener_0_10.sessions.session import Amqp010Session
 
 
 class SessionPublisher:
@@ -34,7 +37,7 @@ class SessionPublisher:
     transaction sends waits there.
     """
 
-    def __init__(self, session: CommandSession) -> None:
+    def __init__(self, session: Amqp010Session) -> None:
         """Begin; the session is an `Amqp010Session`."""
         self._session, self._metrics = session, session.broker.metrics
         self._numbers: list[int] = []
@@ -143,7 +146,7 @@ def _node(broker: Broker, exchange: str, routing_key: str) -> Node:
 
 
 def _unroutable(
-    session: CommandSession,
+    session: Amqp010Session,
     transfer: MessageTransfer,
     command_id: int,
     node: Node,

@@ -14,20 +14,23 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from broker_shim.amqp_1_0.composites import Coordinator
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from broker_shim.links import Terminus
 from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
-from broker_shim.listener_1_0.links import LinkCarrier, Links
+from broker_shim.listener_1_0.links import Links
 from broker_shim.protocol_1_0.events import Event, LinkDetached, TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery, Link
 from broker_shim.protocol_1_0.session import Session
 from broker_shim.sockets.access import Access
 from broker_shim.sockets.login import Login
 from sparkstore.control.audit import AuditEvent
+
+if TYPE_CHECKING:
+    from broker_shim.listener_1_0.connection import Connection
 
 _log = logging.getLogger(__name__)
 
@@ -62,23 +65,11 @@ class ReceivingEndpoint(ServedEndpoint, Protocol):
         """Drop a delivery that the peer gave up."""
 
 
-class AuditedCarrier(LinkCarrier, Protocol):
-    """The connection of links, as far as the audit log asks who its peer is."""
-
-    @property
-    def access(self) -> Access:
-        """The way by which the peer got in."""
-
-    @property
-    def login(self) -> Login:
-        """The user of the connection, for the audit log."""
-
-
 class ConnectionLinks:
     """Knows what serves each link of a connection, and ends it. On the loop's thread only."""
 
     def __init__(
-        self, connection: AuditedCarrier, links: Links, has_output: Callable[[], None]
+        self, connection: Connection, links: Links, has_output: Callable[[], None]
     ) -> None:
         """Begin; of a connection, which it does not hold: it is held by it."""
         self._number, self._links = connection.number, links
@@ -160,7 +151,7 @@ class ConnectionLinks:
             event.link.detach(closed=event.is_closed, error=error)
             self._has_output()
 
-    def end_session(self, connection: LinkCarrier, session: Session) -> None:
+    def end_session(self, connection: Connection, session: Session) -> None:
         """End the links of a session that ended."""
         ended = list(session.links)
         over = self._links.session_ended(connection, session.channel, ended)
@@ -168,7 +159,7 @@ class ConnectionLinks:
         for link in ended:
             link.unsettled.clear()
 
-    def lost(self, connection: LinkCarrier) -> None:
+    def lost(self, connection: Connection) -> None:
         """End all links of a connection that is gone; the peer may still be told."""
         ended = list(self._endpoints)
         self._over += ended

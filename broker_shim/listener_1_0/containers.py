@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_shim.amqp_1_0.composites import Open
 from broker_shim.amqp_1_0.primitives import Symbol, UInt
 from broker_shim.listener_1_0.conditions import INVALID_FIELD, RESOURCE_LOCKED, Refusal
+
+if TYPE_CHECKING:
+    from broker_shim.listener_1_0.connection import Connection
 
 SOLE = "sole-connection-for-container"
 _ENFORCEMENT = "sole-connection-enforcement-policy"
@@ -47,20 +50,6 @@ class Enforcement(IntEnum):
     CLOSE_EXISTING = 1
 
 
-class ContainedConnection(Protocol):
-    """A connection of a container."""
-
-    @property
-    def container(self) -> str:
-        """The container whose connection this is (`owners`)."""
-
-    def close(self, refusal: Refusal) -> None:
-        """End it for a reason."""
-
-    def lost(self) -> None:
-        """Its links end, whether or not the peer can be told."""
-
-
 class Entered(NamedTuple):
     """The outcome of an open of a container.
 
@@ -70,7 +59,7 @@ class Entered(NamedTuple):
     """
 
     refusal: Refusal | None = None
-    to_close: tuple[ContainedConnection, ...] = ()
+    to_close: tuple[Connection, ...] = ()
 
 
 def asked(remote: Open) -> Enforcement | None:
@@ -100,9 +89,9 @@ class Containers:
     """The open connections of each container, with what they asked. On the loop's thread only."""
 
     def __init__(self) -> None:
-        self._open: dict[str, dict[ContainedConnection, Enforcement | None]] = {}
+        self._open: dict[str, dict[Connection, Enforcement | None]] = {}
 
-    def enter(self, connection: ContainedConnection, policy: Enforcement | None) -> Entered:
+    def enter(self, connection: Connection, policy: Enforcement | None) -> Entered:
         """Let a connection open; unless it is refused, call `leave` when it is gone."""
         others = self._open.get(connection.container, {})
         policies = [*others.values(), policy] if others else []
@@ -113,7 +102,7 @@ class Containers:
         self._open.setdefault(connection.container, {})[connection] = policy
         return Entered(None, to_close)
 
-    def leave(self, connection: ContainedConnection) -> None:
+    def leave(self, connection: Connection) -> None:
         """Forget a connection that is gone, or never entered."""
         left = self._open.get(connection.container, {})
         left.pop(connection, None)

@@ -22,7 +22,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
@@ -44,6 +44,9 @@ from broker_shim.protocol_1_0.links.link import Link
 from sparkstore.core.link_records import link_key
 from sparkstore.core.queue_names import shown
 from sparkstore.operations.administration import OwnLink
+
+if TYPE_CHECKING:
+    from broker_shim.listener_1_0.connection import Connection
 
 _log = logging.getLogger(__name__)
 
@@ -81,21 +84,6 @@ def now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-class LinkCarrier(Protocol):
-    """The connection of a link, as far as it is told that another took the link."""
-
-    @property
-    def number(self) -> int:
-        """The number of the connection, among all in the broker's life."""
-
-    @property
-    def container(self) -> str:
-        """The container whose connection this is (`owners`)."""
-
-    def lose(self, link: Link, refusal: Refusal) -> None:
-        """End a link of this connection that another attach has taken."""
-
-
 class Links:
     """The `QueueOwner` of this protocol.
 
@@ -113,14 +101,14 @@ class Links:
         self._endpoints: dict[Link, LinkEndpoint] = {}
         self._looking: dict[Link, LinkKey] = {}
         self._left_elsewhere: set[LinkKey] = set()
-        self._put_off: dict[LinkKey, tuple[LinkCarrier, Link]] = {}
+        self._put_off: dict[LinkKey, tuple[Connection, Link]] = {}
         self._waits_for: dict[Link, LinkKey] = {}
         self._ending_with: dict[Link, LinkKey] = {}
         self._under_way: dict[LinkKey, int] = {}
         self._waiting: dict[LinkKey, list[Callable[[], None]]] = {}
         self._expires_at_ms: int | None = None
 
-    def attach(self, connection: LinkCarrier, link: Link) -> LinkEndpoint:
+    def attach(self, connection: Connection, link: Link) -> LinkEndpoint:
         """Attach a link: whoever had it loses it (`amqp:link:stolen`)."""
         place, key = EndpointPlace(connection.number, link.port.channel), key_of(connection, link)
         self._overtake(key)
@@ -194,7 +182,7 @@ class Links:
             self._endpoints.pop(link, None)
             connection.lose(link, _STOLEN)
 
-    def waits(self, connection: LinkCarrier, link: Link) -> None:
+    def waits(self, connection: Connection, link: Link) -> None:
         """Note an attach that takes effect later: one after it takes the link from it at once.
 
         Else the earlier one would take effect last, and steal the link from the later one.
@@ -265,7 +253,7 @@ class Links:
         return Left(over)
 
     def session_ended(
-        self, connection: LinkCarrier, channel: int, links: Iterable[Link]
+        self, connection: Connection, channel: int, links: Iterable[Link]
     ) -> list[Terminus]:
         """Detach the links of a session that ended, and return the termini to `finish`."""
         for link in links:
@@ -275,7 +263,7 @@ class Links:
         self._schedule()
         return over
 
-    def connection_lost(self, connection: LinkCarrier, links: Iterable[Link]) -> list[Terminus]:
+    def connection_lost(self, connection: Connection, links: Iterable[Link]) -> list[Terminus]:
         """Detach the links of a connection that ended, and return the termini to `finish`."""
         for link in links:
             self._endpoints.pop(link, None)
@@ -447,7 +435,7 @@ class Links:
         return 0 if queue is None else queue.consumer_count
 
 
-def key_of(connection: LinkCarrier, link: Link) -> LinkKey:
+def key_of(connection: Connection, link: Link) -> LinkKey:
     """Make the key of a link: its container, its name, its role."""
     role = Role.RECEIVER if link.is_receiver else Role.SENDER
     return LinkKey(connection.container, link.name, role)

@@ -9,9 +9,12 @@ leaves nothing to wait for.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from broker_shim.broker.operations.auto_delete import AutoDeletion
-from broker_shim.service.dispatcher import DispatchPeer
+
+if TYPE_CHECKING:
+    from broker_shim.service.member_connection import MemberConnection
 
 
 class Absences:
@@ -23,21 +26,21 @@ class Absences:
 
     def __init__(self) -> None:
         self.given_up: set[str] = set()
-        self._has_said_all: dict[DispatchPeer, bool] = {}
+        self._has_said_all: dict[MemberConnection, bool] = {}
 
-    def came(self, peer: DispatchPeer) -> None:
+    def came(self, peer: MemberConnection) -> None:
         """Note a member that is connected, and is about to say what it subscribes to."""
         self.given_up.discard(peer.member)
         self._has_said_all.setdefault(peer, False)
 
-    def said_all(self, peer: DispatchPeer, auto_deletion: AutoDeletion) -> None:
+    def said_all(self, peer: MemberConnection, auto_deletion: AutoDeletion) -> None:
         """Note that a member has said all that it subscribes to; again changes nothing."""
         if not self._has_said_all[peer]:
             self._has_said_all[peer] = True
             auto_deletion.back(peer.member)
 
     def left(
-        self, peer: DispatchPeer, queues: Collection[str], auto_deletion: AutoDeletion
+        self, peer: MemberConnection, queues: Collection[str], auto_deletion: AutoDeletion
     ) -> None:
         """Note that a connection ended that had consumers of these queues."""
         del self._has_said_all[peer]

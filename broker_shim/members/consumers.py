@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.members.grants import Grants
-from broker_shim.service.dispatcher import DispatchPeer
 from broker_shim.store import protocol as wire
+
+if TYPE_CHECKING:
+    from broker_shim.service.member_connection import MemberConnection
 
 
 class MemberConsumer:
@@ -30,7 +33,7 @@ class MemberConsumer:
     def __init__(
         self,
         number: int,
-        peer: DispatchPeer,
+        peer: MemberConnection,
         queue: QueueDispatch,
         holder: str,
         limit: int,

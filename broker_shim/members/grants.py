@@ -32,14 +32,12 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from broker_shim.broker.delivery.taken_message import wall_us
-from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import ENDED, NotNow, StoreError
-from broker_shim.service.dispatcher import DispatchPeer
 from broker_shim.service.members import given_back_step, held_by
 from broker_shim.service.recovery_rows import shown
 from broker_shim.store import protocol as wire
@@ -52,6 +50,10 @@ from sparkstore.core.records import Kind
 from sparkstore.core.state_machine import batches
 from sparkstore.core.state_machine.call_values import RecordStep
 
+if TYPE_CHECKING:
+    from broker_shim.members.consumers import MemberConsumer
+    from broker_shim.service.member_connection import MemberConnection
+
 _log = logging.getLogger(__name__)
 
 _ALONG_BYTES = 1 << 16
@@ -59,38 +61,12 @@ _ALONG_BYTES = 1 << 16
 _FRAME_BYTES = 4 << 20
 
 
-class GrantedConsumer(Protocol):
-    """A consumer on a member.
-
-    Attributes:
-        number: What the member calls its subscription.
-        peer: The member's connection.
-        queue: What it consumes.
-        is_gone: Nothing is to be handed to it any more.
-    """
-
-    number: int
-    peer: DispatchPeer
-    queue: QueueDispatch
-    is_gone: bool
-
-    @property
-    def holder(self) -> str:
-        """The name by which the member knows who holds its messages."""
-
-    def granted(self) -> None:
-        """Count a message as acquired for the consumer, and told to its member."""
-
-    def not_granted(self) -> None:
-        """Give back the credit of a message that is not the consumer's, or not now."""
-
-
 def _nothing() -> None:
     """Do nothing: no caller waits for it."""
 
 
-Grant = tuple[GrantedConsumer, int]
-_Acquired = tuple[GrantedConsumer, int, Entry]
+Grant = tuple["MemberConsumer", int]
+_Acquired = tuple["MemberConsumer", int, Entry]
 _Contents = Mapping[int, StoredMessage]
 
 
@@ -118,11 +94,11 @@ class Grants:
         self._due: list[Grant] = []
         self._rounds: deque[_Round] = deque()
 
-    def add(self, consumer: GrantedConsumer, message_id: int) -> None:
+    def add(self, consumer: MemberConsumer, message_id: int) -> None:
         """The queue holds a message for a consumer: acquire it at the end of this turn."""
         self._due.append((consumer, message_id))
 
-    def withdraw(self, consumer: GrantedConsumer) -> None:
+    def withdraw(self, consumer: MemberConsumer) -> None:
         """Let messages wait again that are not acquired for a consumer which is gone.
 
         So it is not acquired for nobody, and given back after what came later was handed out.
@@ -133,7 +109,7 @@ class Grants:
             for message_id in withdrawn:
                 self._not_granted(consumer, message_id)
 
-    def _not_granted(self, consumer: GrantedConsumer, message_id: int) -> None:
+    def _not_granted(self, consumer: MemberConsumer, message_id: int) -> None:
         """Let a message be on its queue as the store has it: another member may have taken it."""
         consumer.not_granted()
         self._undelivered.not_taken(consumer.queue, message_id)
@@ -239,7 +215,7 @@ class Grants:
     def _acquire(
         self,
         batch: Batch,
-        consumer: GrantedConsumer,
+        consumer: MemberConsumer,
         message_ids: Sequence[int],
         acquired: list[_Acquired],
         refused: list[Grant],
@@ -287,7 +263,7 @@ class Grants:
         if error is not None:
             self._calls.on_fatal(error)
             return
-        told: dict[DispatchPeer, list[tuple[Any, ...]]] = {}
+        told: dict[MemberConnection, list[tuple[Any, ...]]] = {}
         back: list[Grant] = []
         small = [
             message_id
@@ -314,7 +290,7 @@ class Grants:
 
     def _row(
         self,
-        consumer: GrantedConsumer,
+        consumer: MemberConsumer,
         message_id: int,
         entry: Entry,
         message: StoredMessage | None,
@@ -339,7 +315,7 @@ class Grants:
 
     def give_back_unknown(
         self,
-        peer: DispatchPeer,
+        peer: MemberConnection,
         name: str,
         holder: str,
         held: frozenset[int] = frozenset(),
@@ -378,7 +354,7 @@ class Grants:
         if error is None:
             self._inbox.post(lambda _nothing: then(), None)
 
-    def end_with_queue(self, consumer: GrantedConsumer) -> None:
+    def end_with_queue(self, consumer: MemberConsumer) -> None:
         """Give back what the holder of a consumer has of a queue that is deleted.
 
         Given back here, so that no release of the member's comes between that.
@@ -409,9 +385,9 @@ class Grants:
             self._calls.on_fatal(error)
 
 
-def _by_consumer(due: Sequence[Grant]) -> dict[GrantedConsumer, list[int]]:
+def _by_consumer(due: Sequence[Grant]) -> dict[MemberConsumer, list[int]]:
     """Sort what is handed out by who gets it, each in the order of the queue."""
-    found: dict[GrantedConsumer, list[int]] = {}
+    found: dict[MemberConsumer, list[int]] = {}
     for consumer, message_id in due:
         found.setdefault(consumer, []).append(message_id)
     return found

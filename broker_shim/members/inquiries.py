@@ -14,11 +14,13 @@ import json
 import logging
 from collections.abc import Callable, Collection
 from itertools import count
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.service.dispatcher import DispatchPeer
 from broker_shim.store import protocol as wire
+
+if TYPE_CHECKING:
+    from broker_shim.service.member_connection import MemberConnection
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +43,7 @@ OnAnswers = Callable[[MemberAnswers], None]
 
 
 class _Inquiry(NamedTuple):
-    waiting: set[DispatchPeer]
+    waiting: set[MemberConnection]
     answers: MemberAnswers
     on_answers: OnAnswers
 
@@ -49,7 +51,7 @@ class _Inquiry(NamedTuple):
 class Inquiries:
     """The questions that members have not all answered. On the loop's thread only."""
 
-    def __init__(self, peers: Collection[DispatchPeer], broker: Callable[[], Broker]) -> None:
+    def __init__(self, peers: Collection[MemberConnection], broker: Callable[[], Broker]) -> None:
         """Begin without any question under way.
 
         Args:
@@ -81,7 +83,7 @@ class Inquiries:
         else:
             self._end(number)
 
-    def told(self, peer: DispatchPeer, number: int, text: str) -> None:
+    def told(self, peer: MemberConnection, number: int, text: str) -> None:
         """Take a member's answer; one that nobody waits for any more is passed over."""
         inquiry = self._open.get(number)
         if inquiry is None or peer not in inquiry.waiting:
@@ -99,7 +101,7 @@ class Inquiries:
         if not inquiry.waiting:
             self._end(number)
 
-    def left(self, peer: DispatchPeer) -> None:
+    def left(self, peer: MemberConnection) -> None:
         """Wait no more for a connection that ended."""
         for number, inquiry in [*self._open.items()]:
             if peer in inquiry.waiting:

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from broker_shim.errors import InvalidRequest
-from broker_shim.service.dispatcher import DispatchPeer
 from broker_shim.store import protocol as wire
+
+if TYPE_CHECKING:
+    from broker_shim.service.member_connection import MemberConnection
 
 
 class KnownOrder:
@@ -26,7 +29,7 @@ class KnownOrder:
 
     __slots__ = ("answer", "is_wanted", "peer", "read")
 
-    def __init__(self, peer: DispatchPeer, read: int) -> None:
+    def __init__(self, peer: MemberConnection, read: int) -> None:
         self.peer, self.read, self.is_wanted = peer, read, True
         self.answer: tuple[int, Sequence[object]] | None = None
 
@@ -36,9 +39,9 @@ class KnownOrders:
 
     def __init__(self) -> None:
         self._of_member: dict[str, dict[str, KnownOrder]] = {}
-        self._open: Counter[DispatchPeer] = Counter()
+        self._open: Counter[MemberConnection] = Counter()
 
-    def came(self, peer: DispatchPeer, read: int, key: str) -> KnownOrder | None:
+    def came(self, peer: MemberConnection, read: int, key: str) -> KnownOrder | None:
         """Take an order that is to be done, and then `answered`; None if it came before.
 
         Raises:
@@ -69,7 +72,7 @@ class KnownOrders:
             kind, body = order.answer
             order.peer.say(kind, (order.read, *body))
 
-    def left(self, peer: DispatchPeer) -> None:
+    def left(self, peer: MemberConnection) -> None:
         """Forget a connection that ended; its member may say again what was not answered."""
         self._open.pop(peer, None)
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 from uuid import uuid4
 
 from broker_shim.broker.storage.inbox import Inbox
+from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import Completion, OnComplete
 from broker_shim.errors import InvalidRequest, NotNow, StoreError, Unavailable
@@ -30,7 +31,6 @@ from broker_shim.members.remote_browse import looked_at
 from broker_shim.members.stream import WiringStream
 from broker_shim.members.wiring_rows import attached_row, rows_of
 from broker_shim.selectors import InvalidSelector, Selector
-from broker_shim.service.dispatcher import DispatchPeer
 from broker_shim.service.members import decide_in_place_of_host
 from broker_shim.store import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
@@ -38,6 +38,9 @@ from sparkstore.core.fold import State
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine.call_values import RecordStep
+
+if TYPE_CHECKING:
+    from broker_shim.service.member_connection import MemberConnection
 
 _log = logging.getLogger(__name__)
 
@@ -64,16 +67,6 @@ Retire = Callable[[Broker, Callable[[], None]], None]
 """Have a broker decide nothing more, and call back when nothing of it is under way."""
 
 
-class TurnLoop(Protocol):
-    """The loop whose turns the deciding broker works in."""
-
-    def post(self, call: Callable[[], None]) -> None:
-        """Make a call on the loop's thread, asked for on any other."""
-
-    def at_end_of_turn(self, call: Callable[[], None]) -> None:
-        """Have this called at the end of each turn."""
-
-
 class LinksHere(Protocol):
     """The links of a broker beside which members are served. On the loop's thread."""
 
@@ -97,7 +90,7 @@ class MemberDispatcher:
     def __init__(
         self,
         store: DeltaMessageStore,
-        loop: TurnLoop,
+        loop: Loop,
         inbox: Inbox,
         make_broker: Callable[[State], Broker],
         link_moved: Callable[[str], None] = lambda _text: None,
@@ -117,14 +110,14 @@ class MemberDispatcher:
         self._store, self._loop, self._inbox = store, loop, inbox
         self._make_broker, self._link_moved = make_broker, link_moved
         self._retire = retire
-        self._alone: set[DispatchPeer] = set()
+        self._alone: set[MemberConnection] = set()
         self._is_retiring = False
         self.broker: Broker | None = None
         self.links: LinksHere | None = None
         self._grants: Grants | None = None
         self._observer: MemberObserver | None = None
         self._stream = WiringStream(str(uuid4()), lambda: rows_of(store.recover()))
-        self._consumers: dict[DispatchPeer, dict[int, MemberConsumer]] = {}
+        self._consumers: dict[MemberConnection, dict[int, MemberConsumer]] = {}
         self.absences = Absences()
         self._to_tell: set[MemberConsumer] = set()
         self._orders = MemberOrders(self.start, self._stream)
@@ -188,7 +181,7 @@ class MemberDispatcher:
         kept = take_over(self._store, broker, text)
         broker.later(0.0, lambda: on_found(None, kept))
 
-    def check_exclusive(self, peer: DispatchPeer) -> None:
+    def check_exclusive(self, peer: MemberConnection) -> None:
         """Have the broker stop deciding, and wait until it has, so that a member is alone.
 
         See `Dispatcher.check_exclusive`.
@@ -203,7 +196,7 @@ class MemberDispatcher:
             message = f"what was under way did not end within {_RETIRE_S:.0f} s: connect again"
             raise Unavailable(message) from None
 
-    def _leave_alone(self, peer: DispatchPeer, on_done: OnComplete) -> None:
+    def _leave_alone(self, peer: MemberConnection, on_done: OnComplete) -> None:
         """Decide nothing here while this member is connected, once `on_done` was called."""
         broker = self.broker
         if self._consumers:
@@ -232,11 +225,11 @@ class MemberDispatcher:
         else:
             on_done(None)
 
-    def take(self, peer: DispatchPeer, kind: int, body: wire.Body) -> None:
+    def take(self, peer: MemberConnection, kind: int, body: wire.Body) -> None:
         """Handle a frame about consumers on the loop's thread. See `Dispatcher.take`."""
         self._loop.post(partial(self._take, peer, kind, body))
 
-    def link_moves(self, peer: DispatchPeer, text: str) -> None:
+    def link_moves(self, peer: MemberConnection, text: str) -> None:
         """Note on the loop's thread that a link is this member's now.
 
         See `Dispatcher.link_moves`.
@@ -251,7 +244,7 @@ class MemberDispatcher:
         """Tell members that a link is ended by an administrator; on the loop's thread."""
         self._stream.add(attached_row(text), None)
 
-    def left(self, peer: DispatchPeer) -> None:
+    def left(self, peer: MemberConnection) -> None:
         """End the consumers of a connection that ended, on the loop's thread.
 
         See `Dispatcher.left`.
@@ -268,7 +261,7 @@ class MemberDispatcher:
         if self.absences.lost(member, auto_deletion):
             self._orders.lost(member, broker)
 
-    def _take(self, peer: DispatchPeer, kind: int, body: wire.Body) -> None:
+    def _take(self, peer: MemberConnection, kind: int, body: wire.Body) -> None:
         if peer.is_over:
             return
         if peer in self._alone:
@@ -284,7 +277,7 @@ class MemberDispatcher:
         except StoreError as error:
             self.start().calls.on_fatal(error)
 
-    def _watch(self, peer: DispatchPeer, body: wire.Body) -> None:
+    def _watch(self, peer: MemberConnection, body: wire.Body) -> None:
         run, position, held = body
         self.start().xid_claims.says_again(peer.member)
         for old in [each for each in self._consumers if each.member == peer.member]:
@@ -297,12 +290,12 @@ class MemberDispatcher:
         self._grants.give_back_all_but(peer.member, kept)
         self._stream.watch(peer, run, position)
 
-    def _seen(self, peer: DispatchPeer, _body: wire.Body) -> None:
+    def _seen(self, peer: MemberConnection, _body: wire.Body) -> None:
         if self._stream.seen(peer):
             self.start().xid_claims.has_said_all(peer.member)
             self.absences.said_all(peer, self.start().claims.auto_deletion)
 
-    def _subscribe(self, peer: DispatchPeer, body: wire.Body) -> None:
+    def _subscribe(self, peer: MemberConnection, body: wire.Body) -> None:
         number, name, holder, selector, limit, held = body
         broker = self.start()
         mine = self._consumers.get(peer)
@@ -351,19 +344,19 @@ class MemberDispatcher:
             self._to_tell.add(consumer)
             self.start().wanted(consumer.queue.name)
 
-    def _credit(self, peer: DispatchPeer, body: wire.Body) -> None:
+    def _credit(self, peer: MemberConnection, body: wire.Body) -> None:
         consumer = self._consumers.get(peer, {}).get(body[0])
         if consumer is not None:
             consumer.take_credit(body[1])
             self._to_tell.add(consumer)
             self.start().wanted(consumer.queue.name)
 
-    def _refuse(self, peer: DispatchPeer, body: wire.Body) -> None:
+    def _refuse(self, peer: MemberConnection, body: wire.Body) -> None:
         consumer = self._consumers.get(peer, {}).get(body[0])
         if consumer is not None and body[1] in consumer.queue:
             consumer.queue.refuse(body[1], consumer)
 
-    def _cancel(self, peer: DispatchPeer, body: wire.Body) -> None:
+    def _cancel(self, peer: MemberConnection, body: wire.Body) -> None:
         consumer = self._consumers.get(peer, {}).pop(body[0], None)
         if consumer is not None:
             self._end(consumer)
@@ -372,11 +365,11 @@ class MemberDispatcher:
         consumer.end(None)
         self.start().claims.auto_deletion.back(consumer)  # its selector may be under way
 
-    def _look(self, peer: DispatchPeer, body: wire.Body) -> None:
+    def _look(self, peer: MemberConnection, body: wire.Body) -> None:
         number, *asked = body
         peer.say(wire.LOOKED, (number, *looked_at(self.start(), *asked)))
 
-    def _left(self, peer: DispatchPeer) -> None:
+    def _left(self, peer: MemberConnection) -> None:
         self._alone.discard(peer)
         self._orders.left(peer)
         self.inquiries.left(peer)
@@ -398,7 +391,7 @@ class MemberDispatcher:
             if not consumer.waits_to_be_told:
                 self._to_tell.discard(consumer)
 
-    _TAKES: Mapping[int, Callable[[MemberDispatcher, DispatchPeer, wire.Body], None]] = {
+    _TAKES: Mapping[int, Callable[[MemberDispatcher, MemberConnection, wire.Body], None]] = {
         wire.WATCH: _watch,
         wire.SEEN: _seen,
         wire.SUBSCRIBE: _subscribe,

@@ -70,7 +70,7 @@ class _Subscription:
 
 
 class Membership:
-    """A broker's dialogue with its store service, as `ServiceListener` and `Subscriber`.
+    """A broker's dialogue with its store service, as `ServiceListener`.
 
     On the loop's thread, unless said otherwise.
 
@@ -174,32 +174,26 @@ class Membership:
     # What consumers want.
 
     def subscribe(self, queue: RemoteQueue, consumer: Consumer, selector: Selector | None) -> None:
-        """Ask the service for messages of a queue for one consumer. See `Subscriber.subscribe`."""
+        """Ask the service for messages of a queue for one consumer."""
         subscription = _Subscription(next(self._numbers), queue, consumer, selector)
         self._by_consumer[consumer] = self._by_number[subscription.number] = subscription
         self._say_subscription(subscription)
 
     def cancel(self, consumer: Consumer) -> None:
-        """Tell the service that a consumer wants nothing any more. See `Subscriber.cancel`."""
+        """Tell the service that a consumer wants nothing any more."""
         subscription = self._by_consumer.pop(consumer, None)
         if subscription is not None and self._by_number.pop(subscription.number, None) is not None:
             self._cancelled[subscription.number] = subscription.queue, consumer.holder
             self._store.say(wire.CANCEL, subscription.number)
 
     def refuse(self, message_id: int, consumer: Consumer) -> None:
-        """Tell the service that a consumer must not get a message again.
-
-        See `Subscriber.refuse`.
-        """
+        """Tell the service that a consumer must not get a message again."""
         subscription = self._by_consumer.get(consumer)
         if subscription is not None:
             self._store.say(wire.REFUSE, subscription.number, message_id)
 
     def ask(self, consumer: Consumer) -> None:
-        """Tell the service how many messages a consumer takes, if that has changed.
-
-        See `Subscriber.ask`.
-        """
+        """Tell the service how many messages a consumer takes, if that has changed."""
         subscription = self._by_consumer[consumer]
         wanted = subscription.wanted
         if wanted != subscription.limit or (
@@ -210,15 +204,12 @@ class Membership:
             self._store.say(wire.CREDIT, subscription.number, subscription.limit)
 
     def has_caught_up(self, consumer: Consumer) -> bool:
-        """Tell whether the service has nothing for a consumer, after all it was granted.
-
-        See `Subscriber.has_caught_up`.
-        """
+        """Tell whether the service has nothing for a consumer, after all it was granted."""
         subscription = self._by_consumer.get(consumer)
         return subscription is None or subscription.idle_limit == subscription.wanted
 
     def look(self, queue: RemoteQueue, cursor: RemoteCursor) -> None:
-        """Ask the service what waits after a browser's place. See `Subscriber.look`."""
+        """Ask the service what waits after a browser's place."""
         if cursor.connection != self._connection:
             cursor.begin_anew(self._connection)
         number = next(self._numbers)

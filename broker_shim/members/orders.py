@@ -17,26 +17,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.members.known_orders import KnownOrder, KnownOrders
 from broker_shim.members.stream import WiringStream
-from broker_shim.service.dispatcher import (
-    CLAIM,
-    DESTROY,
-    PURGE,
-    RELEASE,
-    TOLD_WIRING,
-    USAGE,
-    DispatchPeer,
-)
+from broker_shim.service.dispatcher import CLAIM, DESTROY, PURGE, RELEASE, TOLD_WIRING, USAGE
 from broker_shim.store import protocol as wire
 from sparkstore.core.xids import xid_of
 from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.bulk import Answer
 from sparkstore.operations.queue_alteration import QueueUsage
+
+if TYPE_CHECKING:
+    from broker_shim.service.member_connection import MemberConnection
 
 _Told = Callable[[StoreError | None, dict[str, Any]], None]
 
@@ -54,7 +49,7 @@ class MemberOrders:
         self._known = KnownOrders()
         self.start_position = 0
 
-    def take(self, peer: DispatchPeer, body: wire.Body) -> None:
+    def take(self, peer: MemberConnection, body: wire.Body) -> None:
         """Do an order of a well-formed frame; it is answered when that is durable.
 
         A member of which too many wait is sent away.
@@ -95,7 +90,7 @@ class MemberOrders:
             limits = {"force": force, "if_unused": if_unused, "if_empty": if_empty}
             self._delete(Order(delete, name, **limits), told)
 
-    def left(self, peer: DispatchPeer) -> None:
+    def left(self, peer: MemberConnection) -> None:
         """Forget the connection of a member that ended."""
         self._known.left(peer)
 

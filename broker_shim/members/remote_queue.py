@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.queue_index import Cursor, Withdrawn
@@ -19,27 +19,8 @@ from broker_shim.selectors import Selector
 from broker_shim.store.interface import Entry
 from sparkstore.core.queue_arguments import QueueArguments
 
-
-class Subscriber(Protocol):
-    """Asks the service for messages."""
-
-    def subscribe(self, queue: RemoteQueue, consumer: Consumer, selector: Selector | None) -> None:
-        """Have messages of a queue handed out to a consumer."""
-
-    def cancel(self, consumer: Consumer) -> None:
-        """Have nothing more handed out to a consumer."""
-
-    def refuse(self, message_id: int, consumer: Consumer) -> None:
-        """Have a message never handed out to a consumer again."""
-
-    def ask(self, consumer: Consumer) -> None:
-        """Tell how many messages a consumer takes, if that has changed."""
-
-    def has_caught_up(self, consumer: Consumer) -> bool:
-        """True if the service has nothing for a consumer now, and it has all that was sent."""
-
-    def look(self, queue: RemoteQueue, cursor: RemoteCursor) -> None:
-        """Ask what waits after a browser's place, and tell it by `cursor.on_known`."""
+if TYPE_CHECKING:
+    from broker_shim.members.membership import Membership
 
 
 class RemoteQueue(QueueDispatch):
@@ -50,7 +31,7 @@ class RemoteQueue(QueueDispatch):
     """
 
     def __init__(
-        self, name: str, *, is_kept: bool, arguments: QueueArguments, subscriber: Subscriber
+        self, name: str, *, is_kept: bool, arguments: QueueArguments, subscriber: Membership
     ) -> None:
         super().__init__(name, is_kept=is_kept, arguments=_here(arguments))
         self.granted: dict[int, Entry] = {}

@@ -20,12 +20,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.members.wiring_rows import Row
-from broker_shim.service.dispatcher import DispatchPeer
 from broker_shim.store import protocol as wire
+
+if TYPE_CHECKING:
+    from broker_shim.service.member_connection import MemberConnection
 
 KEPT = 8_192
 WINDOW = 2
@@ -78,8 +80,8 @@ class WiringStream:
         self._run, self._all_rows = run, all_rows
         self._position = 0
         self._kept: deque[Change] = deque(maxlen=KEPT)
-        self._watchers: dict[DispatchPeer, _Watcher] = {}
-        self._early: dict[DispatchPeer, list[Callable[[], None]]] = {}
+        self._watchers: dict[MemberConnection, _Watcher] = {}
+        self._early: dict[MemberConnection, list[Callable[[], None]]] = {}
 
     def add(self, row: Row, maker: str | None) -> None:
         """Add a change that is durable, and tell it to all members but one that has it already."""
@@ -88,7 +90,7 @@ class WiringStream:
         for peer in [*self._watchers]:
             self._tell(peer)
 
-    def watch(self, peer: DispatchPeer, run: str, position: int) -> None:
+    def watch(self, peer: MemberConnection, run: str, position: int) -> None:
         """Begin to tell a member what came after a position of a run."""
         is_known = run == self._run and self._oldest() - 1 <= position <= self._position
         watcher = self._watchers[peer] = _Watcher(position)
@@ -100,7 +102,7 @@ class WiringStream:
         for call in self._early.pop(peer, ()):
             self.after(peer, call)
 
-    def after(self, peer: DispatchPeer, call: Callable[[], None]) -> None:
+    def after(self, peer: MemberConnection, call: Callable[[], None]) -> None:
         """Make a call when a member is told of all there is now; one that does not watch, then.
 
         It is not made if the connection ends before.
@@ -119,7 +121,7 @@ class WiringStream:
             watcher.due.append((self._position, call))
             self._tell(peer)
 
-    def seen(self, peer: DispatchPeer) -> bool:
+    def seen(self, peer: MemberConnection) -> bool:
         """Count a frame as seen by a member; False: it was told of none."""
         watcher = self._watchers.get(peer)
         if watcher is None or not watcher.unseen:
@@ -128,7 +130,7 @@ class WiringStream:
         self._tell(peer)
         return True
 
-    def left(self, peer: DispatchPeer) -> None:
+    def left(self, peer: MemberConnection) -> None:
         """Forget a member whose connection ended."""
         self._watchers.pop(peer, None)
         self._early.pop(peer, None)
@@ -136,14 +138,14 @@ class WiringStream:
     def _oldest(self) -> int:
         return self._kept[0].position if self._kept else self._position + 1
 
-    def _tell(self, peer: DispatchPeer) -> None:
+    def _tell(self, peer: MemberConnection) -> None:
         watcher = self._watchers[peer]
         while watcher.unseen < WINDOW and (body := self._next(watcher, peer.member)) is not None:
             self._say(peer, watcher, body)
         while watcher.due and watcher.whole is None and watcher.told >= watcher.due[0][0]:
             watcher.due.popleft()[1]()
 
-    def _say(self, peer: DispatchPeer, watcher: _Watcher, body: wire.Body) -> None:
+    def _say(self, peer: MemberConnection, watcher: _Watcher, body: wire.Body) -> None:
         watcher.unseen += 1
         peer.say(wire.CHANGES, body)
 

@@ -11,23 +11,12 @@ from __future__ import annotations
 import logging
 from sys import is_finalizing
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from broker_shim.messages.message import Message
 
 _log = logging.getLogger(__name__)
-
-
-class Owner(Protocol):
-    """The owner of holds, which is told when one of them ends."""
-
-    @property
-    def message_id(self) -> int:
-        """Return the id of the message that is held."""
-
-    def released(self, hold: Hold) -> None:
-        """End a hold that its holder let go of."""
-
-    def lost(self, number: int) -> None:
-        """The hold of this number is garbage; on any thread."""
 
 
 class Hold:
@@ -41,8 +30,8 @@ class Hold:
 
     __slots__ = ("holder", "number", "owner")
 
-    def __init__(self, owner: Owner, number: int, holder: str) -> None:
-        self.owner: Owner | None = owner
+    def __init__(self, owner: Message, number: int, holder: str) -> None:
+        self.owner: Message | None = owner
         self.number, self.holder = number, holder
 
     def release(self) -> None:

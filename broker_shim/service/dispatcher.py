@@ -6,14 +6,16 @@ which stands above it. Its frames are looked at here, as they come off the wire.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
 
-from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.service.decisions.decisions import Decisions
+from broker_shim.errors import InvalidRequest
 from broker_shim.store import protocol as wire
 from broker_shim.store.protocol import Body
 from sparkstore.operations.administration import AdminAction
+
+if TYPE_CHECKING:
+    from broker_shim.service.member_connection import MemberConnection
 
 _BODIES: Mapping[int, tuple[type | tuple[type, ...], ...]] = {
     wire.WATCH: (str, int, tuple),
@@ -42,52 +44,22 @@ ORDERS = frozenset(
 answered when it is told of all wiring."""
 
 
-class DispatchPeer(Protocol):
-    """A member's connection, as far as its consumers go."""
-
-    @property
-    def member(self) -> str:
-        """Name of the member."""
-
-    @property
-    def service_run(self) -> str:
-        """The run of the service that it is connected to, as WELCOME told it."""
-
-    @property
-    def decisions(self) -> Decisions:
-        """The decisions for records of this member; under the store's lock."""
-
-    def say(self, kind: int, body: Sequence[object]) -> None:
-        """Say something, from any thread; a peer that lets too much of it wait is cut off."""
-
-    def end(self, error: StoreError) -> None:
-        """Send the peer away; it may connect again."""
-
-    @property
-    def is_over(self) -> bool:
-        """True once it is sent away, or another connection speaks for its member."""
-
-    @property
-    def has_room(self) -> bool:
-        """False while much waits to be read by the peer: content is not sent along then."""
-
-
 class Dispatcher(Protocol):
     """Hands messages out to consumers on members. Any thread may call it; calls do not wait."""
 
-    def take(self, peer: DispatchPeer, kind: int, body: Body) -> None:
+    def take(self, peer: MemberConnection, kind: int, body: Body) -> None:
         """Handle a well-formed frame of `DISPATCHING`, in its turn."""
 
-    def link_moves(self, peer: DispatchPeer, text: str) -> None:
+    def link_moves(self, peer: MemberConnection, text: str) -> None:
         """Note that a member asks for a link, so that whoever had it loses it."""
 
-    def left(self, peer: DispatchPeer) -> None:
+    def left(self, peer: MemberConnection) -> None:
         """End the consumers of a connection that ended. What they hold the member keeps."""
 
     def lost(self, member: str) -> None:
         """Give up a member that was gone too long, and has lost what it held."""
 
-    def check_exclusive(self, peer: DispatchPeer) -> None:
+    def check_exclusive(self, peer: MemberConnection) -> None:
         """Let a member be alone on the root; this waits until nothing is decided here.
 
         Nothing is until `left` is called with this peer, whatever this came to.

@@ -116,7 +116,7 @@ class MemberConnection:
             self.peer.shutdown(socket.SHUT_RD)
 
     def is_lost(self) -> bool:
-        """Tell whether the peer has hung up. See `members.MemberPeer`."""
+        """Tell whether the peer has hung up."""
         poll = select.poll()
         with suppress(OSError, ValueError):
             poll.register(self.peer, select.POLLRDHUP)
@@ -126,7 +126,7 @@ class MemberConnection:
     def displace(self, reason: StoreError) -> None:
         """End this connection for a newer one: nothing of it is decided any more.
 
-        Under the store's lock. See `members.MemberPeer`.
+        Under the store's lock.
         """
         self.end(reason)
 
@@ -285,32 +285,32 @@ class MemberConnection:
 
     @property
     def member(self) -> str:
-        """The name of the member. See `DispatchPeer`."""
+        """The name of the member."""
         return self._reads.member
 
     @property
     def service_run(self) -> str:
-        """The run of the service, as WELCOME told it. See `DispatchPeer`."""
+        """The run of the service, as WELCOME told it."""
         return self._opened.instance
 
     @property
     def decisions(self) -> Decisions:
-        """The decisions for records of this member. See `DispatchPeer`."""
+        """The decisions for records of this member."""
         assert self._member is not None
         return self._member.decisions
 
     @property
     def is_over(self) -> bool:
-        """True once this connection is ending. See `DispatchPeer`."""
+        """True once this connection is ending."""
         return self._ending is not None
 
     @property
     def has_room(self) -> bool:
-        """True while the outbox has room for content. See `DispatchPeer`."""
+        """True while the outbox has room for content."""
         return self._outbox.has_room
 
     def say(self, kind: int, body: Sequence[object]) -> None:
-        """Send a frame by the outbox. See `DispatchPeer`."""
+        """Send a frame by the outbox."""
         self._outbox.say(kind, body)
 
     def _answer(self, kind: int, body: Sequence[object], error: StoreError | None) -> None:

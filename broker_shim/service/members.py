@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from broker_shim.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from broker_shim.service.decisions.decisions import Decisions
@@ -43,6 +43,9 @@ from sparkstore.core.state_machine.sole_host import (
     sole_host,
     why_unchangeable,
 )
+
+if TYPE_CHECKING:
+    from broker_shim.service.member_connection import MemberConnection
 
 _log = logging.getLogger(__name__)
 
@@ -68,16 +71,6 @@ def not_audited(_event: MemberEvent, **_details: object) -> None:
     """Write nothing down about an event."""
 
 
-class MemberPeer(Protocol):
-    """A connection, as the members see it."""
-
-    def is_lost(self) -> bool:
-        """True if the other end is gone, also if nobody has read so far as to see it."""
-
-    def displace(self, reason: StoreError) -> None:
-        """Send the peer away, because another connection speaks for its member from now on."""
-
-
 @dataclass(slots=True)
 class ConnectedMember:
     """One broker instance that was connected in this run of the service.
@@ -96,7 +89,7 @@ class ConnectedMember:
     incarnation: str
     decisions: Decisions
     requests: MemberRequests
-    peer: MemberPeer | None = None
+    peer: MemberConnection | None = None
     is_exclusive: bool = False
 
 
@@ -118,7 +111,7 @@ class Members:
     _detached: dict[str, list[str]] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
-    def greet(self, batch: Batch, hello: Hello, peer: MemberPeer) -> ConnectedMember:
+    def greet(self, batch: Batch, hello: Hello, peer: MemberConnection) -> ConnectedMember:
         """Let a member in: its connection speaks for it from now on.
 
         Raises:
@@ -215,7 +208,7 @@ class Members:
         with self._guard:
             self.metrics.sent_away += 1
 
-    def leave(self, member: ConnectedMember, peer: MemberPeer) -> None:
+    def leave(self, member: ConnectedMember, peer: MemberConnection) -> None:
         """Note that a connection ended; its member keeps what it holds.
 
         The store may be closed by now, so this has a lock of its own, with the end of `greet`.
@@ -240,7 +233,7 @@ class Members:
                 )
                 raise InvalidRequest(message)
 
-    def _check_other(self, member: ConnectedMember, peer: MemberPeer, hello: Hello) -> None:
+    def _check_other(self, member: ConnectedMember, peer: MemberConnection, hello: Hello) -> None:
         """Refuse a second process of a member that is connected and has to be the only one."""
         is_other = member.incarnation != hello.incarnation and not peer.is_lost()
         if is_other and (hello.exclusive or member.is_exclusive):

@@ -1,4 +1,9 @@
-"""The rooms of the product: small folders, no import cycle, modules named by nouns."""
+"""The rooms of the product: small folders, no import cycle, modules named by nouns.
+
+Parts of one room may name each other's classes in annotations (`TYPE_CHECKING`). So what two of
+them are to one another is the class itself, and no protocol that repeats it. No module of a room
+is so bound to one of another.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +51,14 @@ def product_modules() -> dict[str, Path]:
     return {module_name(path): path for path in modules() if path.parts[0] in PRODUCT}
 
 
-def imported_modules(code: ast.Module, among: Iterable[str]) -> set[str]:
-    """Modules among those given that the code imports anywhere, `TYPE_CHECKING` or not."""
+def imported_modules(
+    code: ast.Module, among: Iterable[str], *, as_it_runs: bool = False
+) -> set[str]:
+    """Modules among those given that the code imports: anywhere, or when it runs."""
     found = set()
-    for node in ast.walk(code):
+    blocks = [node for node in code.body if as_it_runs and is_for_types(node)]
+    unseen = {node for block in blocks for node in ast.walk(block)}
+    for node in (node for node in ast.walk(code) if node not in unseen):
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -60,11 +69,18 @@ def imported_modules(code: ast.Module, among: Iterable[str]) -> set[str]:
     return found & set(among)
 
 
+def is_for_types(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
 @cache
-def imports() -> dict[str, set[str]]:
-    """Whom each module of the product imports."""
+def imports(*, as_it_runs: bool = False) -> dict[str, set[str]]:
+    """Whom each module of the product imports: anywhere, or when it runs."""
     paths = product_modules()
-    return {name: imported_modules(tree(path), paths) - {name} for name, path in paths.items()}
+    return {
+        name: imported_modules(tree(path), paths, as_it_runs=as_it_runs) - {name}
+        for name, path in paths.items()
+    }
 
 
 def reachable(start: str, graph: Mapping[str, set[str]]) -> set[str]:
@@ -94,21 +110,28 @@ def test_a_folder_has_at_most_16_modules() -> None:
 
 
 def test_no_module_is_in_an_import_cycle() -> None:
-    """A part that must call back gets a narrow protocol; parts of one object are one file."""
-    assert [sorted(knot) for knot in knots(imports())] == []
+    assert [sorted(knot) for knot in knots(imports(as_it_runs=True))] == []
+
+
+def test_modules_that_name_each_other_in_annotations_are_in_one_room() -> None:
+    """A part of a room below that must call back gets a narrow protocol."""
+    rooms = [{".".join(name.split(".")[:2]) for name in knot} for knot in knots(imports())]
+    assert [room for room in rooms if len(room) > 1] == []
 
 
 def test_the_product_can_be_sorted_by_its_imports() -> None:
     """Two ways to find cycles agree."""
     try:
-        TopologicalSorter(imports()).prepare()
+        TopologicalSorter(imports(as_it_runs=True)).prepare()
     except CycleError as cycle:
         raise AssertionError(cycle.args[1]) from cycle
 
 
-def test_an_import_for_type_checking_counts() -> None:
+def test_an_import_for_type_checking_counts_unless_the_code_runs() -> None:
     lines = ["from typing import TYPE_CHECKING", "if TYPE_CHECKING:", "    from a import b"]
-    assert imported_modules(ast.parse("\n".join(lines)), {"a", "a.b"}) == {"a.b"}
+    code = ast.parse("\n".join([*lines, "import c"]))
+    assert imported_modules(code, {"a", "a.b", "c"}) == {"a.b", "c"}
+    assert imported_modules(code, {"a", "a.b", "c"}, as_it_runs=True) == {"c"}
 
 
 def test_a_knot_is_found_over_several_modules_and_a_chain_is_none() -> None:

@@ -15,8 +15,12 @@ from tests.architecture.source import (
 
 MAX_MODULE_LINES = 300
 MAX_FUNCTION_LINES = 40
-LONGER = {"broker_shim/store/remote/service_connection.py": 330}
-"""A module that is one object under one lock: its ways to an end cannot be argued in two halves."""
+LONGER = {
+    # One object under one lock: its ways to an end cannot be argued in two halves.
+    "broker_shim/store/remote/service_connection.py": 330,
+    # One connection: its phases, its frames and its end stand in one order.
+    "broker_shim/listener_0_10/connection.py": 380,
+}
 
 
 def test_a_module_has_at_most_300_lines_of_code() -> None:

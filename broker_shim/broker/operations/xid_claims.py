@@ -18,7 +18,7 @@ from broker_shim.store.branch_store import Xid
 from sparkstore.core.xids import xid_text
 
 _HERE = ""
-"""Owner of what clients of this broker have begun; no member has this name."""
+"""Message of what clients of this broker have begun; no member has this name."""
 
 
 class XidDecider(Protocol):

@@ -6,33 +6,24 @@ and every answer comes back on the loop's thread.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.errors import ENDED, StoreError
 from broker_shim.messages.residency import LoadedMessage, OnLoaded
 from broker_shim.store.interface import ContentCalls, StoredMessage
 
+if TYPE_CHECKING:
+    from broker_shim.broker.storage.store_calls import StoreCalls
+
 _new = tuple.__new__  # a NamedTuple's own constructor is a call of Python for each
-
-
-class LoadCounter(Protocol):
-    """A caller that counts what is asked of the store, and ends with it.
-
-    Attributes:
-        open_count: Calls and loads that have not completed.
-        on_fatal: Told of each error that ends the store, or comes after its end.
-    """
-
-    open_count: int
-    on_fatal: Callable[[StoreError], None]
 
 
 class StoreContents:
     """A `ContentSource` over a store. On the loop's thread only."""
 
-    def __init__(self, store: ContentCalls, inbox: Inbox, calls: LoadCounter) -> None:
+    def __init__(self, store: ContentCalls, inbox: Inbox, calls: StoreCalls) -> None:
         self._store, self._inbox, self._calls = store, inbox, calls
         self._asked: dict[int, list[OnLoaded]] = {}
         self._to_ask: list[int] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
@@ -17,6 +17,9 @@ from broker_shim.store.interface import (
     TransactionContext,
 )
 from sparkstore.operations.bulk import MessageDraft
+
+if TYPE_CHECKING:
+    from broker_shim.broker.storage.store_calls import StoreCalls
 
 STAGED_BYTES = 1 << 20
 """A larger body is given to the store in pieces."""
@@ -45,31 +48,10 @@ class Staged(NamedTuple):
     writer: ContentWriter
 
 
-class CompletionCounter(Protocol):
-    """The calls of a store that complete on the loop's thread, and are counted.
-
-    Attributes:
-        open_count: Calls that have not completed.
-    """
-
-    open_count: int
-
-    def call(
-        self, on_done: OnComplete, method: Callable[..., object], *args: Any, **named: Any
-    ) -> None:
-        """Call a method of the store, with a completion."""
-
-    def completion(self, on_done: OnComplete) -> OnComplete:
-        """Wrap `on_done` for the store, so that it is called on the loop's thread; count it."""
-
-    def answer(self, answer: tuple[OnComplete, StoreError | None]) -> None:
-        """Call back on the next turn of the loop, as if the store had completed."""
-
-
 class Puts:
     """Gives new messages to the store, and their content. On the loop's thread only."""
 
-    def __init__(self, store: BrokerStore, calls: CompletionCounter) -> None:
+    def __init__(self, store: BrokerStore, calls: StoreCalls) -> None:
         self._store, self._calls = store, calls
 
     def put(

@@ -7,17 +7,20 @@ the store knows it. So one of the two says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from broker_shim.amqp_0_10 import commands as c
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.framing.errors import RemoteCommandError
-from broker_shim.listener_0_10.command_session import CommandSession
 from broker_shim.listener_0_10.dtx.open_branches import OpenBranch
 from broker_shim.listener_0_10.refusals import not_allowed, refusal_of
 from broker_shim.listener_0_10.transaction import SessionTransaction
 from broker_shim.store.branch_store import BranchFacts, Xid
 from sparkstore.core.xids import xid_text
+
+if TYPE_CHECKING:
+    from broker_shim.listener_0_10.sessions.session import Amqp010Session
 
 _MOST_OPEN = 1_000
 """Open branches of one user."""
@@ -28,7 +31,7 @@ class BranchBegin:
 
     def __init__(
         self,
-        session: CommandSession,
+        session: Amqp010Session,
         xid: Xid,
         command_id: int,
         on_begun: Callable[[OpenBranch], None],

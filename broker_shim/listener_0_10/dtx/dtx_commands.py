@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_0_10 import commands as c
 from broker_shim.amqp_0_10.definitions import DtxXaStatus
@@ -19,7 +19,6 @@ from broker_shim.broker.operations.prepared_branches import Branches
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.listener_0_10.authorization import check, check_anywhere, may
-from broker_shim.listener_0_10.command_session import CommandSession
 from broker_shim.listener_0_10.dtx.branch_begin import BranchBegin
 from broker_shim.listener_0_10.dtx.open_branches import OpenBranch, OpenBranches
 from broker_shim.listener_0_10.refusals import (
@@ -35,11 +34,14 @@ from broker_shim.store.branch_store import BranchFacts, Xid
 from sparkstore.core.state_machine.heuristics import COMMITTED, ROLLED_BACK
 from sparkstore.core.xids import check_xid, xid_text
 
+if TYPE_CHECKING:
+    from broker_shim.listener_0_10.sessions.session import Amqp010Session
+
 _HEURISTIC = {COMMITTED: DtxXaStatus.XA_HEURCOM, ROLLED_BACK: DtxXaStatus.XA_HEURRB}
 """What an operator decided, as a coordinator is told."""
 
 
-def _select(session: CommandSession, _command: c.DtxSelect, command_id: int) -> None:
+def _select(session: Amqp010Session, _command: c.DtxSelect, command_id: int) -> None:
     if session.transaction is not None or session.is_distributed:
         raise illegal_state("dtx.select: this session is transacted already")
     check_anywhere(session, "transactions")
@@ -49,7 +51,7 @@ def _select(session: CommandSession, _command: c.DtxSelect, command_id: int) -> 
     session.complete(command_id)
 
 
-def _start(session: CommandSession, command: c.DtxStart, command_id: int) -> None:
+def _start(session: Amqp010Session, command: c.DtxStart, command_id: int) -> None:
     if not session.is_distributed:
         raise illegal_state("dtx.start before dtx.select")
     if session.transaction is not None:
@@ -66,7 +68,7 @@ def _start(session: CommandSession, command: c.DtxStart, command_id: int) -> Non
     BranchBegin(session, xid, command_id, begun).run()
 
 
-def _there(session: CommandSession, command: c.DtxStart, xid: Xid) -> OpenBranch | None:
+def _there(session: Amqp010Session, command: c.DtxStart, xid: Xid) -> OpenBranch | None:
     """The open branch that a session is to join or resume; None: it begins one."""
     if command.join and command.resume:
         raise not_allowed("dtx.start: join and resume at once")
@@ -80,7 +82,7 @@ def _there(session: CommandSession, command: c.DtxStart, xid: Xid) -> OpenBranch
     return branch if command.resume else None
 
 
-def _work_in(session: CommandSession, branch: OpenBranch, command_id: int) -> None:
+def _work_in(session: Amqp010Session, branch: OpenBranch, command_id: int) -> None:
     if not branch.has_failed and not branch.is_deciding:
         branch.suspended.discard(session)
         _opened(session).work(session, branch)
@@ -89,7 +91,7 @@ def _work_in(session: CommandSession, branch: OpenBranch, command_id: int) -> No
     _answer(session, command_id, _status_of(branch))
 
 
-def _end(session: CommandSession, command: c.DtxEnd, command_id: int) -> None:
+def _end(session: Amqp010Session, command: c.DtxEnd, command_id: int) -> None:
     if command.fail and command.suspend:
         raise not_allowed("dtx.end: fail and suspend at once")
     xid = _xid(command.xid)
@@ -107,7 +109,7 @@ def _end(session: CommandSession, command: c.DtxEnd, command_id: int) -> None:
     _answer(session, command_id, _status_of(branch))
 
 
-def _prepare(session: CommandSession, command: c.DtxPrepare, command_id: int) -> None:
+def _prepare(session: Amqp010Session, command: c.DtxPrepare, command_id: int) -> None:
     xid = _xid(command.xid)
 
     def prepare(there: BranchFacts | None) -> None:
@@ -128,7 +130,7 @@ def _prepare(session: CommandSession, command: c.DtxPrepare, command_id: int) ->
     _look(session, command, command_id, xid, prepare)
 
 
-def _commit(session: CommandSession, command: c.DtxCommit, command_id: int) -> None:
+def _commit(session: Amqp010Session, command: c.DtxCommit, command_id: int) -> None:
     xid = _xid(command.xid)
     text = xid_text(xid)
 
@@ -145,7 +147,7 @@ def _commit(session: CommandSession, command: c.DtxCommit, command_id: int) -> N
     _look(session, command, command_id, xid, commit)
 
 
-def _commit_at_once(session: CommandSession, command: c.DtxCommit, command_id: int) -> None:
+def _commit_at_once(session: Amqp010Session, command: c.DtxCommit, command_id: int) -> None:
     """Commit a branch that is not prepared."""
     xid = _xid(command.xid)
     branch = _idle(session, xid)
@@ -164,7 +166,7 @@ def _commit_at_once(session: CommandSession, command: c.DtxCommit, command_id: i
     branch.transaction.commit(committed)
 
 
-def _rollback(session: CommandSession, command: c.DtxRollback, command_id: int) -> None:
+def _rollback(session: Amqp010Session, command: c.DtxRollback, command_id: int) -> None:
     xid = _xid(command.xid)
 
     def roll_back(there: BranchFacts | None) -> None:
@@ -183,7 +185,7 @@ def _rollback(session: CommandSession, command: c.DtxRollback, command_id: int) 
     _look(session, command, command_id, xid, roll_back)
 
 
-def _decide(session: CommandSession, command_id: int, decide: Any, branch: BranchFacts) -> None:
+def _decide(session: Amqp010Session, command_id: int, decide: Any, branch: BranchFacts) -> None:
     finished = session.done(command_id)
 
     def decided(error: StoreError | None) -> None:
@@ -195,7 +197,7 @@ def _decide(session: CommandSession, command_id: int, decide: Any, branch: Branc
     decide(branch, decided)
 
 
-def _forget(session: CommandSession, command: c.DtxForget, command_id: int) -> None:
+def _forget(session: Amqp010Session, command: c.DtxForget, command_id: int) -> None:
     """The coordinator knows what an operator decided; nothing else is ever to be forgotten."""
     xid = _xid(command.xid)
 
@@ -210,19 +212,19 @@ def _forget(session: CommandSession, command: c.DtxForget, command_id: int) -> N
     _look(session, command, command_id, xid, forget)
 
 
-def _get_timeout(session: CommandSession, command: c.DtxGetTimeout, command_id: int) -> None:
+def _get_timeout(session: Amqp010Session, command: c.DtxGetTimeout, command_id: int) -> None:
     branch = _of_user(session, _xid(command.xid))
     timeout_s = branch.timeout_s or int(_opened(session).most_s)
     session.result(command_id, DtxGetTimeoutResult(timeout_s))
 
 
-def _set_timeout(session: CommandSession, command: c.DtxSetTimeout, command_id: int) -> None:
+def _set_timeout(session: Amqp010Session, command: c.DtxSetTimeout, command_id: int) -> None:
     branch = _of_user(session, _xid(command.xid))
     _opened(session).set_timeout(branch, command.timeout)
     session.complete(command_id)
 
 
-def _recover(session: CommandSession, command: c.DtxRecover, command_id: int) -> None:
+def _recover(session: Amqp010Session, command: c.DtxRecover, command_id: int) -> None:
     """The branches in doubt that this user may decide."""
 
     def tell(branches: Sequence[BranchFacts]) -> None:
@@ -237,7 +239,7 @@ def _recover(session: CommandSession, command: c.DtxRecover, command_id: int) ->
 
 
 def _look(
-    session: CommandSession,
+    session: Amqp010Session,
     command: c.Command,
     command_id: int,
     xid: Xid,
@@ -261,7 +263,7 @@ def _look(
 
 
 def _ask(
-    session: CommandSession,
+    session: Amqp010Session,
     command: c.Command,
     command_id: int,
     xid: Xid | None,
@@ -289,7 +291,7 @@ def _needed(branch: BranchFacts) -> set[tuple[Act, str]]:
     return puts | {(Act.RECEIVE, queue) for queue in branch.takes}
 
 
-def _check_known(session: CommandSession, xid: Xid, act: Act, queue: str) -> None:
+def _check_known(session: Amqp010Session, xid: Xid, act: Act, queue: str) -> None:
     """Check that a user may do what a prepared branch does; to others it is not there.
 
     Raises:
@@ -305,7 +307,7 @@ def _no_branch(xid: Xid) -> RemoteCommandError:
     return not_found(f"there is no branch {xid_text(xid)}")
 
 
-def _may(session: CommandSession, act: Act, queue: str) -> bool:
+def _may(session: Amqp010Session, act: Act, queue: str) -> bool:
     return may(session, act, QueueNode(queue))
 
 
@@ -316,22 +318,22 @@ def _xid(said: DtxXid) -> Xid:
         raise illegal_argument(str(reason)) from reason
 
 
-def _prepared(session: CommandSession) -> Branches:
+def _prepared(session: Amqp010Session) -> Branches:
     return session.connection.host.in_doubt
 
 
-def _opened(session: CommandSession) -> OpenBranches:
+def _opened(session: Amqp010Session) -> OpenBranches:
     return session.connection.host.branches
 
 
-def _of_user(session: CommandSession, xid: Xid) -> OpenBranch:
+def _of_user(session: Amqp010Session, xid: Xid) -> OpenBranch:
     branch = _opened(session).find(xid)
     if branch is None or branch.user != session.key[0]:
         raise _no_branch(xid)
     return branch
 
 
-def _idle(session: CommandSession, xid: Xid) -> OpenBranch:
+def _idle(session: Amqp010Session, xid: Xid) -> OpenBranch:
     branch = _of_user(session, xid)
     if branch.active or branch.suspended or branch.is_deciding:
         raise illegal_state(f"branch {xid_text(xid)} has not ended: dtx.end comes first")
@@ -345,14 +347,14 @@ def _status_of(branch: OpenBranch) -> DtxXaStatus:
 
 
 def _ended(
-    session: CommandSession, branch: OpenBranch, command_id: int, status: DtxXaStatus
+    session: Amqp010Session, branch: OpenBranch, command_id: int, status: DtxXaStatus
 ) -> None:
     """A branch with nothing to do ends; one that failed says so."""
     _opened(session).forget(branch)
     _answer(session, command_id, _status_of(branch) if branch.has_failed else status)
 
 
-def _done(session: CommandSession, command_id: int, error: StoreError | None) -> None:
+def _done(session: Amqp010Session, command_id: int, error: StoreError | None) -> None:
     """Answer a command: what the store refused was undone, so its status is a rollback."""
     if error is None:
         _answer(session, command_id, DtxXaStatus.XA_OK)
@@ -362,7 +364,7 @@ def _done(session: CommandSession, command_id: int, error: StoreError | None) ->
         session.fail(refusal_of(error), command_id)
 
 
-def _answer(session: CommandSession, command_id: int, status: DtxXaStatus) -> None:
+def _answer(session: Amqp010Session, command_id: int, status: DtxXaStatus) -> None:
     session.result(command_id, DtxXaResult(status))
 
 

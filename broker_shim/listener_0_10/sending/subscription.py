@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_0_10 import commands as c
 from broker_shim.amqp_0_10.definitions import (
@@ -21,11 +21,14 @@ from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage
 from broker_shim.broker.queues.consumer_credit import ConsumerCredit
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.framing.segments import BodySegment, HeaderSegment
-from broker_shim.listener_0_10.command_session import CommandSession
 from broker_shim.listener_0_10.messages.message_headers import written_header
 from broker_shim.messages.residency import LoadedMessage
 from broker_shim.selectors import Selector
 from broker_shim.store.interface import Entry, MessageHeader
+
+if TYPE_CHECKING:
+    from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
+    from broker_shim.listener_0_10.sessions.session import Amqp010Session
 
 INFINITE = 0xFFFFFFFF
 _UNDER_WAY = 1_000
@@ -53,31 +56,6 @@ class SentMessage:
     released: bool | None = None
 
 
-class SubscriptionOwner(Protocol):
-    """The session's side of its consumers, and of what it was sent."""
-
-    @property
-    def unsettled_room(self) -> int:
-        """The number of messages that the client may still leave undecided."""
-
-    def sent(
-        self, number: int, sent: SentMessage | None, in_window: tuple[SessionConsumer, int] | None
-    ) -> None:
-        """A message went out."""
-
-    def close_window(self, subscription: SessionConsumer) -> None:
-        """Forget what a consumer's window counts of earlier deliveries."""
-
-    def take_back(self, holder: str, message_id: int) -> None:
-        """Give back a message of this consumer that the client has not decided about in time."""
-
-    def queue_deleted(self, subscription: SessionConsumer) -> None:
-        """End a consumer whose queue is deleted."""
-
-    def turned_away(self, subscription: SessionConsumer, reason: str) -> None:
-        """End a consumer, because another one has its queue alone."""
-
-
 class SessionConsumer:
     """One consumer: from its queue to the wire, in order.
 
@@ -91,8 +69,8 @@ class SessionConsumer:
 
     def __init__(
         self,
-        owner: SubscriptionOwner,
-        session: CommandSession,
+        owner: Subscriptions,
+        session: Amqp010Session,
         holder: str,
         queue: QueueDispatch,
         command: c.MessageSubscribe,

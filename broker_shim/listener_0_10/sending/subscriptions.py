@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_0_10 import commands as c
 from broker_shim.amqp_0_10.definitions import (
@@ -22,7 +22,6 @@ from broker_shim.errors import StoreError
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.number_map import Numbered
 from broker_shim.framing.sequences import Ranges, is_ordered, ranges_of
-from broker_shim.listener_0_10.command_session import CommandSession
 from broker_shim.listener_0_10.refusals import (
     illegal_argument,
     locked,
@@ -37,6 +36,9 @@ from broker_shim.selectors import InvalidSelector, Selector, parse
 from broker_shim.sockets.authorization import is_reserved_for_another
 from sparkstore.core.queue_names import shown
 
+if TYPE_CHECKING:
+    from broker_shim.listener_0_10.sessions.session import Amqp010Session
+
 _SELECTOR = "x-filter-jms-selector"
 _NO_LOCAL = "x-qpid-no-local"
 """So JMS clients ask it of a topic's subscriber, whose queue their session has alone."""
@@ -45,7 +47,7 @@ _NO_LOCAL = "x-qpid-no-local"
 class Subscriptions:
     """All consumers of one session by destination, and what it was sent by command id."""
 
-    def __init__(self, session: CommandSession) -> None:
+    def __init__(self, session: Amqp010Session) -> None:
         self._session, settings = session, session.broker.settings
         self._max_links, self._max_unsettled = settings.max_links, settings.max_unsettled
         self._by_name: dict[str, SessionConsumer] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_0_10.controls import (
     Control,
@@ -21,60 +21,33 @@ from broker_shim.amqp_0_10.controls import (
     SessionTimeout,
 )
 from broker_shim.amqp_0_10.definitions import SessionDetachCode
-from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.sequences import Ranges, distance, is_ordered
-from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
-from broker_shim.listener_0_10.sessions.incoming_commands import IncomingCommands
-from broker_shim.listener_0_10.sessions.outgoing_commands import OutgoingCommands
+
+if TYPE_CHECKING:
+    from broker_shim.listener_0_10.sessions.session import Amqp010Session
 
 _MOST_TIMEOUT_S = 300
 
 
-class ControlledSession(Protocol):
-    """The session that a control came on; see `Amqp010Session`."""
-
-    name: bytes
-    incoming: IncomingCommands
-    outgoing: OutgoingCommands
-    subscriptions: Subscriptions
-    timeout_s: int
-    is_behind: bool
-
-    def say(self, control: Control) -> None:
-        """Send a control to the peer."""
-
-    def send(self, command: Assembly) -> None:
-        """Send a command that has its number, now or again."""
-
-    def tell_all(self) -> None:
-        """Tell the client what is complete."""
-
-    def part(self) -> None:
-        """The client parts in good order."""
-
-    def end(self, code: SessionDetachCode) -> None:
-        """End it from our side; what it held is given back."""
-
-
-def invoke(session: ControlledSession, control: Control) -> None:
+def invoke(session: Amqp010Session, control: Control) -> None:
     """Do what a control says; one that says nothing to a broker does nothing."""
     step = _STEPS.get(type(control))
     if step is not None:
         step(session, control)
 
 
-def say_expected(session: ControlledSession) -> None:
+def say_expected(session: Amqp010Session) -> None:
     """Tell the client which command comes next."""
     ahead = session.incoming.next_id
     session.say(SessionExpected(((ahead, ahead),)))
 
 
-def _attach(session: ControlledSession, control: SessionAttach) -> None:
+def _attach(session: Amqp010Session, control: SessionAttach) -> None:
     """Refuse an attach of a channel that has a session already."""
     session.say(SessionDetached(control.name, SessionDetachCode.TRANSPORT_BUSY))
 
 
-def _detach(session: ControlledSession, control: SessionDetach) -> None:
+def _detach(session: Amqp010Session, control: SessionDetach) -> None:
     if control.name != session.name:
         session.say(SessionDetached(control.name, SessionDetachCode.NOT_ATTACHED))
         return
@@ -82,23 +55,23 @@ def _detach(session: ControlledSession, control: SessionDetach) -> None:
     session.part()
 
 
-def _detached(session: ControlledSession, _control: SessionDetached) -> None:
+def _detached(session: Amqp010Session, _control: SessionDetached) -> None:
     session.part()
 
 
-def _request_timeout(session: ControlledSession, control: SessionRequestTimeout) -> None:
+def _request_timeout(session: Amqp010Session, control: SessionRequestTimeout) -> None:
     asked_s = _MOST_TIMEOUT_S if control.timeout is None else control.timeout
     session.timeout_s = min(asked_s, _MOST_TIMEOUT_S)
     session.outgoing.keep(is_keeping=session.timeout_s > 0)
     session.say(SessionTimeout(session.timeout_s))
 
 
-def _command_point(session: ControlledSession, control: SessionCommandPoint) -> None:
+def _command_point(session: Amqp010Session, control: SessionCommandPoint) -> None:
     if control.command_offset or not session.incoming.start_at(control.command_id):
         session.end(SessionDetachCode.UNKNOWN_IDS)
 
 
-def _expected(session: ControlledSession, control: SessionExpected) -> None:
+def _expected(session: Amqp010Session, control: SessionExpected) -> None:
     """The client of a session that was resumed says what it has not: send that again."""
     if not session.is_behind:
         return
@@ -115,11 +88,11 @@ def _expected(session: ControlledSession, control: SessionExpected) -> None:
     session.subscriptions.go_on()
 
 
-def _confirmed(session: ControlledSession, control: SessionConfirmed) -> None:
+def _confirmed(session: Amqp010Session, control: SessionConfirmed) -> None:
     _has_taken_in(session, control.commands or ())
 
 
-def _completed(session: ControlledSession, control: SessionCompleted) -> None:
+def _completed(session: Amqp010Session, control: SessionCompleted) -> None:
     ranges = control.commands or ()
     if _has_taken_in(session, ranges):
         session.subscriptions.completed(ranges)
@@ -127,7 +100,7 @@ def _completed(session: ControlledSession, control: SessionCompleted) -> None:
             session.say(SessionKnownCompleted(ranges))
 
 
-def _has_taken_in(session: ControlledSession, ranges: Ranges) -> bool:
+def _has_taken_in(session: Amqp010Session, ranges: Ranges) -> bool:
     """The client has some commands; False if it cannot, and the session ended."""
     if not is_ordered(ranges) or not session.outgoing.is_sent(ranges):
         session.end(SessionDetachCode.UNKNOWN_IDS)
@@ -139,7 +112,7 @@ def _has_taken_in(session: ControlledSession, ranges: Ranges) -> bool:
     return True
 
 
-def _known_completed(session: ControlledSession, control: SessionKnownCompleted) -> None:
+def _known_completed(session: Amqp010Session, control: SessionKnownCompleted) -> None:
     ranges = control.commands or ()
     if is_ordered(ranges):
         session.incoming.known(ranges)
@@ -147,7 +120,7 @@ def _known_completed(session: ControlledSession, control: SessionKnownCompleted)
         session.end(SessionDetachCode.UNKNOWN_IDS)
 
 
-def _flush(session: ControlledSession, control: SessionFlush) -> None:
+def _flush(session: Amqp010Session, control: SessionFlush) -> None:
     if control.completed:
         session.tell_all()
     if control.confirmed:
@@ -156,7 +129,7 @@ def _flush(session: ControlledSession, control: SessionFlush) -> None:
         say_expected(session)
 
 
-def _gap(session: ControlledSession, control: SessionGap) -> None:
+def _gap(session: Amqp010Session, control: SessionGap) -> None:
     ranges = control.commands or ()
     if is_ordered(ranges) and session.incoming.skip(ranges):
         session.tell_all()
@@ -164,7 +137,7 @@ def _gap(session: ControlledSession, control: SessionGap) -> None:
         session.end(SessionDetachCode.UNKNOWN_IDS)
 
 
-_STEPS: Mapping[type, Callable[[ControlledSession, Any], None]] = {
+_STEPS: Mapping[type, Callable[[Amqp010Session, Any], None]] = {
     SessionAttach: _attach,
     SessionDetach: _detach,
     SessionDetached: _detached,

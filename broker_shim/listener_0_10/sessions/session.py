@@ -6,7 +6,7 @@ import hashlib
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 from broker_shim.amqp_0_10.commands import (
     Command,
@@ -29,11 +29,9 @@ from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.framing.sequences import after
 from broker_shim.handlers.command_handler import CommandHandler
 from broker_shim.handlers.handler import AssemblyHandler
-from broker_shim.handlers.handler_chain import HandlerContext, InsertionPoints
 from broker_shim.handlers.session_incoming import SessionIncoming
 from broker_shim.handlers.session_outgoing import SessionOutgoing
-from broker_shim.listener_0_10.command_session import CommandConnection, CommandHost
-from broker_shim.listener_0_10.commands import WIRING, CommandTarget, invoke
+from broker_shim.listener_0_10.commands import WIRING, invoke
 from broker_shim.listener_0_10.connection_output import RoomWaiter
 from broker_shim.listener_0_10.refusals import refusal_of
 from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
@@ -43,51 +41,10 @@ from broker_shim.listener_0_10.sessions.incoming_commands import IncomingCommand
 from broker_shim.listener_0_10.sessions.outgoing_commands import OutgoingCommands
 from broker_shim.listener_0_10.transaction import SessionTransaction
 
+if TYPE_CHECKING:
+    from broker_shim.listener_0_10.connection import Amqp010Connection
+
 _log = logging.getLogger(__name__)
-
-
-class SessionHost(CommandHost, Protocol):
-    """All sessions of a broker, by name."""
-
-    def attach(self, connection: Any, channel: int, name: bytes, *, force: bool) -> bool:
-        """Attach a session to a channel; False if it is attached elsewhere."""
-
-    def keeps(self, session: Amqp010Session) -> bool:
-        """Whether a session that lost its connection is kept, until its timeout."""
-
-    def leave(self, session: Amqp010Session, *, is_lost: bool) -> None:
-        """Forget a session that ended; its client is gone, too, if it is lost."""
-
-
-class SessionConnection(CommandConnection, Protocol):
-    """The connection that carries a session, with what a session needs of it alone."""
-
-    points: InsertionPoints
-    context: HandlerContext
-    max_frame_bytes: int
-
-    @property
-    def host(self) -> SessionHost:
-        """The state that all connections share, with their sessions."""
-
-    def write(self, encoded: bytes) -> None:
-        """Have some bytes written."""
-
-    def attach(self, session: Amqp010Session) -> None:
-        """Give a session a channel from now on."""
-
-    def detach(self, session: Amqp010Session) -> None:
-        """Take a session's channel away."""
-
-    @property
-    def room_bytes(self) -> int:
-        """The bytes that may still wait to be written; negative if too many do."""
-
-    def wait_for_room(self, waiter: Any) -> None:
-        """Have `has_room` called when less waits to be written."""
-
-    def fault(self) -> None:
-        """End the connection on a later turn, as its output cannot be written."""
 
 
 class Amqp010Session:
@@ -111,7 +68,7 @@ class Amqp010Session:
         timeout_s: How long it outlives a connection, in seconds.
     """
 
-    def __init__(self, connection: SessionConnection, channel: int, name: bytes) -> None:
+    def __init__(self, connection: Amqp010Connection, channel: int, name: bytes) -> None:
         self.name = name
         self.broker = connection.broker
         self.incoming, self.outgoing = IncomingCommands(), OutgoingCommands()
@@ -127,7 +84,7 @@ class Amqp010Session:
         self.transaction: SessionTransaction | None = None
         self.is_distributed = False
 
-    def _begin_on(self, connection: SessionConnection, channel: int) -> None:
+    def _begin_on(self, connection: Amqp010Connection, channel: int) -> None:
         self.connection, self.channel = connection, channel
         points, context = connection.points, connection.context
         self._outgoing = outgoing_of(connection)
@@ -140,7 +97,7 @@ class Amqp010Session:
         self.connection.attach(self)
         self.say(SessionAttached(self.name))
 
-    def resume(self, connection: SessionConnection, channel: int) -> None:
+    def resume(self, connection: Amqp010Connection, channel: int) -> None:
         """Resume the session of a client that is back, and ask what it has of it."""
         self._begin_on(connection, channel)
         self.is_attached = self.is_behind = True
@@ -401,12 +358,12 @@ class Amqp010Session:
         del self.first, self._commands, self.publisher, self.subscriptions
 
 
-def session_key(connection: SessionConnection, name: bytes) -> tuple[str, bytes]:
+def session_key(connection: Amqp010Connection, name: bytes) -> tuple[str, bytes]:
     """Make the key that tells a session apart from all others: its user and its name."""
     return connection.login.principal.name, name
 
 
-def outgoing_of(connection: SessionConnection) -> AssemblyHandler:
+def outgoing_of(connection: Amqp010Connection) -> AssemblyHandler:
     """The first handler of what goes out on a channel of a connection."""
     standard = SessionOutgoing(connection.write)
     standard.max_frame_bytes = connection.max_frame_bytes
@@ -428,4 +385,3 @@ def _bytes_of(assembly: Assembly) -> int:
 _LONG_NAME_BYTES = 64
 _COMMAND_BYTES = 1_000
 """What a command costs that waits, but for its body."""
-_TARGET: type[CommandTarget] = Amqp010Session

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from broker_shim.amqp_0_10.controls import Control, SessionAttach, SessionDetach, SessionDetached
 from broker_shim.amqp_0_10.definitions import SessionDetachCode
 from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.frames import Frame
-from broker_shim.listener_0_10.sessions.session import SessionConnection, outgoing_of
+from broker_shim.listener_0_10.sessions.session import outgoing_of
+
+if TYPE_CHECKING:
+    from broker_shim.listener_0_10.connection import Amqp010Connection
 
 _log = logging.getLogger(__name__)
 
@@ -16,7 +20,7 @@ _log = logging.getLogger(__name__)
 class VacantChannel:
     """A channel without a session, on which only session.attach means something."""
 
-    def __init__(self, connection: SessionConnection, channel: int) -> None:
+    def __init__(self, connection: Amqp010Connection, channel: int) -> None:
         self._connection, self._channel = connection, channel
 
     def handle_assembly(self, assembly: Assembly) -> None:

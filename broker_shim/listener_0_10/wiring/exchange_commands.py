@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_0_10.commands import (
     ExchangeBind,
@@ -20,7 +20,6 @@ from broker_shim.broker.routing import DEFAULT_EXCHANGES
 from broker_shim.durability import TerminusDurability
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.listener_0_10.authorization import check, check_something, may
-from broker_shim.listener_0_10.command_session import CommandSession
 from broker_shim.listener_0_10.refusals import not_allowed, not_found, not_implemented
 from broker_shim.listener_0_10.wiring.order_commands import carry_out, check_order
 from broker_shim.listener_0_10.wiring.queue_commands import (
@@ -42,10 +41,13 @@ from sparkstore.core.wiring_arguments import (
 )
 from sparkstore.operations.administration import AdminAction, Order
 
+if TYPE_CHECKING:
+    from broker_shim.listener_0_10.sessions.session import Amqp010Session
+
 _SELECTOR = "x-filter-jms-selector"
 
 
-def declare(session: CommandSession, command: ExchangeDeclare, command_id: int) -> None:
+def declare(session: Amqp010Session, command: ExchangeDeclare, command_id: int) -> None:
     """Have an exchange of this type: the one that is there, or a new one."""
     name, router = command.exchange, session.broker.router
     if not name:
@@ -77,7 +79,7 @@ def declare(session: CommandSession, command: ExchangeDeclare, command_id: int) 
     carry_out(session, order, command_id)
 
 
-def _check_known(session: CommandSession, name: str, *others: Node) -> None:
+def _check_known(session: Amqp010Session, name: str, *others: Node) -> None:
     """Check that a client may know of an exchange; the broker's own all may know."""
     if name not in DEFAULT_EXCHANGES:
         check_something(session, name, ExchangeNode(name), *others)
@@ -95,7 +97,7 @@ def _check_there(command: ExchangeDeclare, kind: str, alternate: str | None) -> 
         raise not_allowed(f"exchange {name} is there with another alternate exchange")
 
 
-def _check_new(session: CommandSession, command: ExchangeDeclare) -> None:
+def _check_new(session: Amqp010Session, command: ExchangeDeclare) -> None:
     if command.exchange.startswith("amq."):
         text = f"{shown(command.exchange)}: names with amq. are the broker's"
         raise not_allowed(text)
@@ -106,7 +108,7 @@ def _check_new(session: CommandSession, command: ExchangeDeclare) -> None:
         raise _missing(command.alternate_exchange)
 
 
-def delete(session: CommandSession, command: ExchangeDelete, command_id: int) -> None:
+def delete(session: Amqp010Session, command: ExchangeDelete, command_id: int) -> None:
     """Destroy an exchange with its bindings, unless it is the alternate of something."""
     name = command.exchange
     _check(session, Act.DELETE_EXCHANGE, name)
@@ -124,7 +126,7 @@ def delete(session: CommandSession, command: ExchangeDelete, command_id: int) ->
     carry_out(session, order, command_id)
 
 
-def query(session: CommandSession, command: ExchangeQuery, command_id: int) -> None:
+def query(session: Amqp010Session, command: ExchangeQuery, command_id: int) -> None:
     """Answer an exchange.query; the exchange without a name is direct, to queues by name."""
     name = command.name or ""
     if name:  # clients ask by one name for an exchange and for a queue, to learn which it is
@@ -140,7 +142,7 @@ def query(session: CommandSession, command: ExchangeQuery, command_id: int) -> N
     session.result(command_id, told)
 
 
-def bind(session: CommandSession, command: ExchangeBind, command_id: int) -> None:
+def bind(session: Amqp010Session, command: ExchangeBind, command_id: int) -> None:
     """Bind a queue to an exchange; only bindings to headers exchanges have arguments.
 
     Others are refused: a client that binds by a selector would get what it does not select.
@@ -159,7 +161,7 @@ def bind(session: CommandSession, command: ExchangeBind, command_id: int) -> Non
     carry_out(session, order, command_id)
 
 
-def unbind(session: CommandSession, command: ExchangeUnbind, command_id: int) -> None:
+def unbind(session: Amqp010Session, command: ExchangeUnbind, command_id: int) -> None:
     """Take a binding away."""
     queue = destroyed(session, command.queue, Act.UNBIND)
     _check(session, Act.BIND_TO_EXCHANGE, command.exchange)
@@ -177,7 +179,7 @@ def _asked(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
     return {name: value for name, value in plain.items() if (name, value) != (_SELECTOR, "")}
 
 
-def bound(session: CommandSession, command: ExchangeBound, command_id: int) -> None:
+def bound(session: Amqp010Session, command: ExchangeBound, command_id: int) -> None:
     """Answer an exchange.bound, as far as the client may know."""
     broker, exchange = session.broker, command.exchange or ""
     queue = None if not command.queue else canonical_or_empty(command.queue)
@@ -204,7 +206,7 @@ def _bound_by_name(broker: Any, queue: str | None, key: str | None) -> ExchangeB
     return told
 
 
-def _check_asked(session: CommandSession, command: ExchangeBound, queue: str | None) -> None:
+def _check_asked(session: Amqp010Session, command: ExchangeBound, queue: str | None) -> None:
     """Check that a client may know of the exchange and the queue that it asks about.
 
     Of the broker's own exchanges everybody knows, but not what others bound to them.
@@ -219,7 +221,7 @@ def _check_asked(session: CommandSession, command: ExchangeBound, queue: str | N
         check_something(session, command.binding_key, node)
 
 
-def _check(session: CommandSession, act: Act, name: str) -> None:
+def _check(session: Amqp010Session, act: Act, name: str) -> None:
     """Check that a client may do this at an exchange, and that it is there."""
     if not name:
         raise _nameless()

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_shim.errors import StoreError
 from broker_shim.listener_0_10.authorization import check
-from broker_shim.listener_0_10.command_session import CommandSession
 from broker_shim.sockets import client_orders
 from sparkstore.operations.administration import Order
 
+if TYPE_CHECKING:
+    from broker_shim.listener_0_10.sessions.session import Amqp010Session
 
-def check_order(session: CommandSession, order: Order) -> None:
+
+def check_order(session: Amqp010Session, order: Order) -> None:
     """Check that a session's peer may give an order that makes something.
 
     Raises:
@@ -21,7 +23,7 @@ def check_order(session: CommandSession, order: Order) -> None:
         check(session, *needed)
 
 
-def carry_out(session: CommandSession, order: Order, command_id: int) -> None:
+def carry_out(session: Amqp010Session, order: Order, command_id: int) -> None:
     """Have the broker do what a command orders; it is complete when that is durable."""
     finished = session.done(command_id)
 
@@ -31,7 +33,7 @@ def carry_out(session: CommandSession, order: Order, command_id: int) -> None:
     client_orders.carry_out(session.connection, order, done)
 
 
-def purge(session: CommandSession, queue: str, command_id: int) -> None:
+def purge(session: Amqp010Session, queue: str, command_id: int) -> None:
     """Have what waits on a queue taken off it."""
     finished = session.done(command_id)
     client_orders.purge(session.connection, queue, lambda error, _total: finished(error))

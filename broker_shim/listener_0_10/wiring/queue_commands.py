@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_0_10.commands import QueueDeclare, QueueDelete, QueuePurge, QueueQuery
 from broker_shim.amqp_0_10.definitions import ExecutionErrorCode
@@ -20,7 +20,6 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.listener_0_10.authorization import check, check_something
-from broker_shim.listener_0_10.command_session import CommandSession
 from broker_shim.listener_0_10.refusals import (
     illegal_argument,
     locked,
@@ -37,13 +36,16 @@ from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE
 from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.queue_alteration import QueueUsage
 
+if TYPE_CHECKING:
+    from broker_shim.listener_0_10.sessions.session import Amqp010Session
+
 _OTHER_NAMES = {"qpid.last_value_queue_key": "last_value_key"}
 """Arguments of queue.declare as other brokers call them, and as queues here do."""
 _NO_LOCAL = "no-local"
 """Argument of an exclusive queue: it gets nothing of the connection whose session has it alone."""
 
 
-def declare(session: CommandSession, command: QueueDeclare, command_id: int) -> None:
+def declare(session: Amqp010Session, command: QueueDeclare, command_id: int) -> None:
     """Have a queue: the one that is there, or a new one."""
     name = name_of(command.queue)
     broker = session.broker
@@ -85,7 +87,7 @@ def _arguments(command: QueueDeclare) -> dict[str, Any]:
     return arguments
 
 
-def _check_there(session: CommandSession, command: QueueDeclare, name: str) -> None:
+def _check_there(session: Amqp010Session, command: QueueDeclare, name: str) -> None:
     if command.exclusive:
         check(session, Act.HAVE_ALONE, QueueNode(name), command.queue)
     else:
@@ -104,7 +106,7 @@ def _check_there(session: CommandSession, command: QueueDeclare, name: str) -> N
 
 
 def _claim(
-    session: CommandSession, command: QueueDeclare, name: str, *, is_new: bool = False
+    session: Amqp010Session, command: QueueDeclare, name: str, *, is_new: bool = False
 ) -> None:
     """Have the queue to itself, if that is asked for."""
     if command.exclusive:
@@ -117,7 +119,7 @@ def _claim(
             session.broker.queues[name].no_local = NoLocal(of_claim=True) if is_asked else None
 
 
-def _check_not_passive(session: CommandSession, command: QueueDeclare, name: str) -> None:
+def _check_not_passive(session: Amqp010Session, command: QueueDeclare, name: str) -> None:
     if command.passive:
         check_something(session, command.queue, QueueNode(name))
         text = f"there is no queue {shown(name)}"
@@ -137,7 +139,7 @@ def _no_alternate(exchange: str) -> RemoteCommandError:
     return not_found(f"there is no exchange {shown(exchange)} to be the alternate")
 
 
-def delete(session: CommandSession, command: QueueDelete, command_id: int) -> None:
+def delete(session: Amqp010Session, command: QueueDelete, command_id: int) -> None:
     """Destroy a queue; its messages go by its alternate exchange, if it has one."""
     name = destroyed(session, command.queue, Act.DELETE_QUEUE)
     order = Order(
@@ -150,13 +152,13 @@ def delete(session: CommandSession, command: QueueDelete, command_id: int) -> No
     orders.carry_out(session, order, command_id)
 
 
-def purge(session: CommandSession, command: QueuePurge, command_id: int) -> None:
+def purge(session: Amqp010Session, command: QueuePurge, command_id: int) -> None:
     """Take what waits on a queue off it; what is held stays."""
     name = destroyed(session, command.queue, Act.PURGE)
     orders.purge(session, name, command_id)
 
 
-def destroyed(session: CommandSession, said: str, act: Act) -> str:
+def destroyed(session: Amqp010Session, said: str, act: Act) -> str:
     """The queue of a command that takes away what others may use, or one's own.
 
     Raises:
@@ -170,7 +172,7 @@ def destroyed(session: CommandSession, said: str, act: Act) -> str:
     return name
 
 
-def query(session: CommandSession, command: QueueQuery, command_id: int) -> None:
+def query(session: Amqp010Session, command: QueueQuery, command_id: int) -> None:
     """Answer a queue.query; a queue that is not there is answered with nothing."""
     name = canonical_or_empty(command.queue)
     check_something(session, command.queue, QueueNode(name))
@@ -229,7 +231,7 @@ def name_of(said: str) -> str:
         raise illegal_argument(str(reason)) from reason
 
 
-def existing(session: CommandSession, said: str, act: Act) -> str:
+def existing(session: Amqp010Session, said: str, act: Act) -> str:
     """The name of a queue that is there, also by its short name, at which one may do this.
 
     Raises:
@@ -238,7 +240,7 @@ def existing(session: CommandSession, said: str, act: Act) -> str:
     return found(session, act, named(session, said), said)
 
 
-def named(session: CommandSession, said: str) -> Node:
+def named(session: Amqp010Session, said: str) -> Node:
     """Find the node that a command means by a queue's name: there, or to be of this name.
 
     Raises:
@@ -248,7 +250,7 @@ def named(session: CommandSession, said: str) -> Node:
     return client_orders.queue_meant(session.broker, said)
 
 
-def found(session: CommandSession, act: Act, node: Node, said: str) -> str:
+def found(session: Amqp010Session, act: Act, node: Node, said: str) -> str:
     """The name of the queue that `named` told of; see `existing`.
 
     Raises:
@@ -261,7 +263,7 @@ def found(session: CommandSession, act: Act, node: Node, said: str) -> str:
     raise not_found(text)
 
 
-def check_owner(session: CommandSession, name: str) -> None:
+def check_owner(session: Amqp010Session, name: str) -> None:
     """Check that a queue is not exclusive to another session.
 
     Raises:

@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from broker_shim.amqp_1_0.composites import Modified
-from broker_shim.broker.delivery.holdings import ConsumerHoldings
 from broker_shim.errors import StoreError
-from broker_shim.links import Terminus
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import Links
 from broker_shim.listener_1_0.outcomes import ACCEPTED
 from broker_shim.listener_1_0.termini import default_outcome
 from broker_shim.protocol_1_0.links.link import Delivery
 
-
-class AcceptedLink(Protocol):
-    """The link that deliveries were sent on.
-
-    Attributes:
-        terminus: Our end of it.
-        holdings: What it holds, to be settled.
-    """
-
-    terminus: Terminus
-    holdings: ConsumerHoldings
-
-    def confirm(self, deliveries: Sequence[Delivery], state: object) -> None:
-        """Settle deliveries with the outcome that the peer chose, now that it is durable."""
+if TYPE_CHECKING:
+    from broker_shim.listener_1_0.sending.outgoing_link import OutgoingLink
 
 
 def accept(
-    link: AcceptedLink,
+    link: OutgoingLink,
     links: Links,
     deliveries: Sequence[Delivery],
     message_ids: Sequence[int],

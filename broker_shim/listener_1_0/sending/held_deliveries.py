@@ -4,41 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from broker_shim.broker.delivery.consumer_delivery import ConsumerDelivery
-from broker_shim.links import Terminus
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import Held
 from broker_shim.listener_1_0.outcomes import ACCEPTED, MODIFIED, REJECTED, RELEASED
 from broker_shim.listener_1_0.resumption import ResumptionPlan, tag_of
-from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.resumption import ResumptionStep
 from broker_shim.protocol_1_0.links.sender import SenderLink
 
+if TYPE_CHECKING:
+    from broker_shim.listener_1_0.sending.outgoing_link import OutgoingLink
+
 _PLAIN: Mapping[type, Any] = {type(kind): kind for kind in (ACCEPTED, REJECTED, RELEASED, MODIFIED)}
 """Outcomes without what their receiver said of them."""
-
-
-class ResumedLink(Protocol):
-    """The link that is resumed.
-
-    Attributes:
-        terminus: Our end of it.
-        has_ended: True once it is gone.
-    """
-
-    terminus: Terminus
-    has_ended: bool
-
-    def decided(self, delivery: Delivery, message_id: int) -> None:
-        """Act on a receiver's decision about a delivery: `remote_state` says what."""
-
-    def on_flow(self) -> None:
-        """Send what waits to be sent again, if there is credit."""
-
-    def leave(self) -> None:
-        """Detach, for the peer to attach again."""
 
 
 class Resumption:
@@ -51,7 +31,7 @@ class Resumption:
 
     def __init__(
         self,
-        owner: ResumedLink,
+        owner: OutgoingLink,
         connection: Connection,
         link: SenderLink,
         plan: ResumptionPlan,

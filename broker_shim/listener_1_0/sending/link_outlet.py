@@ -6,13 +6,10 @@ What becomes of a message that does not go out is decided by `broker.delivery`, 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from broker_shim.broker.delivery.consumer_delivery import ConsumerDelivery
-from broker_shim.broker.delivery.holdings import ConsumerHoldings
 from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage
-from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.queues.selective_cursor import Consumer
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.sending.wire import Wire
@@ -22,36 +19,8 @@ from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.store.interface import MessageHeader
 from sparkstore.core.annotations import is_untouched
 
-
-class SendingLink(Consumer, Protocol):
-    """The link that messages go out on.
-
-    Attributes:
-        queue: What it consumes.
-        holdings: What it holds of that.
-    """
-
-    queue: QueueDispatch
-    holdings: ConsumerHoldings
-
-    @property
-    def is_gone(self) -> bool:
-        """True once nothing can be sent on it any more."""
-
-    def wait_for_room(self) -> None:
-        """Have `on_flow` called when there is room to write again."""
-
-    def refresh(self) -> None:
-        """Take more, as less is under way; a drain may be over."""
-
-    def sent(self, deliveries: Sequence[Delivery], batch: Sequence[TakenMessage]) -> None:
-        """Take note of deliveries that are on their way to the peer, or begin to be."""
-
-    def drop(self, delivery: Delivery) -> None:
-        """Forget a delivery that was broken off: nothing is to be decided about it any more."""
-
-    def send_later(self, message_id: int, delay_s: float) -> None:
-        """Keep a message that the link holds from before: it could not be sent again now."""
+if TYPE_CHECKING:
+    from broker_shim.listener_1_0.sending.outgoing_link import OutgoingLink
 
 
 class LinkOutlet:
@@ -63,7 +32,7 @@ class LinkOutlet:
 
     def __init__(
         self,
-        owner: SendingLink,
+        owner: OutgoingLink,
         connection: Connection,
         link: SenderLink,
         acquisitions: Acquisitions,

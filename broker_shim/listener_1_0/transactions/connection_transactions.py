@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from broker_shim.amqp_1_0.composites import TransactionalState
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
-from broker_shim.listener_1_0.transactions.local_transaction import Controller, LocalTransaction
+from broker_shim.listener_1_0.transactions.local_transaction import LocalTransaction
 from broker_shim.transactions.standing import Memory, TransactionLimits, TransactionStanding
 from broker_shim.transactions.transaction_refusals import TransactionRefused, too_many, unknown
+
+if TYPE_CHECKING:
+    from broker_shim.listener_1_0.transactions.coordinator import CoordinatorLink
 
 
 class Transactions:
@@ -34,7 +37,7 @@ class Transactions:
         self._memory = Memory()
         self._open: dict[bytes, LocalTransaction] = {}
 
-    def declare(self, owner: Controller) -> bytes:
+    def declare(self, owner: CoordinatorLink) -> bytes:
         """Begin a transaction; its id, which no other connection ever has.
 
         Raises:

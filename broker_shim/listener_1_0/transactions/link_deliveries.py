@@ -22,16 +22,14 @@ connection the transactions end first (`ConnectionLinks`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from broker_shim.amqp_1_0.composites import Accepted, Rejected, Released, TransactionalState
-from broker_shim.broker.delivery.holdings import ConsumerHoldings
 from broker_shim.broker.delivery.taken_message import TakenMessage
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
-from broker_shim.links import Terminus
 from broker_shim.listener_1_0.links import Held, Links
 from broker_shim.listener_1_0.outcomes import RELEASED
 from broker_shim.listener_1_0.transactions.local_transaction import (
@@ -41,38 +39,14 @@ from broker_shim.listener_1_0.transactions.local_transaction import (
 )
 from broker_shim.protocol_1_0.links.link import Delivery
 
-
-class TransactionalLink(Protocol):
-    """A sending link, as far as transactions go.
-
-    Attributes:
-        queue: Where its messages are.
-        terminus: Our end of it, which may outlive it.
-        holder: What the store knows it by.
-        holdings: What it holds, to be settled.
-        has_ended: True once it is gone.
-    """
-
-    queue: QueueDispatch
-    terminus: Terminus
-    holder: str
-    holdings: ConsumerHoldings
-    has_ended: bool
-
-    def refuse(self, message_id: int) -> None:
-        """Never get this message again (modified, undeliverable-here)."""
-
-    def confirm(self, deliveries: Sequence[Delivery], state: object) -> None:
-        """Settle deliveries with the outcome that the peer chose, now that it is durable."""
-
-    def unsettle(self, delivery: Delivery, taken: TakenMessage) -> None:
-        """Take a delivery back from a transaction that is undone: the peer decides again."""
+if TYPE_CHECKING:
+    from broker_shim.listener_1_0.sending.outgoing_link import OutgoingLink
 
 
 class Retirements:
     """The deliveries that transactions decide about. On the loop's thread only."""
 
-    def __init__(self, owner: TransactionalLink, broker: Broker, links: Links) -> None:
+    def __init__(self, owner: OutgoingLink, broker: Broker, links: Links) -> None:
         self._owner, self._broker, self._links = owner, broker, links
         self._under_way: dict[Delivery, tuple[LocalTransaction, Retirement]] = {}
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_1_0.composites import (
     Accepted,
@@ -26,7 +26,6 @@ from broker_shim.amqp_1_0.composites import (
 )
 from broker_shim.broker.delivery.rejection import Rejection
 from broker_shim.broker.delivery.taken_message import TakenMessage
-from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.storage.store_puts import Operation
 from broker_shim.broker.transactions.posted_message import Posting
 from broker_shim.broker.transactions.unit_of_work import UnitOfWork, nobody
@@ -39,45 +38,11 @@ from broker_shim.store.interface import MessageStore, TransactionContext
 from broker_shim.transactions.standing import TransactionStanding
 from broker_shim.transactions.transaction_refusals import TransactionRefused, rolled_back
 
+if TYPE_CHECKING:
+    from broker_shim.listener_1_0.transactions.coordinator import CoordinatorLink
+    from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions, Retirements
+
 OUTCOMES = (Accepted, Rejected, Released, Modified)
-
-
-class Controller(Protocol):
-    """The endpoint of a coordinator's link."""
-
-    def end(self, refusal: TransactionRefused) -> None:
-        """Terminate it: what was declared on it is rolled back."""
-
-
-class RetiringLink(Protocol):
-    """The link that a retired delivery was sent on; it may have ended meanwhile."""
-
-    @property
-    def queue(self) -> QueueDispatch:
-        """The queue that the link's messages are on."""
-
-    @property
-    def holder(self) -> str:
-        """The name by which the store knows the link."""
-
-    def refuse(self, message_id: int) -> None:
-        """Never let the link get a message again."""
-
-    def retired(self, retirement: Retirement) -> None:
-        """Hear that a retirement is committed."""
-
-    def taken_back(self, retirement: Retirement, on_done: OnComplete) -> None:
-        """Take back a retirement; `on_done` when its message is available again."""
-
-
-class Acquirer(Protocol):
-    """A link on which messages are acquired in transactions."""
-
-    def over(self, transaction: LocalTransaction) -> list[Delivery]:
-        """Take the deliveries out of a transaction that ended."""
-
-    def give_back(self, delivery: Delivery, on_done: OnComplete) -> None:
-        """Give back a delivery that was acquired in a transaction which is undone."""
 
 
 @dataclass(slots=True, eq=False)
@@ -93,7 +58,7 @@ class Retirement:
         rejection: What becomes of the message, if it is rejected.
     """
 
-    link: RetiringLink
+    link: Retirements
     delivery: Delivery
     taken: TakenMessage
     outcome: Any
@@ -187,13 +152,13 @@ class LocalTransaction:
         self,
         broker: Broker,
         standing: TransactionStanding,
-        owner: Controller,
+        owner: CoordinatorLink,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.standing, self.owner = standing, owner
         self._metrics, self._clock = broker.metrics, clock
         self._work = UnitOfWork(broker)
-        self._acquirers: dict[Acquirer, None] = {}
+        self._acquirers: dict[Acquisitions, None] = {}
 
     def post(self, content_bytes: int) -> Posting:
         """Add a message that came whole to the transaction, in its place.
@@ -221,7 +186,7 @@ class LocalTransaction:
                 return
         self._work.settle(retirement)
 
-    def acquire(self, acquiring: Acquirer) -> None:
+    def acquire(self, acquiring: Acquisitions) -> None:
         """A link acquired a message in it; one that can only be rolled back gives it back then."""
         with suppress(TransactionRefused):
             self.standing.take(0, self._clock())

@@ -1,17 +1,17 @@
 """Run one end of a link, whichever way it goes, and the deliveries made on it.
 
 A delivery belongs to its link, and a link keeps its unsettled deliveries: they are told in one
-file. Both are told of what their session does for them (`LinkSession`, which `port` is); what makes
-a link a sender's or a receiver's is in `sender` and `receiver`.
+file. `port` has what their session does for them; what makes a link a sender's or a receiver's
+is in `sender` and `receiver`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from broker_shim.amqp_1_0.composites import Attach, Composite, Detach, Error
+from broker_shim.amqp_1_0.composites import Attach, Detach, Error
 from broker_shim.amqp_1_0.definitions import (
     ReceiverSettleMode,
     Role,
@@ -19,7 +19,6 @@ from broker_shim.amqp_1_0.definitions import (
 )
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand, Scope
 from broker_shim.protocol_1_0.links.unsettled_maps import fitting
-from broker_shim.protocol_1_0.serial import FreeNumbers
 from broker_shim.protocol_1_0.transitions import (
     ENDPOINT,
     EndpointState,
@@ -27,33 +26,9 @@ from broker_shim.protocol_1_0.transitions import (
     after_received,
     after_sent,
 )
-from broker_shim.protocol_1_0.windows import IncomingWindow
 
-
-class LinkSession(Protocol):
-    """The part of a session that a link and its deliveries use: `links.port.SessionPort`."""
-
-    channel: int
-    handles: FreeNumbers
-    incoming: IncomingWindow
-    is_answered: bool
-    is_open: bool
-    waiting_bytes: int
-
-    @property
-    def max_frame_bytes(self) -> int:
-        """The size of the largest frame that the peer takes."""
-
-    def emit(self, performative: Composite) -> None:
-        """Write a frame without payload, after the dispositions that wait."""
-
-    def dispose(
-        self, link: Link, deliveries: Iterable[Delivery], state: Any, *, settled: bool
-    ) -> None:
-        """Tell the peer a state of a link's deliveries."""
-
-    def forget_link(self, link: Link) -> None:
-        """Forget the deliveries of a link that ended; the link itself keeps them."""
+if TYPE_CHECKING:
+    from broker_shim.protocol_1_0.links.port import SessionPort
 
 
 @dataclass(slots=True, eq=False)
@@ -150,7 +125,7 @@ class Link:
 
     is_receiver: bool
 
-    def __init__(self, port: LinkSession, remote: Attach) -> None:
+    def __init__(self, port: SessionPort, remote: Attach) -> None:
         self.port = port
         self.remote = remote
         self.handle = port.handles.take()
