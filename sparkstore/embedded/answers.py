@@ -61,7 +61,7 @@ def answer(root: Root, statement: str, limit: int = 0, as_of: AsOf | None = None
         return inferred_schema(root, queue, as_of)
 
     views = views_of(root)
-    with _translated(), connect(statement) as connection:
+    with translated(), connect(statement) as connection:
         if queue_schema.__name__ in statement.lower():
             add_text_function(connection, queue_schema)
         named = check_statement(connection, statement, views)
@@ -136,7 +136,7 @@ def part_batches(
         Unavailable: A file of that moment is gone: a newer one replaced it, and `reader_grace_s`
             is over.
     """
-    with _of_moment(part.moment), _translated():
+    with _of_moment(part.moment), translated():
         if part.rows is None:
             yield from _by_query(part, columns, conditions)
             return
@@ -204,7 +204,7 @@ def _one_view(
     views = views_of(root)
     if view not in views:
         raise InvalidRequest(f"there is no view {view!r}: there are {', '.join(views)}")
-    with connect() as connection, _translated():
+    with connect() as connection, translated():
         add_views(connection, root, [view], as_of, columns)
         yield connection
 
@@ -235,7 +235,8 @@ def _narrowed(table: pa.Table) -> pa.Table:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def translated() -> Iterator[None]:
+    """Have errors of the engine say what the caller can do about them."""
     try:
         yield
     except (duckdb.Error, pa.ArrowException, OSError) as reason:

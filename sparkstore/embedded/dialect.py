@@ -170,6 +170,11 @@ def view_text(view: str, values: Mapping[str, str], *, has_content: bool = True)
     return f"{_steps(_STEPS[view], whole)}\nSELECT {chosen} FROM (\n{query}\n)"
 
 
+def events_text(values: Mapping[str, str]) -> str:
+    """Write the query for every record of history and of the journal that counts, of any kind."""
+    return f"{_steps(('epochs', 'events'), {**values, **_NAMED})}\nSELECT * FROM events"
+
+
 def tail_text(values: Mapping[str, str]) -> str:
     """Write the query for the count of records after P, their positions' sum, and the last."""
     steps = _steps(("epochs", "tail"), {**values, **_NAMED})

@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from sparkstore.embedded.arrow_functions import add_named_functions
-from sparkstore.embedded.dialect import MACROS, tail_text, view_text
+from sparkstore.embedded.dialect import MACROS, events_text, tail_text, view_text
 from sparkstore.embedded.moment import Moment, looked_up
 from sparkstore.embedded.plain_entries import Remainder
 from sparkstore.errors import CorruptData, InvalidRequest, Unavailable
@@ -95,6 +95,29 @@ def add_views(
             if name in _LOGS:
                 _add_log(connection, root, name, None if point is None else point.at)
     connection.execute("SET lock_configuration = true")
+
+
+def add_events(connection: duckdb.DuckDBPyConnection, root: Root) -> tuple[Moment, bool]:
+    """Give a connection `sparkstore_events`, `queues`, and `job_runs` if there is one.
+
+    The first has every record that counts, of any kind. All are of one moment.
+
+    Returns:
+        The moment, and whether `job_runs` is there.
+
+    Raises:
+        CorruptData: A table is gone or has no Delta log, or its file is.
+        Unavailable: Records are missing after P, or tables moved on again and again.
+    """
+    with _readable(root):
+        moment = _at_one_moment(connection, root, None)
+        _create_views(connection, moment, ["queues"], None)
+        connection.execute(f"CREATE VIEW sparkstore_events AS {events_text(_values(moment))}")
+        has_jobs = bool(versions(root.table("job_runs")))
+        if has_jobs:
+            _add_log(connection, root, "job_runs", None)
+    connection.execute("SET lock_configuration = true")
+    return moment, has_jobs
 
 
 def moment_of(root: Root, as_of: AsOf | None = None) -> Moment:

@@ -16,6 +16,8 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.permissions import AccessTarget
 from broker_shim.security.rules.rights import RIGHTS, Act
 from broker_shim.serve.http.door import Visitor
+from broker_shim.serve.http.figures.recent_figures import RecentFigures
+from broker_shim.serve.http.figures.series_answers import SeriesKept
 from broker_shim.serve.http.loop_calls import LoopCalls
 from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.serve.http.roles import HttpRole
@@ -41,11 +43,15 @@ class House(NamedTuple):
         broker: Read on the loop's thread only.
         store: Read on any thread.
         calls: Asks the loop.
+        recent: The figures of the last minutes, read on the loop's thread only.
+        series: Answers about the time before, read on the port's thread only.
     """
 
     broker: Broker
     store: BrokerStore
     calls: LoopCalls
+    recent: RecentFigures
+    series: SeriesKept
 
 
 class Probes(Protocol):

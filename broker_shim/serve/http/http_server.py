@@ -24,6 +24,9 @@ from broker_shim.serve.http.application import Gate, application_of
 from broker_shim.serve.http.calls import House, Probes
 from broker_shim.serve.http.console.console_files import console_endpoints
 from broker_shim.serve.http.endpoints import ENDPOINTS
+from broker_shim.serve.http.figures.figure_endpoints import FIGURE_ENDPOINTS
+from broker_shim.serve.http.figures.recent_figures import RecentFigures
+from broker_shim.serve.http.figures.series_answers import SeriesKept
 from broker_shim.serve.http.loop_calls import LoopCalls
 from broker_shim.serve.http.openapi import description_of
 from broker_shim.serve.http.operations.repair_endpoints import REPAIR_ENDPOINTS
@@ -32,7 +35,7 @@ from broker_shim.serve.http.port.http_port import HttpPort
 from broker_shim.store.interface import BrokerStore
 
 OPTION = "--http"
-_DESCRIBED = (*ENDPOINTS, *REPAIR_ENDPOINTS)
+_DESCRIBED = (*ENDPOINTS, *REPAIR_ENDPOINTS, *FIGURE_ENDPOINTS)
 EVERY = (*console_endpoints(), *_DESCRIBED, description_of(_DESCRIBED))
 """All that the port answers."""
 _STOP_S = 5.0
@@ -67,7 +70,10 @@ class HttpServer:
 
     def serving(self, loop: Loop, broker: Broker, store: BrokerStore, turns: OrderTurns) -> None:
         """Serve this broker from now on."""
-        self._gate.house = House(broker, store, LoopCalls(loop, turns))
+        recent = RecentFigures(broker, loop.later)
+        loop.post(recent.sample)
+        calls = LoopCalls(loop, turns)
+        self._gate.house = House(broker, store, calls, recent, SeriesKept())
 
     def stopping(self) -> None:
         """Ask the broker nothing any more, since its loop does not come round."""

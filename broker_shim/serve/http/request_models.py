@@ -30,7 +30,7 @@ def query_of(model: type[M] | None, said: Mapping[str, str]) -> M | None:
     if model is None:
         _check_names(said, (), "query parameter")
         return None
-    _check_names(said, model.__struct_fields__, "query parameter")
+    _check_names(said, model.__struct_encode_fields__, "query parameter")
     try:
         return msgspec.convert(dict(said), model, strict=False)
     except msgspec.ValidationError as reason:

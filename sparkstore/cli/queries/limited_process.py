@@ -2,9 +2,10 @@
 
     python -m sparkstore.cli.queries.limited_process < question > answer
 
-The broker's HTTP port starts it (`broker_shim.serve.http.operations.sql_requests`). Both are JSON:
-the fields of `LimitedQuestion`; columns, rows as `sparkstore sql --json` prints them, and whether
-there are more, or an error and exit code 1. Which queries pass is `embedded.typed_select`'s to say.
+The broker's HTTP port starts it (`broker_shim.serve.http.operations.limited_answers`). Both are
+JSON: the fields of `LimitedQuestion`; columns, rows as `sparkstore sql --json` prints them, and
+whether there are more, or an error and exit code 1. Or those of `SeriesQuestion`, and a
+`QueueSeries`. Which queries pass is `embedded.typed_select`'s to say.
 
 Decision: a process for each query, not a thread of the broker. A thread can be interrupted, and
 DuckDB counts its own memory. But functions in Python would take the interpreter lock from the
@@ -53,9 +54,27 @@ class LimitedQuestion(NamedTuple):
     as_of: str | None = None
 
 
+class SeriesQuestion(NamedTuple):
+    """A question for the series of a queue.
+
+    Attributes:
+        root: The folder of the root, absolute.
+        queue: The whole name of the queue.
+        times: The fields of `embedded.series_times.SeriesTimes`.
+        most_s: Seconds until the process ends, with or without an answer.
+    """
+
+    root: str
+    queue: str
+    times: tuple[int, int, int]
+    most_s: float
+
+
 def main() -> int:
     """Answer the question that standard input has."""
-    question = LimitedQuestion(**json.load(sys.stdin))
+    content = json.load(sys.stdin)
+    kind = SeriesQuestion if "queue" in content else LimitedQuestion
+    question: LimitedQuestion | SeriesQuestion = kind(**content)
     limit_this_process(question.most_s)
     try:
         print(answered(question))
@@ -67,6 +86,7 @@ def main() -> int:
 
 def limit_this_process(most_s: float) -> None:
     """Limit time, memory and processors, and write no file; before an engine is loaded."""
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # its own keeps a third of the limit
     signal.setitimer(signal.ITIMER_REAL, most_s)
     resource.setrlimit(resource.RLIMIT_DATA, (MOST_MEMORY_BYTES, MOST_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -77,7 +97,7 @@ def limit_this_process(most_s: float) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
-def answered(question: LimitedQuestion) -> str:
+def answered(question: LimitedQuestion | SeriesQuestion) -> str:
     """Answer a question as one JSON object.
 
     Raises:
@@ -86,6 +106,8 @@ def answered(question: LimitedQuestion) -> str:
         Unavailable: The tables cannot be read, or DuckDB is not installed.
     """
     try:
+        if isinstance(question, SeriesQuestion):
+            return _series(question)
         return _answered(question)
     except MemoryError as reason:
         raise _too_much() from reason
@@ -116,6 +138,15 @@ def _answered(question: LimitedQuestion) -> str:
             raise errors.InvalidRequest(f"{text}: name fewer columns, or fewer rows")
     head = json.dumps({"columns": columns, "is_cut": found.is_cut})
     return f'{head[:-1]}, "rows": [{", ".join(rows)}]}}'
+
+
+def _series(question: SeriesQuestion) -> str:
+    from sparkstore.embedded.queue_series import queue_series  # within the limits
+    from sparkstore.embedded.series_times import SeriesTimes
+    from sparkstore.tables.root import open_root
+
+    root, times = open_root(question.root), SeriesTimes(*question.times)
+    return json.dumps(queue_series(root, question.queue, times)._asdict())
 
 
 def _out_of_memory() -> tuple[type[BaseException], ...]:

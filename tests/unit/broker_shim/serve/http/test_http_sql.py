@@ -18,7 +18,7 @@ import jsonschema
 import pytest
 
 from broker_shim.security.rules.permissions import Permission, Rule
-from broker_shim.serve.http.operations import sql_requests
+from broker_shim.serve.http.operations import limited_answers, sql_requests
 from broker_shim.store.delta import DeltaMessageStore
 from tests.support.objects.bucket_home import open_in_bucket
 from tests.support.roots.logs import until
@@ -95,7 +95,7 @@ def test_a_process_that_fails_has_its_last_words_in_the_log(
         " it.limit_this_process(60); sys.stderr.write('x' * 9000 + '\\nlast words\\n');"
         " sys.stderr.flush(); os.abort()"
     )
-    monkeypatch.setattr(sql_requests, "_COMMAND", (sys.executable, "-c", program))
+    monkeypatch.setattr(limited_answers, "_COMMAND", (sys.executable, "-c", program))
     reply = ask(house, "SELECT 1")
     assert reply.status == 500
     assert "(exit code -6): see the broker's log" in reply.body["error"]

@@ -1,0 +1,55 @@
+"""The bodies of requests and answers about figures over time, as models of msgspec."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+from broker_shim.serve.http.bodies import Model
+
+MOST_STEPS = 2_000
+
+
+class SeriesQuery(Model):
+    """The time that is asked for: by default the last 15 minutes, in some 200 steps.
+
+    `from` and `to` are ISO 8601 with a zone; `step` is in seconds.
+    """
+
+    since: str | None = field(default=None, name="from")
+    until: str | None = field(default=None, name="to")
+    step: Annotated[int, Meta(ge=1)] | None = None
+    format: Literal["json", "csv"] = "json"
+
+
+class SeriesItem(Struct, kw_only=True):
+    """A step, which ends `at`: depth and age then, and what happened in it.
+
+    `departed` counts by outcome: `accepted`, `dead-lettered`, `moved`, …; memory tells only of
+    `dead-lettered` and `other`. An age that is null is not known.
+    """
+
+    at: str
+    depth: int
+    oldest_age_s: float | None
+    arrived: int
+    departed: dict[str, int]
+    redelivered: int
+
+
+class SeriesMark(Struct, kw_only=True):
+    """A moment when something happened to the broker or its root."""
+
+    at: str
+    what: str
+
+
+class SeriesAnswer(Struct, kw_only=True):
+    """Figures of a queue over time; `left_out` tells what is not there, and why."""
+
+    queue: str
+    step_s: int
+    items: list[SeriesItem]
+    marks: list[SeriesMark]
+    left_out: list[str]

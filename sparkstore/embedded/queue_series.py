@@ -1,0 +1,285 @@
+"""Figures of one queue over time, by equal steps, from what history and the journal have of it.
+
+Depth goes backwards: what is on the queue now, less what arrived since, and what left since. So
+only the events of the time that is asked for are read, and none before. A deletion of the queue
+took what was on it without an event for each message: it is counted from the events between the
+queue's creation and that deletion.
+
+Age of the oldest: of the stays that ended only those count that ended after each earlier one did;
+the first of them that ends after a moment was the oldest then, unless what is on the queue now
+came before it.
+
+Bounds: `MOST_ROWS` records in the files that are opened, else the series begins later and says so;
+`MOST_STAYS` messages that left, else the age of the oldest is that of one message in so many, since
+they are sorted. A history of 10,000,000 records of one queue took 1.9 s and 400 MiB.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import duckdb
+
+from sparkstore.embedded.answers import translated
+from sparkstore.embedded.duckdb_views import add_events, connect
+from sparkstore.embedded.moment import Moment
+from sparkstore.embedded.series_times import SeriesTimes
+from sparkstore.tables.root import Root
+
+MOST_ROWS, MOST_STAYS = 20_000_000, 500_000
+DESTROYED = "queue destroyed"
+_RECENT = '"at" >= make_timestamptz({since})'
+_NUMBER = "CASE WHEN at_us >= {until} THEN {count} ELSE (at_us - {since}) // {step} END AS number"
+"""The number of a step; events after the last step have the number that would follow."""
+_COUNTS = """
+SELECT {number}, kind, outcome, count(*), min(message_id), max(message_id)
+FROM (
+  SELECT epoch_us("at") AS at_us, kind, message_id, CASE
+    WHEN kind = 'enqueued' OR detail IS NULL THEN 'accepted'
+    ELSE coalesce(get_json_object(detail, '$.outcome'), 'other')
+  END AS outcome
+  FROM sparkstore_events
+  WHERE queue = {queue} AND {recent} AND kind IN ('enqueued', 'dequeued')
+)
+GROUP BY ALL
+"""
+_FAILURES = """
+SELECT {number}, count(*)
+FROM (
+  SELECT epoch_us(min("at")) AS at_us
+  FROM sparkstore_events
+  WHERE queue = {queue} AND {recent} AND kind = 'released' AND delivery_count > 0
+  GROUP BY message_id, delivery_count
+)
+GROUP BY ALL
+"""
+"""A message that is given back without a failure keeps its count, so the first of one counts."""
+_LIVES = """
+SELECT kind, position, epoch_us("at")
+FROM sparkstore_events
+WHERE queue = {queue} AND kind IN ('created', 'destroyed') AND exchange IS NULL
+ORDER BY position
+"""
+_DROPPED = """
+SELECT count(*) FILTER (kind = 'enqueued') - count(*) FILTER (kind = 'dequeued')
+FROM sparkstore_events
+WHERE queue = {queue} AND position > {first} AND position < {last}
+"""
+_OLDEST = """
+WITH ended AS (
+  SELECT message_id, position, epoch_us("at") AS at_us
+  FROM sparkstore_events WHERE queue = {queue} AND kind = 'dequeued' AND {recent}
+    AND message_id % {one_in} = 0
+),
+begun AS (
+  SELECT message_id, position, epoch_us("at") AS at_us
+  FROM sparkstore_events WHERE queue = {queue} AND kind = 'enqueued'
+    AND message_id BETWEEN {least} AND {most} AND message_id % {one_in} = 0
+),
+stays AS (
+  SELECT arg_max(begun.at_us, begun.position) AS begin_us, ended.at_us AS end_us
+  FROM ended JOIN begun
+    ON ended.message_id = begun.message_id AND ended.position > begun.position
+  GROUP BY ended.message_id, ended.position, ended.at_us
+),
+longest AS (
+  SELECT begin_us, end_us FROM stays
+  QUALIFY end_us > coalesce(
+    max(end_us) OVER (
+      ORDER BY begin_us, end_us ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ), 0)
+),
+steps AS (
+  SELECT number, least({since} + (number + 1) * {step}, {until}) AS at_us
+  FROM range({count}) AS steps(number)
+)
+SELECT number, begin_us FROM steps ASOF JOIN longest ON steps.at_us < longest.end_us
+WHERE begin_us <= steps.at_us
+"""
+_STARTS = """
+SELECT epoch_us("at") FROM sparkstore_events WHERE kind = 'opened' AND {recent} ORDER BY 1
+"""
+_COMPACTIONS = """
+SELECT epoch_us(began_at) FROM job_runs
+WHERE job = 'compact' AND outcome <> 'failed' AND began_at >= make_timestamptz({since}) ORDER BY 1
+"""
+_NOW = "SELECT depth, epoch_us(oldest_at) FROM queues WHERE queue = {queue}"
+_WHOLE = "SELECT coalesce(max(history_start), 1) FROM sparkstore_state WHERE part = 'meta'"
+_BEGIN = """
+SELECT epoch_us(min("at")) FROM sparkstore_events WHERE position BETWEEN {first} AND {first} + 1000
+"""
+
+
+class QueueSeries(NamedTuple):
+    """Figures of a queue over time.
+
+    Attributes:
+        items: A row for each step that history has: `at_us`, its end, and the figures of that
+            moment or of the step. None if history knows no such queue.
+        marks: Moments when a broker started or compacted: `at_us`, `what`.
+        left_out: Sentences about what is not there, and why.
+    """
+
+    items: list[dict[str, Any]]
+    marks: list[dict[str, Any]]
+    left_out: list[str]
+
+
+def queue_series(root: Root, queue: str, times: SeriesTimes) -> QueueSeries:
+    """Read the series of a queue, which may be deleted.
+
+    Raises:
+        CorruptData: A table of the root is gone.
+        Unavailable: The tables cannot be read.
+    """
+    with translated(), connect() as connection:
+        moment, has_jobs = add_events(connection, root)
+        ask = _Questions(connection, queue, times)
+        left_out = [*_shortened(ask, moment)]
+        lives, now = ask(_LIVES), ask(_NOW)
+        items = _items(ask, lives, now, left_out) if lives or now else []
+        return QueueSeries(items, _marks(ask, has_jobs=has_jobs), left_out)
+
+
+class _Questions:
+    """Asks a connection about one queue and the steps of a series."""
+
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, queue: str, times: SeriesTimes
+    ) -> None:
+        self._connection, self._queue = connection, "'" + queue.replace("'", "''") + "'"
+        self.times = times
+
+    def __call__(self, statement: str, **values: int) -> list[tuple[Any, ...]]:
+        """Return the rows of a statement.
+
+        What it is about stands in it as text, so that no file is opened that cannot have it.
+        """
+        since, until, step = self.times
+        steps = {"since": since, "until": until, "step": step, "count": self.times.steps}
+        parts = {"recent": _RECENT.format(**steps), "number": _NUMBER.format(**steps)}
+        text = statement.format(queue=self._queue, **parts, **steps, **values)
+        return self._connection.execute(text).fetchall()
+
+
+def _shortened(ask: _Questions, moment: Moment) -> list[str]:
+    """Have the series begin where history does, and where few enough records follow."""
+    left_out, times = list[str](), ask.times
+    ((first,),) = ask(_WHOLE)
+    ((begin_us,),) = ask(_BEGIN, first=first)
+    if begin_us is not None and begin_us > times.since_us:
+        left_out.append(f"all before {_text(begin_us)}, where history begins")
+        ask.times = times = _later(times, begin_us)
+    files = [*moment.history, *moment.journal]
+    ends_us = sorted(
+        ((_us(file.times[1]) if file.times else times.until_us, file.row_count) for file in files),
+        reverse=True,
+    )
+    rows = 0
+    for end_us, row_count in ends_us:
+        rows += row_count
+        if rows > MOST_ROWS and end_us > times.since_us:
+            ask.times = _later(times, min(end_us, times.until_us - 1))
+            text = (
+                f"all before {_text(ask.times.since_us)}, as more than {MOST_ROWS:,} records follow"
+            )
+            left_out.append(f"{text}: ask for less time")
+            break
+    return left_out
+
+
+def _later(times: SeriesTimes, at_us: int) -> SeriesTimes:
+    """Leave out the steps before the one in which a moment is."""
+    steps = (min(at_us, times.until_us - 1) - times.since_us) // times.step_us
+    return times._replace(since_us=times.since_us + max(0, steps) * times.step_us)
+
+
+def _items(
+    ask: _Questions,
+    lives: list[tuple[Any, ...]],
+    now: list[tuple[Any, ...]],
+    left_out: list[str],
+) -> list[dict[str, Any]]:
+    times = ask.times
+    arrived, departed = Counter[int](), defaultdict[int, Counter[str]](Counter)
+    ids = list[int]()
+    for number, kind, outcome, count, *ends in ask(_COUNTS):
+        if kind == "enqueued":
+            arrived[number] += count
+        else:
+            departed[number][outcome] += count
+            ids += ends
+    ageless = 0
+    begins = _begins(ask, ids, sum(map(Counter.total, departed.values())), left_out)
+    for number, count in _dropped(ask, lives, left_out):
+        departed[number][DESTROYED] += count
+        ageless = number
+    failed = dict(ask(_FAILURES))
+    depth, waiting_us = now[0] if now else (0, None)
+    items = list[dict[str, Any]]()
+    for number in reversed(range(times.steps)):
+        depth += departed[number + 1].total() - arrived[number + 1]
+        at_us = times.end_us(number)
+        came = [us for us in (begins.get(number), waiting_us) if us is not None and us <= at_us]
+        age_s = (at_us - min(came, default=at_us)) / 1e6
+        items.append(
+            {
+                "at_us": at_us,
+                "depth": max(0, depth),
+                "oldest_age_s": None if number < ageless else age_s,
+                "arrived": arrived[number],
+                "departed": dict(departed[number]),
+                "redelivered": failed.get(number, 0),
+            }
+        )
+    return items[::-1]
+
+
+def _begins(ask: _Questions, ids: list[int], count: int, left_out: list[str]) -> dict[int, int]:
+    """Return when the oldest came of those that have left, by the number of a step."""
+    if not ids:
+        return {}
+    one_in = -(-count // MOST_STAYS)
+    if one_in > 1:
+        text = f"all messages but one in {one_in}, for the age of the oldest"
+        left_out.append(f"{text}: more than {MOST_STAYS:,} left")
+    return dict(ask(_OLDEST, least=min(ids), most=max(ids), one_in=one_in))
+
+
+def _dropped(
+    ask: _Questions, lives: list[tuple[Any, ...]], left_out: list[str]
+) -> list[tuple[int, int]]:
+    """Count what each deletion of the queue took, by its step."""
+    times, dropped, created = ask.times, list[tuple[int, int]](), None
+    for kind, position, at_us in lives:
+        if kind == "created":
+            created = position
+        elif at_us >= times.since_us:
+            if created is None:
+                text = f"what was on the queue when it was deleted at {_text(at_us)}"
+                left_out.append(f"{text}: it is older than history")
+                continue
+            ((count,),) = ask(_DROPPED, first=created, last=position)
+            number = (at_us - times.since_us) // times.step_us
+            if count:
+                dropped.append((times.steps if at_us >= times.until_us else number, count))
+    if any(number for number, _ in dropped):
+        left_out.append("the age of the oldest before the queue was deleted")
+    return dropped
+
+
+def _marks(ask: _Questions, *, has_jobs: bool) -> list[dict[str, Any]]:
+    words = {"broker started": _STARTS} | ({"compacted": _COMPACTIONS} if has_jobs else {})
+    marks = [{"at_us": us, "what": what} for what, query in words.items() for (us,) in ask(query)]
+    marks = [mark for mark in marks if mark["at_us"] < ask.times.until_us]
+    return sorted(marks, key=lambda mark: mark["at_us"])
+
+
+def _us(moment: datetime) -> int:
+    return int(moment.timestamp() * 1_000_000)
+
+
+def _text(at_us: int) -> str:
+    return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"
