@@ -32,17 +32,17 @@ def page(text: str) -> str:
 def _table() -> Iterator[str]:
     yield "| argument | what it says | may be altered | since |"
     yield "| --- | --- | --- | --- |"
-    for each in ARGUMENTS.values():
-        yield f"| `{each.name}` | {each.listed} | {each.changes} | {each.since} |"
+    for argument in ARGUMENTS.values():
+        yield f"| `{argument.name}` | {argument.listed} | {argument.changes} | {argument.since} |"
 
 
 def comment(width: int) -> Iterator[str]:
     """Yield the lines of a comment that lists all arguments, for the settings file."""
-    for each in ARGUMENTS.values():
+    for argument in ARGUMENTS.values():
         yield from textwrap.wrap(
-            each.listed,
+            argument.listed,
             width,
-            initial_indent=f"# {each.name:{_NAME_WIDTH}}",
+            initial_indent=f"# {argument.name:{_NAME_WIDTH}}",
             subsequent_indent="# " + " " * _NAME_WIDTH,
             break_on_hyphens=False,
         )

@@ -41,15 +41,15 @@ def edited(header: MessageHeader, body: bytes, edit: MessageEdit) -> tuple[Messa
     changed = body if edit.body is None else edit.body
     try:
         if header.protocol == PROTOCOL and header.header is not None:
-            found = _of_1_0(header, body, edit)
+            parts = _of_1_0(header, body, edit)
         elif header.protocol == _OLDER and header.header is not None:
-            found = _of_0_10(header, changed, edit)
+            parts = _of_0_10(header, changed, edit)
         else:
-            found = _of_columns(header, edit), changed
+            parts = _of_columns(header, edit), changed
     except (DecodeError, InvalidCommand) as reason:
         message = f"the edited message is none of its protocol: {reason}"
         raise InvalidRequest(message) from reason
-    made, content = found
+    made, content = parts
     return made._replace(expires_at=None, body_bytes=len(content)), content
 
 
@@ -66,10 +66,10 @@ def _of_1_0(header: MessageHeader, body: bytes, edit: MessageEdit) -> tuple[Mess
             footer = rest[start:end]
         else:
             before += rest[start:end]
-    told = _changed(properties, edit)
-    said = described(APPLICATION_PROPERTIES_SECTION, write(told)) if told else b""
+    kept = _changed(properties, edit)
+    encoded = described(APPLICATION_PROPERTIES_SECTION, write(kept)) if kept else b""
     content = lead_in + body + footer if edit.body is None else _body(header, edit.body)
-    return parse(before + said + content, now_us=0)
+    return parse(before + encoded + content, now_us=0)
 
 
 def _body(header: MessageHeader, body: bytes) -> bytes:
@@ -97,7 +97,7 @@ def _of_0_10(header: MessageHeader, body: bytes, edit: MessageEdit) -> tuple[Mes
         segment = HeaderSegment(bytes(header.header or b""))
         delivery, message = segment.delivery, segment.message
         known = MessageDeliveryProperties | MessageProperties
-        others = [each for each in segment.structs if not isinstance(each, known)]
+        others = [struct for struct in segment.structs if not isinstance(struct, known)]
         message.application_headers = _changed(message.application_headers or {}, edit)
         message.content_length = len(body)
         encoded = HeaderSegment.of(delivery, message, *others).payload
@@ -112,8 +112,8 @@ def _of_columns(header: MessageHeader, edit: MessageEdit) -> MessageHeader:
     if is_edited and header.protocol != _RAW and header.header is not None:
         text = f"properties of a message of {header.protocol} cannot be edited, only its body"
         raise InvalidRequest(text)
-    told = _changed(dict(header.properties), edit)
-    return header._replace(properties=tuple(told.items()))
+    properties = _changed(dict(header.properties), edit)
+    return header._replace(properties=tuple(properties.items()))
 
 
 def _changed(properties: Mapping[Any, Any], edit: MessageEdit) -> dict[Any, Any]:

@@ -45,7 +45,7 @@ def modules(protocol: str) -> dict[str, str]:
         "primitives.py": ("Primitive types.", _primitives(table)),
         "definitions.py": ("Choices, constants and other names.", _definitions(table)),
     }
-    for kind in dict.fromkeys(each["kind"] for each in table["composite"]):
+    for kind in dict.fromkeys(composite["kind"] for composite in table["composite"]):
         written[f"{kind}s.py"] = (f"{kind.capitalize()}s.", _composites(table, kind))
     texts = {name: _module(f"{title} {notice}", lines) for name, (title, lines) in written.items()}
     return {"__init__.py": f'"""The types of {table["title"]}. {notice}"""\n', **texts}
@@ -74,7 +74,7 @@ def _primitives(table: Table) -> Iterator[str]:
         yield f'    "{primitive["name"]}": ({_rows(primitive, coded=True)}),'
     yield "}"
     yield '"""Type → (constructor byte, category, width in bytes)."""'
-    uncoded = [each for each in table["primitive"] if _rows(each, coded=False)]
+    uncoded = [primitive for primitive in table["primitive"] if _rows(primitive, coded=False)]
     if uncoded:
         yield "\nUNCODED: dict[str, tuple[tuple[str, int], ...]] = {"
         for primitive in uncoded:
@@ -84,10 +84,10 @@ def _primitives(table: Table) -> Iterator[str]:
 
 
 def _rows(primitive: Table, *, coded: bool) -> str:
-    rows = [each for each in primitive["encodings"] if ("code" in each) is coded]
+    rows = [encoding for encoding in primitive["encodings"] if ("code" in encoding) is coded]
     texts = (
-        (f"0x{each['code']:02X}, " if coded else "") + f'"{each["category"]}", {each["width"]}'
-        for each in rows
+        (f"0x{row['code']:02X}, " if coded else "") + f'"{row["category"]}", {row["width"]}'
+        for row in rows
     )
     return "".join(f"({text}), " for text in texts).rstrip()
 
@@ -116,14 +116,14 @@ def _definitions(table: Table) -> Iterator[str]:
 
 
 def _composites(table: Table, kind: str) -> Iterator[str]:
-    members = [each for each in table["composite"] if each["kind"] == kind]
-    classes = [_class_name(each["name"]) for each in members]
-    texts = [line for each in members for line in _composite(table, each, _facts(members))]
+    members = [composite for composite in table["composite"] if composite["kind"] == kind]
+    classes = [_class_name(member["name"]) for member in members]
+    texts = [line for member in members for line in _composite(table, member, _facts(members))]
     yield "from dataclasses import dataclass\nfrom typing import Any, ClassVar"
     if any("UUID" in text for text in texts):
         yield "from uuid import UUID"
-    for other in sorted({each["kind"] for each in table["composite"]} - {kind}):
-        named = {_class_name(each["name"]) for each in table["composite"] if each["kind"] == other}
+    for other in sorted({composite["kind"] for composite in table["composite"]} - {kind}):
+        named = {_class_name(row["name"]) for row in table["composite"] if row["kind"] == other}
         annotations = {text.partition(": ")[2].split(" ")[0] for text in texts}
         used = sorted(named & annotations)
         if used:
@@ -154,8 +154,8 @@ def _composites(table: Table, kind: str) -> Iterator[str]:
 
 def _facts(members: list[Table]) -> dict[str, Any]:
     """List what classes of a module say of themselves, and the default of one that says nothing."""
-    found = {fact: each[fact] for fact in _FACTS for each in members if fact in each}
-    return {fact: type(value)() for fact, value in found.items()}
+    defaults = {fact: member[fact] for fact in _FACTS for member in members if fact in member}
+    return {fact: type(value)() for fact, value in defaults.items()}
 
 
 def _composite(table: Table, composite: Table, facts: dict[str, Any]) -> Iterator[str]:
@@ -196,7 +196,7 @@ def _composite(table: Table, composite: Table, facts: dict[str, Any]) -> Iterato
 def _said(value: Any) -> str:
     """The type of a class's fact, and the fact itself."""
     if isinstance(value, list):
-        texts = "".join(f'"{each}", ' for each in value).rstrip()
+        texts = "".join(f'"{word}", ' for word in value).rstrip()
         return f"tuple[str, ...]] = ({texts})"
     if isinstance(value, bool):
         return f"bool] = {value}"
@@ -211,7 +211,7 @@ def _kind(table: Table, field: Table) -> tuple[str, str]:
         known = field["of"] in _providers(table["composite"], table)
         return (f"of:{field['of']}" if known else "any"), "Any"
     name = _resolved(table, field["type"])
-    primitive = next((each for each in table["primitive"] if each["name"] == name), None)
+    primitive = next((row for row in table["primitive"] if row["name"] == name), None)
     if primitive is None:
         return f"composite:{name}", _class_name(name)
     if field.get("multiple"):
@@ -243,15 +243,15 @@ def _default(table: Table, field: Table) -> bool | int | str | None:
 
 
 def _choice(table: Table, name: str) -> Table | None:
-    return next((each for each in table["choice"] if each["name"] == name), None)
+    return next((row for row in table["choice"] if row["name"] == name), None)
 
 
 def _providers(composites: list[Table], table: Table) -> dict[str, list[str]]:
-    found = {role: list(names) for role, names in table.get("provided_by", {}).items()}
+    providers = {role: list(names) for role, names in table.get("provided_by", {}).items()}
     for composite in composites:
         for role in composite.get("provides", ()):
-            found.setdefault(role, []).append(composite["name"])
-    return found
+            providers.setdefault(role, []).append(composite["name"])
+    return providers
 
 
 def _class_name(name: str) -> str:

@@ -93,13 +93,13 @@ def _table(declared: type) -> Iterator[str]:
     yield "| --- | --- | --- | --- |"
     _, texts = texts_of(declared)
     for name, setting in settings_of(declared).items():
-        prose = (each for each in texts[name] if not each.startswith(" "))
-        told = " ".join(
-            re.sub(r"[^.]*:$", "", each).strip() for each in prose
+        prose = (line for line in texts[name] if not line.startswith(" "))
+        text = " ".join(
+            re.sub(r"[^.]*:$", "", line).strip() for line in prose
         )  # no example follows
         option = f" Option `--{name.replace('_', '-')}`." if setting.bounds.metavar else ""
-        cells = (f"`{name}`", _default(setting), _may_be(setting), told.strip() + option)
-        yield f"| {' | '.join(each.replace('|', '&#124;') for each in cells)} |"
+        cells = (f"`{name}`", _default(setting), _may_be(setting), text.strip() + option)
+        yield f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
 
 
 def _default(setting: Setting) -> str:
@@ -112,7 +112,7 @@ def _default(setting: Setting) -> str:
 def _may_be(setting: Setting) -> str:
     bounds: Bounds = setting.bounds
     if bounds.words:
-        return ", ".join(f"`{each}`" if each else "empty" for each in bounds.words)
+        return ", ".join(f"`{word}`" if word else "empty" for word in bounds.words)
     if bounds.most < math.inf:
         return f"{bounds.least:,} to {bounds.most:,}"
     if bounds.least > -math.inf:

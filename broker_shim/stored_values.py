@@ -41,13 +41,13 @@ def properties_of(protocol: str, header: bytes) -> dict[str, Typed]:
     """Read the application properties of a message, nulls too; a damaged header has none."""
     if protocol != PROTOCOL:
         neutral = neutral_of(MessageHeader(protocol, header))
-        return {name: (each.kind, each.value) for name, each in neutral.properties.items()}
+        return {name: (typed.kind, typed.value) for name, typed in neutral.properties.items()}
     try:
         at = values_before_body(header).get(APPLICATION_PROPERTIES_SECTION)
-        found = {} if at is None else read(header, at)[0]
+        properties = {} if at is None else read(header, at)[0]
     except DecodeError:
         return {}
-    return {str(name): _typed(value) for name, value in found.items()}
+    return {str(name): _typed(value) for name, value in properties.items()}
 
 
 def body_of(protocol: str, message_type: str | None, body: bytes) -> str | None:
@@ -66,8 +66,8 @@ def body_of(protocol: str, message_type: str | None, body: bytes) -> str | None:
     if not sections:
         return None
     values = [_plain(value) for _code, value in sections]
-    told = values[0] if [code for code, _ in sections] == [AMQP_VALUE_SECTION] else values
-    return json.dumps(told, ensure_ascii=False)
+    body_value = values[0] if [code for code, _ in sections] == [AMQP_VALUE_SECTION] else values
+    return json.dumps(body_value, ensure_ascii=False)
 
 
 def _typed(value: Any) -> Typed:
@@ -87,9 +87,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(_items(value))
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if isinstance(value, Array):
-        return [_plain(each) for each in value.items]
+        return [_plain(item) for item in value.items]
     if isinstance(value, Described):
         return {"descriptor": _plain(value.descriptor), "value": _plain(value.value)}
     return _plain_scalar(value)
@@ -106,9 +106,9 @@ def _plain_scalar(value: Any) -> Any:
 
 
 def _items(value: Mapping[Any, Any]) -> Iterator[tuple[str, Any]]:
-    for key, each in value.items():
-        told = _plain(key)
-        yield told if isinstance(told, str) else json.dumps(told), _plain(each)
+    for key, item in value.items():
+        text = _plain(key)
+        yield text if isinstance(text, str) else json.dumps(text), _plain(item)
 
 
 def _moment(at_ms: int) -> str:

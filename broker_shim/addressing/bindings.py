@@ -66,9 +66,9 @@ class AddressManager:
     def add(self, name: str) -> Binding:
         """Add a queue by what the store calls it; again changes nothing."""
         key = key_of(name)
-        there = self._bindings.get(key)
-        if there is not None:
-            return there
+        binding = self._bindings.get(key)
+        if binding is not None:
+            return binding
         binding = self._bindings[key] = self._names[name] = Binding(key, name)
         self._addresses.setdefault(key.queue, set()).add(key.address)
         self._queues.setdefault(key.address, OrderedDict())[key.queue] = binding
@@ -141,7 +141,7 @@ class AddressManager:
         addresses = self._addresses.get(name)
         if addresses is not None:
             keys = sorted(BindingKey(address, name) for address in addresses)
-            found = self._names[name] = Ambiguous(name, tuple(name_of(key) for key in keys))
-            return found
+            ambiguous = self._names[name] = Ambiguous(name, tuple(name_of(key) for key in keys))
+            return ambiguous
         key = parse(name)
         return None if key is None else self._bindings.get(key)

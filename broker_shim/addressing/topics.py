@@ -158,11 +158,11 @@ def _taken(names: dict[str, set[str]], binding_key: str, queue: str) -> bool:
 
 def _with_nothing_for_hashes(nodes: list[_TopicNode]) -> list[_TopicNode]:
     """The nodes, and what comes after each `#` that takes no word; each once."""
-    found = {id(node): node for node in nodes}
-    unseen = list(found.values())
+    by_id = {id(node): node for node in nodes}
+    unseen = list(by_id.values())
     while unseen:
         child = unseen.pop().children.get("#")
-        if child is not None and id(child) not in found:
-            found[id(child)] = child
+        if child is not None and id(child) not in by_id:
+            by_id[id(child)] = child
             unseen.append(child)
-    return list(found.values())
+    return list(by_id.values())

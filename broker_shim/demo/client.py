@@ -41,7 +41,7 @@ class Client(MessagingHandler):
         """Return the content to write into the ledger."""
         raise NotImplementedError
 
-    def told(self) -> None:
+    def report(self) -> None:
         """Say now and then what the broker confirmed, for the one who watches."""
         self._told_count += 1
         if self._told_count % PROGRESS_EVERY == 0:

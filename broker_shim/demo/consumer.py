@@ -73,7 +73,7 @@ class QuotaConsumer(Client):
         key, outcome = self._settling.pop(event.delivery)
         event.delivery.settle()
         self._ledgers["settled" if outcome == Delivery.ACCEPTED else "released"].add(key)
-        self.told()
+        self.report()
         self._finish()
 
     def content(self) -> Mapping[str, Any]:

@@ -45,7 +45,7 @@ class Publisher(Client):
     def on_accepted(self, event: Any) -> None:
         """Note a message as confirmed: the broker said that it is durable."""
         self._accepted.append(self._in_flight.pop(event.delivery.tag))
-        self.told()
+        self.report()
         self._send()
 
     def on_rejected(self, event: Any) -> None:

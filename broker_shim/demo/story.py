@@ -39,7 +39,7 @@ class Demo:
         self.folder = folder
         self.root = folder / "root"
         self.message_count = message_count
-        self.told = ConfirmedDeliveries()
+        self.confirmed = ConfirmedDeliveries()
         self.progress = Progress()
         self._ledgers = 0
         self._departure_of: dict[int, int] = {}
@@ -54,7 +54,7 @@ class Demo:
         broker = BrokerProcess(self.root, self.folder / "broker.log")
         self.progress.say(f"the broker listens on {broker.url}; {PUBLISHERS} publishers start")
         publishers = self._publishers(broker, list(range(PUBLISHERS)))
-        self._wait(lambda: told(publishers) > self.message_count // 6, publishers, [])
+        self._wait(lambda: confirmed_by(publishers) > self.message_count // 6, publishers, [])
         careful = self._client("consumer", broker, 300, 200, 100, *AIRPORTS)
         self._wait(lambda: careful.is_holding, publishers, [careful])
         self.progress.say(
@@ -64,7 +64,7 @@ class Demo:
         half = self.message_count // 2
         busy = self.message_count // 20
         self._wait(
-            lambda: told(publishers) > half and greedy.told_count > busy,
+            lambda: confirmed_by(publishers) > half and greedy.told_count > busy,
             publishers,
             [careful, greedy],
         )
@@ -74,7 +74,7 @@ class Demo:
         for ledger in ledgers:
             self._publisher_told(ledger)
         for consumer in (careful, greedy):
-            self.told.add_consumer(consumer.ledger())
+            self.confirmed.add_consumer(consumer.ledger())
         self._report_told()
         return [ledger["next"] for ledger in ledgers]
 
@@ -89,7 +89,7 @@ class Demo:
             self._publisher_told(publisher.ledger())
         holder = self._client("consumer", broker, 200, 100, self.message_count // 40, *AIRPORTS)
         self._wait(lambda: holder.is_holding, [], [holder])
-        self.told.add_consumer(holder.written())
+        self.confirmed.add_consumer(holder.written())
         self._report_told()
         return broker, holder
 
@@ -103,18 +103,19 @@ class Demo:
         self._departure_of = self._departure_of or answers.numbers(self.root)
         stored = answers.stored(self.root, self._departure_of)
         queues = {d.number: d.queues for d in departures(0, self.message_count)}
-        found = disagreements(self.told, stored, queues.__getitem__)
-        for line in found[:20]:
+        lines = disagreements(self.confirmed, stored, queues.__getitem__)
+        for line in lines[:20]:
             self.progress.say(f"WRONG: {line}")
-        if found:
-            message = f"{when}: {len(found)} departures are not what clients were told"
+        if lines:
+            message = f"{when}: {len(lines)} departures are not what clients were told"
             raise DemoFailed(message)
-        landed, settled = landed_in_doubt(self.told, stored)
+        landed, settled = landed_in_doubt(self.confirmed, stored)
+        facts = self.confirmed
         self.progress.say(
-            f"PROVED, {when}: {len(self.told.published):,} acknowledged messages and"
-            f" {len(self.told.settled):,} acknowledged settlements are there exactly once;"
-            f" in doubt: {landed} of {len(self.told.publish_in_doubt)} messages are there,"
-            f" {settled} of {len(self.told.settle_in_doubt - self.told.settled)} settlements"
+            f"PROVED, {when}: {len(facts.published):,} acknowledged messages and"
+            f" {len(facts.settled):,} acknowledged settlements are there exactly once;"
+            f" in doubt: {landed} of {len(facts.publish_in_doubt)} messages are there,"
+            f" {settled} of {len(facts.settle_in_doubt - facts.settled)} settlements"
         )
 
     def answer(self) -> None:
@@ -153,9 +154,9 @@ class Demo:
 
     def _ask_what_happened(self) -> None:
         """The history of one message, of the kind with the longest story."""
-        twice = self.told.released & self.told.settled
-        number = min(key.number for key in twice or self.told.settled)
-        ids = {told: message_id for message_id, told in self._departure_of.items()}
+        twice = self.confirmed.released & self.confirmed.settled
+        number = min(key.number for key in twice or self.confirmed.settled)
+        ids = {departure: message_id for message_id, departure in self._departure_of.items()}
         title = f"What happened to {message_name(number)}?"
         self._ask(title, answers.HISTORY.format(message_id=ids[number]))
 
@@ -192,14 +193,15 @@ class Demo:
         if ledger["refused"]:
             message = f"the broker refused {len(ledger['refused'])} messages"
             raise DemoFailed(message)
-        self.told.add_publisher(ledger)
+        self.confirmed.add_publisher(ledger)
 
     def _report_told(self) -> None:
-        told = self.told
+        facts = self.confirmed
         self.progress.say(
-            f"clients were told: {len(told.published):,} published, {len(told.settled):,} settled,"
-            f" {len(told.released):,} released; in doubt: {len(told.publish_in_doubt)} and"
-            f" {len(told.settle_in_doubt - told.settled)}"
+            f"clients were told: {len(facts.published):,} published,"
+            f" {len(facts.settled):,} settled, {len(facts.released):,} released;"
+            f" in doubt: {len(facts.publish_in_doubt)} and"
+            f" {len(facts.settle_in_doubt - facts.settled)}"
         )
 
     def _wait(
@@ -209,20 +211,21 @@ class Demo:
         consumers: list[ClientProcess],
     ) -> None:
         deadline = time.monotonic() + STEP_TIMEOUT_S
-        before = len(self.told.published)
+        before = len(self.confirmed.published)
         while not condition():
             if time.monotonic() > deadline:
                 message = f"nothing came of it in {STEP_TIMEOUT_S:.0f} s: see {self.folder}"
                 raise DemoFailed(message)
+            published, settled = before + confirmed_by(publishers), confirmed_by(consumers)
             self.progress.now_and_then(
-                f"{before + told(publishers):,} of {self.message_count:,} messages acknowledged,"
-                f" {told(consumers):,} settlements"
+                f"{published:,} of {self.message_count:,} messages acknowledged,"
+                f" {settled:,} settlements"
             )
             time.sleep(0.02)
 
 
-def told(clients: list[ClientProcess]) -> int:
-    """Confirmations of several clients."""
+def confirmed_by(clients: list[ClientProcess]) -> int:
+    """Count what several clients had confirmed."""
     return sum(client.told_count for client in clients)
 
 

@@ -78,40 +78,40 @@ class Stored:
 
 
 def disagreements(
-    told: ConfirmedDeliveries, stored: Stored, queues_of: Callable[[int], Iterable[str]]
+    client: ConfirmedDeliveries, stored: Stored, queues_of: Callable[[int], Iterable[str]]
 ) -> list[str]:
     """Return where the store differs from what clients were told: a line each, none if it holds."""
-    found = []
+    lines = []
     doubtful: dict[int, set[int]] = {}
     sent = {
         Key(queue, number)
-        for number in told.published | told.publish_in_doubt
+        for number in client.published | client.publish_in_doubt
         for queue in queues_of(number)
     }
-    for key in sorted(sent | told.seen | stored.enqueued.keys() | stored.present.keys()):
+    for key in sorted(sent | client.seen | stored.enqueued.keys() | stored.present.keys()):
         e, d, p = (counts.get(key, 0) for counts in _columns(stored))
-        allowed_e, allowed_d = _allowed_enqueued(key, told, sent), _allowed_dequeued(key, told)
+        allowed_e, allowed_d = _allowed_enqueued(key, client, sent), _allowed_dequeued(key, client)
         if e not in allowed_e or d not in allowed_d or p != e - d:
-            found.append(
+            lines.append(
                 f"departure {key.number} on {key.queue}: enqueued {e} times"
                 f" ({_either(allowed_e)} expected), dequeued {d} ({_either(allowed_d)} expected),"
                 f" there {p} times"
             )
-        if key.number in told.publish_in_doubt:
+        if key.number in client.publish_in_doubt:
             doubtful.setdefault(key.number, set()).add(e)
-    found += [
+    lines += [
         f"departure {number} is on some of its queues only"
         for number, outcomes in sorted(doubtful.items())
         if len(outcomes) > 1
     ]
-    return found
+    return lines
 
 
-def landed_in_doubt(told: ConfirmedDeliveries, stored: Stored) -> tuple[int, int]:
+def landed_in_doubt(client: ConfirmedDeliveries, stored: Stored) -> tuple[int, int]:
     """Count the publishes and settlements in doubt that happened all the same."""
     numbers = {key.number for key, count in stored.enqueued.items() if count}
-    landed = len(told.publish_in_doubt & numbers)
-    settled = told.settle_in_doubt - told.settled
+    landed = len(client.publish_in_doubt & numbers)
+    settled = client.settle_in_doubt - client.settled
     return landed, sum(stored.dequeued.get(key, 0) for key in settled)
 
 
@@ -127,16 +127,16 @@ def _columns(stored: Stored) -> tuple[Mapping[Key, int], ...]:
     return stored.enqueued, stored.dequeued, stored.present
 
 
-def _allowed_enqueued(key: Key, told: ConfirmedDeliveries, sent: set[Key]) -> set[int]:
+def _allowed_enqueued(key: Key, client: ConfirmedDeliveries, sent: set[Key]) -> set[int]:
     if key not in sent:
         return {0}
-    return {1} if key.number in told.published or key in told.seen else {0, 1}
+    return {1} if key.number in client.published or key in client.seen else {0, 1}
 
 
-def _allowed_dequeued(key: Key, told: ConfirmedDeliveries) -> set[int]:
-    if key in told.settled:
+def _allowed_dequeued(key: Key, client: ConfirmedDeliveries) -> set[int]:
+    if key in client.settled:
         return {1}
-    return {0, 1} if key in told.settle_in_doubt else {0}
+    return {0, 1} if key in client.settle_in_doubt else {0}
 
 
 def _either(allowed: set[int]) -> str:

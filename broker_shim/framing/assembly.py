@@ -21,7 +21,7 @@ from broker_shim.framing.methods import encoded_method as encoded
 from broker_shim.framing.order import FrameOrder, FramingLimits
 from broker_shim.framing.segments import BodySegment, HeaderSegment, MethodSegment
 
-_CONTROL, _COMMAND, _HEADER, _BODY = (int(each) for each in SegmentType)
+_CONTROL, _COMMAND, _HEADER, _BODY = (int(kind) for kind in SegmentType)
 _WHOLE = FIRST_FRAME | LAST_FRAME
 _FIRST_OF_SOME = FIRST_SEGMENT | _WHOLE
 _LAST_OF_SOME = LAST_SEGMENT | _WHOLE
@@ -82,10 +82,10 @@ class MethodReader:
         Raises:
             RemoteCommandError: It is no command; its frames are taken off.
         """
-        found = _whole_message(frames)
-        if found is None:
+        whole = _whole_message(frames)
+        if whole is None:
             return None
-        (kind, _, channel, payload), header, body = found
+        (kind, _, channel, payload), header, body = whole
         order = self._orders.get(channel << 1)
         body_bytes = 0 if body is None else len(body.payload)
         if order is None or not order.fits_whole(len(payload), len(header.payload), body_bytes):

@@ -117,24 +117,24 @@ def _filled(at: int, end: int) -> int:
 
 def _map(encoded: bytes, at: int, depth: int) -> tuple[dict[str, Any], int]:
     count, at, end = _counted(encoded, at, depth, 2)
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for _ in range(count):
         first = at + 1
         at = first + encoded[at]
         key = str(encoded[first:at], "utf-8")
-        found[key], at = _any(encoded, at, depth - 1)
-    if len(found) != count:
+        entries[key], at = _any(encoded, at, depth - 1)
+    if len(entries) != count:
         raise MalformedValue("a map with one key twice")
-    return found, _filled(at, end)
+    return entries, _filled(at, end)
 
 
 def _list(encoded: bytes, at: int, depth: int) -> tuple[list[Any], int]:
     count, at, end = _counted(encoded, at, depth, 1)
-    found = []
+    items = []
     for _ in range(count):
         value, at = _any(encoded, at, depth - 1)
-        found.append(value)
-    return found, _filled(at, end)
+        items.append(value)
+    return items, _filled(at, end)
 
 
 def _array(encoded: bytes, at: int, depth: int) -> tuple[TypedArray, int]:

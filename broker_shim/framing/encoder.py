@@ -32,13 +32,13 @@ _MOST_INT64 = (1 << 63) - 1
 
 def written(value: Any) -> bytes:
     """Code and value of what may be of any type."""
-    found = BY_CLASS.get(type(value))
-    if found is None:
+    encoding = BY_CLASS.get(type(value))
+    if encoding is None:
         message = f"a value that AMQP 0-10 has no type for: {value!r:.80}"
         raise LocalFramingError(message)
     if type(value) is int and value > _MOST_INT64:
-        found = _UINT64
-    code, writer = found
+        encoding = _UINT64
+    code, writer = encoding
     return code + writer(value)
 
 

@@ -110,7 +110,7 @@ class FrameReader:
             came = bytes(self._came)
         else:
             came = received
-        found = []
+        frames = []
         at, end = 0, len(came)
         self._needed_bytes = HEADER_BYTES
         unpack = _HEADER.unpack_from
@@ -128,10 +128,10 @@ class FrameReader:
             if end - at < size:
                 self._needed_bytes = size
                 break
-            found.append(Frame(kind, flags, channel, came[at + HEADER_BYTES : at + size]))
+            frames.append(Frame(kind, flags, channel, came[at + HEADER_BYTES : at + size]))
             at += size
         self._came = bytearray(came[at:])
-        return found
+        return frames
 
     def _refusal(self, flags: int, kind: int, size: int, track: int) -> RemoteFramingError:
         if flags > ALONE:

@@ -204,15 +204,15 @@ def read_structs(payload: bytes) -> list[Struct | UnknownStruct]:
     Raises:
         MalformedValue: They are none.
     """
-    found, at = [], 0
+    structs, at = [], 0
     try:
         read, end = RAW["struct32"], len(payload)
         while at < end:
-            each, at = read(payload, at, MAX_DEPTH)
-            found.append(each)
+            struct, at = read(payload, at, MAX_DEPTH)
+            structs.append(struct)
     except UNREADABLE as reason:
         raise MalformedValue(unreadable(reason)) from reason
-    return found
+    return structs
 
 
 def encoded_method(method: Method, *, sync: bool = False) -> bytes:
@@ -239,7 +239,7 @@ def encoded_structs(structs: Iterable[Struct | UnknownStruct]) -> bytes:
         LocalFramingError: A value does not fit its field, or a struct has no code.
     """
     try:
-        return b"".join([BY_KIND["struct32"](each) for each in structs])
+        return b"".join([BY_KIND["struct32"](struct) for struct in structs])
     except UNWRITABLE as reason:
         message = f"a header with a value that does not fit: {reason}"
         raise LocalFramingError(message) from reason

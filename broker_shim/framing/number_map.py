@@ -36,18 +36,18 @@ class Numbered(dict[int, V]):
         if not self or count_of(ranges) <= _FEW * len(ranges):
             return [number for number in numbers_of(ranges) if number in self] if self else []
         order = self._in_order()
-        oldest, found, gone = order[0], list[int](), 0
+        oldest, numbers, gone = order[0], list[int](), 0
         for first, last in ranges:
             at = bisect_left(order, distance(oldest, first), key=lambda n: distance(oldest, n))
             while at < len(order) and distance(order[at], last) >= 0:
                 if order[at] in self:
-                    found.append(order[at])
+                    numbers.append(order[at])
                 else:
                     gone += 1
                 at += 1
         if gone > max(_MOST_GONE, len(order) // 64):
             self._is_in_order = False
-        return found
+        return numbers
 
     def _in_order(self) -> list[int]:
         if not self._is_in_order or len(self._order) > 2 * len(self) + _MOST_GONE:

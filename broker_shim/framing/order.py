@@ -24,7 +24,7 @@ from broker_shim.framing.frames import (
     Frame,
 )
 
-_CONTROL, _COMMAND, *_ = (int(each) for each in SegmentType)
+_CONTROL, _COMMAND, *_ = (int(kind) for kind in SegmentType)
 _SEGMENT_FLAGS = FIRST_SEGMENT | LAST_SEGMENT
 _END = LAST_SEGMENT | LAST_FRAME
 

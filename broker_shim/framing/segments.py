@@ -119,17 +119,17 @@ class HeaderSegment(Segment):
     @property
     def delivery(self) -> MessageDeliveryProperties:
         """The delivery properties; without any, what their defaults say."""
-        for each in self.structs:
-            if type(each) is MessageDeliveryProperties:
-                return each
+        for struct in self.structs:
+            if type(struct) is MessageDeliveryProperties:
+                return struct
         return MessageDeliveryProperties()
 
     @property
     def message(self) -> MessageProperties:
         """The message properties; without any, none is said."""
-        for each in self.structs:
-            if type(each) is MessageProperties:
-                return each
+        for struct in self.structs:
+            if type(struct) is MessageProperties:
+                return struct
         return MessageProperties()
 
 

@@ -51,10 +51,10 @@ def numbers_of(ranges: Ranges) -> Iterator[int]:
 
 def ranges_of(numbers: Iterable[int]) -> Ranges:
     """Ranges of numbers that come in their order; neighbours are put together."""
-    found: list[list[int]] = []
+    ranges: list[list[int]] = []
     for number in numbers:
-        if found and after(found[-1][1]) == number:
-            found[-1][1] = number
+        if ranges and after(ranges[-1][1]) == number:
+            ranges[-1][1] = number
         else:
-            found.append([number, number])
-    return tuple((first, last) for first, last in found)
+            ranges.append([number, number])
+    return tuple((first, last) for first, last in ranges)

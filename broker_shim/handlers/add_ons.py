@@ -86,7 +86,7 @@ def insertion_points(rows: Sequence[Mapping[str, Any]]) -> InsertionPoints:
         InvalidRequest: It names a point or a handler that there is not, or gives a handler what it
             does not take: one line.
     """
-    found: dict[str, list[Any]] = {name: [] for name in POINTS.values()}
+    makers_of: dict[str, list[Any]] = {name: [] for name in POINTS.values()}
     if type(rows) not in {list, tuple}:
         message = f"[amqp_0_10] handlers: {rows!r:.80} is no list of tables"
         raise InvalidRequest(message)
@@ -101,8 +101,8 @@ def insertion_points(rows: Sequence[Mapping[str, Any]]) -> InsertionPoints:
             raise InvalidRequest(message)
         make = _maker(name, point)
         _check(name, make, options)
-        found[POINTS[point]].append(partial(make, **options))
-    return InsertionPoints(**{point: tuple(makers) for point, makers in found.items()})
+        makers_of[POINTS[point]].append(partial(make, **options))
+    return InsertionPoints(**{point: tuple(makers) for point, makers in makers_of.items()})
 
 
 def _maker(name: Any, point: str) -> Callable[..., Any]:
@@ -118,11 +118,11 @@ def _maker(name: Any, point: str) -> Callable[..., Any]:
         message = f"[amqp_0_10] handlers: {name!r:.80} is not {names} or package.module:name"
         raise InvalidRequest(message)
     try:
-        found: Callable[..., Any] = getattr(import_module(module), attribute)
+        maker: Callable[..., Any] = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, TypeError, ValueError) as reason:
         message = f"[amqp_0_10] handlers: {name!r:.80} cannot be imported: {reason}"
         raise InvalidRequest(message) from reason
-    return found
+    return maker
 
 
 def _check(name: str, make: Callable[..., Any], options: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ class ContentCollector:
     def held_bytes(self) -> int:
         """Return the bytes in memory of an assembly that is not whole yet."""
         parts = (self._header, self._body)
-        return sum(each.held_bytes for each in parts if each is not None)
+        return sum(part.held_bytes for part in parts if part is not None)
 
     def begin(self, assembly: Assembly) -> bool:
         """Begin a command; True if it has all that is wanted, False if frames of that follow.

@@ -43,6 +43,6 @@ class FrameTracer:
     def handle_assembly(self, assembly: Assembly) -> None:
         """Log an assembly's method, and forward the assembly."""
         name = assembly.method.NAME
-        told = name if name.startswith("connection.") else repr(assembly.method)[:_MOST_TEXT]
-        _log.info("%s %s: channel %d %s", self._name, self._peer, assembly.channel, told)
+        text = name if name.startswith("connection.") else repr(assembly.method)[:_MOST_TEXT]
+        _log.info("%s %s: channel %d %s", self._name, self._peer, assembly.channel, text)
         self._then.handle_assembly(assembly)  # type: ignore[union-attr]  # stands where there are

@@ -45,8 +45,8 @@ class HeaderRouter:
             InvalidRequest: A name is no text, or too long for a message.
         """
         names = {"header": header, "exchange": exchange, "routing_key": routing_key}
-        for name, said in names.items():
-            if not isinstance(said, str) or len(said.encode()) > _MOST_NAME_BYTES:
+        for name, text in names.items():
+            if not isinstance(text, str) or len(text.encode()) > _MOST_NAME_BYTES:
                 message = f"header-router: {name} is text of at most {_MOST_NAME_BYTES} bytes"
                 raise InvalidRequest(message)
         if not isinstance(value, str | int | float | None):
@@ -82,9 +82,9 @@ class HeaderRouter:
             delivery = assembly.header.delivery
             delivery.routing_key = self._routing_key
             rest = [
-                each
-                for each in assembly.header.structs
-                if not isinstance(each, MessageDeliveryProperties)
+                struct
+                for struct in assembly.header.structs
+                if not isinstance(struct, MessageDeliveryProperties)
             ]
             assembly.header = HeaderSegment.of(delivery, *rest)
         self._then.handle_assembly(assembly)

@@ -33,9 +33,9 @@ class SessionOutgoing:
         method = assembly.method
         if type(method) is not MessageTransfer or assembly.sync:
             return None
-        told = method.destination, method.accept_mode, method.acquire_mode
-        if told != self._last_transfer:
-            self._last_transfer, self._encoded_transfer = told, encoded_method(method)
+        transfer = method.destination, method.accept_mode, method.acquire_mode
+        if transfer != self._last_transfer:
+            self._last_transfer, self._encoded_transfer = transfer, encoded_method(method)
         return self._encoded_transfer
 
     def handle_frame(self, frame: Frame) -> None:

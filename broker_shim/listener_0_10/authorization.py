@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from broker_shim.listener_0_10.sessions.session import Amqp010Session
 
 
-def check(session: Amqp010Session, act: Act, node: Node | PatternNode, said: str) -> None:
+def check(session: Amqp010Session, act: Act, node: Node | PatternNode, name: str) -> None:
     """Check that a session's peer may do this there.
 
     Args:
         session: The session; `Amqp010Session`.
         act: What it wants to do.
         node: Where it wants to do it.
-        said: What it called that.
+        name: What it called that.
 
     Raises:
         RemoteCommandError: It may not; the audit log was told.
     """
     denial = denied(session.connection, RIGHTS[act], node)
     if denial is not None:
-        raise _refused(session, denial, said)
+        raise _refused(session, denial, name)
 
 
 def may(session: Amqp010Session, act: Act, node: Node) -> bool:
@@ -49,7 +49,7 @@ def may(session: Amqp010Session, act: Act, node: Node) -> bool:
     return denied(session.connection, RIGHTS[act], node) is None
 
 
-def check_something(session: Amqp010Session, said: str, *nodes: Node) -> None:
+def check_something(session: Amqp010Session, name: str, *nodes: Node) -> None:
     """Check that a session's peer may do anything at one of these, so may know of it.
 
     Raises:
@@ -58,10 +58,10 @@ def check_something(session: Amqp010Session, said: str, *nodes: Node) -> None:
     if not any(may_do_something(session.connection, node) for node in nodes):
         denial = denied(session.connection, Permission.READ, nodes[0])
         assert denial is not None, "what names nothing is denied to nobody"
-        raise _refused(session, denial, said)
+        raise _refused(session, denial, name)
 
 
-def check_anywhere(session: Amqp010Session, said: str) -> None:
+def check_anywhere(session: Amqp010Session, name: str) -> None:
     """Check that a session's peer may take from, or send to, any place at all.
 
     Raises:
@@ -71,7 +71,7 @@ def check_anywhere(session: Amqp010Session, said: str) -> None:
     guard, principal = connection.access.guard, connection.login.principal
     rights = (Permission.READ, Permission.WRITE)
     if not any(guard.allows_anywhere(principal, right) for right in rights):
-        raise _refused(session, Denial(Permission.WRITE, AccessTarget("")), said)
+        raise _refused(session, Denial(Permission.WRITE, AccessTarget("")), name)
 
 
 def check_user_id(session: Amqp010Session, header: MessageHeader) -> None:
@@ -88,9 +88,9 @@ def check_user_id(session: Amqp010Session, header: MessageHeader) -> None:
         raise RemoteCommandError(ExecutionErrorCode.UNAUTHORIZED_ACCESS, text)
 
 
-def _refused(session: Amqp010Session, denial: Denial, said: str) -> RemoteCommandError:
+def _refused(session: Amqp010Session, denial: Denial, name: str) -> RemoteCommandError:
     connection = session.connection
     access, principal = connection.access, connection.login.principal
     access.guard.refused(access.remote, principal, *denial)
-    text = f"{shown(principal.name)} has no permission to {denial.right} {shown(said)}"
+    text = f"{shown(principal.name)} has no permission to {denial.right} {shown(name)}"
     return RemoteCommandError(ExecutionErrorCode.UNAUTHORIZED_ACCESS, text)

@@ -355,8 +355,8 @@ class Amqp010Connection:
 
     def _authenticate(self, control: ConnectionStartOk | ConnectionSecureOk) -> None:
         if isinstance(control, ConnectionStartOk):
-            told = (control.client_properties or {}).get("clientName")
-            self.container_id = told if isinstance(told, str) else ""
+            client_name = (control.client_properties or {}).get("clientName")
+            self.container_id = client_name if isinstance(client_name, str) else ""
         answer = self._sasl.step(control)
         if isinstance(answer, bytes):
             self._phase = Phase.SECURE_OK

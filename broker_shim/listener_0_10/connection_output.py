@@ -44,8 +44,8 @@ class ConnectionOutput:
         self._unsent_bytes = byte_count
         if self._waiting and self.room_bytes > 0:
             waiting, self._waiting = self._waiting, {}
-            for each in waiting:
-                each.has_room()
+            for waiter in waiting:
+                waiter.has_room()
 
     def wait_for_room(self, waiter: RoomWaiter) -> None:
         """Have `has_room` called when less waits to be written."""

@@ -23,15 +23,15 @@ class DelayedHandlers:
 
     def wait_s(self) -> float:
         """The seconds until the first of them wants to go on."""
-        due = [at_s for each in self._delayed if (at_s := each.due_at_s()) is not None]
+        due = [at_s for handler in self._delayed if (at_s := handler.due_at_s()) is not None]
         return max(0.0, min(due, default=0.0) - time.monotonic())
 
     def go_on(self) -> None:
         """Have them hand on what is due."""
-        for each in list(self._delayed):
-            each.go_on()
-            if each.due_at_s() is None:
-                del self._delayed[each]
+        for handler in list(self._delayed):
+            handler.go_on()
+            if handler.due_at_s() is None:
+                del self._delayed[handler]
 
     def forget(self) -> None:
         """Forget all handlers, so that none goes on."""

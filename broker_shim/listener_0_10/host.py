@@ -51,18 +51,18 @@ class Amqp010Listener:
         Returns:
             False if that one is attached already, and is not to be detached by force.
         """
-        there = self._sessions.get(session_key(connection, name))
-        if there is not None and there.is_attached:
+        existing = self._sessions.get(session_key(connection, name))
+        if existing is not None and existing.is_attached:
             if not force:
                 return False
-            there.displaced()
-        if there is None or there.is_over:
+            existing.displaced()
+        if existing is None or existing.is_over:
             session = Amqp010Session(connection, channel, name)
             self._sessions[session.key] = session
             session.begin()
         else:
-            self._not_kept(there)
-            there.resume(connection, channel)
+            self._not_kept(existing)
+            existing.resume(connection, channel)
         return True
 
     def keeps(self, session: Amqp010Session) -> bool:
@@ -76,10 +76,10 @@ class Amqp010Listener:
         if self.broker.is_stopping or len(kept) >= _MOST_KEPT:
             return False
         kept.add(name)
-        times, there = session.detached_count + 1, ref(session)
+        times, session_ref = session.detached_count + 1, ref(session)
 
         def late() -> None:
-            kept = there()  # not one that ended since: a timer may be due in a day
+            kept = session_ref()  # not one that ended since: a timer may be due in a day
             if kept is not None and not kept.is_attached and kept.detached_count == times:
                 kept.expired()
 

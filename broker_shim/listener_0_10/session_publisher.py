@@ -132,8 +132,8 @@ class SessionPublisher:
     def _stored(self, numbers: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
         """The first that is refused ends the session: of those after it nobody is told."""
         session = self._session
-        refused = next((at for at, each in enumerate(outcomes) if each is not None), len(outcomes))
-        self._metrics.refused += sum(each is not None for each in outcomes)
+        refused = next((at for at, why in enumerate(outcomes) if why is not None), len(outcomes))
+        self._metrics.refused += sum(error is not None for error in outcomes)
         session.complete_each(numbers[:refused])
         if refused < len(outcomes):
             session.done(numbers[refused])(outcomes[refused])

@@ -114,5 +114,5 @@ class MemberConsumer:
             self.is_gone = True
             self.queue.discard(self)
             self._grants.withdraw(self)
-            told = ("", "") if error is None else (type(error).__name__, str(error))
-            self.peer.say(wire.ENDED, (self.number, *told))
+            reason = ("", "") if error is None else (type(error).__name__, str(error))
+            self.peer.say(wire.ENDED, (self.number, *reason))

@@ -140,15 +140,15 @@ class Grants:
         round_.is_loading = True
         left = len(wanted)
 
-        def loaded(message_id: int, found: Loaded) -> None:
+        def loaded(message_id: int, content: Loaded) -> None:
             """Keep what was read, on the store's thread.
 
             What cannot be read is told to the member that asks for it.
             """
             nonlocal left
             left -= 1
-            if isinstance(found, StoredMessage):
-                round_.contents[message_id] = found
+            if isinstance(content, StoredMessage):
+                round_.contents[message_id] = content
             if not left:
                 self._inbox.post(lambda _nothing: self._loaded(round_), None)
 
@@ -158,7 +158,7 @@ class Grants:
         """Choose what is to be read; what is too old is left out, as by any delivery."""
         wanted, room = [], _FRAME_BYTES
         now_us, expired = wall_us(), list[Grant]()
-        there = self._store.at_hand([message_id for _consumer, message_id in round_.due])
+        at_hand = self._store.at_hand([message_id for _consumer, message_id in round_.due])
         for consumer, message_id in round_.due:
             entry = self._calls.entry(consumer.queue.name, message_id)
             if entry is not None and entry.expires_at is not None and entry.expires_at <= now_us:
@@ -166,7 +166,7 @@ class Grants:
                 continue
             message_bytes = room + 1 if entry is None else entry.message_bytes
             is_small = message_bytes <= min(_ALONG_BYTES, room)
-            if is_small and consumer.peer.has_room and message_id not in there:
+            if is_small and consumer.peer.has_room and message_id not in at_hand:
                 wanted.append(message_id)
                 room -= message_bytes
         if expired:
@@ -237,7 +237,7 @@ class Grants:
         try:
             batch.take(steps)
         except StoreError as unwritable:
-            outcomes = [each or unwritable for each in outcomes]
+            outcomes = [outcome or unwritable for outcome in outcomes]
         for message_id, refusal in zip(message_ids, outcomes, strict=True):
             if refusal is None:
                 entry = batch.machine.entry(queue, message_id)
@@ -263,14 +263,14 @@ class Grants:
         if error is not None:
             self._calls.on_fatal(error)
             return
-        told: dict[MemberConnection, list[tuple[Any, ...]]] = {}
+        rows_of_peer: dict[MemberConnection, list[tuple[Any, ...]]] = {}
         back: list[Grant] = []
         small = [
             message_id
             for consumer, message_id, entry in acquired
             if entry.message_bytes <= _ALONG_BYTES and consumer.peer.has_room
         ]
-        there = self._store.at_hand(small)
+        at_hand = self._store.at_hand(small)
         for consumer, message_id, entry in acquired:
             consumer.queue.held_elsewhere(message_id)
             consumer.granted()
@@ -279,10 +279,10 @@ class Grants:
             else:
                 message = contents.get(message_id)
                 if message is None and consumer.peer.has_room:
-                    message = there.get(message_id)
+                    message = at_hand.get(message_id)
                 row = self._row(consumer, message_id, entry, message)
-                told.setdefault(consumer.peer, []).append(row)
-        for peer, rows in told.items():
+                rows_of_peer.setdefault(consumer.peer, []).append(row)
+        for peer, rows in rows_of_peer.items():
             for part in _frames(rows):
                 peer.say(wire.GRANTS, part)
         if back:
@@ -340,10 +340,10 @@ class Grants:
         """
         names = holders_of(peer.member, holder)
         with self._store.batch() as batch:
-            there = batch.machine.state.queues.get(name)
+            queue = batch.machine.state.queues.get(name)
             steps = [
                 given_back_step(batch, name, message_id, entry, failed=failed)
-                for message_id, entry in (() if there is None else there.entries.marked())
+                for message_id, entry in (() if queue is None else queue.entries.marked())
                 if entry.acquired_by in names and message_id not in held
             ]
             batch.take(steps)
@@ -373,8 +373,8 @@ class Grants:
                 for consumer, message_id in grants:
                     queue = consumer.queue.name
                     names = holders_of(consumer.peer.member, consumer.holder)
-                    there = batch.machine.state.queues.get(queue)
-                    entry = None if there is None else there.entries.get(message_id)
+                    served = batch.machine.state.queues.get(queue)
+                    entry = None if served is None else served.entries.get(message_id)
                     if entry is not None and entry.acquired_by in names:
                         step = given_back_step(batch, queue, message_id, entry, failed=False)
                         batch.take([step])
@@ -387,10 +387,10 @@ class Grants:
 
 def _by_consumer(due: Sequence[Grant]) -> dict[MemberConsumer, list[int]]:
     """Sort what is handed out by who gets it, each in the order of the queue."""
-    found: dict[MemberConsumer, list[int]] = {}
+    ids_of: dict[MemberConsumer, list[int]] = {}
     for consumer, message_id in due:
-        found.setdefault(consumer, []).append(message_id)
-    return found
+        ids_of.setdefault(consumer, []).append(message_id)
+    return ids_of
 
 
 def holders_of(member: str, holder: str) -> set[str]:

@@ -72,7 +72,7 @@ class Inquiries:
             on_answers: Gets what they answered, perhaps at once.
             member: Ask this one alone; None: all that are connected.
         """
-        peers = [each for each in self._peers if member is None or each.member == member]
+        peers = [peer for peer in self._peers if member is None or peer.member == member]
         number = next(self._numbers)
         self._open[number] = _Inquiry({*peers}, MemberAnswers({}, []), on_answers)
         text = json.dumps(question)
@@ -83,7 +83,7 @@ class Inquiries:
         else:
             self._end(number)
 
-    def told(self, peer: MemberConnection, number: int, text: str) -> None:
+    def answered(self, peer: MemberConnection, number: int, text: str) -> None:
         """Take a member's answer; one that nobody waits for any more is passed over."""
         inquiry = self._open.get(number)
         if inquiry is None or peer not in inquiry.waiting:

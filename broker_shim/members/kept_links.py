@@ -34,11 +34,11 @@ class KeptLinks:
         """Find in the store the link whose own queue this is. See `QueueOwner.own_link`."""
         with self._store.look() as machine:
             text = own_link_text(machine.state, queue)
-            told = StateFacts(machine.state).link_of(queue)
-            if text is None or told is None:
+            link = StateFacts(machine.state).link_of(queue)
+            if text is None or link is None:
                 return None
             is_attached = machine.state.links[text].detached_at is None
-            return told._replace(is_attached=is_attached)
+            return link._replace(is_attached=is_attached)
 
     def end_own_link(self, queue: str, on_done: OnComplete) -> bool:
         """Close the link whose own queue this is, in the store. See `QueueOwner.end_own_link`."""

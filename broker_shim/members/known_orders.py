@@ -52,13 +52,13 @@ class KnownOrders:
             raise InvalidRequest(message)
         self._open[peer] += 1
         orders = self._of_member.setdefault(peer.member, {})
-        there = orders.get(key)
-        if there is None:
-            there = orders[key] = KnownOrder(peer, read)
+        known = orders.get(key)
+        if known is None:
+            known = orders[key] = KnownOrder(peer, read)
             self._forget_some(orders)
-            return there
-        there.peer, there.read = peer, read
-        self._tell(there)
+            return known
+        known.peer, known.read = peer, read
+        self._tell(known)
         return None
 
     def answered(self, order: KnownOrder, kind: int, body: Sequence[object]) -> None:

@@ -70,7 +70,7 @@ Retire = Callable[[Broker, Callable[[], None]], None]
 class LinksHere(Protocol):
     """The links of a broker beside which members are served. On the loop's thread."""
 
-    def left_elsewhere(self, text: str, there: KeptLink) -> None:
+    def left_elsewhere(self, text: str, link: KeptLink) -> None:
         """Let the time of a link run here that was attached at a member which is gone."""
 
     def attached_elsewhere(self, text: str) -> None:
@@ -280,7 +280,7 @@ class MemberDispatcher:
     def _watch(self, peer: MemberConnection, body: wire.Body) -> None:
         run, position, held = body
         self.start().xid_claims.says_again(peer.member)
-        for old in [each for each in self._consumers if each.member == peer.member]:
+        for old in [one for one in self._consumers if one.member == peer.member]:
             if old is not peer:
                 self._left(old)  # it is over; its consumers must not take what this one's are to
         self._consumers.setdefault(peer, {})
@@ -400,5 +400,5 @@ class MemberDispatcher:
         wire.CANCEL: _cancel,
         wire.LOOK: _look,
         wire.ORDER: lambda self, peer, body: self._orders.take(peer, body),
-        wire.TOLD: lambda self, peer, body: self.inquiries.told(peer, *body),
+        wire.TOLD: lambda self, peer, body: self.inquiries.answered(peer, *body),
     }

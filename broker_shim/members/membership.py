@@ -168,8 +168,8 @@ class Membership:
             if isinstance(queue, RemoteQueue):
                 queue.granted[message_id] = granted_entry(shown, text)
         states = {tag: None if state is None else json.loads(state) for tag, state in unsettled}
-        told = None if detail is None else json.loads(detail)
-        on_found(None, KeptLink(told, states, [(name, number) for name, number, _ in held]))
+        terms = None if detail is None else json.loads(detail)
+        on_found(None, KeptLink(terms, states, [(name, number) for name, number, _ in held]))
 
     # What consumers want.
 
@@ -359,7 +359,7 @@ class Membership:
         if place is None:
             return  # it was asked on a connection that is lost, and again on this one
         _queue, cursor = place
-        cursor.came([(message_id, granted_entry(told, None)) for message_id, told in rows], indexes)
+        cursor.came([(message_id, granted_entry(row, None)) for message_id, row in rows], indexes)
         assert self._broker is not None
         if rows or cursor.is_resting:
             self._known(cursor)

@@ -70,7 +70,7 @@ class MemberOrders:
     def _do(self, order: KnownOrder, body: wire.Body) -> None:
         _read, act, name, force, if_unused, if_empty, run, _key = body
 
-        def told(error: StoreError | None, detail: dict[str, Any]) -> None:
+        def answer(error: StoreError | None, detail: dict[str, Any]) -> None:
             if error is None:
                 self._known.answered(order, wire.ANSWER, (True, json.dumps(detail)))
             else:
@@ -78,17 +78,17 @@ class MemberOrders:
 
         if act == PURGE:
             last = None if run == order.peer.service_run else self.start_position
-            self._purge(order, name, last, told)
+            self._purge(order, name, last, answer)
         elif act == DESTROY:
-            self._destroy(name, told)
+            self._destroy(name, answer)
         elif act == USAGE:
-            self._usage(name, told)
+            self._usage(name, answer)
         elif act in {CLAIM, RELEASE}:
-            self._claim(order.peer.member, act, name, told)
+            self._claim(order.peer.member, act, name, answer)
         else:
             delete = AdminAction.DELETE_QUEUE
             limits = {"force": force, "if_unused": if_unused, "if_empty": if_empty}
-            self._delete(Order(delete, name, **limits), told)
+            self._delete(Order(delete, name, **limits), answer)
 
     def left(self, peer: MemberConnection) -> None:
         """Forget the connection of a member that ended."""
@@ -100,39 +100,39 @@ class MemberOrders:
         if broker is not None:
             broker.xid_claims.gone(member)
 
-    def _purge(self, order: KnownOrder, queue: str, last: int | None, told: _Told) -> None:
+    def _purge(self, order: KnownOrder, queue: str, last: int | None, on_told: _Told) -> None:
         def purged(error: StoreError | None, answer: Answer) -> None:
-            told(error, answer._asdict())
+            on_told(error, answer._asdict())
 
         purge = self._broker().administration.purge
         purge(queue, lambda _so_far: order.is_wanted, purged, last)
 
-    def _claim(self, member: str, act: str, said: str, told: _Told) -> None:
+    def _claim(self, member: str, act: str, xid_text: str, on_told: _Told) -> None:
         claims, refusal = self._broker().xid_claims, None
         try:
-            xid = xid_of(said)
+            xid = xid_of(xid_text)
             (claims.take if act == CLAIM else claims.let_go)(xid, member)
         except InvalidRequest as reason:
             refusal = reason
-        told(refusal, {})
+        on_told(refusal, {})
 
-    def _usage(self, queue: str, told: _Told) -> None:
+    def _usage(self, queue: str, on_told: _Told) -> None:
         def answered(error: StoreError | None, usage: QueueUsage | None) -> None:
-            told(error, {} if usage is None else usage._asdict())
+            on_told(error, {} if usage is None else usage._asdict())
 
         self._broker().queries.usage(queue, answered)
 
-    def _delete(self, order: Order, told: _Told) -> None:
+    def _delete(self, order: Order, on_told: _Told) -> None:
         broker = self._broker()
         if order.queue in broker.queues:
-            broker.administration.order(order, told)
+            broker.administration.order(order, on_told)
         else:
-            self._destroy(order.queue, told)
+            self._destroy(order.queue, on_told)
 
-    def _destroy(self, queue: str, told: _Told) -> None:
+    def _destroy(self, queue: str, on_told: _Told) -> None:
         """Destroy a queue that its last user ends, without any limit."""
         broker = self._broker()
         dispatch = broker.queues.get(queue)
         for consumer in () if dispatch is None else [*dispatch.consumers]:
             consumer.queue_deleted()
-        broker.destroy_queue(queue, lambda error: told(error, {}))
+        broker.destroy_queue(queue, lambda error: on_told(error, {}))

@@ -67,16 +67,16 @@ class RemoteAdministration:
     def purge(self, queue: str, on_purged: OnPurged) -> None:
         """Ask the service to purge a queue. See `QueueDecider.purge`."""
 
-        def done(error: StoreError | None, told: dict[str, Any]) -> None:
-            on_purged(error, Answer(**told))
+        def done(error: StoreError | None, answer: dict[str, Any]) -> None:
+            on_purged(error, Answer(**answer))
 
         self._ask(PURGE, queue, (True, False, False), done)
 
     def usage(self, queue: str, on_usage: OnUsage) -> None:
         """Ask the service what a queue has and who consumes from it. See `QueueDecider.usage`."""
 
-        def done(error: StoreError | None, told: dict[str, Any]) -> None:
-            on_usage(error, QueueUsage(**told) if told else None)
+        def done(error: StoreError | None, answer: dict[str, Any]) -> None:
+            on_usage(error, QueueUsage(**answer) if answer else None)
 
         self._ask(USAGE, queue, _NO_LIMITS, done)
 
@@ -125,18 +125,18 @@ class RemoteAdministration:
         on_told: OnTold,
         behind: Callable[[OnComplete], OnComplete] | None = None,
     ) -> None:
-        told: dict[str, Any] = {}
+        answer: dict[str, Any] = {}
         key = self._key()
 
         def ask(on_complete: OnComplete) -> None:
             on_complete = on_complete if behind is None else behind(on_complete)
 
-            def answered(answer: ReadAnswer) -> None:
-                _is_last, body, error = answer
+            def answered(read: ReadAnswer) -> None:
+                _is_last, body, error = read
                 if error is None:
-                    told.update(json.loads(body[0]))
+                    answer.update(json.loads(body[0]))
                 on_complete(error)
 
             self._store.ask_for_order(act, queue, limits, key, answered)
 
-        self._broker.calls.call(lambda error: on_told(error, told), ask)
+        self._broker.calls.call(lambda error: on_told(error, answer), ask)

@@ -65,9 +65,9 @@ class RemoteCursor(Cursor):
 
     def take(self, count: int) -> list[tuple[int, Entry]]:
         """The next that wait, `count` at most."""
-        found = [self._came.popleft() for _ in range(min(count, len(self._came)))]
-        self._shown.extend(message_id for message_id, _ in found)
-        return found
+        rows = [self._came.popleft() for _ in range(min(count, len(self._came)))]
+        self._shown.extend(message_id for message_id, _ in rows)
+        return rows
 
     def came(self, rows: Sequence[tuple[int, Entry]], indexes: Sequence[int]) -> None:
         """The answer: what waits after the place, and the place after that."""

@@ -99,12 +99,12 @@ class RemoteQueue(QueueDispatch):
     def browse(self, cursor: Cursor, count: int) -> Batch:
         """Take the messages that the service showed a browser, `count` at most."""
         assert isinstance(cursor, RemoteCursor)
-        found = cursor.take(count)
-        for message_id, entry in found:
+        rows = cursor.take(count)
+        for message_id, entry in rows:
             self._browsed[message_id] = entry
             if entry.delivery_count:
                 self._failures[message_id] = entry.delivery_count
-        return [(0, message_id) for message_id, _ in found]
+        return [(0, message_id) for message_id, _ in rows]
 
     def entry_of_browsed(self, message_id: int) -> Entry | None:
         """Take the service's entry of a message that was browsed, once.

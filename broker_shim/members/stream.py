@@ -54,14 +54,14 @@ class _Watcher:
     """A member's place in the stream of wiring.
 
     Attributes:
-        told: Position up to which it was told, but for what is left of the whole.
+        position: The place up to which it was told, but for what is left of the whole.
         unseen: Frames that it has not said that it has seen.
         whole: What is left of the whole, if that is being told: rows of a frame, and whether they
             are the last.
         due: Calls to make when all rows up to a position are told, in their order.
     """
 
-    told: int
+    position: int
     unseen: int = 0
     whole: Iterator[tuple[list[Row], bool]] | None = None
     due: deque[tuple[int, Callable[[], None]]] = field(default_factory=deque)
@@ -98,7 +98,7 @@ class WiringStream:
             self._begin_whole(watcher)
         self._tell(peer)
         if not watcher.unseen:
-            self._say(peer, watcher, (self._run, watcher.told, False, True, []))
+            self._say(peer, watcher, (self._run, watcher.position, False, True, []))
         for call in self._early.pop(peer, ()):
             self.after(peer, call)
 
@@ -142,7 +142,7 @@ class WiringStream:
         watcher = self._watchers[peer]
         while watcher.unseen < WINDOW and (body := self._next(watcher, peer.member)) is not None:
             self._say(peer, watcher, body)
-        while watcher.due and watcher.whole is None and watcher.told >= watcher.due[0][0]:
+        while watcher.due and watcher.whole is None and watcher.position >= watcher.due[0][0]:
             watcher.due.popleft()[1]()
 
     def _say(self, peer: MemberConnection, watcher: _Watcher, body: wire.Body) -> None:
@@ -151,26 +151,26 @@ class WiringStream:
 
     def _next(self, watcher: _Watcher, member: str) -> wire.Body | None:
         """The body of the next frame; None: there is nothing to tell."""
-        if watcher.whole is None and watcher.told + 1 < self._oldest():
+        if watcher.whole is None and watcher.position + 1 < self._oldest():
             self._begin_whole(watcher)
         if watcher.whole is not None:
             part, is_last = next(watcher.whole)
             if is_last:
                 watcher.whole = None
-            return self._run, watcher.told, True, is_last, part
-        while watcher.told < self._position:
-            first = watcher.told + 1 - self._oldest()
+            return self._run, watcher.position, True, is_last, part
+        while watcher.position < self._position:
+            first = watcher.position + 1 - self._oldest()
             changes = [*islice(self._kept, first, first + _PART)]
             del changes[len(next(_parts(change.row for change in changes))) :]
-            watcher.told = changes[-1].position
+            watcher.position = changes[-1].position
             rows = [change.row for change in changes if change.maker != member]
             if rows:
-                return self._run, watcher.told, False, True, rows
+                return self._run, watcher.position, False, True, rows
         return None
 
     def _begin_whole(self, watcher: _Watcher) -> None:
         """Tell a member all there is now: a row that comes again later changes nothing."""
-        watcher.told = self._position
+        watcher.position = self._position
         watcher.whole = _marked(_parts(self._all_rows()))
 
 

@@ -33,8 +33,8 @@ def make_again(broker: Broker, then: Callable[[], None]) -> None:
     On the loop's thread only.
     """
     definitions, router = broker.definitions, broker.router
-    exchanges = {name for name, each in router.definitions.items() if _is_lost(each)}
-    lost = {name for name, each in definitions.items() if _is_lost(each)}
+    exchanges = {name for name, exchange in router.definitions.items() if _is_lost(exchange)}
+    lost = {name for name, queue in definitions.items() if _is_lost(queue)}
     queues = {name for name in lost if _is_ours(broker, definitions[name])}
     calls: list[tuple[str, Callable[[OnComplete], None]]] = [
         *((name, partial(broker.calls.create, router.definitions[name])) for name in exchanges),

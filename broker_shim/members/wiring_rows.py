@@ -35,15 +35,15 @@ def attached_row(text: str) -> Row:
     return int(Kind.ATTACHED), None, None, text, None
 
 
-def rows_of(there: Recovered) -> Iterator[Row]:
+def rows_of(recovered: Recovered) -> Iterator[Row]:
     """Make rows of all wiring, in the order in which a broker without any takes them."""
-    for exchange in there.exchanges:
+    for exchange in recovered.exchanges:
         yield int(Kind.CREATED), None, exchange.name, None, detail_of(exchange)
-    for queue in there.queues:
+    for queue in recovered.queues:
         yield int(Kind.CREATED), queue.name, None, None, detail_of(queue)
-    for key, arguments in there.bindings.items():
-        told = as_json({"arguments": dict(arguments)})
-        yield int(Kind.BOUND), key.queue, key.exchange, key.binding_key, told
+    for key, arguments in recovered.bindings.items():
+        detail = as_json({"arguments": dict(arguments)})
+        yield int(Kind.BOUND), key.queue, key.exchange, key.binding_key, detail
 
 
 def applied(broker: Broker, row: Row) -> bool:
@@ -115,5 +115,5 @@ def forget_others(broker: Broker, rows: Iterable[Row]) -> None:
         router.remove_exchange(name)
 
 
-def _others(names: Collection[str], there: Collection[str | None]) -> list[str]:
-    return [name for name in names if name not in there]
+def _others(names: Collection[str], existing: Collection[str | None]) -> list[str]:
+    return [name for name in names if name not in existing]

@@ -45,7 +45,7 @@ def validity_of(pem: str) -> Validity:
         fields = _parts(_parts(_parts(der)[0][1])[0][1])
         if fields[0][0] == _VERSION:
             del fields[0]
-        begin, end = (_time(*each) for each in _parts(fields[_BEFORE_VALIDITY][1]))
+        begin, end = (_time(*part) for part in _parts(fields[_BEFORE_VALIDITY][1]))
     except (IndexError, UnicodeDecodeError) as reason:
         raise ValueError("no X.509 certificate") from reason
     return Validity(begin, end)

@@ -67,16 +67,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(
         prog="sparkstore passwd",
         description="Add, change, delete and list the users who may connect to a broker.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    found.add_argument("file", type=Path, metavar="USERS-FILE", help="the users file")
-    found.add_argument("name", nargs="?", metavar="NAME", help="the user")
-    found.add_argument("--roles", metavar="A,B", help="roles the user has from now on")
-    how = found.add_mutually_exclusive_group()
+    parser.add_argument("file", type=Path, metavar="USERS-FILE", help="the users file")
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the user")
+    parser.add_argument("--roles", metavar="A,B", help="roles the user has from now on")
+    how = parser.add_mutually_exclusive_group()
     how.add_argument("--stdin", action="store_true", help="read the password from standard input")
     how.add_argument("--no-password", action="store_true", help="a user without a password")
     how.add_argument(
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     how.add_argument("--delete", action="store_true", help="delete the user")
     how.add_argument("--list", action="store_true", help="list users, roles and mechanisms")
-    return found
+    return parser
 
 
 def _run(options: argparse.Namespace) -> None:

@@ -83,11 +83,11 @@ def user_of_token(users: Users, token: str) -> str | None:
 
     Hashes are compared, and each in the same time: what differs of one says nothing of a token.
     """
-    said, found = token_hash(token), None
+    given_hash, owner = token_hash(token), None
     for name, user in users.items():
-        if user.token and hmac.compare_digest(user.token, said):
-            found = name
-    return found
+        if user.token and hmac.compare_digest(user.token, given_hash):
+            owner = name
+    return owner
 
 
 class Passwords:

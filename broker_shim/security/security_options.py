@@ -36,17 +36,17 @@ def security_of(options: argparse.Namespace) -> SecuritySettings:
         InvalidRequest: They cannot be used.
     """
     settings = SecuritySettings() if options.config is None else read_security(options.config)
-    said: dict[str, Any] = {
+    given: dict[str, Any] = {
         name: getattr(options, name) for name in _options() if getattr(options, name) is not None
     }
-    if "mechanisms" in said:
-        said["mechanisms"] = tuple(said["mechanisms"].split(","))
-    if any(not value for value in said.values()):
+    if "mechanisms" in given:
+        given["mechanisms"] = tuple(given["mechanisms"].split(","))
+    if any(not value for value in given.values()):
         raise InvalidRequest("an option of security without a value: leave it out instead")
-    return replace(settings, **said)
+    return replace(settings, **given)
 
 
 def _options() -> dict[str, str]:
     """Return the settings that have an option, and the name of its value."""
     every = settings_of(SecuritySettings).items()
-    return {name: each.bounds.metavar for name, each in every if each.bounds.metavar}
+    return {name: setting.bounds.metavar for name, setting in every if setting.bounds.metavar}

@@ -65,13 +65,13 @@ def complaints(files: TlsFiles, now: datetime) -> list[str]:
 
     A file that cannot be read any more has none: `server_context` tells.
     """
-    found = []
+    lines = []
     for path in (files.certificate, files.client_ca):
         with suppress(OSError, ValueError):
             complaint = path and validity_of(path.read_text()).complaint(now)
             if complaint:
-                found.append(f"TLS: {path} {complaint}")
-    return found
+                lines.append(f"TLS: {path} {complaint}")
+    return lines
 
 
 def _trust(context: ssl.SSLContext, client_ca: Path) -> None:

@@ -130,8 +130,8 @@ def _read(path: Path, *, is_command: bool = False) -> tuple[UsersFileContent, _S
     """
     try:
         with path.open("rb") as file:
-            found = os.fstat(file.fileno())
-            _check(path, found, is_command=is_command)
+            status = os.fstat(file.fileno())
+            _check(path, status, is_command=is_command)
             content = file.read(MOST_BYTES + 1)
     except OSError as reason:
         message = f"users file {path}: {reason.strerror}; make it with `sparkstore passwd`"
@@ -139,24 +139,24 @@ def _read(path: Path, *, is_command: bool = False) -> tuple[UsersFileContent, _S
     try:
         if len(content) > MOST_BYTES:
             raise InvalidRequest("larger than 64 MiB")  # noqa: TRY301
-        return decoded(content), _stamp(found)
+        return decoded(content), _stamp(status)
     except InvalidRequest as reason:
         message = f"users file {path}: {reason}"
         raise InvalidRequest(message) from reason
 
 
-def _check(path: Path, found: os.stat_result, *, is_command: bool) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def _check(path: Path, status: os.stat_result, *, is_command: bool) -> None:
+    if not stat.S_ISREG(status.st_mode):
         message = f"users file {path} is no file"
         raise InvalidRequest(message)
     is_roots = is_command and os.geteuid() == 0
-    if found.st_uid not in {0, os.geteuid()} and not is_roots:
+    if status.st_uid not in {0, os.geteuid()} and not is_roots:
         message = f"users file {path} belongs to another user: chown it to the broker's"
         raise InvalidRequest(message)
-    if found.st_mode & 0o077:
+    if status.st_mode & 0o077:
         message = f"users file {path} can be read by others: chmod 600 it"
         raise InvalidRequest(message)
 
 
-def _stamp(found: os.stat_result) -> _Stamp:
-    return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode
+def _stamp(status: os.stat_result) -> _Stamp:
+    return status.st_ino, status.st_mtime_ns, status.st_size, status.st_mode

@@ -153,8 +153,8 @@ def _told(text: str, reason: UnexpectedInput) -> str:
         what = "an unended text" if text[at] in "'\"" else f"an unexpected {text[at]!a}"
         return f"selector: {what} at character {at + 1}"
     if isinstance(reason, UnexpectedToken) and reason.token.type != "$END":
-        found = ascii(str(reason.token)[:40])
-        return f"selector: an unexpected {found} at character {(reason.pos_in_stream or 0) + 1}"
+        token = ascii(str(reason.token)[:40])
+        return f"selector: an unexpected {token} at character {(reason.pos_in_stream or 0) + 1}"
     return f"selector: it ends too early, after character {len(text)}"
 
 
@@ -200,24 +200,24 @@ class _Builder(Transformer[Token, Node]):
         return _limited(nodes.ordering(left, str(sign), right), sign)
 
     def between(self, node: Node, negated: Token | None, least: Node, most: Node) -> Node:
-        for each in (node, least, most):
-            _need(each, Sort.NUMBER, negated)
+        for operand in (node, least, most):
+            _need(operand, Sort.NUMBER, negated)
         join = nodes.outside if negated else nodes.between
         return _limited(join(node, least, most))
 
     def among(self, node: Node, negated: Token | None, where: Token, *values: Value) -> Node:
-        found = nodes.among(node, values)
-        return _limited(nodes.unlike(node, found, values) if negated else found, where)
+        condition = nodes.among(node, values)
+        return _limited(nodes.unlike(node, condition, values) if negated else condition, where)
 
     def like(
         self, node: Node, negated: Token | None, where: Token, pattern: Token, escape: Token | None
     ) -> Node:
         _need(node, Sort.STRING, where)
         try:
-            found = nodes.like(node, _text(pattern), None if escape is None else _text(escape))
+            condition = nodes.like(node, _text(pattern), None if escape is None else _text(escape))
         except ValueError as reason:
             raise _refuse(where, f"{reason},") from reason
-        return _limited(nodes.unlike(node, found, [""]) if negated else found, where)
+        return _limited(nodes.unlike(node, condition, [""]) if negated else condition, where)
 
     def null(self, node: Node, negated: Token | None) -> Node:
         return _limited(_not_if(negated, nodes.is_null(node)))

@@ -51,10 +51,10 @@ class Pattern(NamedTuple):
         if end < at or not (first.is_at(text, 0) and last.is_at(text, end)):
             return False
         for part in middle:
-            found = part.find(text, at, end)
-            if found < 0:
+            place = part.find(text, at, end)
+            if place < 0:
                 return False
-            at = found + part.size
+            at = place + part.size
         return True
 
 
@@ -86,8 +86,8 @@ class _Part(NamedTuple):
         """Return where the text first has this part between two places; -1 if it has not."""
         if self.wild is None:
             return text.find(self.plain, start, end)
-        found = self.wild.search(text, start, end)
-        return -1 if found is None else found.start()
+        match = self.wild.search(text, start, end)
+        return -1 if match is None else match.start()
 
 
 def compile_like(pattern: str, escape: str | None) -> Pattern:

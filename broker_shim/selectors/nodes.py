@@ -200,13 +200,13 @@ def unlike(node: Node, positive: Node, values: Sequence[Value]) -> Node:
     It is unknown if the value is NULL, and false if none of `values` is alike.
     """
     inner, judge = node.evaluate, positive.evaluate
-    samples = [*{type(each) is str: each for each in values}.values()]  # one of each sort will do
+    samples = [*{type(one) is str: one for one in values}.values()]  # one of each sort will do
 
     def evaluate(get: Lookup) -> Value:
         value = inner(get)
         if value is None:
             return None
-        fits = any(are_alike(value, each) for each in samples)
+        fits = any(are_alike(value, sample) for sample in samples)
         judged = judge(get)
         return None if judged is None else fits and not judged
 

@@ -74,12 +74,12 @@ def check_frame(kind: int, body: Body) -> None:
     """Check the body of a frame. Raises InvalidRequest if the protocol has no such."""
     shape = _BODIES[kind]
     is_right = len(body) == len(shape) and all(
-        isinstance(value, each) for value, each in zip(body, shape, strict=True)
+        isinstance(value, kind_wanted) for value, kind_wanted in zip(body, shape, strict=True)
     )
     if kind == wire.LOOK and is_right:
         places, count = body[2:]
         is_right = len(places) == MAX_PRIORITY + 1 and 0 < count <= MOST_LOOKED
-        is_right = is_right and all(type(each) is int and each >= 0 for each in places)
+        is_right = is_right and all(type(place) is int and place >= 0 for place in places)
     if kind == wire.ORDER and is_right:
         is_right = body[1] in ORDERS
     if kind in {wire.SUBSCRIBE, wire.WATCH} and is_right:
@@ -91,12 +91,12 @@ def check_frame(kind: int, body: Body) -> None:
 
 def _are_held(kind: int, held: tuple[object, ...]) -> bool:
     if kind == wire.SUBSCRIBE:
-        return all(type(each) is int for each in held)
+        return all(type(i) is int for i in held)
     return all(
-        type(each) is tuple
-        and len(each) == 2
-        and type(each[0]) is str
-        and type(each[1]) is tuple
-        and _are_held(wire.SUBSCRIBE, each[1])
-        for each in held
+        type(row) is tuple
+        and len(row) == 2
+        and type(row[0]) is str
+        and type(row[1]) is tuple
+        and _are_held(wire.SUBSCRIBE, row[1])
+        for row in held
     )

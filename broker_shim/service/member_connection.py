@@ -165,8 +165,8 @@ class MemberConnection:
     def _check_token(self, hello: Hello) -> None:
         if self._token is None:
             return
-        said = (hello.token or "").encode()
-        if not hmac.compare_digest(said, self._token.encode()):
+        token = (hello.token or "").encode()
+        if not hmac.compare_digest(token, self._token.encode()):
             raise InvalidRequest("wrong token: give the client the service's token file")
 
     def _greet(self, hello: Hello) -> None:
@@ -181,11 +181,11 @@ class MemberConnection:
                 self._timers.grace.lease(hello.member, hello.lease_s)
                 self._timers.grace.came(hello.member)
             state = batch.machine.state
-            there = state.members.get(hello.member, fold.MemberState())
-            refusals = refusals_of(state, hello.member, 0, there.last_request)
+            member = state.members.get(hello.member, fold.MemberState())
+            refusals = refusals_of(state, hello.member, 0, member.last_request)
             welcome = (
                 wire.VERSION,
-                there.last_request,
+                member.last_request,
                 self._opened.instance,
                 self._opened.root_id,
                 refusals,
@@ -320,15 +320,15 @@ class MemberConnection:
             self._outbox.goodbye(error)
 
     def _say_goodbye_in_turn(self, error: StoreError) -> None:
-        said = threading.Event()
+        was_sent = threading.Event()
 
         def say(_outcome: StoreError | None) -> None:
             self._outbox.goodbye(error)
-            said.set()
+            was_sent.set()
 
         with self._store.batch() as batch:
             batch.finish(say)
-        said.wait(_ROOM_WAIT_S)
+        was_sent.wait(_ROOM_WAIT_S)
 
     def _leave(self) -> None:
         if self._member is not None:

@@ -173,14 +173,14 @@ def _link(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
 
 def _branches(store: DeltaMessageStore, body: Body) -> Iterator[tuple[Any, ...]]:
     if len(body) == 1:
-        told = [(xid_bytes(each.xid), *astuple(each)[1:]) for each in store.prepared()]
-        return iter([(told,)])
+        rows = [(xid_bytes(branch.xid), *astuple(branch)[1:]) for branch in store.prepared()]
+        return iter([(rows,)])
     if len(body) != 2 or not isinstance(body[1], bytes | None):
         raise InvalidRequest("BRANCHES is [read] or [read, xid or nil]")
-    found = store.branch_facts(None if body[1] is None else xid_from(body[1]))
+    branches = store.branch_facts(None if body[1] is None else xid_from(body[1]))
     rows = [
-        (xid_bytes(each.xid), each.state, [*each.puts.items()], [*each.takes.items()])
-        for each in found
+        (xid_bytes(branch.xid), branch.state, [*branch.puts.items()], [*branch.takes.items()])
+        for branch in branches
     ]
     parts = range(0, len(rows), _BRANCHES) or (0,)
     return iter([(rows[start : start + _BRANCHES],) for start in parts])

@@ -189,9 +189,9 @@ class Members:
         for text in self._detached.pop(name, []):
             link = links.get(text)
             if not is_new and link is not None and link.detached_at is not None:
-                told = json.loads(link.detail)
-                if told.get(MEMBER) == name:
-                    batch.take(batch.machine.attach(link_key(text), told))
+                detail = json.loads(link.detail)
+                if detail.get(MEMBER) == name:
+                    batch.take(batch.machine.attach(link_key(text), detail))
 
     def roll_back_late(self, name: str, timeout_s: float) -> tuple[int, float | None]:
         """Abort a member's transactions that are open for so long; see `MemberRequests`."""
@@ -251,15 +251,15 @@ class Members:
         known: list[str] = before.get("incarnations", [])
         if known and known[-1] == hello.incarnation:
             if before.get(_LEASE) != hello.lease_s:
-                told = _with_lease(before, hello.lease_s)
-                batch.take([_remembered(machine.now_us(), hello.member, told)])
+                detail = _with_lease(before, hello.lease_s)
+                batch.take([_remembered(machine.now_us(), hello.member, detail)])
             return False
         if hello.incarnation in known:
             message = f"another process took the place of member {hello.member!r}: stop this one"
             raise Fenced(message)
         now_us = machine.now_us()
-        told = {"incarnations": [*known, hello.incarnation][-_REMEMBERED:], "since_us": now_us}
-        made = _remembered(now_us, hello.member, _with_lease(told, hello.lease_s))
+        detail = {"incarnations": [*known, hello.incarnation][-_REMEMBERED:], "since_us": now_us}
+        made = _remembered(now_us, hello.member, _with_lease(detail, hello.lease_s))
         released = held_by(batch, hello.member, failed=True) if known else []
         links = attached_at(machine.state, [hello.member])
         detached = [step for text in links for step in _detached(batch, text)]
@@ -274,14 +274,14 @@ class Members:
         return True
 
 
-def _with_lease(told: Mapping[str, Any], lease_s: int | None) -> dict[str, Any]:
-    rest = {name: value for name, value in told.items() if name != _LEASE}
+def _with_lease(detail: Mapping[str, Any], lease_s: int | None) -> dict[str, Any]:
+    rest = {name: value for name, value in detail.items() if name != _LEASE}
     return rest if lease_s is None else {**rest, _LEASE: lease_s}
 
 
-def _remembered(now_us: int, member: str, told: Mapping[str, Any]) -> RecordStep:
+def _remembered(now_us: int, member: str, detail: Mapping[str, Any]) -> RecordStep:
     """Make the step that keeps what must outlive the service about a member."""
-    made = records.configured(now_us, MEMBER_CATEGORY, member, json.dumps(told))
+    made = records.configured(now_us, MEMBER_CATEGORY, member, json.dumps(detail))
     return RecordStep(made, is_kept=True)
 
 
@@ -368,8 +368,8 @@ def held_by(
     prefix = member + "/"
     return [
         given_back_step(batch, queue, message_id, entry, failed=failed)
-        for queue, there in batch.machine.state.queues.items()
-        for message_id, entry in there.entries.marked()
+        for queue, served in batch.machine.state.queues.items()
+        for message_id, entry in served.entries.marked()
         if entry.acquired_by is not None
         and entry.acquired_by.startswith(prefix)
         and message_id not in but.get(queue, ())

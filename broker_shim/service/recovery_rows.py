@@ -55,13 +55,13 @@ def entries(
     """Sections of ENTRIES: one moment of the store."""
     with store.look() as machine:
         state = machine.state
-        found = [*_definitions(state), *_links(state)]
-        found += [
+        sections = [*_definitions(state), *_links(state)]
+        sections += [
             ("queue", name, *_columns(part), *_held(part, member), _annotated(part))
             for name, queue in state.queues.items()
             for part in _parts(queue.entries.items() if has_entries else ())
         ]
-    return iter([*found, ("end", 0)])
+    return iter([*sections, ("end", 0)])
 
 
 def recovered(store: DeltaMessageStore, member: str) -> Iterator[Section]:
@@ -84,8 +84,8 @@ def recovered(store: DeltaMessageStore, member: str) -> Iterator[Section]:
         next_id = state.next_message_id
     yield from sections
     store.catch_up()
-    for found in message_headers(store.root, wanted, volatile, PART):
-        yield ("messages", *_header_columns(found))
+    for headers in message_headers(store.root, wanted, volatile, PART):
+        yield ("messages", *_header_columns(headers))
     yield from queued
     yield ("end", next_id)
 
@@ -115,9 +115,7 @@ def _branches(state: State) -> Iterator[Section]:
 
 
 def _entries_of(operations: Sequence[Mapping[str, Any]], kind: Kind) -> list[tuple[str, int]]:
-    return [
-        (each["queue"], each["message_id"]) for each in operations if each["kind"] == kind.column
-    ]
+    return [(row["queue"], row["message_id"]) for row in operations if row["kind"] == kind.column]
 
 
 def _links(state: State) -> Iterator[Section]:
@@ -125,9 +123,9 @@ def _links(state: State) -> Iterator[Section]:
     for start in range(0, len(links), _ROWS):
         yield ("links", links[start : start + _ROWS])
     deliveries = (
-        (text, tag, told)
+        (text, tag, state_told)
         for text, link in state.links.items()
-        for tag, told in link.unsettled.items()
+        for tag, state_told in link.unsettled.items()
     )
     while part := [*islice(deliveries, _ROWS)]:
         yield ("deliveries", part)
@@ -135,8 +133,8 @@ def _links(state: State) -> Iterator[Section]:
 
 def shown_link(detail: str) -> str:
     """Make the link that ENTRIES and LINK tell: as it was attached, without where."""
-    told = json.loads(detail)
-    return as_json({name: each for name, each in told.items() if name != MEMBER})
+    link = json.loads(detail)
+    return as_json({name: value for name, value in link.items() if name != MEMBER})
 
 
 def shown(entry: Entry) -> tuple[Any, ...]:
@@ -167,14 +165,14 @@ def _rising(entries: Entries) -> Iterator[tuple[list[int], list[tuple[int, Entry
 
 
 def _columns(part: Sequence[tuple[int, Entry]]) -> Section:
-    there = [entry for _, entry in part]
+    rows = [entry for _, entry in part]
     return (
         _int64(message_id for message_id, _ in part),
-        _int64(entry.position for entry in there),
-        _int64(entry.at for entry in there),
-        _int64(entry.priority for entry in there),
-        _int64(-1 if entry.expires_at is None else entry.expires_at for entry in there),
-        _int64(entry.message_bytes for entry in there),
+        _int64(entry.position for entry in rows),
+        _int64(entry.at for entry in rows),
+        _int64(entry.priority for entry in rows),
+        _int64(-1 if entry.expires_at is None else entry.expires_at for entry in rows),
+        _int64(entry.message_bytes for entry in rows),
     )
 
 
@@ -193,13 +191,13 @@ def _annotated(part: Sequence[tuple[int, Entry]]) -> list[tuple[int, str]]:
     return [(message_id, entry.detail) for message_id, entry in part if entry.detail is not None]
 
 
-def _header_columns(found: Headers) -> Section:
+def _header_columns(headers: Headers) -> Section:
     return (
-        _big_endian(found.message_ids),
-        _big_endian(found.header_lengths),
-        found.headers,
-        _big_endian(found.body_bytes),
-        found.protocols,
+        _big_endian(headers.message_ids),
+        _big_endian(headers.header_lengths),
+        headers.headers,
+        _big_endian(headers.body_bytes),
+        headers.protocols,
     )
 
 

@@ -78,8 +78,8 @@ class MemberRequests:
             InvalidRequest: A frame is not a well-formed request; those before it are decided.
         """
         state = batch.machine.state
-        there = state.members.get(self._member)
-        last = through = 0 if there is None else there.last_request
+        member = state.members.get(self._member)
+        last = through = 0 if member is None else member.last_request
         refusals: list[Refusal] = []
         self._holders = set()
         self._metrics.batches += 1
@@ -114,11 +114,11 @@ class MemberRequests:
             How many; and seconds until the next is due, None: nothing is open.
         """
         now_s = self._clock()
-        late = [n for n, each in self._open.items() if now_s - each.began_at_s >= timeout_s]
+        late = [n for n, opened in self._open.items() if now_s - opened.began_at_s >= timeout_s]
         for number in late:
             self._decisions.end(self._open.pop(number), commit=False)
         self._metrics.late += len(late)
-        oldest_s = min((each.began_at_s for each in self._open.values()), default=None)
+        oldest_s = min((opened.began_at_s for opened in self._open.values()), default=None)
         return len(late), None if oldest_s is None else oldest_s + timeout_s - now_s
 
     def forget(self) -> None:
@@ -134,14 +134,14 @@ class MemberRequests:
         done = min(max(last - part.first + 1, 0), count)
         if done:
             self._metrics.replayed += done
-            told = part.first + done - 1
-            refusals += refusals_of(batch.machine.state, self._member, part.first, told)
+            last_done = part.first + done - 1
+            refusals += refusals_of(batch.machine.state, self._member, part.first, last_done)
         self._metrics.requests += count - done
 
         def refuse(request: int, refusal: StoreError) -> list[RecordStep]:
             self._metrics.refused += 1
-            step, told = self._refusal(batch, request, refusal)
-            refusals.append(told)
+            step, row = self._refusal(batch, request, refusal)
+            refusals.append(row)
             return [step]
 
         for some in batch_request.parts_of(part.from_(done)) if done < count else ():
@@ -168,7 +168,7 @@ class MemberRequests:
         that run only had in memory, are built up again: what they are for is not decided yet.
         """
         state, request = batch.machine.state, body[0]
-        if kind not in _BUILDS or (told := refusals_of(state, self._member, request, request)):
+        if kind not in _BUILDS or (refusals := refusals_of(state, self._member, request, request)):
             return refusals_of(state, self._member, request, request)
         try:
             if kind == wire.PIECE:
@@ -178,8 +178,8 @@ class MemberRequests:
             elif kind == wire.ADD and self._is_new_to(body[1], request):
                 self._add(batch, body)
         except StoreError as refusal:
-            told = [(request, type(refusal).__name__, _sendable(str(refusal)))]
-        return told
+            refusals = [(request, type(refusal).__name__, _sendable(str(refusal)))]
+        return refusals
 
     def _is_new_to(self, number: int, request: int) -> bool:
         opened = self._open.get(number)
@@ -237,7 +237,7 @@ class MemberRequests:
         with a limit. All are in the item of this batch, which the log keeps or loses as a whole.
         """
         request, name, number, packed, *writer = body
-        if not all(type(each) is bytes for each in packed):
+        if not all(type(xid) is bytes for xid in packed):
             raise InvalidRequest("PUBLISH names branches by their xids: give bytes")
         xids = [*map(xid_from, packed)]
         decided = publications.plan(batch.machine, name, number, xids, *writer)
@@ -262,9 +262,9 @@ class MemberRequests:
 
     def _refuse(self, batch: Batch, request: int, refusal: StoreError) -> Refusal:
         """Put a refusal on record: else a replay could be decided otherwise."""
-        step, told = self._refusal(batch, request, refusal)
+        step, row = self._refusal(batch, request, refusal)
         batch.take([step])
-        return told
+        return row
 
     def _refusal(
         self, batch: Batch, request: int, refusal: StoreError
@@ -354,11 +354,11 @@ REQUESTS = frozenset(_BODIES)
 
 def refusals_of(state: fold.State, member: str, first: int, last: int) -> list[Refusal]:
     """Get the remembered refusals of a member's requests from `first` to `last`, rising."""
-    there = state.members.get(member)
-    found = [] if there is None else there.refusals.items()
-    if first == last and there is not None:
-        found = [(first, there.refusals[first])] if first in there.refusals else []
-    return [(n, *_told(detail)) for n, detail in found if first <= n <= last]
+    known = state.members.get(member)
+    rows = [] if known is None else known.refusals.items()
+    if first == last and known is not None:
+        rows = [(first, known.refusals[first])] if first in known.refusals else []
+    return [(n, *_told(detail)) for n, detail in rows if first <= n <= last]
 
 
 def _told(detail: str) -> tuple[str, str]:

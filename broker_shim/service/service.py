@@ -90,8 +90,8 @@ class Service:
         self._connections: dict[MemberConnection, threading.Thread] = {}
         self._is_closed = False
         self._threads = [
-            threading.Thread(target=self._accept, args=(each,), name="store service", daemon=True)
-            for each in addresses
+            threading.Thread(target=self._accept, args=(name,), name="store service", daemon=True)
+            for name in addresses
         ]
         for thread in self._threads:
             thread.start()
@@ -155,7 +155,7 @@ class Service:
         """Tell whether one more may come: the oldest that has not greeted gives way if it must."""
         if len(self._connections) < MAX_CONNECTIONS:
             return True
-        silent = next((each for each in self._connections if not each.has_greeted), None)
+        silent = next((one for one in self._connections if not one.has_greeted), None)
         if silent is not None:
             del self._connections[silent]
             silent.end(Unavailable("another peer needed its place: connect again"))

@@ -118,8 +118,8 @@ def _credentials(peer: socket.socket) -> tuple[int, int]:
 
 def _check_folder(folder: Path) -> None:
     """A folder in which another user may rename files could get another socket of that name."""
-    found = folder.stat()
-    is_sticky = bool(found.st_mode & stat.S_ISVTX)
-    if found.st_uid not in {0, os.getuid()} or (found.st_mode & 0o022 and not is_sticky):
+    status = folder.stat()
+    is_sticky = bool(status.st_mode & stat.S_ISVTX)
+    if status.st_uid not in {0, os.getuid()} or (status.st_mode & 0o022 and not is_sticky):
         message = f"others may write in {folder}: chmod 700 it, or give another --store-socket"
         raise InvalidRequest(message)

@@ -116,8 +116,8 @@ def is_impersonation(client: RightsSeeker, header: MessageHeader) -> bool:
     Receivers, selectors and SQL take a user-id for true, so it is checked before a message is
     taken, on every way in (AMQP 1.0 section 3.2.4, and the rule "authentication" of 0-10).
     """
-    guard, said = client.access.guard, header.user_id
-    return bool(said) and not guard.allows_user_id(client.login.principal, said or "")
+    guard, user_id = client.access.guard, header.user_id
+    return bool(user_id) and not guard.allows_user_id(client.login.principal, user_id or "")
 
 
 def impersonation_text(client: RightsSeeker, user_id: str) -> str:
@@ -144,8 +144,8 @@ def _is_anothers(client: RightsSeeker, right: Permission, node: Node) -> bool:
         return True
     if right is Permission.WRITE or not name.startswith(TEMPORARY_PREFIX):
         return False
-    there = client.broker.queues.get(node.queue)
-    return there is not None and there.owner != _owner(client)
+    queue = client.broker.queues.get(node.queue)
+    return queue is not None and queue.owner != _owner(client)
 
 
 def _as_named(node: Node) -> Node:

@@ -64,12 +64,12 @@ class NeededAct(NamedTuple):
     Attributes:
         act: What is done.
         node: Where it is done.
-        said: What the client called that.
+        name: What the client called that.
     """
 
     act: Act
     node: Node | PatternNode
-    said: str
+    name: str
 
 
 def needed_acts(
@@ -95,7 +95,7 @@ def needed_acts(
     if at_exchange is not None:
         yield NeededAct(at_exchange, ExchangeNode(order.exchange), order.exchange)
     if of_policy is not None:
-        replaced = (each.match for each in policies if each.name == order.key)
+        replaced = (policy.match for policy in policies if policy.name == order.key)
         for match in filter(None, (order.match, *replaced)):
             yield NeededAct(of_policy, PatternNode(match), match)
     dead_letters = order.arguments.get("dead_letter_queue")
@@ -106,25 +106,25 @@ def needed_acts(
         yield NeededAct(Act.DIVERT, ExchangeNode(alternate), alternate)
 
 
-def queue_meant(broker: Broker, said: str) -> Node:
+def queue_meant(broker: Broker, name_given: str) -> Node:
     """Find the node that a client means by a queue's name: there, or to be of this name.
 
     Raises:
         InvalidRequest: It is no name.
     """
-    name = canonical(said)
+    name = canonical(name_given)
     if name not in broker.queues:
-        node: Node = broker.destinations.source_of(said)
+        node: Node = broker.destinations.source_of(name_given)
         is_there = isinstance(node, QueueNode) and node.queue in broker.queues
         if is_there or isinstance(node, AmbiguousNode):
             return node
     return QueueNode(name)
 
 
-def canonical_or_empty(said: str) -> str:
+def canonical_or_empty(given: str) -> str:
     """Return the store's name of a queue; of what is no name "", which names nothing."""
     try:
-        return canonical(said)
+        return canonical(given)
     except InvalidRequest:
         return ""
 
@@ -156,11 +156,11 @@ def carry_out(connection: ServedConnection, order: Order, on_told: OnTold) -> No
     """
     user = connection.login.principal.name
 
-    def done(error: StoreError | None, told: dict[str, Any]) -> None:
+    def done(error: StoreError | None, answer: dict[str, Any]) -> None:
         if order.act in _WRITTEN_DOWN:
             access = connection.access
-            audit_order(access.guard.audit, str(access.remote), order, told, error, user)
-        on_told(error, told)
+            audit_order(access.guard.audit, str(access.remote), order, answer, error, user)
+        on_told(error, answer)
 
     connection.broker.administration.order(order, done, user=user)
 

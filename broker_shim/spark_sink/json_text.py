@@ -42,7 +42,7 @@ def json_writer(kind: types.DataType, column: str) -> JsonWriter:
             return lambda value: _object(fields, value)
         case types.ArrayType():
             item = json_writer(kind.elementType, column)
-            return lambda value: f"[{','.join(_or_null(item, each) for each in value)}]"
+            return lambda value: f"[{','.join(_or_null(item, element) for element in value)}]"
         case types.MapType(keyType=types.StringType()):
             item = json_writer(kind.valueType, column)
             return lambda value: _map(item, value)
@@ -56,14 +56,14 @@ def json_writer(kind: types.DataType, column: str) -> JsonWriter:
 
 
 def _object(fields: list[tuple[str, str, JsonWriter]], value: Mapping[str, Any]) -> str:
-    told = [name + write(value[key]) for key, name, write in fields if value.get(key) is not None]
-    return f"{{{','.join(told)}}}"
+    parts = [name + write(value[key]) for key, name, write in fields if value.get(key) is not None]
+    return f"{{{','.join(parts)}}}"
 
 
 def _map(write: JsonWriter, value: Any) -> str:
     """Write a map, which Arrow gives as pairs."""
     pairs = value.items() if isinstance(value, Mapping) else value
-    return f"{{{','.join(f'{_text(key)}:{_or_null(write, each)}' for key, each in pairs)}}}"
+    return f"{{{','.join(f'{_text(key)}:{_or_null(write, element)}' for key, element in pairs)}}}"
 
 
 def _or_null(write: JsonWriter, value: Any) -> str:
@@ -80,8 +80,8 @@ def _float(value: float) -> str:
 
 
 def _timestamp(value: datetime) -> str:
-    told = value.astimezone(UTC).isoformat(timespec="milliseconds")
-    return f'"{told.removesuffix("+00:00")}Z"'
+    text = value.astimezone(UTC).isoformat(timespec="milliseconds")
+    return f'"{text.removesuffix("+00:00")}Z"'
 
 
 _PLAIN: dict[type[types.DataType], JsonWriter] = {

@@ -69,8 +69,8 @@ def _lock_one(folder: Path) -> int | None:
 def _make(folder: Path) -> None:
     """Make the folder. Raises OSError if others may write in it."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if found.st_uid != os.getuid() or found.st_mode & 0o077 or folder.is_symlink():
+    status = folder.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077 or folder.is_symlink():
         message = f"{folder} is not this user's alone"
         raise PermissionError(message)
 

@@ -214,8 +214,8 @@ class MessageColumns:
         return RowMessage(header, content, key)
 
     def _application_properties(self, row: Sequence[Any]) -> bytes:
-        told = row[self._map] if self._entries is not None else None
-        entries = [] if told is None or self._entries is None else self._entries(told)
+        properties = row[self._map] if self._entries is not None else None
+        entries = [] if properties is None or self._entries is None else self._entries(properties)
         if self._app_id >= 0 and row[self._app_id] is not None:
             entries.append(write(_APP_ID) + write(row[self._app_id]))
         return described(APPLICATION_PROPERTIES_SECTION, mapped(entries)) if entries else b""
@@ -244,39 +244,39 @@ def _check_names(names: Sequence[str]) -> None:
 
 
 def _check_type(
-    name: str, allowed: tuple[type[types.DataType], ...], found: types.DataType | None
+    name: str, allowed: tuple[type[types.DataType], ...], actual: types.DataType | None
 ) -> None:
-    if found is None or isinstance(found, allowed):
+    if actual is None or isinstance(actual, allowed):
         return
     listed = " or ".join(kind.__name__.removesuffix("Type").lower() for kind in allowed)
-    message = f"column {name} is of type {found.simpleString()}: it must be {listed}"
+    message = f"column {name} is of type {actual.simpleString()}: it must be {listed}"
     raise InvalidRequest(message.replace("integral", "an integer"))
 
 
 def _fields_of(
     known: dict[str, _Field], by_name: dict[str, types.DataType], places: dict[str, int]
 ) -> _Bound:
-    found = []
+    bound = []
     for name, field in known.items():
         if name in places:
             _check_type(name, field.types, by_name[name])
-            found.append((name, places[name], field))
-    return found
+            bound.append((name, places[name], field))
+    return bound
 
 
 def _values(bound: _Bound, row: Sequence[Any]) -> dict[str, Any]:
     """The fields that a row sets. Raises RowRefused if a value cannot be that of its field."""
-    found = {}
+    values = {}
     for name, place, field in bound:
         value = row[place]
         if value is None:
             continue
         try:
-            found[field.name] = field.convert(value)
+            values[field.name] = field.convert(value)
         except (ValueError, OverflowError, UnicodeError) as reason:
             message = f"{name}: {reason}"
             raise RowRefused(message) from reason
-    return found
+    return values
 
 
 @lru_cache(maxsize=1 << 10)
@@ -298,8 +298,8 @@ def _body_writer(kind: types.DataType) -> tuple[Callable[[Any], bytes], bool]:
     if isinstance(kind, _TEXT):
         return lambda value: described(AMQP_VALUE_SECTION, text(value)), False
     if isinstance(kind, types.StructType):
-        told = json_writer(kind, "body")
-        return lambda value: described(DATA_SECTION, binary(told(value).encode())), True
+        as_json = json_writer(kind, "body")
+        return lambda value: described(DATA_SECTION, binary(as_json(value).encode())), True
     message = (
         f"column body is of type {kind.simpleString()}: it must be binary, string or a struct"
         " (cast it, or use to_json)"
@@ -322,7 +322,7 @@ def _properties_writer(kind: types.DataType) -> _Convert:
     if isinstance(kind, types.MapType) and isinstance(kind.keyType, _TEXT):
         text, (item, convert) = BY_KIND["string"], _property("a value", kind.valueType)
         return lambda value: [
-            text(key) + item(convert(each)) for key, each in _pairs(value) if each is not None
+            text(key) + item(convert(one)) for key, one in _pairs(value) if one is not None
         ]
     message = (
         f"column properties is of type {kind.simpleString()}: it must be a map with string keys,"

@@ -60,20 +60,20 @@ class TargetRoute:
         """
         if self._queues is not None:
             return self._queues
-        header, _body, said = message
-        key = said if said is not None else self._key
+        header, _body, row_key = message
+        key = row_key if row_key is not None else self._key
         key = key if key is not None else header.subject or ""
         reason = too_long(key) if self._router.reads_words(self._exchange) else None
         if reason is not None:
             raise RowRefused(reason)
-        found = self._router.route(self._exchange, key, properties_of(AmqpCommonHeader, header))
-        if not found:
+        queues = self._router.route(self._exchange, key, properties_of(AmqpCommonHeader, header))
+        if not queues:
             message_ = (
                 f"exchange {shown(self._exchange)} sends it to no queue (routing key {shown(key)}):"
                 " bind one, or give the exchange an alternate"
             )
             raise RowRefused(message_)
-        return sorted(found)
+        return sorted(queues)
 
 
 def _router_of(wiring: Recovered) -> Router:

@@ -199,15 +199,15 @@ class StagedRows:
         transaction: TransactionContext,
         refusals: list[tuple[int, StoreError]],
     ) -> None:
-        def told(error: StoreError | None) -> None:
+        def note_refusal(error: StoreError | None) -> None:
             if error is not None:
                 refusals.append((index, error))
 
         try:
             message = self._store.message(entry.header, entry.body)
-            self._store.enqueue(message, entry.queue, told, transaction)
+            self._store.enqueue(message, entry.queue, note_refusal, transaction)
         except InvalidRequest as refusal:
-            told(refusal)
+            note_refusal(refusal)
 
     def _refused(self, row: int, reason: str) -> InvalidRequest:
         message = f"{self._place(row)} is refused: {reason}; nothing of this write is on a queue"
@@ -231,8 +231,8 @@ def roll_back(store: RemoteMessageStore, xids: Sequence[Xid]) -> None:
         Unavailable: The service was away for too long.
     """
     ended = [Completion() for _ in xids]
-    for xid, each in zip(xids, ended, strict=True):
-        store.rollback_prepared(xid, each.finish)
-    for each in ended:
+    for xid, completion in zip(xids, ended, strict=True):
+        store.rollback_prepared(xid, completion.finish)
+    for completion in ended:
         with suppress(InvalidRequest):  # it was never prepared, or is decided
-            each.complete()
+            completion.complete()

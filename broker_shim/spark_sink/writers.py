@@ -182,8 +182,8 @@ def _rows(batches: Iterable[Any]) -> Iterator[Sequence[Any]]:
 
 def _parts(messages: Iterable[WriterCommitMessage | None]) -> list[StagedPart]:
     """The commit messages of the tasks, by their partitions."""
-    found = [each for each in messages if isinstance(each, StagedPart)]
-    return sorted(found, key=lambda part: part.partition)
+    parts = [message for message in messages if isinstance(message, StagedPart)]
+    return sorted(parts, key=lambda part: part.partition)
 
 
 def _publish(settings: SinkSettings, messages: Iterable[WriterCommitMessage | None]) -> None:

@@ -32,12 +32,12 @@ def ticket_schema(settings: TicketSettings) -> StructType:
     Raises:
         InvalidRequest: A column is not there.
     """
-    there = _columns_there()
-    names = [name for name in there.names if name != _RAW]
+    columns = _columns_there()
+    names = [name for name in columns.names if name != _RAW]
     if settings.columns:
-        names = there.names if settings.columns == ("*",) else [*settings.columns]
+        names = columns.names if settings.columns == ("*",) else [*settings.columns]
     check_ticket_columns(names)
-    return StructType([there[name] for name in names])
+    return StructType([columns[name] for name in names])
 
 
 def check_ticket_columns(names: Sequence[str]) -> None:
@@ -68,12 +68,12 @@ def message_batch(
     rows = len(messages)
     columns: dict[str, Sequence[Any]] = {
         "queue": [queue] * rows,
-        "message_id": [each.message_id for each in messages],
+        "message_id": [message.message_id for message in messages],
         "delivery_count": counts,
         "ticket": [ticket] * rows,
-        "body": [each.body for each in messages],
+        "body": [message.body for message in messages],
     }
-    headers = zip(*(each.header for each in messages), strict=True)
+    headers = zip(*(message.header for message in messages), strict=True)
     columns |= dict(zip((field.name for field in HEADER_FIELDS), headers, strict=True))
     types = {field.name: field.type for field in FIELDS}
     arrays = [pa.array(columns[name], types[name]) for name in schema.names]
@@ -82,5 +82,5 @@ def message_batch(
 
 def _columns_there() -> StructType:
     fields = [field.with_nullable(nullable=True) for field in FIELDS]
-    found: StructType = from_arrow_schema(pa.schema(fields))
-    return found
+    schema: StructType = from_arrow_schema(pa.schema(fields))
+    return schema

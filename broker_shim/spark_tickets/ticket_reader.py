@@ -151,7 +151,7 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._left -= len(taken)
             if not taken:
                 return start
-        kept = sum(each.is_kept for each in store.held[ticket].values())
+        kept = sum(message.is_kept for message in store.held[ticket].values())
         return done._replace(ticket=ticket, kept=kept, noted=True)._asdict()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
@@ -169,10 +169,10 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         tasks: list[InputPartition] = []
         for ticket in range(first, last.ticket + 1):
             held = store.held.get(ticket, {})
-            there = sum(each.is_kept for each in held.values())
-            if ticket == last.ticket and there < last.kept:
-                self._check_loss(last, there)
-            tasks += _tasks(ticket, last.query, [held[each] for each in sorted(held)])
+            kept_count = sum(message.is_kept for message in held.values())
+            if ticket == last.ticket and kept_count < last.kept:
+                self._check_loss(last, kept_count)
+            tasks += _tasks(ticket, last.query, [held[message_id] for message_id in sorted(held)])
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -208,9 +208,9 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             StoreError: One cannot be read.
         """
-        ids = [each for each in messages if isinstance(each, int)]
-        loaded = {each.message_id: each for each in _load(self._settings, ids)} if ids else {}
-        return [loaded[each] if isinstance(each, int) else each for each in messages]
+        ids = [one for one in messages if isinstance(one, int)]
+        loaded = {one.message_id: one for one in _load(self._settings, ids)} if ids else {}
+        return [loaded[one] if isinstance(one, int) else one for one in messages]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: what is settled, `latestOffset` settles."""
@@ -297,8 +297,8 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _settle(self, store: TicketStore, ticket: int) -> None:
-        for each in sorted(held for held in store.held if held <= ticket):
-            self._lost += store.settle(each)
+        for held_ticket in sorted(held for held in store.held if held <= ticket):
+            self._lost += store.settle(held_ticket)
 
     def _available(self, store: TicketStore, most: int) -> int:
         """How many messages may be taken: in a run that takes what is there, what is left of it."""
@@ -324,8 +324,8 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             message = f"the checkpoint is of queue {shown(offset.queue)}, and the option queue is"
             raise InvalidRequest(f"{message} {shown(self._settings.queue)}: {advice}")
 
-    def _check_loss(self, offset: TicketOffset, there: int) -> None:
-        lost = offset.kept - there
+    def _check_loss(self, offset: TicketOffset, kept_count: int) -> None:
+        lost = offset.kept - kept_count
         if not self._settings.fails_on_loss:
             self._lost += lost
             return
@@ -338,26 +338,26 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         raise InvalidRequest(message)
 
     @staticmethod
-    def _offset(told: Mapping[str, Any]) -> TicketOffset:
+    def _offset(json: Mapping[str, Any]) -> TicketOffset:
         try:
-            root, queue, query = (str(told[name]) for name in ("root", "queue", "query"))
-            ticket, kept, noted = int(told["ticket"]), int(told["kept"]), told.get("noted", False)
+            root, queue, query = (str(json[name]) for name in ("root", "queue", "query"))
+            ticket, kept, noted = int(json["ticket"]), int(json["kept"]), json.get("noted", False)
             return TicketOffset(root, queue, query, ticket, kept, noted is True)
         except (KeyError, TypeError, ValueError) as reason:
-            message = f"the checkpoint has {dict(told)}, which no stream with settle = true wrote"
+            message = f"the checkpoint has {dict(json)}, which no stream with settle = true wrote"
             advice = "give this query a checkpointLocation of its own"
             raise InvalidRequest(f"{message}: {advice}") from reason
 
 
 def _tasks(ticket: int, query: str, messages: Sequence[TicketMessage]) -> list[InputPartition]:
-    found: list[InputPartition] = []
+    tasks: list[InputPartition] = []
     for first in range(0, len(messages), _TASK_MESSAGES):
         part = messages[first : first + _TASK_MESSAGES]
-        told = tuple(each.message or each.message_id for each in part)
-        counts = tuple(each.delivery_count for each in part)
-        task = TicketTask(ticket, "" if found else query, told, counts)
-        found.append(TaskPartition(tuple(task)))
-    return found
+        contents = tuple(message.message or message.message_id for message in part)
+        counts = tuple(message.delivery_count for message in part)
+        task = TicketTask(ticket, "" if tasks else query, contents, counts)
+        tasks.append(TaskPartition(tuple(task)))
+    return tasks
 
 
 def _load(settings: TicketSettings, ids: Sequence[int]) -> list[StoredMessage]:
@@ -368,11 +368,11 @@ def _load(settings: TicketSettings, ids: Sequence[int]) -> list[StoredMessage]:
     """
     with open_store(settings) as store:
         came: SimpleQueue[Loaded] = SimpleQueue()
-        store.prefetch(ids, lambda _message_id, found: came.put(found))
+        store.prefetch(ids, lambda _message_id, loaded: came.put(loaded))
         return [_there(came.get()) for _ in ids]
 
 
-def _there(found: Loaded) -> StoredMessage:
-    if isinstance(found, StoreError):
-        raise found
-    return found
+def _there(loaded: Loaded) -> StoredMessage:
+    if isinstance(loaded, StoreError):
+        raise loaded
+    return loaded

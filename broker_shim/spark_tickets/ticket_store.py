@@ -185,7 +185,7 @@ class TicketStore:
 
     def _has_room(self, taking: _Taking) -> bool:
         limit = self._settings.max_bytes
-        size = sum(each.message_bytes for each in taking.came) if limit is not None else 0
+        size = sum(message.message_bytes for message in taking.came) if limit is not None else 0
         return len(taking.came) < taking.most and (limit is None or size < limit)
 
     def settle(self, ticket: int) -> int:
@@ -197,19 +197,19 @@ class TicketStore:
             StoreError: What became of the rest is not known; ask again.
         """
         lost = 0
-        there = self.held.get(ticket, {})
-        ids = [*there]
+        held = self.held.get(ticket, {})
+        ids = [*held]
         starts = range(0, len(ids), wire.MAX_BATCH)
         parts = [ids[first : first + wire.MAX_BATCH] for first in starts]
         asked = [self._dequeue(part, ticket) for part in parts]
-        for part, (done, told) in zip(parts, asked, strict=True):
+        for part, (done, outcomes) in zip(parts, asked, strict=True):
             done.complete()
-            for message_id, error in zip(part, told, strict=True):
+            for message_id, error in zip(part, outcomes, strict=True):
                 if isinstance(error, InvalidRequest | NotAcquired):
                     lost += 1
                 elif error is not None:
                     raise error
-                del there[message_id]
+                del held[message_id]
         self.held.pop(ticket, None)
         return lost
 
@@ -217,16 +217,16 @@ class TicketStore:
         self, ids: Sequence[int], ticket: int
     ) -> tuple[Completion, list[StoreError | None]]:
         """Ask for messages to be dequeued; what came of each is there when that is complete."""
-        told: list[StoreError | None] = []
+        results: list[StoreError | None] = []
         done = Completion()
 
         def on_complete(outcomes: Sequence[StoreError | None]) -> None:
-            told.extend(outcomes)
+            results.extend(outcomes)
             done.finish(None)
 
         queue, holder = self._settings.queue, f"{_HOLDER}{ticket}"
         self._store.dequeue_each(ids, queue, holder, on_complete)
-        return done, told
+        return done, results
 
     def last_read(self) -> int:
         """Ask for the last ticket that tasks of this query have begun to read; -1: none.
@@ -261,8 +261,8 @@ class TicketStore:
         _is_last, body, error = answers[-1]
         if error is not None:
             raise error
-        told = json.loads(body[0]) if body and body[0] else None
-        return QueueUsage(**told) if told else None
+        counts = json.loads(body[0]) if body and body[0] else None
+        return QueueUsage(**counts) if counts else None
 
     def _recover(self) -> None:
         recovered, queue = self._store.recover(), self._settings.queue
@@ -312,7 +312,7 @@ class TicketStore:
             if taking is not None:
                 taking.is_over = True
                 self._changed.notify_all()
-            ids = [message_id for there in self.held.values() for message_id in there]
+            ids = [message_id for messages in self.held.values() for message_id in messages]
             held = [(self._settings.queue, ids)] if ids else []
             self._store.say(wire.WATCH, "", 0, held)
 
@@ -330,13 +330,13 @@ class TicketStore:
 
     def _took(self, taking: _Taking, kind: int, body: wire.Body) -> None:
         if kind == wire.GRANTS:
-            there = self.held.setdefault(taking.ticket, {})
+            held = self.held.setdefault(taking.ticket, {})
             for number, message_id, entry, *content in body:
                 if number == taking.number:
                     position, _at, _priority, _expires_at, size, delivery_count, _detail = entry
                     along = taking.along(message_id, size, content)
                     message = TicketMessage(message_id, delivery_count, size, position > 0, along)
-                    there[message_id] = message
+                    held[message_id] = message
                     taking.came.append(message)
         elif kind == wire.CAUGHT_UP and body[0] == taking.number:
             taking.caught_up_at = body[1]

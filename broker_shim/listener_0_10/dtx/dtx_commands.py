@@ -57,9 +57,9 @@ def _start(session: Amqp010Session, command: c.DtxStart, command_id: int) -> Non
     if session.transaction is not None:
         raise illegal_state("dtx.start: this session works in a branch already: end that first")
     xid = _xid(command.xid)
-    there = _there(session, command, xid)
-    if there is not None:
-        _work_in(session, there, command_id)
+    branch = _there(session, command, xid)
+    if branch is not None:
+        _work_in(session, branch, command_id)
         return
 
     def begun(branch: OpenBranch) -> None:
@@ -112,8 +112,8 @@ def _end(session: Amqp010Session, command: c.DtxEnd, command_id: int) -> None:
 def _prepare(session: Amqp010Session, command: c.DtxPrepare, command_id: int) -> None:
     xid = _xid(command.xid)
 
-    def prepare(there: BranchFacts | None) -> None:
-        if there is not None:
+    def prepare(prepared_one: BranchFacts | None) -> None:
+        if prepared_one is not None:
             raise illegal_state(f"branch {xid_text(xid)} is prepared already")
         branch = _idle(session, xid)
         if branch.has_failed or branch.transaction.is_empty:
@@ -134,15 +134,15 @@ def _commit(session: Amqp010Session, command: c.DtxCommit, command_id: int) -> N
     xid = _xid(command.xid)
     text = xid_text(xid)
 
-    def commit(there: BranchFacts | None) -> None:
-        if there is None:
+    def commit(branch: BranchFacts | None) -> None:
+        if branch is None:
             _commit_at_once(session, command, command_id)
-        elif there.state in _HEURISTIC:
-            _answer(session, command_id, _HEURISTIC[there.state])
+        elif branch.state in _HEURISTIC:
+            _answer(session, command_id, _HEURISTIC[branch.state])
         elif command.one_phase:
             raise illegal_state(f"branch {text} is prepared: commit it without one-phase")
         else:
-            _decide(session, command_id, _prepared(session).commit, there)
+            _decide(session, command_id, _prepared(session).commit, branch)
 
     _look(session, command, command_id, xid, commit)
 
@@ -169,12 +169,12 @@ def _commit_at_once(session: Amqp010Session, command: c.DtxCommit, command_id: i
 def _rollback(session: Amqp010Session, command: c.DtxRollback, command_id: int) -> None:
     xid = _xid(command.xid)
 
-    def roll_back(there: BranchFacts | None) -> None:
-        if there is not None and there.state in _HEURISTIC:
-            _answer(session, command_id, _HEURISTIC[there.state])
+    def roll_back(prepared: BranchFacts | None) -> None:
+        if prepared is not None and prepared.state in _HEURISTIC:
+            _answer(session, command_id, _HEURISTIC[prepared.state])
             return
-        if there is not None:
-            _decide(session, command_id, _prepared(session).roll_back, there)
+        if prepared is not None:
+            _decide(session, command_id, _prepared(session).roll_back, prepared)
             return
         branch = _idle(session, xid)
         _opened(session).forget(branch)
@@ -201,11 +201,11 @@ def _forget(session: Amqp010Session, command: c.DtxForget, command_id: int) -> N
     """The coordinator knows what an operator decided; nothing else is ever to be forgotten."""
     xid = _xid(command.xid)
 
-    def forget(there: BranchFacts | None) -> None:
-        if there is not None and there.state in _HEURISTIC:
-            _prepared(session).forget(there, session.done(command_id))
+    def forget(branch: BranchFacts | None) -> None:
+        if branch is not None and branch.state in _HEURISTIC:
+            _prepared(session).forget(branch, session.done(command_id))
             return
-        if there is None:
+        if branch is None:
             _of_user(session, xid)
         raise illegal_state(f"branch {xid_text(xid)} was not decided: commit it, or roll it back")
 
@@ -228,12 +228,12 @@ def _recover(session: Amqp010Session, command: c.DtxRecover, command_id: int) ->
     """The branches in doubt that this user may decide."""
 
     def tell(branches: Sequence[BranchFacts]) -> None:
-        found = [
-            DtxXid(*each.xid)
-            for each in branches
-            if all(_may(session, *needed) for needed in _needed(each))
+        xids = [
+            DtxXid(*branch.xid)
+            for branch in branches
+            if all(_may(session, *needed) for needed in _needed(branch))
         ]
-        session.result(command_id, DtxRecoverResult(tuple(found)))
+        session.result(command_id, DtxRecoverResult(tuple(xids)))
 
     _ask(session, command, command_id, None, tell)
 
@@ -254,12 +254,12 @@ def _look(
         go_on(None)
         return
 
-    def found(branches: Sequence[BranchFacts]) -> None:
+    def decide_next(branches: Sequence[BranchFacts]) -> None:
         for act, queue in _needed(branches[0]) if branches else ():
             _check_known(session, xid, act, queue)
         go_on(branches[0] if branches else None)
 
-    _ask(session, command, command_id, xid, found)
+    _ask(session, command, command_id, xid, decide_next)
 
 
 def _ask(
@@ -271,7 +271,7 @@ def _ask(
 ) -> None:
     """Go on when the store has told of branches; the session's next commands wait until then."""
 
-    def found(error: StoreError | None, branches: Sequence[BranchFacts]) -> None:
+    def answered(error: StoreError | None, branches: Sequence[BranchFacts]) -> None:
         if session.is_over:
             return
         try:
@@ -283,7 +283,7 @@ def _ask(
             session.fail(reason, command_id)
 
     session.wait_for(command_id)
-    _prepared(session).find(xid, found)
+    _prepared(session).find(xid, answered)
 
 
 def _needed(branch: BranchFacts) -> set[tuple[Act, str]]:
@@ -311,9 +311,9 @@ def _may(session: Amqp010Session, act: Act, queue: str) -> bool:
     return may(session, act, QueueNode(queue))
 
 
-def _xid(said: DtxXid) -> Xid:
+def _xid(given: DtxXid) -> Xid:
     try:
-        return check_xid(Xid(int(said.format), bytes(said.global_id), bytes(said.branch_id)))
+        return check_xid(Xid(int(given.format), bytes(given.global_id), bytes(given.branch_id)))
     except InvalidRequest as reason:
         raise illegal_argument(str(reason)) from reason
 

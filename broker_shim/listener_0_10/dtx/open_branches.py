@@ -114,7 +114,7 @@ class OpenBranches:
     def _look_later(self) -> None:
         """Set one timer for all: that of the oldest branch that may still fail."""
         every = self._branches.values()
-        waiting = (each for each in every if not each.has_failed or not each.sessions)
+        waiting = (branch for branch in every if not branch.has_failed or not branch.sessions)
         oldest = next(waiting, None)
         if oldest is not None and not self._is_looked_at_later:
             self._is_looked_at_later = True
@@ -170,9 +170,9 @@ class OpenBranches:
             del self._branches[branch.xid]
             self._claims.release(branch.xid)
             for session in branch.sessions:
-                there = self._of_session.get(session, {})
-                there.pop(branch, None)
-                if not there:
+                branches = self._of_session.get(session, {})
+                branches.pop(branch, None)
+                if not branches:
                     self._of_session.pop(session, None)
 
     def set_timeout(self, branch: OpenBranch, timeout_s: int) -> None:

@@ -69,8 +69,8 @@ def neutral_header(header: MessageHeader) -> NeutralHeader:
 def application_headers(properties: NeutralHeader) -> dict[str, Any]:
     """Properties of any protocol as application headers: names of up to 255 bytes."""
     return {
-        name: _value(told)
-        for name, told in properties.properties.items()
+        name: _value(value)
+        for name, value in properties.properties.items()
         if len(name.encode()) <= 255
     }
 
@@ -93,8 +93,8 @@ def _neutral(value: Any) -> NeutralValue | None:
     return NeutralValue(kind, plain * 1000 if kind == "timestamp" else plain)
 
 
-def _value(told: NeutralValue) -> Any:
-    if told.kind == "timestamp":
-        return p.Datetime(max(0, told.value // 1000))
-    cls = _CLASSES.get(told.kind, str)
-    return told.value if cls is UUID else cls(told.value)
+def _value(value: NeutralValue) -> Any:
+    if value.kind == "timestamp":
+        return p.Datetime(max(0, value.value // 1000))
+    cls = _CLASSES.get(value.kind, str)
+    return value.value if cls is UUID else cls(value.value)

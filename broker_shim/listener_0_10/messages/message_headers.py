@@ -61,7 +61,7 @@ def check_items(header: HeaderSegment, most_bytes: int) -> None:
 
 def _items_of(value: Mapping[str, object] | Sequence[object]) -> int:
     values = value.values() if isinstance(value, Mapping) else value
-    return len(value) + sum(_items_of(each) for each in values if isinstance(each, dict | list))
+    return len(value) + sum(_items_of(item) for item in values if isinstance(item, dict | list))
 
 
 def read_header(header: HeaderSegment, exchange: str, body_bytes: int) -> MessageHeader:
@@ -82,10 +82,10 @@ def read_header(header: HeaderSegment, exchange: str, body_bytes: int) -> Messag
         return columns(delivery, message, header.payload, body_bytes)
     delivery.exchange, delivery.redelivered = named, False
     others = [
-        each
-        for each in header.structs
+        struct
+        for struct in header.structs
         if not isinstance(
-            each, MessageDeliveryProperties | MessageProperties | MessageFragmentProperties
+            struct, MessageDeliveryProperties | MessageProperties | MessageFragmentProperties
         )
     ]
     encoded = HeaderSegment.of(delivery, message, *others).payload
@@ -235,10 +235,10 @@ def _as_text(value: Any) -> str | None:
     return None
 
 
-def _bytes(told: MessageIdentity) -> bytes | None:
-    if told is None:
+def _bytes(identity: MessageIdentity) -> bytes | None:
+    if identity is None:
         return None
-    return (told if isinstance(told, bytes) else str(told).encode())[:65_535]
+    return (identity if isinstance(identity, bytes) else str(identity).encode())[:65_535]
 
 
 def _short(text: str | None) -> str | None:
@@ -246,12 +246,12 @@ def _short(text: str | None) -> str | None:
     return None if text is None else text.encode()[:255].decode(errors="ignore")
 
 
-def _uuid(told: MessageIdentity) -> UUID | None:
+def _uuid(identity: MessageIdentity) -> UUID | None:
     """A message id, which has to be a UUID here: others are not kept."""
-    if isinstance(told, UUID) or not isinstance(told, str):
-        return told if isinstance(told, UUID) else None
+    if isinstance(identity, UUID) or not isinstance(identity, str):
+        return identity if isinstance(identity, UUID) else None
     try:
-        return UUID(told.removeprefix("ID:").removeprefix("AMQP_UUID:"))
+        return UUID(identity.removeprefix("ID:").removeprefix("AMQP_UUID:"))
     except ValueError:
         return None
 

@@ -140,19 +140,19 @@ class Subscriptions:
         """Accept messages: complete when they are off their queues, durably."""
         session, sent = self._session, self._take(command.transfers)
         if session.transaction is not None:
-            for number, each in sent:
-                self._accept_within(session.transaction, number, each)
+            for number, message in sent:
+                self._accept_within(session.transaction, number, message)
             session.complete(command_id)
             return
         together: dict[SessionConsumer, dict[int, None]] = {}
-        for _number, each in sent:
-            together.setdefault(each.subscription, {})[each.message_id] = None
+        for _number, message in sent:
+            together.setdefault(message.subscription, {})[message.message_id] = None
         left, finished = sum(map(len, together.values())), session.done(command_id)
 
         def done(_ids: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
             nonlocal left
             left -= len(outcomes)
-            refused = next((each for each in outcomes if each is not None), None)
+            refused = next((error for error in outcomes if error is not None), None)
             if not left or refused is not None:
                 finished(refused)
 
@@ -191,10 +191,10 @@ class Subscriptions:
         """Reject messages: they go to the dead letters, or leave the store."""
         sent = self._take(command.transfers)
         done = self._last_of(len(sent), command_id)
-        told = {"description": command.text} if command.text else {}
-        for _number, each in sent:
-            subscription = each.subscription
-            subscription.holdings.reject(subscription, each.message_id, told, done)
+        reason = {"description": command.text} if command.text else {}
+        for _number, message in sent:
+            subscription = message.subscription
+            subscription.holdings.reject(subscription, message.message_id, reason, done)
 
     def release(self, command: c.MessageRelease, command_id: int) -> None:
         """Let somebody else have messages; `set-redelivered` counts as a failed delivery.
@@ -206,9 +206,9 @@ class Subscriptions:
         for number in self._accepting.chosen(command.transfers):
             self._accepting[number].released = command.set_redelivered
         done = self._last_of(len(sent), command_id)
-        for _number, each in sent:
+        for _number, message in sent:
             failed = command.set_redelivered
-            each.subscription.holdings.give_back(each.message_id, failed=failed, on_done=done)
+            message.subscription.holdings.give_back(message.message_id, failed=failed, on_done=done)
 
     def acquire(self, command: c.MessageAcquire, command_id: int) -> None:
         """Acquire the messages that were shown and that nobody else has."""
@@ -222,8 +222,8 @@ class Subscriptions:
         left = len(shown_ones)
 
         def answer() -> None:
-            told = MessageAcquired(ranges_of(sorted(held)))
-            self._session.result(command_id, told)
+            acquired = MessageAcquired(ranges_of(sorted(held)))
+            self._session.result(command_id, acquired)
 
         def done(number: int, sent: SentMessage, error: StoreError | None) -> None:
             nonlocal left
@@ -241,16 +241,16 @@ class Subscriptions:
             self._session.wait_for(command_id)  # what is decided next is decided of what it has
         else:
             answer()
-        for number, each in shown_ones:
-            queue, holder = each.subscription.queue.name, each.subscription.holder
+        for number, sent in shown_ones:
+            queue, holder = sent.subscription.queue.name, sent.subscription.holder
             acquire = self._session.broker.acquisition.acquire
-            acquire(queue, each.message_id, holder, partial(done, number, each), each.entry)
+            acquire(queue, sent.message_id, holder, partial(done, number, sent), sent.entry)
 
     def _take(self, ranges: Ranges) -> list[tuple[int, SentMessage]]:
         """Take acquired deliveries by their numbers, as the client has decided about them."""
         _check(ranges)
-        found = [(number, self._sent.pop(number)) for number in self._sent.chosen(ranges)]
-        return [(number, each) for number, each in found if each.is_acquired]
+        chosen = [(number, self._sent.pop(number)) for number in self._sent.chosen(ranges)]
+        return [(number, message) for number, message in chosen if message.is_acquired]
 
     def _last_of(self, count: int, command_id: int) -> Any:
         """Make a completion for so many calls: it completes a command, or refuses it if one was."""
@@ -289,7 +289,7 @@ class Subscriptions:
 
     def close_window(self, subscription: SessionConsumer) -> None:
         """Forget what a consumer's window counts of earlier deliveries."""
-        for number in [n for n, each in self._in_window.items() if each[0] is subscription]:
+        for number in [n for n, window in self._in_window.items() if window[0] is subscription]:
             del self._in_window[number]
 
     @property
@@ -305,10 +305,10 @@ class Subscriptions:
         self._accepting.clear()
         sent, self._sent = self._sent, Numbered()
         self._in_window.clear()
-        for each in sent.values():
-            each.subscription.holdings.locks.close()
-            if each.is_acquired and not each.in_transaction:
-                each.subscription.holdings.give_back(each.message_id, failed=True)
+        for message in sent.values():
+            message.subscription.holdings.locks.close()
+            if message.is_acquired and not message.in_transaction:
+                message.subscription.holdings.give_back(message.message_id, failed=True)
 
     def take_back(self, holder: str, message_id: int) -> None:
         """Give back a message of this consumer that the client has not decided about in time."""
@@ -335,11 +335,11 @@ class Subscriptions:
         self._session.fail(locked(reason))
 
     def _of(self, destination: str | None) -> SessionConsumer:
-        found = self._by_name.get(destination or "")
-        if found is None:
+        subscription = self._by_name.get(destination or "")
+        if subscription is None:
             text = f"destination {shown(destination or '')} has no subscriber in this session"
             raise not_found(text)
-        return found
+        return subscription
 
 
 def _check(ranges: Ranges) -> None:

@@ -124,7 +124,7 @@ def _flush(session: Amqp010Session, control: SessionFlush) -> None:
     if control.completed:
         session.tell_all()
     if control.confirmed:
-        session.say(SessionConfirmed(session.incoming.told()))
+        session.say(SessionConfirmed(session.incoming.newly_complete()))
     if control.expected:
         say_expected(session)
 

@@ -128,7 +128,7 @@ class IncomingCommands:
         """True if the peer waits to hear what is complete, or has not heard of many."""
         return self._is_due or self._untold >= _MOST_UNTOLD
 
-    def told(self) -> Ranges:
+    def newly_complete(self) -> Ranges:
         """Tell the peer which commands are complete, of those it may not know of."""
         self._is_due, self._untold = False, 0
         ranges: Ranges = ()

@@ -62,13 +62,13 @@ class OutgoingCommands:
         Returns:
             Numbers that nothing is kept of any more; and what is kept.
         """
-        again = [each for each in self._kept if distance(first, each) >= 0]
+        again = [number for number in self._kept if distance(first, number) >= 0]
         lost: list[tuple[int, int]] = []
-        for each in [*again, self.next_id]:
-            if each != first:
-                lost.append((first, after(each, -1)))
-            first = after(each)
-        return tuple(lost), [self._kept[each] for each in again]
+        for number in [*again, self.next_id]:
+            if number != first:
+                lost.append((first, after(number, -1)))
+            first = after(number)
+        return tuple(lost), [self._kept[number] for number in again]
 
 
 def _bytes_of(assembly: Assembly) -> int:

@@ -280,7 +280,7 @@ class Amqp010Session:
 
     def tell_all(self) -> None:
         """Tell the client what is complete."""
-        self.say(SessionCompleted(self.incoming.told()))
+        self.say(SessionCompleted(self.incoming.newly_complete()))
 
     def fail(self, error: RemoteCommandError, command_id: int | None = None) -> None:
         """End the session with the reason why a command cannot be done."""

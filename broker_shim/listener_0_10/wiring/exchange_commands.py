@@ -52,11 +52,11 @@ def declare(session: Amqp010Session, command: ExchangeDeclare, command_id: int) 
     name, router = command.exchange, session.broker.router
     if not name:
         raise _nameless()
-    there = router.type_of(name)
-    if there is not None or command.passive:
+    type_of_existing = router.type_of(name)
+    if type_of_existing is not None or command.passive:
         _check_known(session, name)
-    if there is not None:
-        _check_there(command, there, router.alternate_of(name))
+    if type_of_existing is not None:
+        _check_there(command, type_of_existing, router.alternate_of(name))
         session.complete(command_id)
         return
     if command.passive:
@@ -131,15 +131,15 @@ def query(session: Amqp010Session, command: ExchangeQuery, command_id: int) -> N
     name = command.name or ""
     if name:  # clients ask by one name for an exchange and for a queue, to learn which it is
         _check_known(session, name, QueueNode(canonical_or_empty(name)))
-    there = session.broker.queries.exchange(name) if name else None
-    if name and there is None:
+    exchange = session.broker.queries.exchange(name) if name else None
+    if name and exchange is None:
         session.result(command_id, ExchangeQueryResult(not_found=True))
         return
-    told = ExchangeQueryResult("direct" if there is None else there.type, durable=True)
-    if there is not None:
-        told.durable = there.durability is TerminusDurability.UNSETTLED_STATE
-        told.arguments = {ALTERNATE_EXCHANGE: there.alternate} if there.alternate else None
-    session.result(command_id, told)
+    answer = ExchangeQueryResult("direct" if exchange is None else exchange.type, durable=True)
+    if exchange is not None:
+        answer.durable = exchange.durability is TerminusDurability.UNSETTLED_STATE
+        answer.arguments = {ALTERNATE_EXCHANGE: exchange.alternate} if exchange.alternate else None
+    session.result(command_id, answer)
 
 
 def bind(session: Amqp010Session, command: ExchangeBind, command_id: int) -> None:
@@ -186,24 +186,24 @@ def bound(session: Amqp010Session, command: ExchangeBound, command_id: int) -> N
     _check_asked(session, command, queue)
     if exchange:
         arguments = _asked(command.arguments) or None
-        found = broker.queries.bound(exchange, queue, command.binding_key, arguments)
-        is_of_others = found.queue_not_matched or found.queue_not_found
+        answer = broker.queries.bound(exchange, queue, command.binding_key, arguments)
+        is_of_others = answer.queue_not_matched or answer.queue_not_found
         if is_of_others and not may_do_something(session.connection, ExchangeNode(exchange)):
-            found = found._replace(  # of what is bound for others nothing is told
+            answer = answer._replace(  # of what is bound for others nothing is told
                 key_not_matched=command.binding_key is not None,
                 arguments_not_matched=arguments is not None,
             )
-        session.result(command_id, ExchangeBoundResult(*found))
+        session.result(command_id, ExchangeBoundResult(*answer))
     else:
         session.result(command_id, _bound_by_name(broker, queue, command.binding_key))
 
 
 def _bound_by_name(broker: Any, queue: str | None, key: str | None) -> ExchangeBoundResult:
     """To the exchange without a name each queue is bound by its own."""
-    told = ExchangeBoundResult(queue_not_found=queue is not None and queue not in broker.queues)
+    answer = ExchangeBoundResult(queue_not_found=queue is not None and queue not in broker.queues)
     bound = broker.queues if queue not in broker.queues else {queue}
-    told.key_not_matched = key is not None and key not in bound
-    return told
+    answer.key_not_matched = key is not None and key not in bound
+    return answer
 
 
 def _check_asked(session: Amqp010Session, command: ExchangeBound, queue: str | None) -> None:

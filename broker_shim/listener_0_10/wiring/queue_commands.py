@@ -77,8 +77,8 @@ def declare(session: Amqp010Session, command: QueueDeclare, command_id: int) -> 
 
 def _arguments(command: QueueDeclare) -> dict[str, Any]:
     """Read the arguments of a new queue; others are no affair of the store."""
-    said = plain_arguments(command.arguments)
-    named = {_OTHER_NAMES.get(name, name): value for name, value in said.items()}
+    given = plain_arguments(command.arguments)
+    named = {_OTHER_NAMES.get(name, name): value for name, value in given.items()}
     arguments = {name: named[name] for name in QueueArguments._fields if name in named}
     if command.auto_delete:
         arguments["auto_delete"] = True
@@ -158,16 +158,16 @@ def purge(session: Amqp010Session, command: QueuePurge, command_id: int) -> None
     orders.purge(session, name, command_id)
 
 
-def destroyed(session: Amqp010Session, said: str, act: Act) -> str:
+def destroyed(session: Amqp010Session, given: str, act: Act) -> str:
     """The queue of a command that takes away what others may use, or one's own.
 
     Raises:
         RemoteCommandError: It may not be destroyed by this session, or is not there.
     """
-    node = named(session, said)
+    node = named(session, given)
     if isinstance(node, QueueNode) and session.broker.claims.is_own(node.queue, session):
         act = Act.END_OWN_QUEUE
-    name = found(session, act, node, said)
+    name = existing_at(session, act, node, given)
     check_owner(session, name)
     return name
 
@@ -176,16 +176,16 @@ def query(session: Amqp010Session, command: QueueQuery, command_id: int) -> None
     """Answer a queue.query; a queue that is not there is answered with nothing."""
     name = canonical_or_empty(command.queue)
     check_something(session, command.queue, QueueNode(name))
-    there = session.broker.queries.queue(name)
+    queue = session.broker.queries.queue(name)
     nothing = QueueQueryResult(None)  # type: ignore[arg-type]
-    if there is None:
+    if queue is None:
         session.result(command_id, nothing)
         return
-    arguments = dict(there.arguments)
-    told = QueueQueryResult(
+    arguments = dict(queue.arguments)
+    answer = QueueQueryResult(
         command.queue,
         arguments.pop(ALTERNATE_EXCHANGE, None),
-        durable=there.durability is TerminusDurability.UNSETTLED_STATE,
+        durable=queue.durability is TerminusDurability.UNSETTLED_STATE,
         exclusive=session.broker.claims.is_claimed(name),
         auto_delete=bool(arguments.pop("auto_delete", False)),
         arguments={key: value for key, value in arguments.items() if isinstance(value, str | int)},
@@ -198,9 +198,9 @@ def query(session: Amqp010Session, command: QueueQuery, command_id: int) -> None
             session.result(command_id, nothing)
         else:
             available = max(0, usage.depth - usage.held_count)
-            told.message_count = min(available, 0xFFFFFFFF)
-            told.subscriber_count = usage.consumer_count
-            session.result(command_id, told)
+            answer.message_count = min(available, 0xFFFFFFFF)
+            answer.subscriber_count = usage.consumer_count
+            session.result(command_id, answer)
 
     session.broker.queries.usage(name, counted)
 
@@ -217,49 +217,49 @@ def plain_arguments(arguments: Mapping[str, Any] | None) -> dict[str, Any]:
         raise illegal_argument(str(reason)) from reason
 
 
-def name_of(said: str) -> str:
+def name_of(given: str) -> str:
     """Name the queue that a command means as the store does.
 
     Raises:
         RemoteCommandError: It is no name.
     """
-    if not said:
+    if not given:
         raise RemoteCommandError(ExecutionErrorCode.INVALID_ARGUMENT, "a queue needs a name")
     try:
-        return canonical(said)
+        return canonical(given)
     except InvalidRequest as reason:
         raise illegal_argument(str(reason)) from reason
 
 
-def existing(session: Amqp010Session, said: str, act: Act) -> str:
+def existing(session: Amqp010Session, given: str, act: Act) -> str:
     """The name of a queue that is there, also by its short name, at which one may do this.
 
     Raises:
         RemoteCommandError: It is not, or one may not, whether it is there or not.
     """
-    return found(session, act, named(session, said), said)
+    return existing_at(session, act, named(session, given), given)
 
 
-def named(session: Amqp010Session, said: str) -> Node:
+def named(session: Amqp010Session, given: str) -> Node:
     """Find the node that a command means by a queue's name: there, or to be of this name.
 
     Raises:
         RemoteCommandError: It is no name.
     """
-    name_of(said)
-    return client_orders.queue_meant(session.broker, said)
+    name_of(given)
+    return client_orders.queue_meant(session.broker, given)
 
 
-def found(session: Amqp010Session, act: Act, node: Node, said: str) -> str:
-    """The name of the queue that `named` told of; see `existing`.
+def existing_at(session: Amqp010Session, act: Act, node: Node, given: str) -> str:
+    """Name the queue that a node of `named` is, at which a session may do this; see `existing`.
 
     Raises:
         RemoteCommandError: As of `existing`.
     """
-    check(session, act, node, said)
+    check(session, act, node, given)
     if isinstance(node, QueueNode) and node.queue in session.broker.queues:
         return node.queue
-    text = f"there is no queue {shown(said)}"
+    text = f"there is no queue {shown(given)}"
     raise not_found(text)
 
 

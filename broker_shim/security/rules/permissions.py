@@ -200,8 +200,8 @@ def check_who(who: Iterable[str]) -> None:
 
 
 def _texts(item: Mapping[str, Any], name: str) -> frozenset[str]:
-    found: Iterable[Any] = item[name] if isinstance(item[name], list) else ()
-    texts = [text for text in found if isinstance(text, str)]
+    listed: Iterable[Any] = item[name] if isinstance(item[name], list) else ()
+    texts = [text for text in listed if isinstance(text, str)]
     if not texts or len(texts) != len(item[name]):
         message = f'[security] permissions: {name} is {item[name]!r}: say a list, such as ["ann"]'
         raise InvalidRequest(message)

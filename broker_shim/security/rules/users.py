@@ -103,19 +103,19 @@ def decoded(content: bytes) -> UsersFileContent:
             no file's name.
     """
     try:
-        found = json.loads(content)
+        whole = json.loads(content)
     except (ValueError, RecursionError) as reason:
         message = f"not JSON ({reason}): restore it, or make it anew with `sparkstore passwd`"
         raise InvalidRequest(message) from reason
-    version = found.get("version") if isinstance(found, dict) else None
+    version = whole.get("version") if isinstance(whole, dict) else None
     if type(version) is int and version != VERSION:
         message = f"version {version}, and this sparkstore knows {VERSION}: use a newer one"
         raise InvalidRequest(message)
-    if type(version) is not int or not isinstance(found.get("users"), dict):
+    if type(version) is not int or not isinstance(whole.get("users"), dict):
         raise InvalidRequest('no users file: it needs "version" and "users"')
-    users = {name: _user(name, item) for name, item in found["users"].items()}
+    users = {name: _user(name, item) for name, item in whole["users"].items()}
     try:
-        return UsersFileContent(users, b64decode(found.get("decoy_key", ""), validate=True) or None)
+        return UsersFileContent(users, b64decode(whole.get("decoy_key", ""), validate=True) or None)
     except (TypeError, ValueError) as reason:
         raise InvalidRequest('"decoy_key" is damaged: take it out') from reason
 

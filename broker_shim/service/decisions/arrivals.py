@@ -218,13 +218,13 @@ def tag_of(text: object) -> bytes:
 def tags_of(record: Record) -> list[bytes]:
     """The tags of a `settled` record; raises InvalidRequest if they are no JSON array of tags."""
     try:
-        told = json.loads(record.detail or "")
+        tags = json.loads(record.detail or "")
     except (ValueError, RecursionError) as reason:
         message = f"the tags of a settled record are a JSON array: {reason}"
         raise InvalidRequest(message) from reason
-    if not isinstance(told, list):
+    if not isinstance(tags, list):
         raise InvalidRequest("the tags of a settled record are a JSON array")
-    return [tag_of(text) for text in told]
+    return [tag_of(text) for text in tags]
 
 
 def annotations_of(detail: str | None) -> dict[str, Any] | None:

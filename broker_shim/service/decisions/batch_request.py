@@ -77,7 +77,7 @@ def part_of(body: Body) -> Part:
     is_right = (
         0 < len(message_ids) <= wire.MAX_BATCH
         and part.first + len(message_ids) - 1 <= MAX_NUMBER
-        and all(type(each) is int and 0 <= each <= MAX_NUMBER for each in message_ids)
+        and all(type(i) is int and 0 <= i <= MAX_NUMBER for i in message_ids)
         and len(record) == _FIELDS
         and type(record[0]) is int
         and record[0] in _KINDS
@@ -86,7 +86,7 @@ def part_of(body: Body) -> Part:
     )
     if is_right and contents is not None:
         is_right = len(contents) == len(message_ids)
-        is_right = is_right and all(type(each) is tuple and len(each) == 2 for each in contents)
+        is_right = is_right and all(type(pair) is tuple and len(pair) == 2 for pair in contents)
     if not is_right:
         message = f"the body of a frame of type {wire.BATCH} is not what the protocol says"
         raise InvalidRequest(message)

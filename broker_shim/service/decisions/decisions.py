@@ -136,14 +136,14 @@ class Decisions:
     ) -> tuple[list[RecordStep], list[RecordStep]]:
         """Take entry records into a transaction; steps for what comes before, and after, it."""
         content, others = list[RecordStep](), list[RecordStep]()
-        there: dict[tuple[str, str], bool] = {}
+        configured: dict[tuple[str, str], bool] = {}
         aborted: set[int] = set()
         for fields in taken:
             kind = fields[0]
             if kind == Kind.CONTENT:
                 content += self.staged.piece(fields)
             elif kind in _CONFIGURATION:
-                others += _configuration(self.machine, record_of(fields), there)
+                others += _configuration(self.machine, record_of(fields), configured)
             elif kind in _WIRING:
                 others += self.one(fields)
             elif kind == Kind.STAGING_ABORTED:
@@ -171,8 +171,8 @@ class Decisions:
             if fields[0] == Kind.ENQUEUED:
                 message = self._message(fields, opened.messages)
                 opened.messages.setdefault(message.message_id, message)
-                told = annotations_of(fields[_DETAIL])
-                transactions.enqueue(self.machine, message, fields[2], opened.transaction, told)
+                notes = annotations_of(fields[_DETAIL])
+                transactions.enqueue(self.machine, message, fields[2], opened.transaction, notes)
                 return
             record = record_of(fields)
             if record.kind not in _IN_TRANSACTIONS:
@@ -232,14 +232,14 @@ class Decisions:
         branches.accept(self.machine, opened.transaction, named)
 
     def _objects(self, taken: tuple[Fields, ...]) -> list[RecordStep]:
-        there: dict[tuple[str, str], bool] = {}
+        configured: dict[tuple[str, str], bool] = {}
         steps: list[RecordStep] = []
         for fields in taken:
             record = record_of(check_record(fields))
             if record.kind not in _CONFIGURATION:
                 message = f"a record of kind {record.kind.column} cannot end a transaction"
                 raise InvalidRequest(message)
-            steps += _configuration(self.machine, record, there)
+            steps += _configuration(self.machine, record, configured)
         return steps
 
     def _message(self, fields: Fields, brought: Mapping[int, StoredMessage]) -> StoredMessage:
@@ -333,8 +333,8 @@ class Decisions:
 
     def attached(self, record: Record) -> list[RecordStep]:
         """Decide that a link is attached, and keep with it at which member. See `Members.lose`."""
-        told = {**object_of(record.detail or ""), MEMBER: self._member}
-        return self.machine.attach(link_key_of(record), told)
+        detail = {**object_of(record.detail or ""), MEMBER: self._member}
+        return self.machine.attach(link_key_of(record), detail)
 
     def detached(self, record: Record) -> list[RecordStep]:
         """Decide that a link is detached, or forgotten. See `LinkCalls.detach`."""
@@ -351,7 +351,7 @@ class Decisions:
 
 
 def _configuration(
-    machine: StoreStateMachine, record: Record, there: dict[tuple[str, str], bool]
+    machine: StoreStateMachine, record: Record, configured: dict[tuple[str, str], bool]
 ) -> list[RecordStep]:
     """Put or remove a configured object; `there` says what steps before it did to others."""
     category, key = record.exchange or "", record.binding_key or ""
@@ -360,8 +360,8 @@ def _configuration(
     if category.startswith(OWN_CATEGORY):
         message = f"category {category!r} is the service's own"
         raise InvalidRequest(message)
-    was_there = there.get((category, key), (category, key) in machine.state.configured)
-    there[category, key] = record.kind is Kind.CONFIGURED
+    was_there = configured.get((category, key), (category, key) in machine.state.configured)
+    configured[category, key] = record.kind is Kind.CONFIGURED
     if record.kind is Kind.CONFIGURED:
         object_of(record.detail or "")
         made = records.configured(machine.now_us(), category, key, record.detail or "")

@@ -46,11 +46,11 @@ class StagedContents:
             message = f"message {message_id} has its content already: make a new message"
             raise InvalidRequest(message)
         check_size(start + len(body), self._max_message_bytes)
-        there = self.bytes_of.get(message_id, 0)
-        if message_id in self.bytes_of and start + len(body) <= there:
+        size = self.bytes_of.get(message_id, 0)
+        if message_id in self.bytes_of and start + len(body) <= size:
             return []
-        if start != there:
-            message = f"message {message_id}: a piece at {start} came, the next is that at {there}"
+        if start != size:
+            message = f"message {message_id}: a piece at {start} came, the next is that at {size}"
             raise InvalidRequest(message)
         self.bytes_of[message_id] = start + len(body)
         header = None if record.message is None else message_of((*fields[:_BODY], None)).header
@@ -64,10 +64,10 @@ class StagedContents:
             and message.message_id not in self.bytes_of
         ):
             return  # it came to another run of the service, with its header
-        there = self.bytes_of.get(message.message_id, 0)
-        if there != message.header.body_bytes:
+        size = self.bytes_of.get(message.message_id, 0)
+        if size != message.header.body_bytes:
             refusal = (
-                f"of message {message.message_id} came {there} bytes in pieces, its header says"
+                f"of message {message.message_id} came {size} bytes in pieces, its header says"
                 f" {message.header.body_bytes}: send its pieces first"
             )
             raise InvalidRequest(refusal)
