@@ -12,7 +12,6 @@ from sparkstore.errors import InvalidRequest
 
 _EXTRA_OF = {
     **dict.fromkeys(("pyspark", "py4j", "delta"), "spark"),
-    **dict.fromkeys(("h11", "msgspec", "starlette"), "console"),
     "obstore": "s3",
     "fastavro": "avro",
     "google": "protobuf",

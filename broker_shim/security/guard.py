@@ -32,7 +32,7 @@ class Remote(NamedTuple):
     """The other end of a socket, before it has said anything.
 
     Attributes:
-        host: Its address as a number.
+        host: Its address as a number; at a unix socket its process, for a person.
         port: Its TCP port; 0 where there is none.
         tls: The version of TLS it speaks; None: none.
         certificate_name: The name in its certificate; None: it showed none.
@@ -44,6 +44,8 @@ class Remote(NamedTuple):
     certificate_name: str | None = None
 
     def __str__(self) -> str:
+        if self.host and not self.port:  # a process of this machine
+            return self.host
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 

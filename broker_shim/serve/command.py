@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -24,7 +23,7 @@ from broker_shim.listener_1_0.host import Host
 from broker_shim.serve.administration.connection_orders import ConnectionOrders
 from broker_shim.serve.administration.control import ControlServer
 from broker_shim.serve.administration.order_turns import OrderTurns
-from broker_shim.serve.administration.posts import control_of, turns_of
+from broker_shim.serve.administration.posts import control_of, decider_of, turns_of
 from broker_shim.serve.bind_address import parse_loopback
 from broker_shim.serve.broker_recovery import expire, recover
 from broker_shim.serve.entrance import Entrance, entrance_of
@@ -32,9 +31,9 @@ from broker_shim.serve.headers import all_headers
 from broker_shim.serve.http_option import http_of
 from broker_shim.serve.options import parser, settings_of
 from broker_shim.serve.protocols import listen
-from broker_shim.serve.reporting import Reporter, reporter_of, show_broker
-from broker_shim.serve.stores import Stores, open_stores, trouble_of
-from broker_shim.serve.systemd import ALIVE, READY, STOPPING, notify
+from broker_shim.serve.reporting import Reporter, announce, reporter_of, show_broker, show_service
+from broker_shim.serve.stores import Stores, open_stores
+from broker_shim.serve.systemd import ALIVE, STOPPING, notify
 from broker_shim.service.service_options import ServiceAddresses, service_addresses_of
 from broker_shim.sockets.listener import Listener
 from broker_shim.store.interface import BrokerStore, MessageStore
@@ -54,21 +53,29 @@ if TYPE_CHECKING:
 _log = logging.getLogger("sparkstore.serve")
 
 
-class Doors(NamedTuple):
+class Entrances(NamedTuple):
     """The ways in: that of clients, and that of administrators over HTTP if there is one."""
 
     entrance: Entrance
     http: HttpServer | None
 
+    @property
+    def hand_over(self) -> Callable[[socket.socket], None] | None:
+        """Return what gets connections at the control socket that speak HTTP."""
+        return None if self.http is None else self.http.take
+
     @contextmanager
     def open_to(
-        self, loop: Loop, broker: Broker, store: BrokerStore, turns: OrderTurns
+        self, loop: Loop, broker: Broker, stores: Stores, turns: OrderTurns
     ) -> Iterator[dict[str, str]]:
         """Let administrators in while the loop runs; yields what is in force, to be told."""
         in_force = dict(self.entrance.in_force)
         if self.http is not None:
-            self.http.serving(loop, broker, store, turns)
-            in_force["http"] = self.http.url
+            root_id = None if stores.root is None else stores.root.identity.root_id
+            decider = decider_of(stores, broker)
+            self.http.serving(loop, decider, stores.messages, turns, root_id)
+            if self.http.url:
+                in_force["http"] = self.http.url
         try:
             yield in_force
         finally:
@@ -100,8 +107,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             port = entrance.take_port().getsockname()[1]
             if options.store is not None and options.member is None:
                 options.member = f"{socket.gethostname()}:{port}"
-        http = http_of(options, entrance.guard, reporter.subject, settings)
-        return _open(options, settings, config, Doors(entrance, http), addresses, reporter)
+        http = http_of(options, entrance.guard, reporter.probes, settings)
+        return _open(options, settings, config, Entrances(entrance, http), addresses, reporter)
     except InvalidRequest as reason:  # another process has the port
         return _complain(str(reason), exit_code_of(reason))
     except KeyboardInterrupt:  # while it started: later SIGINT is a clean stop
@@ -125,7 +132,7 @@ def _open(
     options: argparse.Namespace,
     settings: BrokerSettings,
     config: StoreConfig,
-    doors: Doors,
+    entrances: Entrances,
     addresses: ServiceAddresses | None,
     reporter: Reporter,
 ) -> int:
@@ -134,29 +141,32 @@ def _open(
         stores = open_stores(options, config, settings.stop_timeout_s)
     except StoreError as reason:
         return _complain(str(reason), _code_of(reason, options))
+    if entrances.http is not None and stores.root is not None:
+        entrances.http.listen_to_owner(write_audit)
     if options.no_amqp:
         assert addresses is not None
-        return _serve_members(stores.messages, settings, addresses, config, options, reporter)
+        http = entrances.http
+        return _serve_members(stores.messages, settings, addresses, config, options, reporter, http)
     if options.accept_durable:
         _log.warning("--accept-durable: durable messages are taken, and lost with this process")
     if addresses is None:
-        return serve(stores, settings, doors, options, reporter)
+        return serve(stores, settings, entrances, options, reporter)
     from broker_shim.serve.members import serve_beside  # noqa: PLC0415
 
     beside = partial(serve_beside, stores.messages, addresses, config)
-    return serve(stores, settings, doors, options, reporter, beside)
+    return serve(stores, settings, entrances, options, reporter, beside)
 
 
 def serve(
     stores: Stores,
     settings: BrokerSettings,
-    doors: Doors,
+    entrances: Entrances,
     options: argparse.Namespace,
     reporter: Reporter,
     beside: ServeBeside | None = None,
 ) -> int:
     """Serve stores, which are closed at the end, and `beside` it their members; the exit code."""
-    entrance, loop = doors.entrance, Loop(inbox := Inbox())
+    entrance, loop = entrances.entrance, Loop(inbox := Inbox())
     listener, failures = Listener(loop), list[StoreError]()
 
     def fatal(error: StoreError) -> None:
@@ -180,9 +190,9 @@ def serve(
     show_broker(reporter, loop, listener, host.broker, stores.messages, options)
     connections = ConnectionOrders(listener.connections, write_audit, served and served.inquiries)
     turns = turns_of(stores, loop, host.broker, connections)
-    control = control_of(stores, loop, turns, membership)
+    control = control_of(stores, loop, turns, membership, entrances.hand_over)
     urls = [url, *(served.service.urls if served else ())]
-    with doors.open_to(loop, host.broker, stores.messages, turns) as in_force:
+    with entrances.open_to(loop, host.broker, stores, turns) as in_force:
         announce(urls, in_force | stores.in_force, options, reporter.url)
         listener.run()
     reporter.stopping()
@@ -283,30 +293,6 @@ def _probe(loop: Loop, calls: StoreCalls) -> None:
     loop.later(_PROBE_S, lambda: _probe(loop, calls))
 
 
-def announce(
-    urls: Sequence[str],
-    in_force: Mapping[str, str],
-    options: argparse.Namespace,
-    metrics_url: str = "",
-) -> None:
-    """Say that it serves, where, and what is in force: a broker open by mistake shows it."""
-    if metrics_url:
-        in_force = {**in_force, "metrics": metrics_url}
-    if options.store is not None:
-        in_force = {**in_force, "service": options.store, "member": options.member}
-    if options.json:
-        told = {"ready": urls[0], "root": options.root, "store": [*urls[1:]], **in_force}
-        line = json.dumps(told)
-    else:
-        where = "(of the service)" if options.store else options.root or "(memory)"
-        line = f"READY {urls[0]} root={where}"
-        line += "".join(f" store={url}" for url in urls[1:])
-        line += "".join(f" {name}={value}" for name, value in in_force.items())
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-    notify(READY, f"STATUS=serving {' '.join(urls)}")
-
-
 def _serve_members(
     store: MessageStore,
     settings: BrokerSettings,
@@ -314,6 +300,7 @@ def _serve_members(
     config: StoreConfig,
     options: argparse.Namespace,
     reporter: Reporter,
+    http: HttpServer | None,
 ) -> int:
     """Serve a store to members alone; it is closed at the end; the exit code."""
     from broker_shim.serve.members import decide_for, serve_store  # noqa: PLC0415
@@ -321,7 +308,7 @@ def _serve_members(
 
     deciding = None
     try:
-        deciding = decide_for(store, settings)
+        deciding = decide_for(store, settings, http)
         service = serve_store(store, addresses, config, deciding.dispatcher, settings)
     except (OSError, StoreError, TimeoutError) as reason:
         if deciding is not None:
@@ -329,12 +316,7 @@ def _serve_members(
         store.close()
         return _complain(str(reason), exit_code_of(reason))
     tune_process()
-    if reporter.is_asked_for:
-        from broker_shim.serve.metric_families import service_families  # noqa: PLC0415
-
-        reporter.serving(
-            lambda: service_families(service, deciding.there), lambda: trouble_of(store)
-        )
+    show_service(reporter, service, lambda: deciding.there)
     in_force = {"keeps": store.durability.word}
     failure = serve_alone(
         service,

@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 from broker_shim.broker.delivery.taken_message import wall_us
 from broker_shim.broker.metrics import Metrics
@@ -49,6 +50,9 @@ from sparkstore.core.state_machine.sole_host import sole_host
 from sparkstore.core.xids import is_branch_holder
 from sparkstore.operations import wire
 
+if TYPE_CHECKING:
+    from broker_shim.serve.http.http_server import HttpServer
+
 _log = logging.getLogger(__name__)
 
 _RETIRE_POLL_S = 0.01
@@ -65,7 +69,11 @@ class DecidingThread:
     """
 
     def __init__(
-        self, store: DeltaMessageStore, settings: BrokerSettings, audit: Audit = write_audit
+        self,
+        store: DeltaMessageStore,
+        settings: BrokerSettings,
+        audit: Audit = write_audit,
+        http: HttpServer | None = None,
     ) -> None:
         """Begin: administrators are listened to when this returns, if the root allows it.
 
@@ -77,7 +85,7 @@ class DecidingThread:
         """
         self._inbox = Inbox()
         self._loop = Loop(self._inbox)
-        self._store, self._settings = store, settings
+        self._store, self._settings, self._http = store, settings, http
         self._loop.at_end_of_turn(self._dispatch)
         self.dispatcher = MemberDispatcher(
             store, self._loop, self._inbox, self._make_broker, retire=self._retire
@@ -130,6 +138,8 @@ class DecidingThread:
 
     def close(self) -> None:
         """Hand nothing out and take no orders any more, before the store is closed."""
+        if self._http is not None:
+            self._http.stopping()
         self._loop.stop()
         self._thread.join()
         if self._control is not None:
@@ -144,7 +154,10 @@ class DecidingThread:
             trouble = partial(trouble_of, self._store)
             connections = ConnectionOrders(tuple, audit, self.dispatcher.inquiries)
             turns = OrderTurns(self._loop, self, audit, connections, trouble)
-            return ControlServer(self._loop, turns, root.path, root_id)
+            if self._http is not None:
+                self._http.serving(self._loop, self, self._store, turns, root_id)
+            hand_over = None if self._http is None else self._http.take
+            return ControlServer(self._loop, turns, root.path, root_id, hand_over)
         except (OSError, StoreError) as reason:
             _log.warning("no control socket, so no administration while this runs: %s", reason)
             return None

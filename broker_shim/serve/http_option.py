@@ -1,4 +1,4 @@
-"""The option `--http`: the port is made if it is asked for, and its libraries are imported then."""
+"""Make what serves HTTP, if anybody may ask: its libraries are imported then."""
 
 from __future__ import annotations
 
@@ -8,28 +8,41 @@ from typing import TYPE_CHECKING
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.guard import Guard
-from sparkstore.extras import missing_extra
+from broker_shim.serve.probes import Probes
 
 if TYPE_CHECKING:
-    from broker_shim.serve.http.calls import Probes
     from broker_shim.serve.http.http_server import HttpServer
 
 
+def check_http(options: argparse.Namespace) -> None:
+    """Check that `--http` is asked of a process that has queues.
+
+    Raises:
+        InvalidRequest: It is not.
+    """
+    if options.http is not None and (options.no_amqp or options.store is not None):
+        text = "--http is for a broker that has its queues: leave it out with --no-amqp and --store"
+        raise InvalidRequest(f"{text}, and ask by sparkstore's commands")
+
+
 def http_of(
-    options: argparse.Namespace, guard: Guard, probes: Probes | None, settings: BrokerSettings
+    options: argparse.Namespace, guard: Guard, probes: Probes, settings: BrokerSettings
 ) -> HttpServer | None:
-    """Make the server of `--http`; None if it is not asked for.
+    """Make the server of `--http` and of the control socket; None if there will be neither.
 
     Raises:
         InvalidRequest: It cannot be; says what to do.
     """
-    if options.http is None or probes is None:
+    check_http(options)
+    if options.http is None and not options.root:
         return None
-    if options.no_amqp or options.store is not None:
-        text = "--http is for a broker that has its queues: leave it out with --no-amqp and --store"
-        raise InvalidRequest(f"{text}, and ask by sparkstore's commands")
+    from broker_shim.serve.http.http_server import HttpServer, listen_over_http  # noqa: PLC0415
+
+    server = HttpServer(probes, settings)
     try:
-        from broker_shim.serve.http.http_server import http_server_of  # noqa: PLC0415
-    except ModuleNotFoundError as reason:
-        raise missing_extra(reason) or reason from reason
-    return http_server_of(options, guard, probes, settings)
+        if options.http is not None:
+            listen_over_http(server, options, guard)
+    except InvalidRequest:
+        server.close()
+        raise
+    return server

@@ -6,7 +6,7 @@ The parts are told in `broker_shim.members`; in a process without AMQP there is 
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
@@ -29,6 +29,9 @@ from sparkstore.config import StoreConfig
 from sparkstore.control.audit import write_audit
 from sparkstore.core.link_records import link_key
 
+if TYPE_CHECKING:
+    from broker_shim.serve.http.http_server import HttpServer
+
 _log = logging.getLogger(__name__)
 
 
@@ -47,7 +50,9 @@ def members_of(store: MessageStore) -> Absent:
     return Absent(frozenset(names), {text: link_key(text) for text in texts})
 
 
-def decide_for(store: MessageStore, settings: BrokerSettings) -> DecidingThread:
+def decide_for(
+    store: MessageStore, settings: BrokerSettings, http: HttpServer | None
+) -> DecidingThread:
     """A broker that decides, in a process without AMQP, over a store that nobody serves yet.
 
     Raises:
@@ -55,7 +60,7 @@ def decide_for(store: MessageStore, settings: BrokerSettings) -> DecidingThread:
         TimeoutError: It took too long to give back what an earlier broker held.
     """
     release_lost(_delta(store))
-    deciding = DecidingThread(_delta(store), settings)
+    deciding = DecidingThread(_delta(store), settings, http=http)
     deciding.expire()
     return deciding
 

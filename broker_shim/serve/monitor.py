@@ -15,81 +15,21 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NoAnswer
 from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from socketserver import ThreadingMixIn
-from typing import Any, TypeVar
-
-from prometheus_client.core import Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from typing import Any
 
 from broker_shim.serve.bind_address import ListenAddress, listening_socket
-from sparkstore.metrics.exposition import ASKS_FOR_OPENMETRICS, OPENMETRICS, encoded
+from broker_shim.serve.probes import PATIENCE_S, Probes
 
 _log = logging.getLogger(__name__)
 
 MOST_REQUESTS = 16
-PATIENCE_S = 5.0
 _GIVE_WAY_S = 1.0
-Families = Callable[[], Iterable[Metric]]
-Trouble = Callable[[], str | None]
-"""Tells why nothing is served now; None while all is well."""
-Post = Callable[[Callable[[], None]], None]
-"""Has a call made on the thread that owns what is told."""
 _TEXT = "text/plain; charset=utf-8"
-
-T = TypeVar("T")
-
-
-class Subject:
-    """The process as requests see it, and as it reports its start, service and stop."""
-
-    def __init__(self) -> None:
-        self.now(lambda: (), lambda: "the store is being opened", None)
-
-    def now(self, families: Families, trouble: Trouble, post: Post | None) -> None:
-        """Report a state that holds from now on; see `reporting.Reporter.serving`."""
-        self._told = families, trouble, post
-
-    def metrics(self, accept: str | None) -> tuple[bytes, str]:
-        """Encode all metrics in the text that an `Accept` header asks for; the text and its type.
-
-        Raises:
-            NoAnswer: Their owner does not come round.
-        """
-        families, _, post = self._told
-        wants = ASKS_FOR_OPENMETRICS in (accept or "")
-        told = _ask(lambda: [*families()], post)
-        body = encoded(told, of_process=True, as_openmetrics=wants)
-        return body, OPENMETRICS if wants else CONTENT_TYPE_LATEST
-
-    def health(self) -> None:
-        """Return if the owner comes round; raises NoAnswer else."""
-        _ask(lambda: None, self._told[2])
-
-    def readiness(self) -> str | None:
-        """Why nothing is served now; None while all is well. Raises NoAnswer likewise."""
-        _, trouble, post = self._told
-        return _ask(trouble, post)
-
-
-def _ask(call: Callable[[], T], post: Post | None) -> T:
-    if post is None:
-        return call()
-    answer: Future[T] = Future()
-
-    def make() -> None:
-        try:
-            answer.set_result(call())
-        except Exception as reason:  # noqa: BLE001  # told to whoever asked
-            answer.set_exception(reason)
-
-    post(make)
-    return answer.result(PATIENCE_S)
 
 
 class Monitor(ThreadingMixIn, HTTPServer):
@@ -98,7 +38,7 @@ class Monitor(ThreadingMixIn, HTTPServer):
     daemon_threads = True
     block_on_close = False
 
-    def __init__(self, address: ListenAddress, subject: Subject) -> None:
+    def __init__(self, address: ListenAddress, subject: Probes) -> None:
         """Listen on the address at once.
 
         Raises:

@@ -174,7 +174,7 @@ def _add_http(add: Callable[..., object]) -> None:
         metavar="HOST:PORT",
         help="serve a console, REST (/api/v1), /metrics, /healthz and /readyz over HTTP, for"
         " example 127.0.0.1:8161; TLS, users and permissions are those of --listen, roles are"
-        " monitor, operator and admin (docs/http.md); needs sparkstore[console]",
+        " monitor, operator and admin (docs/http.md)",
     )
 
 

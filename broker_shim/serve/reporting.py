@@ -6,18 +6,26 @@ What neither is asked for costs nothing: the library is imported with the first 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.serve.bind_address import parse_listen
+from broker_shim.serve.probes import Families, Post, Probes, Trouble
 from broker_shim.serve.stores import trouble_of
+from broker_shim.serve.systemd import READY, notify
 
 if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
     from broker_shim.broker.storage.loop import Loop
     from broker_shim.broker.virtual_host import Broker
-    from broker_shim.serve.monitor import Families, Monitor, Post, Subject, Trouble
+    from broker_shim.serve.monitor import Monitor
+    from broker_shim.service.service import Service
     from broker_shim.sockets.listener import Listener
     from broker_shim.store.interface import MessageStore
 
@@ -31,32 +39,28 @@ class Reporter:
 
     Attributes:
         url: Of the port; empty without one.
-        subject: The process as monitors see it; None: nobody asks over HTTP.
+        probes: The process as monitors see it.
     """
 
-    def __init__(
-        self, file: Path | None, monitor: Monitor | None, subject: Subject | None = None
-    ) -> None:
-        self._file, self._monitor, self.subject = file, monitor, subject
+    def __init__(self, file: Path | None, monitor: Monitor | None, probes: Probes) -> None:
+        self._file, self._monitor, self.probes = file, monitor, probes
         self._families: Families = lambda: ()
         self.url = "" if monitor is None else monitor.url
 
     @property
-    def is_asked_for(self) -> bool:
-        """True if anybody may want the metrics."""
-        return self._file is not None or self.subject is not None
+    def writes_file(self) -> bool:
+        """True if the figures are wanted every so often, and not only by who asks."""
+        return self._file is not None
 
     def serving(self, families: Families, trouble: Trouble, post: Post | None = None) -> None:
         """Report these figures from now on; `post` if both may be asked on one thread only."""
         self._families = families
-        if self.subject is not None:
-            self.subject.now(families, trouble, post)
+        self.probes.now(families, trouble, post)
 
     def stopping(self) -> None:
         """Write a last time; the owner is asked for nothing any more: it does not come round."""
         self.write()
-        if self.subject is not None:
-            self.subject.now(lambda: (), lambda: "stopping", None)
+        self.probes.now(lambda: (), lambda: "stopping", None)
 
     def write(self) -> None:
         """Replace the file. Counting is not worth an outage: a failure is a warning."""
@@ -81,22 +85,33 @@ def reporter_of(options: argparse.Namespace) -> Reporter:
     Raises:
         InvalidRequest: The address is none, or its port is taken.
     """
-    monitor = subject = None
-    if options.metrics_listen is not None or options.http is not None:
-        from broker_shim.serve.monitor import Monitor, Subject  # noqa: PLC0415
+    monitor, probes = None, Probes()
+    if options.metrics_listen is not None:
+        from broker_shim.serve.monitor import Monitor  # noqa: PLC0415
 
-        subject = Subject()
-    if subject is not None and options.metrics_listen is not None:
         address = parse_listen(options.metrics_listen, "--metrics-listen")
         try:
-            monitor = Monitor(address, subject)
+            monitor = Monitor(address, probes)
         except OSError as reason:
             message = f"--metrics-listen {reason.strerror}"
             raise InvalidRequest(message) from reason
         if not address.is_loopback:
             text = "INSECURE: whoever reaches %s may read the names and figures of all queues"
             _log.warning(text, monitor.url)
-    return Reporter(options.metrics_file, monitor, subject)
+    return Reporter(options.metrics_file, monitor, probes)
+
+
+def show_service(
+    reporter: Reporter, service: Service, decider: Callable[[], Broker | None]
+) -> None:
+    """Show what a store service counts to whoever may ask."""
+
+    def families() -> Iterable[Metric]:
+        from broker_shim.serve.metric_families import service_families  # noqa: PLC0415
+
+        return service_families(service, decider())
+
+    reporter.serving(families, lambda: trouble_of(service.store))
 
 
 def show_broker(
@@ -108,16 +123,17 @@ def show_broker(
     options: argparse.Namespace,
 ) -> None:
     """Show what the broker counts to whoever may ask, and write it every so often."""
-    if not reporter.is_asked_for:
-        return
-    from broker_shim.serve.metric_families import ProcessRole, broker_families  # noqa: PLC0415
 
-    role = ProcessRole.BROKER
-    if options.store is not None:
-        role = ProcessRole.MEMBER
-    elif options.store_socket is not None or options.store_listen is not None:
-        role = ProcessRole.SERVICE
-    member = options.member or ""
+    def families() -> Iterable[Metric]:
+        from broker_shim.serve.metric_families import ProcessRole, broker_families  # noqa: PLC0415
+
+        role = ProcessRole.BROKER
+        if options.store is not None:
+            role = ProcessRole.MEMBER
+        elif options.store_socket is not None or options.store_listen is not None:
+            role = ProcessRole.SERVICE
+        count = listener.connection_count
+        return broker_families(broker, store, count, role, options.member or "")
 
     def trouble() -> str | None:
         return "stopping" if broker.is_stopping else trouble_of(store)
@@ -126,9 +142,30 @@ def show_broker(
         reporter.write()
         loop.later(_REPORT_S, write)
 
-    reporter.serving(
-        lambda: broker_families(broker, store, listener.connection_count, role, member),
-        trouble,
-        loop.post,
-    )
-    write()
+    reporter.serving(families, trouble, loop.post)
+    if reporter.writes_file:
+        write()
+
+
+def announce(
+    urls: Sequence[str],
+    in_force: Mapping[str, str],
+    options: argparse.Namespace,
+    metrics_url: str = "",
+) -> None:
+    """Say that it serves, where, and what is in force: a broker open by mistake shows it."""
+    if metrics_url:
+        in_force = {**in_force, "metrics": metrics_url}
+    if options.store is not None:
+        in_force = {**in_force, "service": options.store, "member": options.member}
+    if options.json:
+        content = {"ready": urls[0], "root": options.root, "store": [*urls[1:]], **in_force}
+        line = json.dumps(content)
+    else:
+        where = "(of the service)" if options.store else options.root or "(memory)"
+        line = f"READY {urls[0]} root={where}"
+        line += "".join(f" store={url}" for url in urls[1:])
+        line += "".join(f" {name}={value}" for name, value in in_force.items())
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+    notify(READY, f"STATUS=serving {' '.join(urls)}")

@@ -128,7 +128,6 @@ def test_the_pod_runs_what_the_image_can_and_is_asked_where_it_answers(pod: Mani
         asked_at = broker[probe]["httpGet"]
         assert (asked_at["port"], asked_at["scheme"]) == ("https", "HTTPS")
         assert f"{asked_at['path']}" in help_text.partition("serve a console, REST")[2]
-    assert "[console]" in last("ARG")
 
 
 def test_the_pod_has_no_rights_and_one_store_at_a_time(pod: Manifest) -> None:

@@ -264,7 +264,7 @@ def test_what_an_order_complained_of_stays(shop: Shop, page: Page) -> None:
     page.evaluate("document.getElementById('target').value = 'nowhere'")
     page.key("Enter")
     told = page.until("document.getElementById('problem').textContent")
-    assert told.startswith("there is no queue 'nowhere'")
+    assert told.startswith("unknown queue 'nowhere'")
     last = "document.querySelector('.chart desc').textContent"
     page.until(f"{last} !== {page.evaluate(last)!r}")
     assert page.evaluate("document.getElementById('problem').textContent") == told

@@ -304,7 +304,11 @@ def test_a_root_given_as_a_uri_is_refused(root: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [b"rubbish\n", b"{}\n", b'{"control": 1, "root_id": "other"}\n', b"[" * 100_000 + b"\n"]
+    "said",
+    [
+        *(b"{}\n", b'{"control": 1, "root_id": "other"}\n'),
+        *(b"rubbish\r\n\r\n", b"[" * 200_000 + b"\r\n\r\n"),
+    ],
 )
 def test_a_peer_that_talks_rubbish_is_told_so_and_the_broker_goes_on(
     broker: BrokerProcess, root: Path, said: bytes
@@ -315,8 +319,8 @@ def test_a_peer_that_talks_rubbish_is_told_so_and_the_broker_goes_on(
         os.close(descriptor)
         peer.settimeout(20)
         peer.sendall(said)
-        answer = wire.content_of(peer.makefile("rb").readline())
-    assert answer["error"] == "InvalidRequest"
+        answer = peer.makefile("rb").readline()
+    assert b"InvalidRequest" in answer or answer.startswith(b"HTTP/1.1 4")
     send(broker.url, "q", *messages(1))
     assert [message.id for message in take(broker.url, "q", 1)] == [0]
 

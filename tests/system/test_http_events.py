@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, MutableMapping
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ import pytest
 from proton.utils import BlockingConnection
 
 from broker_shim.serve.http.operations import event_stream
-from broker_shim.serve.http.operations.event_stream import EventStream
 from tests.support.roots.logs import until
 from tests.support.system.processes import BrokerProcess, StartBroker
 
@@ -121,28 +119,3 @@ def test_so_many_read_at_once_and_who_went_keeps_no_place(
     for reader in readers:
         reader.close()
     until(lambda: Reader(broker).answer.status == 200)
-
-
-def test_a_reader_that_takes_nothing_is_cut_off_and_nothing_is_kept_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(event_stream, "SLOW_S", 0.01)
-    made, sent = list[int](), list[dict[str, Any]]()
-
-    async def parts() -> AsyncIterator[bytes]:
-        for number in range(1_000):
-            made.append(number)
-            yield b"data: x\n\n"
-
-    async def send(message: MutableMapping[str, Any]) -> None:
-        sent.append(dict(message))
-        if len(sent) == 4:  # as the transport does, once its buffer is full
-            await asyncio.Event().wait()
-
-    async def receive() -> MutableMapping[str, Any]:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    asyncio.run(EventStream(parts())({"type": "http"}, receive, send))
-    assert (made, EventStream.open_count) == ([0, 1, 2], 0)
-    assert [each.get("more_body") for each in sent] == [None, True, True, True]  # it is not ended

@@ -108,8 +108,8 @@ def test_what_history_has_not_is_said_in_a_line(ask: Ask) -> None:
     assert "no operation" in ask("operations/deadbeef/undo", {}, 409)["error"]
     assert "history has no message" in ask("messages/4711/history", None, 404)["error"]
     assert "no message id" in ask("messages/x/history", None, 400)["error"]
-    assert "there is no queue" in ask("queues/lost/redrive", {}, 404)["error"]
-    assert "there is no queue" in ask("queues/dead/redrive", {"to": "lost"}, 404)["error"]
+    assert "unknown queue" in ask("queues/lost/redrive", {}, 404)["error"]
+    assert "unknown queue" in ask("queues/dead/redrive", {"to": "lost"}, 404)["error"]
     assert ask("queues/dead/redrive", {})["done"] == 0
     assert "dry_run" in ask("queues/dead/redrive", {"dryrun": True}, 400)["error"]
 

@@ -157,8 +157,8 @@ def test_each_refusal_is_one_line_with_what_to_do(house: RemoteHouse, run: Run) 
         (("queues", "--url", "http://broker.example", "--user", "ada"), 2, "unencrypted"),
         (("queues", "--url", "http://127.0.0.1:1"), 75, "does not answer"),
         (("queue", "create", "x", *house.as_ann), 2, "needs the role admin"),
-        (("purge", "ordres", *house.as_ann), 2, "there is no queue"),
-        (("move", "orders", "--to", "lost", *house.as_ann), 2, "there is no queue"),
+        (("purge", "ordres", *house.as_ann), 2, "unknown queue"),
+        (("move", "orders", "--to", "lost", *house.as_ann), 2, "unknown queue"),
     )
     for words, code, text in refused:
         told = run(*words)

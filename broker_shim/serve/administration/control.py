@@ -10,6 +10,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -33,15 +34,23 @@ _MAX_CLIENTS, _BACKLOG, _ACCEPTS_IN_TURN = 32, 1024, 64
 class ControlServer:
     """Listens in the folder of the root, until `close`; on the loop's thread."""
 
-    def __init__(self, loop: Loop, turns: OrderTurns, folder: Path, root_id: str) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        turns: OrderTurns,
+        folder: Path,
+        root_id: str,
+        hand_over: Callable[[socket.socket], None] | None = None,
+    ) -> None:
         """Bind `<root>/control.sock`; what a killed broker left there is replaced.
 
-        The caller has the writer's lock, so no live broker can be listening on it.
+        The caller has the writer's lock, so no live broker can be listening on it. `hand_over` gets
+        connections that speak HTTP.
 
         Raises:
             OSError: The folder cannot be written.
         """
-        self._loop, self._turns = loop, turns
+        self._loop, self._turns, self._hand_over = loop, turns, hand_over
         self._path, self._root_id = folder / wire.SOCKET_NAME, root_id
         self._clients: dict[ControlClient, None] = {}
         self._path.unlink(missing_ok=True)
@@ -107,6 +116,8 @@ class ControlServer:
             self._drop(client)
 
     def _read(self, client: ControlClient) -> None:
+        if self._is_http(client):
+            return
         try:
             received = client.peer.recv(_READ_BYTES)
         except BlockingIOError:
@@ -122,6 +133,18 @@ class ControlServer:
             self._take(client, line)
         if len(client.received) > limit:
             self._drop(client)
+
+    def _is_http(self, client: ControlClient) -> bool:
+        """Hand a connection over whose first byte begins no object of JSON."""
+        if self._hand_over is None or client.has_greeted or client.received:
+            return False
+        with suppress(OSError):
+            if client.peer.recv(1, socket.MSG_PEEK) not in {b"{", b""}:
+                del self._clients[client]
+                self._loop.forget(client.peer)
+                self._hand_over(client.peer)
+                return True
+        return False
 
     def _take(self, client: ControlClient, line: bytes) -> None:
         if client not in self._clients:

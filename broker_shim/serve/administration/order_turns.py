@@ -33,6 +33,7 @@ _log = logging.getLogger(__name__)
 
 _LOOK_S = 1.0
 """So often is looked whether the store pushes back while an order is under way."""
+_GONE = "the broker went away: the last request was done whole or not at all; run it again"
 
 
 class Decider(Protocol):
@@ -149,6 +150,7 @@ class OrderTurns:
         self._audit, self._trouble = audit, trouble
         self._requests: deque[tuple[OrderClient, _Asked]] = deque()
         self._under_way: int | None = None
+        self._client: OrderClient | None = None
         self._turn = 0
         self._orders = ControlOrders(audit)
         self.connections = connections or ConnectionOrders(tuple, audit)
@@ -178,8 +180,15 @@ class OrderTurns:
         self._requests = deque(each for each in self._requests if each[0] is not client)
 
     def give_up(self) -> None:
-        """Wait no more for the order that is under way."""
-        self._under_way = None
+        """Wait no more for the order that is under way, and begin no other; all are told so."""
+        waiting, self._requests = self._requests, deque()
+        clients = [client for client, _asked in waiting]
+        if self._under_way is not None and self._client is not None:
+            clients.insert(0, self._client)
+        self._under_way = self._client = None
+        for client in clients:
+            client.waiting -= 1
+            client.say(wire.error_line(Unavailable(_GONE)))
 
     def _asked(self, content: dict[str, Any]) -> _Asked:
         """Choose the call that a line asks for, to be started in its turn."""
@@ -227,10 +236,11 @@ class OrderTurns:
         """
         self._turn += 1
         self._under_way = turn = self._turn
+        self._client = client
 
         def answer(line: bytes) -> None:
             if self._under_way == turn:  # else it was given up, and its client was told so
-                self._under_way = None
+                self._under_way = self._client = None
                 client.waiting -= 1
                 client.say(line)
                 self._loop.wake()  # what was ended is told so, and what changed is dispatched

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import socket
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,13 +26,21 @@ def turns_of(
     stores: Stores, loop: Loop, broker: Broker, connections: ConnectionOrders
 ) -> OrderTurns:
     """Make the turns in which orders for the broker of these stores are carried out."""
-    one = OneBroker(broker, getattr(stores.messages, "look", None))
     trouble = partial(trouble_of, stores.messages)
-    return OrderTurns(loop, one, connections=connections, trouble=trouble)
+    return OrderTurns(loop, decider_of(stores, broker), connections=connections, trouble=trouble)
+
+
+def decider_of(stores: Stores, broker: Broker) -> OneBroker:
+    """Return the broker of these stores as what decides orders."""
+    return OneBroker(broker, getattr(stores.messages, "look", None))
 
 
 def control_of(
-    stores: Stores, loop: Loop, turns: OrderTurns, membership: Membership | None
+    stores: Stores,
+    loop: Loop,
+    turns: OrderTurns,
+    membership: Membership | None,
+    hand_over: Callable[[socket.socket], None] | None,
 ) -> ControlServer | None:
     """Listen for administrators in the root; AMQP is served even if that is not possible.
 
@@ -42,7 +52,7 @@ def control_of(
     if root is None:
         return None
     try:
-        return ControlServer(loop, turns, root.path, root.identity.root_id)
+        return ControlServer(loop, turns, root.path, root.identity.root_id, hand_over)
     except (OSError, StoreError) as reason:
         _log.warning("no control socket, so no administration while this runs: %s", reason)
         return None

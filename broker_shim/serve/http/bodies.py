@@ -18,6 +18,8 @@ _QueueArguments = Annotated[dict[str, Plain], Meta(extra_json_schema={"propertie
 Count = Annotated[int, Meta(ge=0)]
 _Limit = Annotated[int, Meta(ge=1, le=1000)]
 _Name = Annotated[str, Meta(min_length=1)]
+MessageId = Annotated[int, Meta(ge=1)]
+OperationName = Annotated[str, Meta(pattern="^[0-9A-Za-z]{8,32}$")]
 Durability = Literal["none", "configuration", "unsettled-state"]
 ExchangeKind = Literal["direct", "fanout", "topic", "headers"]
 
@@ -138,20 +140,41 @@ class ExchangeDeletionLimits(OrderModel):
     if_unused: bool = False
 
 
-class PurgeOrder(OrderModel):
+class BulkOrder(OrderModel):
+    """Messages that something is done with; `operation` names it in history, by default anew."""
+
+    operation: OperationName | None = None
+
+
+class PurgeOrder(BulkOrder):
     """Messages to take off a queue; without `ids` all that are there and nobody holds."""
 
-    ids: list[int] | None = None
+    ids: list[MessageId] | None = None
 
 
-class MoveOrder(OrderModel, kw_only=True):
+class MoveOrder(BulkOrder, kw_only=True):
     """Messages to move to another queue; without `ids` all that are there and nobody holds."""
 
     to: _Name
-    ids: list[int] | None = None
+    ids: list[MessageId] | None = None
 
 
-class MessageFates(Struct, kw_only=True):
+class MessagesOrder(BulkOrder, kw_only=True):
+    """The messages that are meant."""
+
+    ids: list[MessageId]
+
+
+class FateCounts(Struct, kw_only=True):
+    """The fate of messages: done, left alone, gone before, and left as there is no room."""
+
+    done: int = 0
+    left: int = 0
+    gone: int = 0
+    full: int = 0
+
+
+class MessageFates(FateCounts, kw_only=True):
     """The fate of messages: done, left alone (somebody holds them), gone before.
 
     A dry run tells in `would` how many would be taken, and in `left` how many would stay. What was
@@ -159,12 +182,25 @@ class MessageFates(Struct, kw_only=True):
     """
 
     queue: str
-    done: int = 0
-    left: int = 0
-    gone: int = 0
-    full: int = 0
     operation: str | None = None
     would: int | None = None
+
+
+class NewMessages(Model, kw_only=True):
+    """Messages to put on a queue, all or none, each under a new id.
+
+    `header` has the fields of a stored header that differ from their defaults; bytes are base64.
+    """
+
+    messages: list[dict[str, Any]]
+
+
+class PlacementOrder(Model, kw_only=True):
+    """Changes of place: all of those that are possible, or none."""
+
+    placements: list[dict[str, Any]]
+    operation: OperationName
+    undoes: OperationName | None = None
 
 
 class MessageRow(Struct, kw_only=True):
@@ -324,13 +360,42 @@ class ConnectionPlace(Model):
     member: str | None = None
 
 
+class HolderQuery(Model):
+    """How many held messages are to be told."""
+
+    limit: Annotated[int, Meta(ge=1)] = 1000
+
+
+class HolderRow(Struct, kw_only=True):
+    """A message that somebody holds; `since`: its holder is there, where that is known."""
+
+    queue: str
+    message: int
+    holders: list[str]
+    since: str | None
+
+
+class HolderList(Struct, kw_only=True):
+    """The messages that are held; `left_out` more are."""
+
+    items: list[HolderRow]
+    left_out: int
+
+
+class FlushAnswer(Struct, kw_only=True):
+    """All that was done before is in the tables."""
+
+    flushed: bool = True
+
+
 class UserAnswer(Struct, kw_only=True):
-    """The user who asks, the highest of its roles, and the release of the broker."""
+    """The user who asks, the highest of its roles, the release of the broker, and its root."""
 
     user: str
     role: str
     version: str
     has_history: bool
+    root_id: str | None
 
 
 class OrderOutcome(Struct, kw_only=True):
@@ -346,7 +411,8 @@ class OrderOutcome(Struct, kw_only=True):
 
 
 class ProblemAnswer(Struct, kw_only=True):
-    """An answer instead: why, and what to do."""
+    """An answer instead: why, and what to do; `kind` is the class of the store's error."""
 
     status: int
     error: str
+    kind: str | None = None

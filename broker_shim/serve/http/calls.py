@@ -1,26 +1,28 @@
-"""One request with what it needs: the visitor, its words, and the broker that it is about."""
+"""One request with what it needs: its user, its words, and the broker that it is about."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from broker_shim.broker.address import AmbiguousNode, Node, PatternNode, QueueNode
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.permissions import AccessTarget
 from broker_shim.security.rules.rights import RIGHTS, Act
-from broker_shim.serve.http.door import Visitor
+from broker_shim.serve.administration.order_turns import Decider, OneBroker
+from broker_shim.serve.http.authenticator import Caller
 from broker_shim.serve.http.figures.recent_figures import RecentFigures
 from broker_shim.serve.http.figures.series_answers import SeriesKept
 from broker_shim.serve.http.loop_calls import LoopCalls
 from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.serve.http.roles import HttpRole
+from broker_shim.serve.probes import Probes
 from broker_shim.sockets.authorization import denied
 from broker_shim.sockets.client_orders import needed_acts, queue_meant
 from broker_shim.store.interface import BrokerStore
@@ -31,18 +33,20 @@ from sparkstore.operations import wire
 from sparkstore.operations.administration import Order, decide
 
 T = TypeVar("T")
+LINES = "application/x-ndjson"
 TURN_LOOKS = 1000
 """Messages that are looked at in one turn of the loop: 1 ms."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class House(NamedTuple):
-    """The broker that the port serves, while there is one.
+    """The broker that a request is about.
 
     Attributes:
         broker: Read on the loop's thread only.
         store: Read on any thread.
         calls: Asks the loop.
+        root_id: The identity of its root; None: it has none.
         recent: The figures of the last minutes, read on the loop's thread only.
         series: Answers about the time before, read on the port's thread only.
     """
@@ -50,21 +54,45 @@ class House(NamedTuple):
     broker: Broker
     store: BrokerStore
     calls: LoopCalls
+    root_id: str | None
     recent: RecentFigures
     series: SeriesKept
 
 
-class Probes(Protocol):
-    """The process as a monitor sees it; each waits for the loop, on a thread of its own."""
+class ServedBroker(NamedTuple):
+    """The broker of this process, while it serves one.
 
-    def metrics(self, accept: str | None) -> tuple[bytes, str]:
-        """Encode all metrics as the text that an `Accept` header asks for; the text, its type."""
+    Attributes:
+        decider: Knows the broker; on the loop's thread.
+        store: Read on any thread.
+        calls: Asks the loop.
+        root_id: The identity of its root; None: it has none.
+        recent: The figures of the last minutes, read on the loop's thread only.
+        series: Answers about the time before, read on the port's thread only.
+    """
 
-    def health(self) -> None:
-        """Return if the process comes round; raises TimeoutError else."""
+    decider: Decider
+    store: BrokerStore
+    calls: LoopCalls
+    root_id: str | None
+    recent: RecentFigures
+    series: SeriesKept
 
-    def readiness(self) -> str | None:
-        """Tell why nothing is served now; None while all is well."""
+    @property
+    def is_fixed(self) -> bool:
+        """True if the process has one broker for its life, which any thread may name."""
+        return isinstance(self.decider, OneBroker)
+
+    def broker(self, *, needs_one: bool) -> Broker:
+        """Return the broker. On the loop's thread, unless it is fixed.
+
+        Args:
+            needs_one: Have one decide from now on, if none does; else what is there may be None.
+
+        Raises:
+            InvalidRequest: None can, since another process has the queues in its memory.
+        """
+        return self.decider.decide() if needs_one else cast("Broker", self.decider.there)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +101,8 @@ class Call:
 
     Attributes:
         probes: Metrics and health of the process.
-        house: The broker that it is about; none for endpoints without a login, nor a visitor.
-        visitor: The user who asks.
+        house: The broker that it is about; none for endpoints without a login, nor a caller.
+        caller: The user who asks.
         names: The names in the path.
         query: What stands after the question mark, as the endpoint's model.
         body: The body, as the endpoint's model.
@@ -84,7 +112,7 @@ class Call:
 
     probes: Probes
     house: House = None  # type: ignore[assignment]
-    visitor: Visitor = None  # type: ignore[assignment]
+    caller: Caller = None  # type: ignore[assignment]
     names: Mapping[str, str] = field(default_factory=dict)
     query: Any = None
     body: Any = None
@@ -92,10 +120,9 @@ class Call:
     gone: Callable[[], Awaitable[None]] = None  # type: ignore[assignment]
 
     @property
-    def user(self) -> str | None:
-        """The name of the user, for the audit log; None: nobody logs in."""
-        principal = self.visitor.principal
-        return principal.name if self.visitor.access.guard.requires_login else None
+    def takes_lines(self) -> bool:
+        """True if whoever asks is to be told how far it is, a line of JSON each."""
+        return LINES in self.headers.get("accept", "")
 
     async def is_gone(self) -> bool:
         """Tell whether whoever asked has hung up."""
@@ -129,14 +156,20 @@ class Call:
         parts = (message_ids[at : at + TURN_LOOKS] for at in starts)
         return [await self.read(partial(look, part)) for part in parts]
 
+    def answers(self, content: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        """Have an order carried out; tells how far it is, and last its answer."""
+        return self.house.calls.answers(self.caller.peer, self.caller.user, content)
+
     async def send(self, content: dict[str, Any]) -> dict[str, Any]:
-        """Have an order of the control socket carried out, and return its answer.
+        """Have an order carried out, and return its answer.
 
         Raises:
             StoreError: The broker did not do it.
         """
-        name = f"http {self.visitor.access.remote}"
-        return await self.house.calls.order(name, self.user, content)
+        answer: dict[str, Any] = {}
+        async for answer in self.answers(content):  # noqa: B007  # the last one is the answer
+            pass
+        return answer
 
     async def order(self, order: Order, *, dry_run: bool = False) -> dict[str, Any]:
         """Have an order carried out to which the user has all rights; what it came to.
@@ -163,7 +196,7 @@ class Call:
         """
         return await self.read(lambda: self._allowed(order))
 
-    async def queue(self, said: str, *acts: Act) -> str:
+    async def queue(self, said: str, *acts: Act, advice: str = "see sparkstore queues") -> str:
         """Return the whole name of an existing queue, on which the user may do these acts.
 
         Raises:
@@ -176,8 +209,7 @@ class Call:
                 self.check(act, node, said)
             if isinstance(node, QueueNode) and node.queue in self.house.broker.queues:
                 return node.queue
-            text = f"there is no queue {shown(said)}: GET /api/v1/queues lists those there are"
-            raise HttpRefusal(404, text)
+            raise invalid(404, f"unknown queue {shown(said)}: {advice}")
 
         return await self.read(find)
 
@@ -187,7 +219,7 @@ class Call:
             canonical(said)
             return queue_meant(self.house.broker, said)
         except InvalidRequest as reason:
-            raise HttpRefusal(400, str(reason)) from reason
+            raise invalid(400, str(reason)) from reason
 
     def check(self, act: Act, node: Node | PatternNode, said: str) -> None:
         """Check that the user may do this there, and write it down if not. On the loop's thread.
@@ -195,15 +227,15 @@ class Call:
         Raises:
             HttpRefusal: The user may not, or the name is that of several queues.
         """
-        denial = denied(self.visitor, RIGHTS[act], node)
-        access, principal = self.visitor.access, self.visitor.principal
+        denial = denied(self.caller, RIGHTS[act], node)
+        access, principal = self.caller.access, self.caller.principal
         if denial is not None:
             access.guard.refused(access.remote, principal, *denial)
             text = f"{shown(principal.name)} has no permission to {denial.right} {shown(said)}:"
             raise HttpRefusal(403, f"{text} give it one in [security] permissions")
         if isinstance(node, AmbiguousNode):
-            text = f"{shown(said)} is the name of several queues: say address::queue"
-            raise HttpRefusal(409, text)
+            names = " or ".join(sorted(node.ambiguous.candidates))
+            raise invalid(409, f"{shown(said)} is on several addresses: say {names}")
 
     async def check_recorded(self, act: Act, queues: Iterable[str]) -> None:
         """Check that the user may do this on queues as records name them, deleted or not.
@@ -224,17 +256,17 @@ class Call:
         Raises:
             HttpRefusal: The user has not; `what` needs it begins the text.
         """
-        if not self.visitor.role.includes(needed):
-            access, principal = self.visitor.access, self.visitor.principal
+        if not self.caller.role.includes(needed):
+            access, principal = self.caller.access, self.caller.principal
             refuse = partial(access.guard.role_refused, access.remote, principal, what, needed)
             await self.read(refuse)
             raise HttpRefusal(403, f"{what} needs the role {needed}")
 
     def audit_read(self, act: str, queue: str | None, **more: object) -> None:
         """Write down that content of messages is shown, or what became of them."""
-        access = self.visitor.access
-        said = {"peer": f"http {access.remote}", "user": self.user, "act": act, "queue": queue}
-        access.guard.audit(AuditEvent.CONTENT_READ, **said, **more)
+        caller = self.caller
+        details = {"peer": caller.peer, "user": caller.user, "act": act, "queue": queue, **more}
+        caller.access.guard.audit(AuditEvent.CONTENT_READ, **details)
 
     async def check_everywhere(self, act: Act, why: str) -> None:
         """Check that the user may do this on every address, and write it down if not.
@@ -242,7 +274,7 @@ class Call:
         Raises:
             HttpRefusal: The user may not; `why` it is asked begins the text.
         """
-        access, principal = self.visitor.access, self.visitor.principal
+        access, principal = self.caller.access, self.caller.principal
         right = RIGHTS[act]
 
         def check() -> None:
@@ -258,6 +290,11 @@ class Call:
         for needed in needed_acts(order, self.house.broker.policies, node):
             self.check(*needed)
         return order._replace(queue=node.queue) if isinstance(node, QueueNode) else order
+
+
+def invalid(status: int, text: str) -> HttpRefusal:
+    """Make the refusal of a request that is wrong, in the words that every road has for it."""
+    return HttpRefusal(status, text, kind=InvalidRequest.__name__)
 
 
 def now_us() -> int:

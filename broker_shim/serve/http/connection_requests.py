@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from broker_shim.serve.http.bodies import ConnectionList, ConnectionRow, OrderOutcome, UserAnswer
+from broker_shim.serve.http.bodies import (
+    ConnectionList,
+    ConnectionRow,
+    HolderList,
+    HolderRow,
+    OrderOutcome,
+    UserAnswer,
+)
 from broker_shim.serve.http.calls import Call, iso_time
 from broker_shim.serve.http.operations.history_requests import root_of
 from broker_shim.serve.http.queue_requests import done
 from broker_shim.serve.http.refusals import HttpRefusal
 from sparkstore import __version__
+from sparkstore.operations import wire
 
 
 async def list_connections(call: Call) -> ConnectionList:
@@ -32,12 +40,28 @@ async def close_connection(call: Call) -> OrderOutcome:
     return done({**closed, "connected_at": iso_time(closed["connected_at"])})
 
 
+async def list_holders(call: Call) -> HolderList:
+    """List the messages that somebody holds, with their queues and holders."""
+    held = wire.held_of(await call.send({"holders": call.query.limit}))
+    items = [
+        HolderRow(
+            queue=row.queue,
+            message=row.message_id,
+            holders=row.holders,
+            since=None if row.since_us is None else iso_time(row.since_us),
+        )
+        for row in held.shown
+    ]
+    return HolderList(items=items, left_out=held.left_out)
+
+
 async def show_self(call: Call) -> UserAnswer:
     """Tell who asks, and what it may do here."""
-    visitor = call.visitor
+    caller = call.caller
     return UserAnswer(
-        user=visitor.principal.name,
-        role=visitor.role,
+        user=caller.principal.name,
+        role=caller.role,
         version=__version__,
         has_history=root_of(call) is not None,
+        root_id=call.house.root_id,
     )

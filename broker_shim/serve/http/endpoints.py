@@ -46,7 +46,9 @@ class Endpoint(NamedTuple):
         query: The model of what stands after the question mark; None: nothing may.
         body: The model of its body; None: it has none.
         conflict: The status of an order that cannot be carried out as things are.
-        most_body_bytes: The longest body that is read.
+        most_body_bytes: The longest body that is read; `MOST_LONG_BODY_BYTES`, or as long as
+            messages may be where the owner of the root asks.
+        needs_broker: A broker has to decide from now on; else none needs to be there.
     """
 
     method: str
@@ -58,6 +60,7 @@ class Endpoint(NamedTuple):
     body: type[Model] | None = None
     conflict: int = 400
     most_body_bytes: int = MOST_BODY_BYTES
+    needs_broker: bool = True
 
 
 _CONNECTION = API + "/connections/{connection}"
@@ -68,8 +71,15 @@ _MONITOR, _OPERATOR, _ADMIN = HttpRole.MONITOR, HttpRole.OPERATOR, HttpRole.ADMI
 ENDPOINTS = (
     Endpoint("GET", "/healthz", None, probe_requests.show_health),
     Endpoint("GET", "/readyz", None, probe_requests.show_readiness),
-    Endpoint("GET", "/metrics", _MONITOR, probe_requests.show_metrics),
-    Endpoint("GET", API + "/self", _MONITOR, connection_requests.show_self, bodies.UserAnswer),
+    Endpoint("GET", "/metrics", _MONITOR, probe_requests.show_metrics, needs_broker=False),
+    Endpoint(
+        "GET",
+        API + "/self",
+        _MONITOR,
+        connection_requests.show_self,
+        bodies.UserAnswer,
+        needs_broker=False,
+    ),
     Endpoint(
         "GET",
         API + "/queues",
@@ -289,6 +299,7 @@ ENDPOINTS = (
         connection_requests.list_connections,
         bodies.ConnectionList,
         bodies.PageQuery,
+        needs_broker=False,
     ),
     Endpoint(
         "DELETE",
@@ -298,5 +309,6 @@ ENDPOINTS = (
         bodies.OrderOutcome,
         bodies.ConnectionPlace,
         conflict=404,
+        needs_broker=False,
     ),
 )

@@ -1,6 +1,11 @@
-"""The thread of the HTTP port, on a loop of its own; `port` has what it accepts and for how long.
+"""The thread of HTTP, on a loop of its own, with a port for each listening socket of the process.
 
-It answers before the store is open, so that probes see a long recovery.
+    --http HOST:PORT        the console and the whole table, for whoever logs in
+    <root>/control.sock     the whole table, for the owner of the root
+    --metrics-listen        metrics and probes, for a monitor
+
+`port` has what each accepts and for how long. TCP ports answer before the store is open, so that
+probes see a long recovery; the control socket is there once the broker serves.
 """
 
 from __future__ import annotations
@@ -13,15 +18,14 @@ from contextlib import suppress
 
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.loop import Loop
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest
-from broker_shim.security.guard import Guard
+from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.security_options import security_of
-from broker_shim.security.security_settings import offered_mechanisms
-from broker_shim.serve.administration.order_turns import OrderTurns
+from broker_shim.security.security_settings import SecuritySettings, offered_mechanisms
+from broker_shim.serve.administration.order_turns import Decider, OrderTurns
 from broker_shim.serve.bind_address import listening_socket, parse_listen
-from broker_shim.serve.http.application import Gate, application_of
-from broker_shim.serve.http.calls import House, Probes
+from broker_shim.serve.http.authenticator import Logins, RootOwner
+from broker_shim.serve.http.calls import ServedBroker
 from broker_shim.serve.http.console.console_files import console_endpoints
 from broker_shim.serve.http.endpoints import ENDPOINTS
 from broker_shim.serve.http.figures.figure_endpoints import FIGURE_ENDPOINTS
@@ -31,53 +35,93 @@ from broker_shim.serve.http.loop_calls import LoopCalls
 from broker_shim.serve.http.openapi import description_of
 from broker_shim.serve.http.operations.repair_endpoints import REPAIR_ENDPOINTS
 from broker_shim.serve.http.port.http_connection import Patience
-from broker_shim.serve.http.port.http_port import HttpPort
+from broker_shim.serve.http.port.http_port import HttpPort, PortLimits
+from broker_shim.serve.http.port.places import MOST_HELD_BYTES
+from broker_shim.serve.http.router import EndpointTable, RequestRouter
+from broker_shim.serve.probes import Probes
 from broker_shim.store.interface import BrokerStore
+from sparkstore.control.audit import Audit
 
 OPTION = "--http"
 _DESCRIBED = (*ENDPOINTS, *REPAIR_ENDPOINTS, *FIGURE_ENDPOINTS)
-EVERY = (*console_endpoints(), *_DESCRIBED, description_of(_DESCRIBED))
-"""All that the port answers."""
+_EVERY_API = (*_DESCRIBED, description_of(_DESCRIBED))
+EVERY = (*console_endpoints(), *_EVERY_API)
+"""All that the port of `--http` answers."""
+_API, _CONSOLE = EndpointTable(_EVERY_API), EndpointTable(EVERY)
+_LEAST_BATCH_BYTES, _BODY_SLACK_BYTES = 4 << 20, 1 << 20
+"""Content in one request of a replay, however small a message must be; and what is around it."""
+_OWNERS_CONNECTIONS, _OWNERS_HEAD_BYTES = 64, 1 << 17
+"""The longest name of a queue has 10,000 characters: percent-encoded 120 kB."""
 _STOP_S = 5.0
 
 
 class HttpServer:
-    """Serves one broker over HTTP until `close`, on a thread of its own.
+    """Serves one process over HTTP until `close`, on a thread of its own.
 
     Attributes:
-        url: Where the console and the endpoints are.
-        port: What accepts; read on the port's thread only.
+        url: Where the console and the endpoints are; empty if only sockets in the root are served.
+        ports: What accepts; read on this thread only.
     """
 
-    port: HttpPort
-
-    def __init__(
-        self,
-        gate: Gate,
-        listening: socket.socket,
-        url: str,
-        guard: Guard,
-        settings: BrokerSettings,
-        patience: Patience = Patience(),  # noqa: B008  # a value
-    ) -> None:
-        """Answer at once: probes, and all else once the broker is `serving`."""
-        self.url = url
-        self._gate, self._listening = gate, listening
-        self._guard, self._settings, self._patience = guard, settings, patience
+    def __init__(self, probes: Probes, settings: BrokerSettings) -> None:
+        """Begin without a port."""
+        self.url = ""
+        self.ports: list[HttpPort] = []
+        self._probes, self._settings = probes, settings
+        self._routers: list[RequestRouter] = []
+        self._served: ServedBroker | None = None
         self._loop, self._closing = asyncio.new_event_loop(), asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
 
-    def serving(self, loop: Loop, broker: Broker, store: BrokerStore, turns: OrderTurns) -> None:
+    def listen(
+        self,
+        listening: socket.socket,
+        guard: Guard,
+        *,
+        is_loopback: bool,
+        patience: Patience = Patience(),  # noqa: B008  # a value
+    ) -> None:
+        """Answer whoever logs in: probes at once, and all else while a broker is served."""
+        settings = self._settings
+        limits = PortLimits(settings.max_connections, settings.handshake_timeout_s, patience)
+        authenticator = Logins(guard, is_loopback=is_loopback)
+        router = RequestRouter(_CONSOLE, authenticator, self._probes)
+        self._listen(router, listening, guard, limits)
+
+    def listen_to_owner(self, audit: Audit) -> None:
+        """Answer the owner of the root, whose connections `take` gets."""
+        messages = max(self._settings.max_message_bytes, _LEAST_BATCH_BYTES)
+        limits = PortLimits(
+            _OWNERS_CONNECTIONS,
+            most_held_bytes=MOST_HELD_BYTES + _body_bytes(messages),
+            most_head_bytes=_OWNERS_HEAD_BYTES,
+        )
+        router = RequestRouter(_API, RootOwner(audit), self._probes, _body_bytes(messages))
+        self._listen(router, None, Guard(SecuritySettings(), audit=audit), limits)
+
+    def take(self, accepted: socket.socket) -> None:
+        """Serve a connection of the owner; on any thread."""
+        self._loop.call_soon_threadsafe(self.ports[-1].take, accepted, Remote())
+
+    def serving(
+        self,
+        loop: Loop,
+        decider: Decider,
+        store: BrokerStore,
+        turns: OrderTurns,
+        root_id: str | None = None,
+    ) -> None:
         """Serve this broker from now on."""
-        recent = RecentFigures(broker, loop.later)
-        loop.post(recent.sample)
+        recent = RecentFigures(lambda: decider.there, loop.later)
+        if self.url:  # a console draws them
+            loop.post(recent.sample)
         calls = LoopCalls(loop, turns)
-        self._gate.house = House(broker, store, calls, recent, SeriesKept())
+        self._now(ServedBroker(decider, store, calls, root_id, recent, SeriesKept()))
 
     def stopping(self) -> None:
         """Ask the broker nothing any more, since its loop does not come round."""
-        self._gate.house = None
+        self._now(None)
 
     def close(self) -> None:
         """Answer nobody any more."""
@@ -86,28 +130,43 @@ class HttpServer:
             self._loop.call_soon_threadsafe(self._closing.set)
         self._thread.join(_STOP_S)
 
+    def _listen(
+        self,
+        router: RequestRouter,
+        listening: socket.socket | None,
+        guard: Guard,
+        limits: PortLimits,
+    ) -> None:
+        router.served = self._served
+        self._routers.append(router)
+
+        async def begin() -> None:
+            self.ports.append(HttpPort(router.answer, listening, guard, limits))
+
+        asyncio.run_coroutine_threadsafe(begin(), self._loop).result(_STOP_S)
+
+    def _now(self, served: ServedBroker | None) -> None:
+        self._served = served
+        for router in self._routers:
+            router.served = served
+
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.run(self._serve())
 
     async def _serve(self) -> None:
-        settings = self._settings
-        self.port = HttpPort(
-            application_of(self._gate, EVERY),
-            self._listening,
-            self._guard,
-            settings.max_connections,
-            settings.handshake_timeout_s,
-            self._patience,
-        )
         await self._closing.wait()
-        await self.port.close()
+        for port in self.ports:
+            await port.close()
 
 
-def http_server_of(
-    options: argparse.Namespace, guard: Guard, probes: Probes, broker: BrokerSettings
-) -> HttpServer:
-    """Make the server that `--http HOST:PORT` asks for; it answers probes at once.
+def _body_bytes(message_bytes: int) -> int:
+    """Return how long a body may be that has so much of messages, as text."""
+    return 2 * message_bytes + _BODY_SLACK_BYTES
+
+
+def listen_over_http(server: HttpServer, options: argparse.Namespace, guard: Guard) -> None:
+    """Have the port that `--http HOST:PORT` asks for; it answers probes at once.
 
     Raises:
         InvalidRequest: The address is none, its port is taken, or it would be open to everybody.
@@ -129,6 +188,5 @@ def http_server_of(
         message = f"{OPTION} {reason.strerror}: give another port, or stop what has this one"
         raise InvalidRequest(message) from reason
     scheme = "http" if guard.context is None else "https"
-    url = f"{scheme}://{address.url_host}:{listening.getsockname()[1]}"
-    gate = Gate(guard, probes, is_loopback=address.is_loopback)
-    return HttpServer(gate, listening, url, guard, broker)
+    server.url = f"{scheme}://{address.url_host}:{listening.getsockname()[1]}"
+    server.listen(listening, guard, is_loopback=address.is_loopback)

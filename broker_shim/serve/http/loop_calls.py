@@ -1,13 +1,13 @@
 """Ask the broker's loop from the thread of the HTTP port, and wait without blocking either.
 
-What is read of the broker is read on its own thread, in one call. What changes something is one of
-the control socket's orders, and takes its turn among them (`administration.order_turns`).
+What is read of the broker is read on its own thread, in one call. What changes something takes its
+turn among the orders of all administrators (`administration.order_turns`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
@@ -19,9 +19,39 @@ from sparkstore.operations import wire
 
 READ_S, ORDER_S = 5.0, 120.0
 PAGES_AT_ONCE = 2
+_SO_FAR = "so_far"
 T = TypeVar("T")
-Tell = Callable[[Any], None]
-"""Gives the answer, or an exception instead; on any thread, and only the first one counts."""
+
+
+class _Outcomes:
+    """What a call on the loop's thread comes to, told to the thread that made this."""
+
+    def __init__(self) -> None:
+        self._ours, self._told = asyncio.get_running_loop(), asyncio.Queue[Any]()
+
+    def tell(self, outcome: Any) -> None:
+        """Tell an outcome, or an exception instead; on any thread."""
+        with suppress(RuntimeError):  # the port was closed meanwhile
+            self._ours.call_soon_threadsafe(self._told.put_nowait, outcome)
+
+    async def next(self, patience_s: float) -> Any:
+        """Return the next outcome, or raise it.
+
+        Raises:
+            HttpRefusal: None came in time.
+        """
+        try:
+            outcome = await asyncio.wait_for(self._told.get(), patience_s)
+        except TimeoutError as reason:
+            text = f"the broker has not answered for {patience_s:g} s: look into its log; what was"
+            text += " asked is done whole or not at all, perhaps later"
+            raise HttpRefusal(503, text, kind="Unavailable") from reason
+        try:
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+        finally:
+            del outcome  # no frame that an error knows may know it: a cycle
 
 
 class HttpOrder:
@@ -29,16 +59,30 @@ class HttpOrder:
 
     is_there = True
 
-    def __init__(self, name: str, user: str | None, tell: Tell) -> None:
+    def __init__(self, name: str, user: str | None) -> None:
         self.name, self.user = name, user
         self.waiting = 0
-        self._tell = tell
+        self._outcomes = _Outcomes()
 
     def say(self, line: bytes) -> None:
-        """Take a line of the answer: how far it is does not interest, only what came of it."""
+        """Take a line of the answer; on the loop's thread."""
         content = wire.content_of(line)
-        if "so_far" not in content:
-            self._tell(wire.error_of(content) if "error" in content else content)
+        self._outcomes.tell(wire.error_of(content) if "error" in content else content)
+
+    def begin(self, turns: OrderTurns, content: dict[str, Any]) -> None:
+        """Give the order; on the loop's thread."""
+        _tell(partial(turns.take, self, content), self._outcomes.tell, tells_result=False)
+
+    async def answers(self) -> AsyncIterator[dict[str, Any]]:
+        """Iterate over how far it is, if it tells that, and its answer, which is durable."""
+        is_over = False
+        try:
+            while not is_over:
+                answer = await self._outcomes.next(ORDER_S)
+                is_over = _SO_FAR not in answer
+                yield answer
+        finally:
+            self.is_there = False  # what goes in steps ends with this one
 
 
 class LoopCalls:
@@ -54,11 +98,15 @@ class LoopCalls:
 
     async def read(self, call: Callable[[], T]) -> T:
         """Return what a call returns, or raise what it raises; it is made on the loop's thread."""
-        found: T = await self.wait(lambda tell: tell(call()), READ_S)
-        return found
+        outcomes = _Outcomes()
+        self._loop.post(partial(_tell, call, outcomes.tell))
+        result: T = await outcomes.next(READ_S)
+        return result
 
-    async def order(self, name: str, user: str | None, content: dict[str, Any]) -> dict[str, Any]:
-        """Have an order of the control socket carried out; its answer, when it is durable.
+    def answers(
+        self, name: str, user: str | None, content: dict[str, Any]
+    ) -> AsyncIterator[dict[str, Any]]:
+        """Have an order carried out; tells how far it is, and last its answer, which is durable.
 
         Args:
             name: The client, for the audit log.
@@ -69,41 +117,18 @@ class LoopCalls:
             StoreError: It was refused, or nobody knows what came of it.
             HttpRefusal: No answer came in time.
         """
-
-        def begin(tell: Tell) -> None:
-            self._turns.take(HttpOrder(name, user, tell), content)
-
-        said: dict[str, Any] = await self.wait(begin, ORDER_S)
-        return said
-
-    async def wait(self, begin: Callable[[Tell], None], patience_s: float) -> Any:
-        """Have something begun on the loop's thread; return what it tells."""
-        ours, outcomes, is_told = asyncio.get_running_loop(), list[Any](), asyncio.Event()
-
-        def tell(outcome: Any) -> None:
-            with suppress(RuntimeError):  # the port was closed meanwhile
-                ours.call_soon_threadsafe(partial(_settle, outcomes, is_told, outcome))
-
-        self._loop.post(partial(_begun, begin, tell))
-        try:
-            await asyncio.wait_for(is_told.wait(), patience_s)
-        except TimeoutError as reason:
-            text = f"the broker has not answered for {patience_s:g} s: look into its log; what was"
-            text += " asked is done whole or not at all, perhaps later"
-            raise HttpRefusal(503, text) from reason
-        if isinstance(outcomes[0], Exception):
-            raise outcomes.pop()  # no frame that the error knows may know it: a cycle
-        return outcomes[0]
+        order = HttpOrder(name, user)
+        self._loop.post(partial(order.begin, self._turns, content))
+        return order.answers()
 
 
-def _begun(begin: Callable[[Tell], None], tell: Tell) -> None:
+def _tell(
+    call: Callable[[], Any], tell: Callable[[Any], None], *, tells_result: bool = True
+) -> None:
     try:
-        begin(tell)
+        result = call()
     except Exception as reason:  # noqa: BLE001  # told to whoever asked
         tell(reason)
-
-
-def _settle(outcomes: list[Any], is_told: asyncio.Event, outcome: Any) -> None:
-    if not is_told.is_set():
-        outcomes.append(outcome)
-        is_told.set()
+    else:
+        if tells_result:
+            tell(result)

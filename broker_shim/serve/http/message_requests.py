@@ -12,17 +12,19 @@ from itertools import islice
 from typing import Any
 
 import msgspec
-from starlette.responses import Response
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.rights import Act
-from broker_shim.serve.http.bodies import MessageDetails, MessageRow
+from broker_shim.serve.http.bodies import MessageDetails, MessageFates, MessageRow
 from broker_shim.serve.http.calls import Call, iso_time
+from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.refusals import HttpRefusal
+from broker_shim.sockets.authorization import impersonation_text, is_impersonation
 from broker_shim.store.interface import BrokerStore, MessageHeader
 from broker_shim.stored_values import body_of
 from sparkstore.core.annotations import DEATH, annotations_of
 from sparkstore.core.fold import Entry
+from sparkstore.operations import wire
 
 MOST_BODY_BYTES = 256 << 10
 """A larger body is not shown: `sparkstore export` has it."""
@@ -67,8 +69,7 @@ def _page(
         "next_offset": after if after < total else None,
         "items": rows,
     }
-    kind = {"Content-Type": "application/json"}
-    return Response(msgspec.json.encode(answer), headers=kind)
+    return Response(msgspec.json.encode(answer))
 
 
 def _rows(
@@ -112,6 +113,18 @@ async def show_message(call: Call) -> MessageDetails:
     annotations = {key: text for key, (_, text) in annotations_of(entry.detail).items()}
     row = _row(message_id, entry, header)
     return MessageDetails(**row, **told, body_bytes=header.body_bytes, annotations=annotations)
+
+
+async def put_messages(call: Call) -> MessageFates:
+    """Put new messages on a queue, all or none."""
+    name, drafts = await call.queue(call.names["queue"], Act.SEND), call.body.messages
+    queue, messages = wire.put_of({"put": name, "messages": drafts})
+    for message in messages:
+        if is_impersonation(call.caller, message.header):
+            text = impersonation_text(call.caller, message.header.user_id or "")
+            raise HttpRefusal(403, text)
+    answer = wire.answer_of(await call.send(wire.content_of(wire.put_line(queue, messages))))
+    return MessageFates(queue=name, **answer._asdict())
 
 
 def message_named(call: Call) -> int:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from starlette.responses import PlainTextResponse, Response
-
 from broker_shim.serve.http.calls import Call
+from broker_shim.serve.http.port.exchange import TEXT, Response
 
 _PROBES = ThreadPoolExecutor(1, thread_name_prefix="http-probes")
 
@@ -18,17 +17,17 @@ _PROBES = ThreadPoolExecutor(1, thread_name_prefix="http-probes")
 async def show_metrics(call: Call) -> Response:
     """Show all metrics in the text format of Prometheus, or in that of OpenMetrics."""
     body, kind = await asyncio.to_thread(call.probes.metrics, call.headers.get("accept"))
-    return Response(body, headers={"Content-Type": kind})
+    return Response(body, kind=kind)
 
 
 async def show_health(call: Call) -> Response:
     """Answer 200 while the process comes round."""
     await asyncio.get_running_loop().run_in_executor(_PROBES, call.probes.health)
-    return PlainTextResponse("ok\n")
+    return Response(b"ok\n", kind=TEXT)
 
 
 async def show_readiness(call: Call) -> Response:
     """Answer 200 while the broker serves, else 503 and one line why not."""
     why = await asyncio.get_running_loop().run_in_executor(_PROBES, call.probes.readiness)
     text = f"{why or 'ok'}\n".encode(errors="backslashreplace")
-    return PlainTextResponse(text, 200 if why is None else 503)
+    return Response(text, 200 if why is None else 503, TEXT)

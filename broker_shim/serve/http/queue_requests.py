@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from itertools import islice
 from typing import Any
 
+import msgspec
+
 from broker_shim.broker.routing import Router
 from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import StoreError
 from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.bodies import (
     BindingRow,
@@ -19,7 +22,9 @@ from broker_shim.serve.http.bodies import (
     QueueList,
     QueueRow,
 )
-from broker_shim.serve.http.calls import Call, now_us
+from broker_shim.serve.http.calls import LINES, Call, now_us
+from broker_shim.serve.http.port.exchange import Response
+from broker_shim.serve.http.refusals import HttpRefusal, refused_by
 from broker_shim.serve.metric_families import figures_of
 from broker_shim.store.interface import ExchangeBindingKey
 from sparkstore.core.queue_arguments import QueueTerms, own_arguments, sources, terms_of
@@ -121,29 +126,65 @@ async def delete_queue(call: Call) -> OrderOutcome:
     return done(await call.order(order, dry_run=limits.dry_run))
 
 
-async def purge_queue(call: Call) -> MessageFates:
-    """Take messages off a queue: all that nobody holds, or those named."""
+async def release_messages(call: Call) -> MessageFates:
+    """Make messages available that a holder has who is gone."""
+    name, body = await call.queue(call.names["queue"], Act.USE_ANOTHERS), call.body
+    request = {"action": Action.RELEASE, "queue": name}
+    return await _bulk(call, request, body.ids, body.operation)
+
+
+async def dead_letter_messages(call: Call) -> MessageFates:
+    """Send those messages to the dead letters whose time or attempts are over."""
+    name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
+    request = {"action": Action.DEAD_LETTER, "queue": name}
+    return await _bulk(call, request, body.ids, body.operation)
+
+
+async def purge_queue(call: Call) -> MessageFates | Response:
+    """Take messages off a queue: all that nobody holds, or those named.
+
+    Who takes lines is told how far it is, and that it is over if they go away.
+    """
     name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
     if body.dry_run:
         return await would_take(call, name, body.ids)
-    if body.ids is None:
-        operation = new_operation()
-        told = _known(await call.send({"purge": name, "operation": operation}))
-        return _fates(name, operation, Answer(**told))
-    return await _bulk(call, {"action": Action.PURGE, "queue": name}, body.ids)
+    operation = body.operation or new_operation()
+    if body.ids is not None:
+        return await _bulk(call, {"action": Action.PURGE, "queue": name}, body.ids, operation)
+    answers = call.answers({"purge": name, "operation": operation})
+    if call.takes_lines:
+        return Response(kind=LINES, parts=_lines(answers, name, operation))
+    return [_fates(name, operation, Answer(**_known(answer))) async for answer in answers][-1]
+
+
+async def _lines(
+    answers: AsyncIterator[dict[str, Any]], name: str, operation: str
+) -> AsyncGenerator[bytes, None]:
+    """Write how far a purge is, a line each, and last what came of it."""
+    try:
+        async for answer in answers:
+            content: Any = answer
+            if "so_far" not in answer:
+                content = _fates(name, operation, Answer(**_known(answer)))
+            yield msgspec.json.encode(content) + b"\n"
+    except StoreError as reason:
+        yield msgspec.json.encode(refused_by(reason).content) + b"\n"
+    except HttpRefusal as refusal:
+        yield msgspec.json.encode(refusal.content) + b"\n"
 
 
 async def move_messages(call: Call) -> MessageFates:
     """Move messages to another queue: all that nobody holds, or those named."""
     name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
-    target = await call.queue(body.to, Act.SEND)
+    target = await call.queue(body.to, Act.SEND, advice="create it first")
     await check_move(call, name, target)
     if body.dry_run:
         return await would_take(call, name, body.ids)
     ids = body.ids
     if ids is None:
         ids = await call.message_ids(name)
-    return await _bulk(call, {"action": Action.MOVE, "queue": name, "to": target}, ids)
+    request = {"action": Action.MOVE, "queue": name, "to": target}
+    return await _bulk(call, request, ids, body.operation or new_operation())
 
 
 async def check_move(call: Call, name: str, target: str) -> None:
@@ -178,14 +219,15 @@ async def would_take(call: Call, name: str, ids: list[int] | None) -> MessageFat
     return await call.read(count)
 
 
-async def _bulk(call: Call, request: dict[str, Any], message_ids: Iterable[int]) -> MessageFates:
+async def _bulk(
+    call: Call, request: dict[str, Any], message_ids: Iterable[int], operation: str | None
+) -> MessageFates:
     """Have something done with messages, some at a time; each part is done whole, or not at all."""
-    operation = new_operation()
     total = await bulk_answer(call, {**request, "operation": operation}, message_ids)
     return _fates(request["queue"], operation, total)
 
 
-def _fates(queue: str, operation: str, answer: Answer) -> MessageFates:
+def _fates(queue: str, operation: str | None, answer: Answer) -> MessageFates:
     return MessageFates(queue=queue, operation=answer.named(operation), **answer._asdict())
 
 

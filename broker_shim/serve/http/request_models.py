@@ -6,15 +6,14 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
-from starlette.types import Receive
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.serve.http.bodies import Model
+from broker_shim.serve.http.port.exchange import JSON, HttpExchange
 from broker_shim.serve.http.refusals import HttpRefusal
 from sparkstore.settings_file import check_names
 
-MOST_BODY_BYTES = 1 << 20
+MOST_BODY_BYTES, MOST_LONG_BODY_BYTES = 1 << 20, 16 << 20
 M = TypeVar("M", bound=Model)
 
 
@@ -38,7 +37,7 @@ def query_of(model: type[M] | None, said: Mapping[str, str]) -> M | None:
 
 
 async def body_of_request(
-    model: type[M] | None, request: Request, most_bytes: int = MOST_BODY_BYTES
+    model: type[M] | None, request: HttpExchange, most_bytes: int = MOST_BODY_BYTES
 ) -> M | None:
     """Read the body; of a request that has none by its model, nothing may come.
 
@@ -51,7 +50,7 @@ async def body_of_request(
             raise HttpRefusal(400, "this request has no body: leave it out")
         return None
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    if kind != JSON:
         raise HttpRefusal(415, "send the body as JSON, with Content-Type: application/json")
     try:
         said = msgspec.json.decode(content)
@@ -74,23 +73,17 @@ def _check_names(said: Mapping[str, Any], known: tuple[str, ...], what: str) -> 
         raise HttpRefusal(400, str(reason)) from reason
 
 
-async def _content(request: Request, most_bytes: int) -> bytes:
+async def _content(request: HttpExchange, most_bytes: int) -> bytes:
     too_large = HttpRefusal(413, f"the body is larger than {most_bytes} bytes: send less at once")
     said = request.headers.get("content-length", "0")
     if not said.isdecimal() or int(said[:18]) > most_bytes:
         raise too_large
     content = bytearray()
     try:
-        async for piece in request.stream():
+        async for piece in request.pieces():
             content += piece
             if len(content) > most_bytes:
                 raise too_large
-    except ClientDisconnect as reason:
-        raise HttpRefusal(400, "the body did not come whole: send it again") from reason
+    except ConnectionResetError as reason:
+        raise HttpRefusal(400, str(reason)) from reason
     return bytes(content)
-
-
-async def disconnected(receive: Receive) -> None:
-    """Wait until whoever sent a request, whose body was read, is gone."""
-    while (await receive())["type"] != "http.disconnect":
-        pass

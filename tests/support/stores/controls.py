@@ -27,9 +27,8 @@ from broker_shim.serve.administration.order_turns import OneBroker, OrderTurns
 from broker_shim.serve.bind_address import listening_socket, parse_listen
 from broker_shim.serve.broker_recovery import expire, recover
 from broker_shim.serve.deciding_thread import DecidingThread, release_lost
-from broker_shim.serve.http.application import Gate
 from broker_shim.serve.http.http_server import HttpServer
-from broker_shim.serve.monitor import Subject
+from broker_shim.serve.probes import Probes
 from broker_shim.serve.stores import trouble_of
 from broker_shim.service.service import Service
 from broker_shim.service.socket import ServiceSocket, listen_on_path
@@ -90,15 +89,18 @@ class ServedRoot:
         def audit(event: str, **details: Any) -> None:
             self.audited.append((event, details))
 
-        self._loop, self._http = loop, list[HttpServer]()
-        self._turns = turns = OrderTurns(
+        decider = OneBroker(self.broker, self.store.look)
+        turns = OrderTurns(
             loop,
-            OneBroker(self.broker, self.store.look),
+            decider,
             audit,
             ConnectionOrders(self._listener.connections, audit),
             partial(trouble_of, self.store),
         )
-        self.control = ControlServer(loop, turns, path, root_id)
+        self._http = HttpServer(probes_of(loop), BrokerSettings())
+        self._http.listen_to_owner(audit)
+        self._http.serving(loop, decider, self.store, turns, root_id)
+        self.control = ControlServer(loop, turns, path, root_id, self._http.take)
         self._thread = threading.Thread(target=self._listener.run)
         self._thread.start()
 
@@ -106,19 +108,12 @@ class ServedRoot:
         """Have an HTTP port, too, where nobody logs in; its URL."""
         listening = listening_socket(parse_listen("127.0.0.1:0"))
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        subject = Subject()
-        subject.now(lambda: (), lambda: None, self._loop.post)
-        guard = Guard(SecuritySettings())
-        gate = Gate(guard, subject, is_loopback=True)
-        server = HttpServer(gate, listening, url, guard, BrokerSettings())
-        server.serving(self._loop, self.broker, self.store, self._turns)
-        self._http.append(server)
+        self._http.listen(listening, Guard(SecuritySettings()), is_loopback=True)
         return url
 
     def stop(self) -> None:
         """A clean end, in the order of `serve`."""
-        for server in self._http:
-            server.close()
+        self._http.close()
         self._listener.stop()
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive()
@@ -126,6 +121,13 @@ class ServedRoot:
         self._listener.close()
         self.store.close()
         self.inbox.close()
+
+
+def probes_of(loop: Loop | None = None) -> Probes:
+    """Probes of a process that is well."""
+    probes = Probes()
+    probes.now(lambda: (), lambda: None, None if loop is None else loop.post)
+    return probes
 
 
 class ServicedRoot:
@@ -145,10 +147,13 @@ class ServicedRoot:
         self.path = Path(self._folder.name) / "s"
         self.audited: list[tuple[str, dict[str, Any]]] = []
         release_lost(self.store)
+        self._http = HttpServer(probes_of(), BrokerSettings())
+        self._http.listen_to_owner(self._audit)
         self._deciding = DecidingThread(
             self.store,
             BrokerSettings(),
-            audit=lambda event, **details: self.audited.append((event, details)),
+            self._audit,
+            self._http,
         )
         address = ServiceSocket(listen_on_path(self.path), None)
         if expires:
@@ -159,10 +164,14 @@ class ServicedRoot:
         for queue, message_id in held:
             done(self.store.acquire, message_id, queue, "live")
 
+    def _audit(self, event: str, **details: Any) -> None:
+        self.audited.append((event, details))
+
     def stop(self) -> None:
         """A clean end, in the order of `serve`."""
         self.service.close()
         self._deciding.close()
+        self._http.close()
         self.store.close()
         self._folder.cleanup()
 

@@ -27,10 +27,9 @@ from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.security.users_file import changing_users
 from broker_shim.serve.administration.order_turns import OneBroker, OrderTurns
 from broker_shim.serve.bind_address import listening_socket, parse_listen
-from broker_shim.serve.http.application import Gate
 from broker_shim.serve.http.http_server import HttpServer
 from broker_shim.serve.http.port.http_connection import Patience
-from broker_shim.serve.monitor import Subject
+from broker_shim.serve.probes import Probes
 from broker_shim.store.interface import BrokerStore, MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore
 from sparkstore.operations.bulk import MessageDraft
@@ -82,17 +81,17 @@ class HttpHouse:
         self.store = store or MemoryMessageStore()
         calls = StoreCalls(self.store, inbox, lambda _error: None)
         self.broker = Broker(calls, settings, Metrics(), self.loop.later, AmqpCommonHeader)
-        self.turns = OrderTurns(self.loop, OneBroker(self.broker), self._audit)
+        decider = OneBroker(self.broker)
+        self.turns = OrderTurns(self.loop, decider, self._audit)
         self._thread = threading.Thread(target=self.loop.run)
         self._thread.start()
         listening = listening_socket(parse_listen("127.0.0.1:0"))
         self.port = listening.getsockname()[1]
-        subject = Subject()
-        subject.now(lambda: (), lambda: None, self.loop.post)
-        gate = Gate(guard, subject, is_loopback=True)
-        url = f"http://127.0.0.1:{self.port}"
-        self.server = HttpServer(gate, listening, url, guard, settings, patience or Patience())
-        self.server.serving(self.loop, self.broker, self.store, self.turns)
+        probes = Probes()
+        probes.now(lambda: (), lambda: None, self.loop.post)
+        self.server = HttpServer(probes, settings)
+        self.server.listen(listening, guard, is_loopback=True, patience=patience or Patience())
+        self.server.serving(self.loop, decider, self.store, self.turns)
 
     def ask(
         self,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from starlette.responses import Response
-
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.endpoints import Endpoint
+from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.roles import HttpRole
 
 _FOLDER = Path(__file__).parent
@@ -31,6 +30,6 @@ def _sender(name: str) -> Callable[[Call], Awaitable[Response]]:
     content, kind = (_FOLDER / name).read_bytes(), _KINDS[Path(name).suffix]
 
     async def send(call: Call) -> Response:  # noqa: ARG001  # as all endpoints
-        return Response(content, headers={"Content-Type": kind})
+        return Response(content, kind=kind)
 
     return send

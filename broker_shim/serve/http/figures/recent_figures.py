@@ -50,7 +50,9 @@ class RecentFigures:
         started_us: When it began, UTC µs: with the broker.
     """
 
-    def __init__(self, broker: Broker, later: Later, clock: Callable[[], int] = now_us) -> None:
+    def __init__(
+        self, broker: Callable[[], Broker | None], later: Later, clock: Callable[[], int] = now_us
+    ) -> None:
         self._broker, self._later, self._clock = broker, later, clock
         self._times_us = array("q")
         self._samples: dict[str, array[float]] = {}
@@ -61,10 +63,13 @@ class RecentFigures:
         at_us = self._clock()
         self._times_us.append(at_us)
         del self._times_us[:-KEPT]
-        named = (item for item in self._broker.queues.items() if item[1].owner is None)
+        broker = self._broker()
+        queues = {} if broker is None else broker.queues
+        named = (item for item in queues.items() if item[1].owner is None)
         seen: dict[str, array[float]] = {}
         for name, queue in islice(named, MOST_QUEUES):
-            figures = figures_of(self._broker, queue, at_us)
+            assert broker is not None
+            figures = figures_of(broker, queue, at_us)
             counts = (queue.arrivals, queue.departures, queue.dead_lettered, queue.redelivered)
             kept = self._samples.get(name, array("d"))
             kept.extend((figures.depth, figures.oldest_age_s, *counts))

@@ -19,8 +19,6 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from starlette.responses import Response
-
 from broker_shim.broker.address import QueueNode
 from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.calls import Call, iso_time, now_us
@@ -35,6 +33,7 @@ from broker_shim.serve.http.figures.recent_figures import SAMPLE_S
 from broker_shim.serve.http.figures.series_answers import SeriesParts
 from broker_shim.serve.http.operations.history_requests import flushed, root_of
 from broker_shim.serve.http.operations.limited_answers import MOST_S, limited_answer
+from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.refusals import HttpRefusal
 from sparkstore.cli.queries.limited_process import SeriesQuestion
 from sparkstore.core.queue_names import shown
@@ -171,4 +170,4 @@ def _as_csv(answer: SeriesAnswer) -> Response:
         left = item.departed
         figures = [getattr(item, column) for column in _COLUMNS]
         lines.writerow((*figures, sum(left.values()), *(left.get(kind, 0) for kind in kinds)))
-    return Response(text.getvalue(), media_type="text/csv")
+    return Response(text.getvalue().encode(), kind="text/csv; charset=utf-8")

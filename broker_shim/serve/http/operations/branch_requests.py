@@ -66,7 +66,7 @@ async def _decide(call: Call, act: BranchAct) -> OrderOutcome:
             await call.queue(queue, Act.PURGE)
         for queue in {each[0] for each in entries.enqueued}:
             await call.queue(queue, Act.SEND)
-    by = call.user or f"http {call.visitor.access.remote}"
+    by = call.caller.user or call.query.by or call.caller.peer
     order = BranchOrder(act, xid_text(xid), by)
     said = await call.send({"branch": str(order.act), "xid": order.xid, "by": order.by})
     return done(said["told"])

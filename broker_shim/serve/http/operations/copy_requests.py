@@ -7,18 +7,17 @@ as its reader takes it. A message that leaves meanwhile is left out, and none is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from itertools import chain, islice
-
-from starlette.responses import Response
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.rights import Act
-from broker_shim.serve.http.calls import Call, now_us
+from broker_shim.serve.http.calls import LINES, Call, now_us
 from broker_shim.serve.http.operations.call_control import CallControl
-from broker_shim.serve.http.operations.event_stream import EventStream, check_streams
+from broker_shim.serve.http.operations.event_stream import check_streams, counted
 from broker_shim.serve.http.operations.history_requests import flushed
 from broker_shim.serve.http.operations.repair_bodies import MessageChoice, ReplayOutcome
+from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.store.interface import BrokerStore
 from sparkstore.operations.choice import Choice, age_us
@@ -63,19 +62,14 @@ def _replayed(root: Root, outcome: ReplayOutcome, choice: Choice, to: CallContro
     return replay(to, reader, outcome.to, ids, lambda _sum: None).done
 
 
-class ExportStream(EventStream):
-    """A response of lines of JSON, one for each message; it is one of the open streams."""
-
-    media_type = "application/x-ndjson"
-
-
 async def export_messages(call: Call) -> Response:
     """Export messages of a queue with header, properties and body, a line of JSON each."""
     name, choice = await call.queue(call.names["queue"], Act.RECEIVE), _choice(call.body)
     check_streams()
     messages = None if call.body.ids is None else len(call.body.ids)
     call.audit_read("export", name, messages=messages)
-    return ExportStream(_parts(call.house.store, await _chosen(call, name, choice), choice))
+    parts = _parts(call.house.store, await _chosen(call, name, choice), choice)
+    return Response(kind=LINES, parts=counted(parts))
 
 
 async def _chosen(call: Call, name: str, choice: Choice) -> list[int]:
@@ -94,7 +88,7 @@ async def _chosen(call: Call, name: str, choice: Choice) -> list[int]:
     return [*chain.from_iterable(await call.in_turns(ids, old))]
 
 
-async def _parts(store: BrokerStore, ids: list[int], choice: Choice) -> AsyncIterator[bytes]:
+async def _parts(store: BrokerStore, ids: list[int], choice: Choice) -> AsyncGenerator[bytes, None]:
     left = iter(ids)
     while (lines := await asyncio.to_thread(_lines, store, left, choice)) is not None:
         yield lines

@@ -26,7 +26,6 @@ from sparkstore.operations.definitions.formats import definitions_of
 from sparkstore.operations.definitions.judgement import Judgement, judge, unfinished
 from sparkstore.tables.root import Root
 
-MOST_BODY_BYTES = 16 << 20
 _TOLD_ERRORS = 20
 
 

@@ -4,7 +4,7 @@ The stream reads the tables, as SQL does: an event is sent once it is in a Delta
 its position, so a client that comes again with `Last-Event-ID` misses nothing and sees nothing
 twice, whichever broker it asks after a restart. Nothing is kept for a reader: what it has not taken
 is still in the tables. So a slow reader costs a place and no memory, and one that takes nothing for
-`SLOW_S` is cut off.
+`Patience.read_s` is cut off.
 
 A stream ends after `MOST_S`: its client comes again, and is asked for its login then. Events of
 queues that the user may not receive from are left out, and so are those of content, which name no
@@ -16,68 +16,43 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
-
-from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from broker_shim.broker.address import QueueNode
 from broker_shim.security.rules.rights import RIGHTS, Act
 from broker_shim.serve.http.calls import Call, iso_time
 from broker_shim.serve.http.operations.history_requests import EVENTS, flushed
+from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.refusals import HttpRefusal
-from broker_shim.serve.http.request_models import disconnected
 from broker_shim.sockets.authorization import denied
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.root import Root
 
 MOST_STREAMS = 32
-SLOW_S, MOST_S = 30.0, 900.0
+MOST_S = 900.0
 _LOOK_S, _ALIVE_S = 0.25, 15.0
 _PART = 500
 """Events that are sent at once: with the longest annotations they are 8 MiB, without any 150 KB."""
 _ALIVE = b": nothing new\n\n"
 
 
-class EventStream(Response):
-    """A response of events or lines, one part after the other as its reader takes them.
+class OpenStreams:
+    """Counts the streams of this process that are open; on the thread of the HTTP port."""
 
-    Attributes:
-        open_count: Streams of this process that are open.
-    """
+    count = 0
 
-    media_type = "text/event-stream"
-    open_count = 0
 
-    def __init__(self, parts: AsyncIterator[bytes]) -> None:
-        super().__init__()
-        del self.headers["content-length"]
-        self._parts = parts
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        """Send all parts; a reader that is gone, or takes none in time, has none any more.
-
-        An empty part is not sent: it only lets this look whether the reader is there.
-        """
-        gone = asyncio.ensure_future(disconnected(receive))
-        EventStream.open_count += 1
-        start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-        try:
-            await send(start)
-            async for part in self._parts:
-                if gone.done():
-                    return
-                if not part:
-                    continue
-                message = {"type": "http.response.body", "body": part, "more_body": True}
-                await asyncio.wait_for(send(message), SLOW_S)
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        except TimeoutError:  # the answer is not ended, so its connection is closed
-            return
-        finally:
-            gone.cancel()
-            EventStream.open_count -= 1
+async def counted(parts: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Make a stream's parts, and count it while they are made."""
+    OpenStreams.count += 1
+    try:
+        async with aclosing(parts):
+            async for part in parts:
+                yield part
+    finally:
+        OpenStreams.count -= 1
 
 
 async def stream_events(call: Call) -> Response:
@@ -92,12 +67,12 @@ async def stream_events(call: Call) -> Response:
         text = f"the newest event is {last}, and not {after}: begin anew, without Last-Event-ID"
         raise HttpRefusal(409, text)
     call.audit_read("events", call.query.queue, after=after)
-    return EventStream(_parts(call, root, after))
+    return Response(kind="text/event-stream", parts=counted(_parts(call, root, after)))
 
 
 def check_streams() -> None:
     """Refuse a stream while too many are open. Raises HttpRefusal."""
-    if EventStream.open_count >= MOST_STREAMS:
+    if OpenStreams.count >= MOST_STREAMS:
         text = f"{MOST_STREAMS} streams are open: end one, or try again later"
         raise HttpRefusal(429, text, {"Retry-After": "10"})
 
@@ -112,7 +87,7 @@ def _begin(call: Call, last: int) -> int:
     return int(said)
 
 
-async def _parts(call: Call, root: Root, after: int) -> AsyncIterator[bytes]:
+async def _parts(call: Call, root: Root, after: int) -> AsyncGenerator[bytes, None]:
     ends_at = time.monotonic() + MOST_S
     sent_at, seen = time.monotonic(), -1
     yield b"retry: 2000\n\n"
@@ -151,7 +126,7 @@ def _allowed(call: Call, rows: list[dict[str, Any]]) -> set[str]:
     """Return the queues of events that the user may see. On the loop's thread."""
     right = RIGHTS[Act.RECEIVE]
     queues = {row["queue"] for row in rows if row["queue"] is not None}
-    return {each for each in queues if denied(call.visitor, right, QueueNode(each)) is None}
+    return {each for each in queues if denied(call.caller, right, QueueNode(each)) is None}
 
 
 def _event(row: dict[str, Any]) -> str:

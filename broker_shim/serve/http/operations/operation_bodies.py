@@ -6,22 +6,22 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, field
 
-from broker_shim.serve.http.bodies import Count, Model, OrderModel
+from broker_shim.serve.http.bodies import BulkOrder, Count, MessageId, Model, OrderModel
 
 _Limit = Annotated[int, Meta(ge=1, le=1000)]
 
 
-class RequeueOrder(OrderModel):
+class RequeueOrder(BulkOrder):
     """Messages to put at the end of their queue; without `ids` all that nobody holds."""
 
-    ids: list[int] | None = None
+    ids: list[MessageId] | None = None
 
 
-class RedriveOrder(OrderModel):
+class RedriveOrder(BulkOrder):
     """Dead letters to put back where they came from, or on `to`; without `ids` all, in order."""
 
     to: str | None = None
-    ids: list[int] | None = None
+    ids: list[MessageId] | None = None
     limit: Annotated[int, Meta(ge=1)] | None = None
 
 

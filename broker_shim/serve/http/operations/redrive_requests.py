@@ -26,7 +26,7 @@ async def requeue_messages(call: Call) -> MessageFates:
     ids = body.ids
     if ids is None:
         ids = await call.message_ids(name)
-    operation = new_operation()
+    operation = body.operation or new_operation()
     request = {"action": Action.REQUEUE, "queue": name, "operation": operation}
     answer = await bulk_answer(call, request, ids)
     return MessageFates(queue=name, operation=answer.named(operation), **answer._asdict())
@@ -35,7 +35,7 @@ async def requeue_messages(call: Call) -> MessageFates:
 async def redrive_messages(call: Call) -> RedriveOutcome:
     """Put dead letters back on the queues that they came from, as far as there is room."""
     name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
-    to = None if body.to is None else await call.queue(body.to, Act.SEND)
+    to = None if body.to is None else await call.queue(body.to, Act.SEND, advice="create it first")
     if to is not None:
         await check_move(call, name, to)
     ids = body.ids if body.ids is not None else await call.message_ids(name, body.limit)
@@ -51,12 +51,16 @@ async def redrive_messages(call: Call) -> RedriveOutcome:
         origin_gone=_counts(plan.lost),
         no_origin=len(plan.strays),
     )
-    return outcome if body.dry_run else await _redriven(call, plan, outcome)
+    if body.dry_run:
+        return outcome
+    return await _redriven(call, plan, outcome, body.operation or new_operation())
 
 
-async def _redriven(call: Call, plan: RedrivePlan, outcome: RedriveOutcome) -> RedriveOutcome:
+async def _redriven(
+    call: Call, plan: RedrivePlan, outcome: RedriveOutcome, operation: str
+) -> RedriveOutcome:
     """Ask for one origin after the other; what was full is asked for once more, last."""
-    total, operation = Answer(), new_operation()
+    total = Answer()
     for target in {**plan.full, **plan.portions}:
         ids = [*plan.portions.get(target, ()), *plan.full.get(target, ())]
         request = {"action": Action.REDRIVE, "queue": outcome.queue, "to": target}

@@ -19,6 +19,12 @@ class BranchRow(Struct, kw_only=True):
     operations: int
 
 
+class BranchQuery(Model):
+    """The name of who decides, where nobody logs in."""
+
+    by: str | None = None
+
+
 class BranchList(Struct, kw_only=True):
     """A page of branches, the oldest first."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from broker_shim.serve.http.bodies import OrderOutcome, PageQuery
+from broker_shim.serve.http import bodies, connection_requests, message_requests, queue_requests
+from broker_shim.serve.http.bodies import FateCounts, OrderOutcome, PageQuery, PlacementOrder
 from broker_shim.serve.http.endpoints import API, QUEUE, Endpoint
 from broker_shim.serve.http.operations import (
     branch_requests,
@@ -10,7 +11,9 @@ from broker_shim.serve.http.operations import (
     definition_requests,
     repair_bodies,
     resubmit_requests,
+    upkeep_requests,
 )
+from broker_shim.serve.http.request_models import MOST_LONG_BODY_BYTES
 from broker_shim.serve.http.roles import HttpRole
 
 _BRANCHES, _DEFINITIONS = API + "/transactions", API + "/definitions"
@@ -26,7 +29,15 @@ REPAIR_ENDPOINTS = (
         PageQuery,
     ),
     *(
-        Endpoint("POST", f"{_BRANCHES}/{{xid}}/{way}", _ADMIN, run, OrderOutcome, conflict=409)
+        Endpoint(
+            "POST",
+            f"{_BRANCHES}/{{xid}}/{way}",
+            _ADMIN,
+            run,
+            OrderOutcome,
+            repair_bodies.BranchQuery,
+            conflict=409,
+        )
         for way, run in (
             ("commit", branch_requests.commit_branch),
             ("rollback", branch_requests.roll_back_branch),
@@ -41,6 +52,50 @@ REPAIR_ENDPOINTS = (
         repair_bodies.ResubmitOutcome,
         body=repair_bodies.ResubmitOrder,
         conflict=409,
+    ),
+    Endpoint(
+        "GET",
+        API + "/holders",
+        _MONITOR,
+        connection_requests.list_holders,
+        bodies.HolderList,
+        bodies.HolderQuery,
+        needs_broker=False,
+    ),
+    Endpoint("POST", API + "/flush", _OPERATOR, upkeep_requests.flush_log, bodies.FlushAnswer),
+    Endpoint(
+        "POST",
+        QUEUE + "/release",
+        _ADMIN,
+        queue_requests.release_messages,
+        bodies.MessageFates,
+        body=bodies.MessagesOrder,
+    ),
+    Endpoint(
+        "POST",
+        QUEUE + "/dead-letter",
+        _OPERATOR,
+        queue_requests.dead_letter_messages,
+        bodies.MessageFates,
+        body=bodies.MessagesOrder,
+    ),
+    Endpoint(
+        "POST",
+        QUEUE + "/messages",
+        _ADMIN,
+        message_requests.put_messages,
+        bodies.MessageFates,
+        body=bodies.NewMessages,
+        most_body_bytes=MOST_LONG_BODY_BYTES,
+    ),
+    Endpoint(
+        "POST",
+        API + "/placements",
+        _ADMIN,
+        resubmit_requests.place_messages,
+        FateCounts,
+        body=PlacementOrder,
+        most_body_bytes=MOST_LONG_BODY_BYTES,
     ),
     Endpoint(
         "POST",
@@ -71,6 +126,6 @@ REPAIR_ENDPOINTS = (
         definition_requests.import_definitions,
         repair_bodies.DefinitionsOutcome,
         body=repair_bodies.DefinitionsImport,
-        most_body_bytes=definition_requests.MOST_BODY_BYTES,
+        most_body_bytes=MOST_LONG_BODY_BYTES,
     ),
 )

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 
+from msgspec import to_builtins
+
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.rights import Act
+from broker_shim.serve.http.bodies import FateCounts
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.message_requests import message_named
 from broker_shim.serve.http.operations.call_control import CallControl
@@ -14,8 +17,10 @@ from broker_shim.serve.http.operations.repair_bodies import ResubmitOrder, Resub
 from broker_shim.serve.http.refusals import HttpRefusal
 from sparkstore.content.edits import MessageEdit, edited
 from sparkstore.core.fold import Entry
+from sparkstore.operations import wire
 from sparkstore.operations.bulk import MessageDraft
 from sparkstore.operations.placement import check_resubmitted, place_of, resubmission, target_of
+from sparkstore.operations.placement_wire import placements_of
 
 
 async def resubmit_message(call: Call) -> ResubmitOutcome:
@@ -42,6 +47,18 @@ async def resubmit_message(call: Call) -> ResubmitOutcome:
     check_resubmitted(message_id, queue, answer)
     outcome.done, outcome.operation = answer.done, request.operation
     return outcome
+
+
+async def place_messages(call: Call) -> FateCounts:
+    """Carry out changes of place, all of those that are possible or none."""
+    content = to_builtins(call.body)
+    for place in placements_of(content).placements:
+        if place.source:
+            await call.check_recorded(Act.PURGE, [place.source])
+        if place.target:
+            await call.check_recorded(Act.SEND, [place.target])
+    answer = wire.answer_of(await call.send(content))
+    return FateCounts(**answer._asdict())
 
 
 def _entries(call: Call, message_id: int) -> dict[str, Entry]:

@@ -14,12 +14,11 @@ broker's machine, and a `monitor` is there for figures, asked by programs again 
 
 from __future__ import annotations
 
-from starlette.responses import Response
-
 from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.operations.history_requests import flushed
 from broker_shim.serve.http.operations.limited_answers import MOST_S, limited_answer
+from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.refusals import HttpRefusal
 from sparkstore.cli.queries.limited_process import LimitedQuestion
 from sparkstore.control.audit import AuditEvent
@@ -43,9 +42,11 @@ async def ask_views(call: Call) -> Response:
         error = str(reason) or "the port was closed"
         raise
     finally:
-        peer, statement = f"http {call.visitor.access.remote}", call.body.statement
-        audit = call.visitor.access.guard.audit
-        audit(AuditEvent.QUERY, peer=peer, user=call.user, statement=statement, error=error)
+        caller, statement = call.caller, call.body.statement
+        audit = caller.access.guard.audit
+        audit(
+            AuditEvent.QUERY, peer=caller.peer, user=caller.user, statement=statement, error=error
+        )
 
 
 async def _run(call: Call) -> Response:
@@ -58,6 +59,6 @@ async def _run(call: Call) -> Response:
         question = LimitedQuestion(
             str(root.path.absolute()), asked.statement, asked.limit, MOST_S, asked.as_of
         )
-        return Response(await limited_answer(question, call), media_type="application/json")
+        return Response(await limited_answer(question, call))
     finally:
         _Running.count -= 1

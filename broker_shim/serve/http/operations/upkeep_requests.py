@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from broker_shim.serve.http.bodies import FlushAnswer
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.operations.history_requests import flushed
 from broker_shim.serve.http.operations.operation_bodies import ReplicaRow, UpkeepAnswer
@@ -20,6 +21,12 @@ async def show_upkeep(call: Call) -> UpkeepAnswer:
     """Show members, replicas with their lag, the newest runs of jobs, and findings."""
     root, limit = await flushed(call), call.query.limit
     return await read_tables(call, lambda: _answer(root, limit))
+
+
+async def flush_log(call: Call) -> FlushAnswer:
+    """Put all that was done before into the tables."""
+    await call.send({"flush": True})
+    return FlushAnswer()
 
 
 def _answer(root: Root, limit: int) -> UpkeepAnswer:

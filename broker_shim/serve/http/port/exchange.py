@@ -1,21 +1,46 @@
-"""One request and its answer, as an application of ASGI sees them.
+"""One request and its answer, as whoever answers it sees them.
 
-It outlives the connection while its application runs. So the two know each other only until either
+It outlives the connection while its answer is made. So the two know each other only until either
 is over, and leave no cycle for Python's collector.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import Any, Protocol
+from typing import Protocol
 
 import h11
 
+from broker_shim.security.guard import Remote
+
 MOST_WAITING_BYTES = 1 << 16
-"""So much of a body may wait for the application; then no more is read."""
+"""So much of a body may wait to be taken; then no more is read."""
+JSON, TEXT = "application/json", "text/plain; charset=utf-8"
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
+
+
+@dataclass(slots=True)
+class Response:
+    """An answer: a body, or parts of one that are made while its reader takes them.
+
+    Attributes:
+        body: The whole body; nothing if it comes in `parts`.
+        status: The HTTP status code.
+        kind: The content's type.
+        headers: Headers that it has beside those of its content.
+        parts: Makes the parts; an empty one is not sent, and lets this look for the reader.
+    """
+
+    body: bytes = b""
+    status: int = 200
+    kind: str = JSON
+    headers: dict[str, str] = field(default_factory=dict)
+    parts: AsyncGenerator[bytes, None] | None = None
 
 
 class Line(Protocol):
@@ -29,32 +54,40 @@ class Line(Protocol):
 
 
 class HttpExchange:
-    """The two functions that an application gets for a request, and what they share.
+    """A request, whose body is read when it is asked for, and the way of its answer.
 
     Attributes:
-        scope: What the application is told of the request.
+        method: The HTTP method.
+        path: As it was sent, percent-encoded.
+        query: What stands after the question mark, as it was sent.
+        headers: By their names in small letters; of one that is said twice the first.
+        remote: The other end.
         is_whole: True once the body has come to its end.
         is_answered: True once the answer was written to its end.
         body_bytes: How much of the body has come.
     """
 
-    def __init__(self, line: Line, scope: dict[str, Any]) -> None:
-        self.scope = scope
+    def __init__(self, line: Line, request: h11.Request, remote: Remote) -> None:
+        path, _, query = request.target.partition(b"?")
+        self.method = request.method.decode("ascii")
+        self.path, self.query = path.decode("ascii", "replace"), query.decode("ascii", "replace")
+        pairs = reversed([*request.headers])
+        self.headers: Mapping[str, str] = {n.decode(): v.decode("latin-1") for n, v in pairs}
+        self.remote = remote
         self.is_whole = self.is_answered = False
         self.body_bytes = 0
         self._line: Line | None = line
-        self._body = bytearray()
+        self._waiting = bytearray()
         self._changed = asyncio.Event()
-        self._head: h11.Response | None = None
 
     @property
     def is_full(self) -> bool:
-        """True while enough of the body waits for the application."""
-        return len(self._body) > MOST_WAITING_BYTES
+        """True while enough of the body waits to be taken."""
+        return len(self._waiting) > MOST_WAITING_BYTES
 
     def feed(self, piece: bytes) -> None:
         """Take a piece of the body."""
-        self._body += piece
+        self._waiting += piece
         self.body_bytes += len(piece)
         self._changed.set()
 
@@ -68,28 +101,55 @@ class HttpExchange:
         self._line = None
         self._changed.set()
 
-    async def receive(self) -> dict[str, Any]:
-        """Return the next piece of the body; after it, wait until the peer is gone."""
-        if self._line is not None and not self.is_answered:
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """Iterate over the body as it comes.
+
+        Raises:
+            ConnectionResetError: The peer was gone before it was whole.
+        """
+        while not self.is_whole or self._waiting:
+            if self._line is None:
+                raise ConnectionResetError("the body did not come whole: send it again")
             self._line.read_on()
             await self._changed.wait()
-        self._changed.clear()
-        if self._line is None or self.is_answered:
-            return {"type": "http.disconnect"}
-        piece, self._body = bytes(self._body), bytearray()
-        return {"type": "http.request", "body": piece, "more_body": not self.is_whole}
+            self._changed.clear()
+            piece, self._waiting = bytes(self._waiting), bytearray()
+            yield piece
 
-    async def send(self, message: Any) -> None:
-        """Write the head with the first part of the body, and each other part as it comes."""
-        if message["type"] == "http.response.start":
-            status = message["status"]
-            headers = [(b"date", formatdate(usegmt=True).encode()), *message.get("headers", ())]
-            reason = _PHRASES.get(status, b"")
-            self._head = h11.Response(status_code=status, headers=headers, reason=reason)
-            return
-        head, self._head = self._head, None
-        is_last = not message.get("more_body", False)
-        body = b"" if self.scope["method"] == "HEAD" else message.get("body", b"")
+    async def gone(self) -> None:
+        """Wait until the peer is gone, or was answered; its body was read."""
+        while self._line is not None and not self.is_answered:
+            await self._changed.wait()
+            self._changed.clear()
+
+    async def answer(self, response: Response) -> None:
+        """Send an answer, whole or part by part; a reader that is gone has none any more."""
+        headers = {"Date": formatdate(usegmt=True), "Content-Type": response.kind}
+        headers |= response.headers
+        if response.parts is None:
+            headers["Content-Length"] = str(len(response.body))
+        reason = _PHRASES.get(response.status, b"")
+        head = h11.Response(status_code=response.status, headers=[*headers.items()], reason=reason)
+        if response.parts is None:
+            await self._write(head, response.body, is_last=True)
+        else:
+            await self._stream(head, response.parts)
+
+    async def _stream(self, head: h11.Response, parts: AsyncGenerator[bytes, None]) -> None:
+        gone = asyncio.ensure_future(self.gone())
+        try:
+            await self._write(head, b"", is_last=False)
+            async with aclosing(parts):
+                async for part in parts:
+                    if gone.done():
+                        return
+                    if part:
+                        await self._write(None, part, is_last=False)
+            await self._write(None, b"", is_last=True)
+        finally:
+            gone.cancel()
+
+    async def _write(self, head: h11.Response | None, body: bytes, *, is_last: bool) -> None:
         if self._line is not None and not self.is_answered:
             self.is_answered = is_last
-            await self._line.write(head, body, is_last=is_last)
+            await self._line.write(head, b"" if self.method == "HEAD" else body, is_last=is_last)

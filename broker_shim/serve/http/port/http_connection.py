@@ -1,4 +1,4 @@
-"""A connection of the HTTP port: h11 between a transport and an application of ASGI.
+"""A connection of the HTTP port: h11 between a transport and whoever answers requests.
 
 Decision: our own, and no server's. What uvicorn has for this ends a keep-alive by the first byte of
 a head that never comes, keeps an answer that nobody reads for ever, logs a line for each bad
@@ -18,25 +18,26 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, cast
-from urllib.parse import unquote
+from typing import NamedTuple, cast
 
 import h11
 
+from broker_shim.security.guard import Remote
 from broker_shim.security.tls import certificate_name
-from broker_shim.serve.http.port.exchange import HttpExchange
+from broker_shim.serve.http.port.exchange import TEXT, HttpExchange, Response
 from broker_shim.serve.http.port.places import Place, Places
 from broker_shim.sockets.transport_end import let_go
 
 _log = logging.getLogger(__name__)
 
 _PIECE_BYTES = 1 << 18
-PROBES = frozenset({b"/healthz", b"/readyz"})
+PROBES = frozenset({"/healthz", "/readyz"})
 """Paths that are answered however many requests there are."""
 _BOTH_LENGTHS = {b"content-length", b"transfer-encoding"}
 _BUSY = b"too many requests are being answered: try again in a moment\n"
 
-Application = Callable[[Any, Any, Any], Awaitable[None]]
+Application = Callable[[HttpExchange], Awaitable[Response]]
+"""Answers a request, whatever comes of it."""
 
 
 class Patience(NamedTuple):
@@ -57,11 +58,12 @@ class PortResources(NamedTuple):
     """The resources that all connections of a port share.
 
     Attributes:
-        application: The application of ASGI that gets each request.
+        application: Answers each request.
         places: Counts connections and requests.
         buffer: Where bytes are read to; free for others when `buffer_updated` returns.
-        tasks: The applications that run.
+        tasks: The requests that are being answered.
         patience: How long each peer may take.
+        most_head_bytes: The longest head of a request.
     """
 
     application: Application
@@ -69,22 +71,22 @@ class PortResources(NamedTuple):
     buffer: memoryview
     tasks: set[asyncio.Task[None]]
     patience: Patience
+    most_head_bytes: int
 
 
 class HttpConnection(asyncio.BufferedProtocol):
     """Answers the requests of one peer, one after the other."""
 
-    def __init__(self, shared: PortResources, place: Place, port: int) -> None:
+    def __init__(self, shared: PortResources, place: Place, remote: Remote) -> None:
         """Prepare for a transport.
 
         Args:
             shared: What all connections share.
             place: The place of the connection; it is given back when the transport is gone.
-            port: The TCP port of the peer.
+            remote: The peer, before any TLS.
         """
-        self._shared, self._place, self._port = shared, place, port
-        self._scheme, self._certificate = "http", cast("str | None", None)
-        self._http = h11.Connection(h11.SERVER)
+        self._shared, self._place, self._remote = shared, place, remote
+        self._http = h11.Connection(h11.SERVER, shared.most_head_bytes)
         self._transport: asyncio.Transport | None = None
         self._exchange: HttpExchange | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -101,8 +103,9 @@ class HttpConnection(asyncio.BufferedProtocol):
             return
         self._transport.set_write_buffer_limits(0)
         tls = transport.get_extra_info("ssl_object")
-        self._scheme = "http" if tls is None else "https"
-        self._certificate = None if tls is None else certificate_name(tls.getpeercert())
+        if tls is not None:
+            named = certificate_name(tls.getpeercert())
+            self._remote = self._remote._replace(tls="TLS", certificate_name=named)
         self._wait(self._shared.patience.head_s)
 
     def get_buffer(self, _size_hint: int) -> memoryview:
@@ -210,10 +213,8 @@ class HttpConnection(asyncio.BufferedProtocol):
         if names >= _BOTH_LENGTHS:
             self._refuse(400, b"a request has Content-Length or Transfer-Encoding, not both\n")
             return
-        path, _, query = request.target.partition(b"?")
-        scope = self._scope(request, path, query)
-        exchange = self._exchange = HttpExchange(self, scope)
-        application, is_counted = self._shared.application, path not in PROBES
+        exchange = self._exchange = HttpExchange(self, request, self._remote)
+        application, is_counted = self._shared.application, exchange.path not in PROBES
         if is_counted and not self._shared.places.begin(self._place):
             application, is_counted = _busy, False
         self._place.is_asking = is_counted
@@ -222,23 +223,6 @@ class HttpConnection(asyncio.BufferedProtocol):
         task = asyncio.get_running_loop().create_task(run)
         self._shared.tasks.add(task)
         task.add_done_callback(self._shared.tasks.discard)
-
-    def _scope(self, request: h11.Request, path: bytes, query: bytes) -> dict[str, Any]:
-        return {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": request.http_version.decode("ascii"),
-            "method": request.method.decode("ascii"),
-            "scheme": self._scheme,
-            "path": unquote(path.decode("ascii", "replace")),
-            "raw_path": path,
-            "query_string": query,
-            "root_path": "",
-            "headers": list(request.headers),
-            "client": (self._place.host, self._port),
-            "server": None,
-            "state": {"certificate_name": self._certificate},
-        }
 
     def _take(self, piece: bytes) -> None:
         """Take a piece of a body; what was answered already needs none."""
@@ -270,7 +254,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         self, application: Application, exchange: HttpExchange, *, is_counted: bool
     ) -> None:
         try:
-            await application(exchange.scope, exchange.receive, exchange.send)
+            await exchange.answer(await application(exchange))
         except Exception:  # noqa: BLE001  # whoever asked is hung up on, and the next one is served
             _log.exception("a request over HTTP failed")
         finally:
@@ -312,7 +296,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         if self._http.our_state not in {h11.IDLE, h11.SEND_RESPONSE} or self._exchange:
             self.abort()
             return
-        headers = [("Content-Type", "text/plain; charset=utf-8"), ("Connection", "close")]
+        headers = [("Content-Type", TEXT), ("Connection", "close")]
         headers.append(("Content-Length", str(len(why))))
         answer = h11.Response(status_code=status, headers=headers, reason=b"Refused")
         self._put(answer, h11.Data(data=why), h11.EndOfMessage())
@@ -344,9 +328,6 @@ class HttpConnection(asyncio.BufferedProtocol):
             self._timer = None
 
 
-async def _busy(_scope: Any, _receive: Any, send: Any) -> None:
+async def _busy(_exchange: HttpExchange) -> Response:
     """Answer that there are too many requests."""
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"retry-after", b"1")]
-    headers.append((b"content-length", str(len(_BUSY)).encode()))
-    await send({"type": "http.response.start", "status": 503, "headers": headers})
-    await send({"type": "http.response.body", "body": _BUSY})
+    return Response(_BUSY, 503, TEXT, {"Retry-After": "1"})

@@ -27,9 +27,9 @@ MOST_HELD_BYTES = 32 << 20
 class Places:
     """The places of one port; on its thread only."""
 
-    def __init__(self, most: int) -> None:
-        """Begin with nobody; there are `most` places."""
-        self.most = most
+    def __init__(self, most: int, most_held_bytes: int = MOST_HELD_BYTES) -> None:
+        """Begin with nobody; there are `most` places, for what is held in memory this room."""
+        self.most, self._most_held_bytes = most, most_held_bytes
         self._of: Counter[str] = Counter()
         self._requests_of: Counter[str] = Counter()
         self._places: set[Place] = set()
@@ -105,7 +105,7 @@ class Places:
             self._held.pop(place, None)
             return
         self._held[place] = byte_count
-        while sum(self._held.values()) > MOST_HELD_BYTES:
+        while sum(self._held.values()) > self._most_held_bytes:
             longest = next((each for each in self._held if each in self._oldest_first), None)
             if longest is None:
                 return

@@ -17,7 +17,8 @@ import pytest
 from broker_shim.serve.administration.control import ControlServer
 from broker_shim.serve.administration.order_turns import OneBroker, OrderTurns
 from broker_shim.serve.bind_address import parse_listen
-from broker_shim.serve.monitor import Monitor, Subject
+from broker_shim.serve.monitor import Monitor
+from broker_shim.serve.probes import Probes
 from sparkstore.operations import wire
 from tests.support.amqp.left_behind import objects_left, told
 from tests.support.amqp.served_listener import TIMEOUT_S, Served
@@ -34,7 +35,7 @@ ROOT_ID = "a root"
 
 @pytest.fixture
 def monitor() -> Iterator[Monitor]:
-    it = Monitor(parse_listen("127.0.0.1:0"), Subject())
+    it = Monitor(parse_listen("127.0.0.1:0"), Probes())
     yield it
     it.close()
 

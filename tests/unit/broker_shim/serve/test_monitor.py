@@ -13,9 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.serve import monitor as module
+from broker_shim.serve import probes
 from broker_shim.serve.bind_address import parse_listen
-from broker_shim.serve.monitor import MOST_REQUESTS, Monitor, Subject
+from broker_shim.serve.monitor import MOST_REQUESTS, Monitor
 from broker_shim.serve.options import parser
+from broker_shim.serve.probes import Probes
 from broker_shim.serve.reporting import reporter_of
 from broker_shim.serve.systemd import READY, notify
 from sparkstore.metrics.exposition import counter, gauge
@@ -26,7 +28,7 @@ ODD = 'a"b\\c\nd ü\ud800'
 
 @pytest.fixture
 def monitor() -> Iterator[Monitor]:
-    it = Monitor(parse_listen("127.0.0.1:0"), Subject())
+    it = Monitor(parse_listen("127.0.0.1:0"), Probes())
     yield it
     it.close()
 
@@ -93,7 +95,7 @@ def test_answers_are_put_together_by_whoever_owns_them(monitor: Monitor) -> None
 def test_a_process_that_does_not_come_round_is_not_well(
     monitor: Monitor, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(probes, "PATIENCE_S", 0.01)
     monitor.subject.now(lambda: (), lambda: None, lambda _call: None)
     code, text = get(monitor, path)
     assert code == 503

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,9 +18,8 @@ from broker_shim.serve.http.endpoints import Endpoint
 from broker_shim.serve.http.http_server import EVERY
 from broker_shim.serve.http.roles import HttpRole
 from broker_shim.serve.http_option import http_of
-from broker_shim.serve.monitor import Subject
 from broker_shim.serve.options import parser
-from sparkstore.extras import missing_extra
+from broker_shim.serve.probes import Probes
 from tests.support.stores.http_houses import HttpHouse, path_of
 
 USERS = {
@@ -94,7 +92,13 @@ def test_what_a_path_allows_is_all_that_is_listed_of_it(house: HttpHouse) -> Non
 
 @pytest.mark.parametrize(
     "where",
-    ["/nothing", "/api/v1/../../etc/passwd", "/%2e%2e/etc/passwd", "/api/v1/queues/", "/api/v2/x"],
+    [
+        "/nothing",
+        "/api/v1/../../etc/passwd",
+        "/%2e%2e/etc/passwd",
+        "/api/v1/queues/a/",
+        "/api/v2/x",
+    ],
 )
 def test_a_path_that_is_not_listed_leads_nowhere(house: HttpHouse, where: str) -> None:
     reply = house.ask("GET", where, "ada")
@@ -271,13 +275,4 @@ def test_nothing_is_asked_of_a_broker_that_stops(tmp_path: Path) -> None:
 def test_a_port_that_cannot_be_is_refused_with_what_to_do(words: list[str], why: str) -> None:
     options = parser().parse_args(["--http", "127.0.0.1:0", *words])
     with pytest.raises(InvalidRequest, match=re.escape(why)):
-        http_of(options, Guard(SecuritySettings()), Subject(), BrokerSettings())
-
-
-def test_an_extra_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "broker_shim.serve.http.http_server", None)
-    options = parser().parse_args(["--memory", "--http", "127.0.0.1:0"])
-    with pytest.raises(ModuleNotFoundError, match="http_server"):  # one of ours: a fault, no extra
-        http_of(options, Guard(SecuritySettings()), Subject(), BrokerSettings())
-    reason = missing_extra(ModuleNotFoundError(name="starlette.routing"))
-    assert "pip install 'sparkstore[console]'" in str(reason)
+        http_of(options, Guard(SecuritySettings()), Probes(), BrokerSettings())

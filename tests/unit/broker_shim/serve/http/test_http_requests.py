@@ -18,10 +18,8 @@ from broker_shim.serve.http.http_server import EVERY
 from broker_shim.serve.http.loop_calls import LoopCalls
 from broker_shim.serve.http.message_requests import MOST_BODY_BYTES
 from broker_shim.serve.http.operations import copy_requests
-from broker_shim.serve.http.operations.definition_requests import (
-    MOST_BODY_BYTES as MOST_DOCUMENT_BYTES,
-)
 from broker_shim.serve.http.request_models import MOST_BODY_BYTES as MOST_REQUEST_BYTES
+from broker_shim.serve.http.request_models import MOST_LONG_BODY_BYTES
 from broker_shim.store.interface import MessageHeader
 from sparkstore.cli.command_line import main
 from sparkstore.cli.remote.http_client import RemoteBroker
@@ -200,7 +198,7 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("GET", "/api/v1/queues?offset=x", None, 400, "offset"),
     ("GET", "/api/v1/self?x=1", None, 400, "leave 'x' out"),
     ("GET", "/api/v1/queues/%ff", None, 400, "UTF-8"),
-    ("GET", "/api/v1/queues/none", None, 404, "GET /api/v1/queues"),
+    ("GET", "/api/v1/queues/none", None, 404, "unknown queue 'none': see sparkstore queues"),
     ("PUT", "/api/v1/queues/q", {"argments": {}}, 400, "did you mean 'arguments'?"),
     ("PUT", "/api/v1/queues/q", {"arguments": {"max_deph": 1}}, 400, "did you mean 'max_depth'?"),
     ("PUT", "/api/v1/queues/q", {"arguments": {"max_depth": "x"}}, 400, "max_depth"),
@@ -213,12 +211,12 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("PUT", "/api/v1/queues/q", None, 415, "Content-Type: application/json"),
     ("PUT", "/api/v1/queues/amq.topic", {}, 400, "exchange's name"),
     ("PUT", "/api/v1/queues/q", b" " * (MOST_REQUEST_BYTES + 1), 413, "send less"),
-    ("PATCH", "/api/v1/queues/none", {"set": {"max_depth": 1}}, 404, "there is no queue"),
+    ("PATCH", "/api/v1/queues/none", {"set": {"max_depth": 1}}, 404, "unknown queue"),
     ("GET", "/api/v1/queues", {}, 400, "no body"),
     ("POST", "/api/v1/queues/here/purge", {"ids": ["1"]}, 400, "ids"),
     ("POST", "/api/v1/queues/here/purge", {"ids": [-1]}, 400, "ids"),
     ("POST", "/api/v1/queues/here/move", {}, 400, "`to`"),
-    ("POST", "/api/v1/queues/here/move", {"to": "none"}, 404, "there is no queue"),
+    ("POST", "/api/v1/queues/here/move", {"to": "none"}, 404, "unknown queue"),
     ("POST", "/api/v1/queues/here/move", {"to": "here", "dry_run": True}, 400, "another queue"),
     ("POST", "/api/v1/queues/here/redrive", {"to": "here", "dry_run": True}, 400, "another queue"),
     ("POST", "/api/v1/bindings", {"exchange": "none", "queue": "here"}, 400, "none"),
@@ -231,7 +229,7 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/api/v1/messages/4711/resubmit", {}, 409, "is not on any queue"),
     ("POST", "/api/v1/messages/1/resubmit", {"propertys": {}}, 400, "did you mean 'properties'?"),
     ("POST", "/api/v1/messages/1/resubmit", {"properties": {"a": 1}}, 400, "Expected `str`"),
-    ("POST", "/api/v1/messages/1/resubmit", {"queue": "none"}, 404, "there is no queue"),
+    ("POST", "/api/v1/messages/1/resubmit", {"queue": "none"}, 404, "unknown queue"),
     ("POST", "/api/v1/messages/1/resubmit", {"body_base64": "?"}, 400, "is no base64"),
     ("POST", "/api/v1/messages/1/resubmit", {"body_base64": "é"}, 400, "is no base64"),
     ("POST", "/api/v1/messages/1/resubmit", {"body": "", "body_base64": ""}, 400, "say one of"),
@@ -244,14 +242,14 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("POST", "/api/v1/queues/here/replay", {"older_than": "soon"}, 400, "such as 90s or 7d"),
     ("POST", "/api/v1/queues/here/replay", {"ids": [0]}, 400, "ids"),
     ("POST", "/api/v1/queues/here/replay", {"ids": [], "older_than": "0s"}, 400, "length >= 1"),
-    ("POST", "/api/v1/queues/here/replay", {"ids": [1], "to": ""}, 404, "there is no queue ''"),
+    ("POST", "/api/v1/queues/here/replay", {"ids": [1], "to": ""}, 404, "unknown queue ''"),
     ("POST", "/api/v1/queues/here/replay", {"ids": [1]}, 409, "no root to read"),
     ("POST", "/api/v1/queues/here/export", {"subjct": "x"}, 400, "did you mean 'subject'?"),
     ("POST", "/api/v1/queues/here/export", {"ids": "1"}, 400, "ids"),
     ("POST", "/api/v1/queues/here/export", {"ids": []}, 400, "length >= 1"),
     ("POST", "/api/v1/definitions", {"documnt": {}}, 400, "did you mean 'document'?"),
     ("POST", "/api/v1/definitions", {"document": 7}, 400, "document"),
-    ("POST", "/api/v1/definitions", b" " * (MOST_DOCUMENT_BYTES + 1), 413, "send less"),
+    ("POST", "/api/v1/definitions", b" " * (MOST_LONG_BODY_BYTES + 1), 413, "send less"),
     ("DELETE", "/api/v1/connections/4711", None, 404, "there is no connection 4711"),
     ("DELETE", "/api/v1/connections/x", None, 400, "is a number"),
 ]
@@ -300,8 +298,7 @@ def test_an_export_has_about_a_mebibyte_in_memory_however_large_messages_are(
             seen.append(len(loaded))
             yield part
 
-    stream = copy_requests.ExportStream
-    monkeypatch.setattr(copy_requests, "ExportStream", lambda parts: stream(noted(parts)))
+    monkeypatch.setattr(copy_requests, "counted", noted)
     assert house.ask("POST", path_of(orders, "/export"), None, {}).body.count("\n") == 4
     assert seen == [1, 2, 3, 4], "the first is sent before the next is read"
 

@@ -160,7 +160,7 @@ def test_a_broker_without_a_root_tells_of_its_own_time(tmp_path: Path) -> None:
 def ring(tmp_path: Path) -> Iterator[tuple[HttpHouse, RecentFigures, Callable[[int], None]]]:
     """A ring over a broker whose samples are taken by hand, at seconds that are told."""
     it, now = HttpHouse(tmp_path), [0]
-    recent = RecentFigures(it.broker, lambda _delay, _call: None, lambda: now[0])
+    recent = RecentFigures(lambda: it.broker, lambda _delay, _call: None, lambda: now[0])
 
     def look(at_s: int) -> None:
         now[0], done = at_s * S, threading.Event()

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from broker_shim.broker.settings import BrokerSettings
+from broker_shim.serve.http.operations.event_stream import OpenStreams
 from broker_shim.serve.http.port.http_connection import Patience
 from broker_shim.store.interface import MessageHeader
 from tests.support.amqp.certificates import Authority, Pair
@@ -237,13 +238,31 @@ def test_an_answer_that_nobody_reads_in_time_is_cut_off(serve: Callable[..., Pla
     assert place.status() == 200
 
 
+def test_a_stream_that_nobody_reads_is_cut_off_and_keeps_nothing(
+    serve: Callable[..., Place],
+) -> None:
+    place = serve(SHORT)
+    place.house.put_queue("large")
+    place.house.put("large", *[b"x" * 100_000] * 60)
+    with closing(place.connect(received_bytes=4096)) as peer:
+        head = b"POST /api/v1/queues/large/export HTTP/1.1\r\n" + CREATE.split(b"\r\n", 1)[1]
+        peer.sendall(head + b"{}")
+        until_empty(place)  # before a byte was read
+        answer = Answer(peer)
+        answer.begin()
+        assert answer.headers["transfer-encoding"] == "chunked"
+        with pytest.raises((http.client.IncompleteRead, OSError)):
+            answer.read()
+    assert OpenStreams.count == 0
+
+
 def until_empty(place: Place) -> None:
     """Wait until nobody is connected and nothing is answered; all were accepted before."""
     assert place.status() == 200
     is_empty, loop = threading.Event(), place.house.server._loop
 
     def look() -> None:
-        places = place.house.server.port.places
+        places = place.house.server.ports[0].places
         if places.count or places.request_count:
             loop.call_later(0.01, look)
         else:

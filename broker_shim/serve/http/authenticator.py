@@ -1,11 +1,14 @@
-"""Let users in at the HTTP port: a login by Basic or a certificate ↔ a user with a role.
+"""Find the user who makes a request: a login by Basic, a token or a certificate ↔ a role.
+
+Who asks at the control socket is the owner of the root, or root: the port served nobody else. It
+may do everything, and what it does is written down with its process (`RootOwner`).
 
 Decision: who is not logged in may do what everybody on this machine may by AMQP, if and only if
 nobody logs in there: the listener asks for no name, there are no permissions, and the port is on
 loopback. Else each request needs a login: Basic, the token of a user (Bearer), or the certificate
 that the client showed, where AMQP offers EXTERNAL. There is no cookie, so no other site can use
 one. A browser sends a password or a certificate by itself, so writes that another site asks it for
-are refused by their origin (`application`), and the names of another site's host, too (DNS
+are refused by their origin (`router`), and the names of another site's host, too (DNS
 rebinding).
 
 A wrong password costs 4 ms of the loop. So a name that an address gave one for waits there as long
@@ -24,15 +27,17 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.rules.attempts import WaitingNames, is_loopback
 from broker_shim.security.rules.permissions import Principal
+from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.serve.http.roles import HttpRole, role_of
 from broker_shim.sockets.access import LOOPBACK, Access
+from sparkstore.control.audit import Audit
 
 MECHANISM = "HTTP-BASIC"
 _EXTERNAL, _BEARER = "EXTERNAL", "HTTP-BEARER"
@@ -47,7 +52,7 @@ _TOLD_AGAIN_S = 900.0
 
 
 @dataclass(frozen=True, slots=True)
-class Visitor:
+class Caller:
     """A user who asks, as `sockets.rights_seeker.RightsSeeker`: rights are looked up as for AMQP.
 
     Attributes:
@@ -65,13 +70,69 @@ class Visitor:
     number: int = field(default=0, init=False)
 
     @property
-    def login(self) -> Visitor:
-        """Return the login, which is the visitor itself."""
+    def peer(self) -> str:
+        """Name the other end, for the audit log."""
+        remote = self.access.remote
+        return f"http {remote}" if remote.port else str(remote)
+
+    @property
+    def user(self) -> str | None:
+        """Name the user, for the audit log; None: nobody logs in."""
+        return self.principal.name if self.access.guard.requires_login else None
+
+    @property
+    def login(self) -> Caller:
+        """Return the login, which is the caller itself."""
         return self
 
 
-class Door:
-    """Lets users in: on the loop's thread, or where nobody logs in on any."""
+class Authenticator(Protocol):
+    """Finds the user of each request at one port."""
+
+    is_local: bool
+    """True if no browser reaches the port, so no site has anybody ask there."""
+
+    def is_open_to(self, headers: Mapping[str, str]) -> bool:
+        """True if nobody logs in by such a request: `caller` may be asked on any thread."""
+
+    def caller(self, broker: Broker, remote: Remote, headers: Mapping[str, str]) -> Caller:
+        """Return the user that a request names; on the loop's thread, unless it is open.
+
+        Raises:
+            HttpRefusal: There is no login, or a wrong one; or it has no role here.
+        """
+
+
+class RootOwner:
+    """Takes whoever asks for the owner of the root: at a unix socket that is for nobody else."""
+
+    is_local = True
+
+    def __init__(self, audit: Audit) -> None:
+        self._guard = Guard(SecuritySettings(), audit=audit)
+
+    def is_open_to(self, headers: Mapping[str, str]) -> bool:  # noqa: ARG002  # as all
+        """True, as the kernel said who asks. See `Authenticator.is_open_to`."""
+        return True
+
+    def caller(
+        self,
+        broker: Broker,
+        remote: Remote,
+        headers: Mapping[str, str],  # noqa: ARG002  # as all
+    ) -> Caller:
+        """Return the owner. See `Authenticator.caller`."""
+        access = Access(self._guard, remote, LOOPBACK.newcomer)
+        return Caller(broker, access, Principal(), HttpRole.ADMIN)
+
+
+class Logins:
+    """Finds users by their logins at a TCP port.
+
+    On the loop's thread, or where nobody logs in on any.
+    """
+
+    is_local = False
 
     def __init__(self, guard: Guard, *, is_loopback: bool) -> None:
         self._guard, self._is_loopback = guard, is_loopback
@@ -79,21 +140,24 @@ class Door:
         self._told: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     @property
-    def is_open(self) -> bool:
-        """True if nobody logs in."""
+    def _is_open(self) -> bool:
         guard = self._guard
         return self._is_loopback and not (guard.requires_login or guard.has_permissions)
 
-    def enter(self, broker: Broker, remote: Remote, headers: Mapping[str, str]) -> Visitor:
-        """Return the visitor that the headers of a request name.
+    def is_open_to(self, headers: Mapping[str, str]) -> bool:
+        """True if nobody logs in. See `Authenticator.is_open_to`."""
+        return self._is_open and "authorization" not in headers
+
+    def caller(self, broker: Broker, remote: Remote, headers: Mapping[str, str]) -> Caller:
+        """Return the user that a request names.
 
         Raises:
             HttpRefusal: There is no login, or a wrong one; or it has no role here.
         """
         said = headers.get("authorization")
-        if said is None and self.is_open:
+        if self.is_open_to(headers):
             _check_host(headers.get("host", ""))
-            return Visitor(broker, self._access(remote), Principal(), HttpRole.ADMIN)
+            return Caller(broker, self._access(remote), Principal(), HttpRole.ADMIN)
         if said is not None and said[:7].lower() == "bearer ":
             principal = self._bearer(remote, said[7:].strip())
         elif said is not None:
@@ -111,7 +175,7 @@ class Door:
                 f"this user has none of the roles {', '.join(HttpRole)}: give it one by sparkstore"
             )
             raise HttpRefusal(403, f"{text} passwd FILE NAME --roles ROLE")
-        return Visitor(broker, self._access(remote), principal, role)
+        return Caller(broker, self._access(remote), principal, role)
 
     def _access(self, remote: Remote) -> Access:
         """Make the access of a request; it is no connection that opens, so all share a newcomer.

@@ -1,0 +1,73 @@
+"""Tell of a process what monitors ask: its metrics, its health, and whether it serves now.
+
+What is told is put together on the thread that owns it, and whoever asks waits. The library of
+metrics is imported with the first who asks for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+PATIENCE_S = 5.0
+Families = Callable[[], "Iterable[Metric]"]
+Trouble = Callable[[], str | None]
+"""Tells why nothing is served now; None while all is well."""
+Post = Callable[[Callable[[], None]], None]
+"""Has a call made on the thread that owns what is told."""
+T = TypeVar("T")
+
+
+class Probes:
+    """The process as requests see it, and as it reports its start, service and stop."""
+
+    def __init__(self) -> None:
+        self.now(lambda: (), lambda: "the store is being opened", None)
+
+    def now(self, families: Families, trouble: Trouble, post: Post | None) -> None:
+        """Report a state that holds from now on; see `reporting.Reporter.serving`."""
+        self._state = families, trouble, post
+
+    def metrics(self, accept: str | None) -> tuple[bytes, str]:
+        """Encode all metrics in the text that an `Accept` header asks for; the text and its type.
+
+        Raises:
+            NoAnswer: Their owner does not come round.
+        """
+        from prometheus_client.exposition import CONTENT_TYPE_LATEST  # noqa: PLC0415  # see above
+
+        from sparkstore.metrics import exposition  # noqa: PLC0415
+
+        families, _, post = self._state
+        wants = exposition.ASKS_FOR_OPENMETRICS in (accept or "")
+        metrics = _ask(lambda: [*families()], post)
+        body = exposition.encoded(metrics, of_process=True, as_openmetrics=wants)
+        return body, exposition.OPENMETRICS if wants else CONTENT_TYPE_LATEST
+
+    def health(self) -> None:
+        """Return if the owner comes round; raises NoAnswer else."""
+        _ask(lambda: None, self._state[2])
+
+    def readiness(self) -> str | None:
+        """Why nothing is served now; None while all is well. Raises NoAnswer likewise."""
+        _, trouble, post = self._state
+        return _ask(trouble, post)
+
+
+def _ask(call: Callable[[], T], post: Post | None) -> T:
+    if post is None:
+        return call()
+    answer: Future[T] = Future()
+
+    def make() -> None:
+        try:
+            answer.set_result(call())
+        except Exception as reason:  # noqa: BLE001  # told to whoever asked
+            answer.set_exception(reason)
+
+    post(make)
+    return answer.result(PATIENCE_S)
