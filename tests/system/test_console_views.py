@@ -44,6 +44,7 @@ name = "returns"
 [[broker.queues]]
 name = "dead"
 """
+WORDS = "[...document.querySelectorAll('.chart desc')].map((each) => each.textContent)"
 PRODUCTS = ("eggs", "bread", "milk", "apples")
 TITLES = {"dead-letters": "Dead letters", "sql": "SQL"}
 VIEWS = ("queues", "queue/orders", "dead-letters", "connections", "operations", "upkeep", "sql")
@@ -149,14 +150,11 @@ def test_charts_tell_in_words_what_they_show_of_the_last_minutes(
         page.until(f"{points} !== {seen!r}")  # the page has looked again
     take(page, pictures / "queues.png", "dark")
     open_view(shop, page, "queue/orders")
-    depth = shop_depth(page)
-    words = page.until(
-        "[...document.querySelectorAll('.chart desc')].map((each) => each.textContent)"
-    )
-    assert re.match(
-        rf"messages: least \d+, most \d+, last {depth} from \d\d:\d\d:\d\d to ", words[0]
-    )
+    page.until("document.querySelectorAll('.chart').length === 3")
+    words = page.evaluate(WORDS)
+    assert re.match(r"messages: least \d+, most \d+, last \d+ from \d\d:\d\d:\d\d to ", words[0])
     assert re.match(r"in: least [\d.]+, most [\d.]+, last [\d.]+; out: least ", words[1])
+    assert "broker started" in page.evaluate("document.querySelector('main').innerText")
     take(page, pictures / "queue.png", "light")
     open_view(shop, page, "queue/dead")
     page.until("document.querySelectorAll('tbody tr').length === 4")
@@ -177,11 +175,37 @@ def test_a_queue_tells_where_each_argument_is_from(shop: Shop, page: Page) -> No
     assert told["delayed"] == "0"
 
 
-def shop_depth(page: Page) -> int:
-    """The depth that the page of a queue tells."""
-    told = "document.querySelector('dl dd').textContent"
-    page.until("document.querySelectorAll('.chart').length === 2")
-    return int(page.evaluate(told))
+def test_charts_are_zoomed_by_mouse_and_keys_and_the_address_has_it(shop: Shop, page: Page) -> None:
+    open_view(shop, page, "queue/parcels")
+    page.until("document.querySelectorAll('.chart').length === 3")
+    press = "[...document.querySelectorAll('main button')].find((it) => it.textContent === 'a day')"
+    page.evaluate(f"{press}.click()")
+    page.until(f"({WORDS})[0].match(/from \\d\\d-\\d\\d /)")
+    assert page.evaluate("location.hash").endswith("?range=a+day")
+    page.drag(".chart", 0.5, 0.8)
+    page.until("location.hash.includes('from=')")
+    zoomed = page.until("location.hash")
+    page.until(f"({WORDS})[0].match(/from \\d\\d:\\d\\d to /)")
+    page.evaluate("document.querySelector('[role=group]').focus()")
+    page.key("+")
+    page.until(f"location.hash !== {zoomed!r}")
+    page.key("Escape")
+    page.until("location.hash.endsWith('?range=a+day')")
+    assert page.troubles == []
+
+
+def test_times_are_utc_or_local_as_chosen(shop: Shop, page: Page) -> None:
+    open_view(shop, page, "queue/orders")
+    heads = "[...document.querySelectorAll('th')].map((it) => it.textContent)"
+    assert "Came (UTC)" in page.evaluate(heads)
+    choose = "form.value = 'local'; form.dispatchEvent(new Event('change'))"
+    page.evaluate(f"{{ const form = document.getElementById('zone'); {choose}; }}")
+    local = page.evaluate("Intl.DateTimeFormat().resolvedOptions().timeZone")
+    page.until(f"({heads}).includes('Came (' + {local!r} + ')')")
+    page.evaluate(
+        f"{{ const form = document.getElementById('zone'); {choose.replace('local', 'utc')}; }}"
+    )
+    page.until(f"({heads}).includes('Came (UTC)')")
 
 
 def test_sql_is_typed_run_by_ctrl_enter_and_drawn(shop: Shop, page: Page, pictures: Path) -> None:
@@ -259,13 +283,15 @@ def test_a_wrong_statement_is_one_line_that_stays(shop: Shop, page: Page) -> Non
 def test_what_an_order_complained_of_stays(shop: Shop, page: Page) -> None:
     """The page looks again meanwhile, and that goes well."""
     open_view(shop, page, "queue/returns")
-    page.evaluate("[...document.querySelectorAll('main button')].at(1).click()")
+    buttons = "[...document.querySelectorAll('main button')]"
+    page.evaluate(f"{buttons}.find((it) => it.textContent === 'Move…').click()")
     page.until("document.getElementById('dialog').open")
     page.evaluate("document.getElementById('target').value = 'nowhere'")
     page.key("Enter")
     told = page.until("document.getElementById('problem').textContent")
     assert told.startswith("unknown queue 'nowhere'")
     last = "document.querySelector('.chart desc').textContent"
+    page.until(last)
     page.until(f"{last} !== {page.evaluate(last)!r}")
     assert page.evaluate("document.getElementById('problem').textContent") == told
     page.events.clear()  # a status of 404 is an error to the browser

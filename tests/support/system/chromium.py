@@ -86,13 +86,27 @@ class Page:
         self._call("Input.insertText", text=text)
 
     def key(self, key: str, *, ctrl: bool = False) -> None:
-        """Press a key: Tab, Enter, Escape, or a letter."""
-        code = {"Tab": 9, "Enter": 13, "Escape": 27}.get(key) or ord(key.upper())
-        typed = {"Tab": "", "Enter": "\r", "Escape": ""}.get(key, key)
+        """Press a key: Tab, Enter, Escape, ArrowLeft, ArrowRight, or a letter."""
+        code = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39}.get(key)
+        code = code or ord(key.upper())
+        typed = "" if len(key) > 1 else key
+        typed = "\r" if key == "Enter" else typed
         text = {"text": typed} if typed and not ctrl else {}
         said = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 2 * ctrl}
         self._call("Input.dispatchKeyEvent", type="keyDown", **said, **text)
         self._call("Input.dispatchKeyEvent", type="keyUp", **said)
+
+    def drag(self, chosen: str, start: float, end: float) -> None:
+        """Drag over an element, between two parts of its width, as a mouse does."""
+        box = self.evaluate(
+            f"(({{x, y, width, height}}) => [x, y, width, height])"
+            f"(document.querySelector({chosen!r}).getBoundingClientRect())"
+        )
+        x, y, width, height = box
+        for kind, part in (("mousePressed", start), ("mouseMoved", end), ("mouseReleased", end)):
+            place = {"x": x + part * width, "y": y + height / 2}
+            pressed = {"button": "left", "buttons": 1, "clickCount": 1}
+            self._call("Input.dispatchMouseEvent", type=kind, **place, **pressed)
 
     @property
     def troubles(self) -> list[str]:

@@ -1,7 +1,8 @@
 // Charts as SVG: lines over numbers and times, bars over names. A title and a description in words
 // tell a screen reader what a look tells; lines differ in dashes, not in colour alone.
 
-import { element } from "./elements.js";
+import { brush } from "./brush.js";
+import { element, svg } from "./elements.js";
 
 const HEIGHT = 190;
 const LEFT = 52;
@@ -14,13 +15,6 @@ const MOST_DOTS = 30;
 
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 2 });
 let count = 0;
-
-function svg(tag, attributes = {}, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-  made.append(...children);
-  return made;
-}
 
 // Round numbers from zero, or from the least that is below it, to at least the most.
 function ticksOf(values) {
@@ -38,15 +32,16 @@ const cut = (text, letters) => (text.length > letters ? `${text.slice(0, Math.ma
 
 // What a chart shows: `xs` are numbers, or names; each of `series` has a name and a value (or null)
 // for each x; `textOf` tells an x in words; `isBars`: bars, else lines. `width`: about as many pixels
-// as it gets, so that its letters have their size.
-export function chart(title, { xs, series, textOf = String, isBars = false, width = 900 }) {
+// as it gets, so that its letters have their size. Over numbers: `ends` of the scale, `marks` of
+// moments (`at`, `text`), and `zoom` and `held` for a pointer (`brush`).
+export function chart(title, { xs, series, textOf = String, isBars = false, width = 900, ends, marks = [], zoom, held }) {
   const known = series.map((each) => each.values.filter((value) => value !== null));
   const ticks = ticksOf(known.flat());
   const [low, high] = [ticks[0], ticks.at(-1)];
   const y = (value) => HEIGHT - BOTTOM - ((value - low) / (high - low)) * (HEIGHT - BOTTOM - TOP);
   const isScale = !isBars && xs.length > 0 && xs.every((each) => typeof each === "number");
   const span = width - LEFT - RIGHT;
-  const [from, to] = isScale ? [Math.min(...xs), Math.max(...xs)] : [-0.5, xs.length - 0.5];
+  const [from, to] = isScale ? ends ?? [Math.min(...xs), Math.max(...xs)] : [-0.5, xs.length - 0.5];
   const place = (value) => LEFT + ((value - from) / (to - from || 1)) * span;
   const x = (at) => place(isScale ? xs[at] : at);
   const id = `chart-${++count}`;
@@ -55,20 +50,36 @@ export function chart(title, { xs, series, textOf = String, isBars = false, widt
       + ` last ${short.format(known[at].at(-1))}`
     : `${each.name}: none`));
   const range = xs.length ? ` from ${textOf(xs[0])} to ${textOf(xs.at(-1))}` : "";
-  return element("figure", {},
-    element("figcaption", {}, title, ...(series.length > 1 ? series.map((each, at) => legendOf(each, at, isBars)) : [])),
-    svg("svg", {
-      viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-labelledby": `${id} ${id}-words`, class: "chart",
-    },
-    svg("title", { id }, title),
-    svg("desc", { id: `${id}-words` }, `${words.join("; ")}${range}`),
-    ...ticks.map((tick) => svg("g", { class: tick === 0 ? "zero" : "grid" },
-      svg("line", { x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) }),
-      svg("text", { x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end" }, short.format(tick)))),
-    ...labelsOf(isScale ? [from, to] : xs, isScale, place, span, textOf),
-    ...series.map((each, at) => (isBars
-      ? barsOf(each, at, { xs, x, y, textOf, width: (0.8 * span) / (xs.length || 1) / series.length, of: series.length })
-      : lineOf(each, at, { xs, x, y, textOf })))));
+  const drawn = svg("svg", {
+    viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-labelledby": `${id} ${id}-words`, class: "chart",
+  },
+  svg("title", { id }, title),
+  svg("desc", { id: `${id}-words` }, `${words.join("; ")}${range}`),
+  ...ticks.map((tick) => svg("g", { class: tick === 0 ? "zero" : "grid" },
+    svg("line", { x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) }),
+    svg("text", { x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end" }, short.format(tick)))),
+  ...labelsOf(isScale ? [from, to] : xs, isScale, place, span, textOf),
+  ...marks.map(({ at, text }) => svg("line",
+    { class: "mark", x1: place(at), x2: place(at), y1: TOP, y2: HEIGHT - BOTTOM }, svg("title", {}, `${textOf(at)} ${text}`))),
+  ...series.map((each, at) => (isBars
+    ? barsOf(each, at, { xs, x, y, textOf, width: (0.8 * span) / (xs.length || 1) / series.length, of: series.length })
+    : lineOf(each, at, { xs, x, y, textOf }))));
+  const reading = element("span", { class: "reading" });
+  if (zoom) {
+    const timeOf = (left) => Math.max(from, Math.min(to, from + ((left - LEFT) / span) * (to - from)));
+    const tell = (at) => { reading.textContent = at === null ? "" : readAt(at, xs, series, textOf); };
+    brush(drawn, { top: TOP, bottom: HEIGHT - BOTTOM, timeOf, tell, held, zoom });
+  }
+  const legends = series.length > 1 ? series.map((each, at) => legendOf(each, at, isBars)) : [];
+  return element("figure", {}, element("figcaption", {}, title, ...legends, reading), drawn);
+}
+
+// The values of the x that is nearest to a place.
+function readAt(at, xs, series, textOf) {
+  const distances = xs.map((each) => Math.abs(each - at));
+  const nearest = distances.indexOf(Math.min(...distances));
+  const values = series.map(({ name, values: found }) => `${name} ${found[nearest] === null ? "none" : short.format(found[nearest])}`);
+  return `${textOf(xs[nearest])}: ${values.join(", ")}`;
 }
 
 function legendOf({ name }, number, isBars) {

@@ -1,8 +1,9 @@
 // Clients that are connected; an operator may close one.
 
 import { keep, offsetOf } from "./address.js";
-import { confirmed, element, order, pager, say, show, table, terms, utc } from "./elements.js";
+import { confirmed, element, order, pager, say, show, table, terms } from "./elements.js";
 import { get, remove } from "./requests.js";
+import { when, zone } from "./times.js";
 
 const LIMIT = 100;
 
@@ -15,7 +16,7 @@ export function connections(_parts, user, query) {
     { title: "Container", text: (row) => row.container ?? "" },
     { title: "TLS", text: (row) => row.tls ?? "no" },
     { title: "Links", isNumber: true, text: (row) => String(row.links) },
-    { title: "Since (UTC)", text: (row) => utc(row.connected_at) },
+    { title: `Since (${zone()})`, text: (row) => when(row.connected_at) },
     { title: "Member", text: (row) => row.member ?? "" },
   ];
   if (user.mayOperate) {

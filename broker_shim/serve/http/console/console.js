@@ -12,6 +12,7 @@ import { deadLetters } from "./dead_letters.js";
 import { operations } from "./operations.js";
 import { sql } from "./sql.js";
 import { upkeep } from "./upkeep.js";
+import { zoneChoice } from "./times.js";
 
 const VIEWS = { queues, queue, connections, operations, upkeep, sql, "dead-letters": deadLetters };
 const LOOK_MS = 2000;
@@ -20,6 +21,8 @@ let look = null;
 let turn = 0;
 let hasFailed = false;
 let user = null;
+
+document.getElementById("times").append(...zoneChoice(() => open()));
 
 async function open() {
   const mine = ++turn;

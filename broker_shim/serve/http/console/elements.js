@@ -11,11 +11,15 @@ export function element(tag, attributes = {}, ...children) {
   return made;
 }
 
+export function svg(tag, attributes = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
 export const link = (text, ...parts) =>
   element("a", { href: "#/" + parts.map(encodeURIComponent).join("/") }, text);
-
-// A time as it comes, ISO 8601 in UTC, as it is easily read.
-export const utc = (time) => time.replace("T", " ").replace(/\+00:00$/, "");
 
 export function show(...children) {
   document.getElementById("main").replaceChildren(...children);

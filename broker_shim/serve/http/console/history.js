@@ -1,8 +1,9 @@
 // The history of a message as a line of time: each event with the time since the one before.
 
-import { element, utc } from "./elements.js";
+import { element } from "./elements.js";
 import { age } from "./queues.js";
 import { get } from "./requests.js";
+import { when } from "./times.js";
 
 const LIMIT = 200;
 
@@ -30,6 +31,6 @@ export async function historyOf(id) {
     const at = Date.parse(event.at);
     const since = before === null ? "" : ` (+${age((at - before) / 1000)})`;
     before = at;
-    return element("li", {}, element("time", { datetime: event.at }, utc(event.at) + since), ` ${words(event)}`);
+    return element("li", {}, element("time", { datetime: event.at }, when(event.at) + since), ` ${words(event)}`);
   }));
 }

@@ -1,7 +1,8 @@
 // What purges, moves and the like did, and what undid them; operators take one back after a question.
 
-import { confirmed, element, order, say, show, table, utc } from "./elements.js";
+import { confirmed, element, order, say, show, table } from "./elements.js";
 import { get, post } from "./requests.js";
+import { when, zone } from "./times.js";
 
 const LIMIT = 100;
 
@@ -22,7 +23,7 @@ export function operations(_parts, user) {
 
   const columns = [
     { title: "Operation", text: (row) => row.operation },
-    { title: "At (UTC)", text: (row) => utc(row.at) },
+    { title: `At (${zone()})`, text: (row) => when(row.at) },
     { title: "Did", text: (row) => row.action },
     { title: "Queue", text: (row) => row.queue },
     { title: "To", text: (row) => row.to ?? "" },

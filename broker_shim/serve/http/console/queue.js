@@ -1,12 +1,12 @@
 // One queue: its figures and arguments, its messages with their bodies, and orders for operators.
 
 import { keep, offsetOf } from "./address.js";
-import { chart } from "./chart.js";
-import { confirmed, element, order, pager, say, show, table, terms, utc } from "./elements.js";
+import { confirmed, element, order, pager, say, show, table, terms } from "./elements.js";
 import { historyOf } from "./history.js";
 import { age } from "./queues.js";
 import { get, post, queuePath } from "./requests.js";
-import { sample } from "./samples.js";
+import { timeCharts } from "./time_charts.js";
+import { when, zone } from "./times.js";
 
 const LIMIT = 50;
 const MOST_LOOKS = 15;  // the figures do not show that one consumer gave back what another took at once
@@ -37,23 +37,7 @@ const sourced = (it) => (it.from === "queue" ? String(it.value) : `${it.value} (
 export function annotation([name, value]) {
   const at = new Date(Number(value));
   if (!["x-opt-death-time", "x-opt-death-first-time", "x-opt-delivery-time"].includes(name) || Number.isNaN(at.getTime())) return [name, value];
-  return [`${name} (UTC)`, utc(at.toISOString().replace("Z", "+00:00"))];
-}
-
-const clock = (at) => new Date(at).toISOString().slice(11, 19);
-
-// Depth and rates of the last minutes; none before there are two looks.
-function chartsOf(seen) {
-  if (seen.length < 2) return [];
-  const shared = { xs: seen.map((each) => each.at), textOf: clock, width: 420 };
-  const values = (field) => seen.map((each) => each[field]);
-  return [
-    chart("Messages, by time (UTC)", { ...shared, series: [{ name: "messages", values: values("depth") }] }),
-    chart("Messages a second", {
-      ...shared,
-      series: [{ name: "in", values: values("inRate") }, { name: "out", values: values("outRate") }],
-    }),
-  ];
+  return [`${name} (${zone()})`, when(at.toISOString())];
 }
 
 export function queue(parts, user, query) {
@@ -62,7 +46,7 @@ export function queue(parts, user, query) {
   let opened = "";
   let [signs, looks] = ["", 0];
   const figures = element("div");
-  const charts = element("div", { class: "charts" });
+  const charts = timeCharts(name, query, kept);
   const details = element("aside", { class: "panel", hidden: true, onkeydown: typed });
   const list = table("Messages", [
     {
@@ -70,7 +54,7 @@ export function queue(parts, user, query) {
       node: (row) => element("button",
         { type: "button", "aria-label": `Show message ${row.id}`, onclick: () => open(row.id) }, String(row.id)),
     },
-    { title: "Came (UTC)", text: (row) => utc(row.enqueued_at) },
+    { title: `Came (${zone()})`, text: (row) => when(row.enqueued_at) },
     { title: "State", text: (row) => (row.acquired_by ? "acquired" : "waits") },
     { title: "Failures", isNumber: true, text: (row) => String(row.delivery_count) },
     { title: "Bytes", isNumber: true, text: (row) => row.bytes.toLocaleString() },
@@ -87,7 +71,7 @@ export function queue(parts, user, query) {
       ...Object.entries(told.effective).map(([argument, it]) => [argument, sourced(it)]),
       ...told.bindings.map((each) => ["binding", `${each.exchange} ${each.key}`]),
     ]));
-    charts.replaceChildren(...chartsOf(sample(told)));
+    charts.look();  // it takes longer where history is asked, and tells by itself if that fails
     const now = signsOf(told, offset);
     if (now === signs && ++looks < MOST_LOOKS) return;
     const page = await get(queuePath(name, "/messages"), { limit: LIMIT, offset });
@@ -103,7 +87,7 @@ export function queue(parts, user, query) {
   }
 
   function kept() {
-    keep({ offset, message: opened });
+    keep({ offset, message: opened, ...charts.values() });
   }
 
   const open = order(async (id) => {
@@ -119,9 +103,9 @@ export function queue(parts, user, query) {
         element("button", { type: "button", onclick: close }, "Close (Esc)")),
       heading,
       terms([
-        ["came (UTC)", utc(it.enqueued_at)], ["acquired by", it.acquired_by], ["died", died(it.death)], ["subject", it.subject],
+        [`came (${zone()})`, when(it.enqueued_at)], ["acquired by", it.acquired_by], ["died", died(it.death)], ["subject", it.subject],
         ["content type", it.content_type], ["user", it.user_id], ["message id", it.amqp_message_id],
-        ["correlation id", it.correlation_id], ["expires (UTC)", it.expires_at && utc(it.expires_at)], ["durable", it.durable],
+        ["correlation id", it.correlation_id], [`expires (${zone()})`, it.expires_at && when(it.expires_at)], ["durable", it.durable],
         ...Object.entries(it.properties), ...Object.entries(it.annotations).map(annotation),
       ]),
       element("h2", {}, `Body (${it.body_form}, ${it.body_bytes} bytes)`),
@@ -196,7 +180,7 @@ export function queue(parts, user, query) {
     element("button", { type: "button", onclick: purge }, "Purge…"),
     element("button", { type: "button", onclick: move }, "Move…"),
     element("button", { type: "button", onclick: redrive }, "Redrive…"));
-  show(element("h1", {}, name), element("div", { class: "overview" }, figures, charts), ...(user.mayOperate ? [orders] : []), list.whole, pages.whole, details);
+  show(element("h1", {}, name), element("div", { class: "overview" }, figures, charts.whole), ...(user.mayOperate ? [orders] : []), list.whole, pages.whole, details);
   if (query.get("message")) open(query.get("message"));
   return look;
 }

@@ -3,6 +3,7 @@
 import { chart } from "./chart.js";
 import { complain, element, pager, say, show, table } from "./elements.js";
 import { post } from "./requests.js";
+import { timeTextOf } from "./times.js";
 
 const LIMIT = 1000;
 const PAGE = 50;
@@ -115,7 +116,7 @@ function chartOf({ columns, rows }, form) {
   return chart(`${drawn.map((each) => each.name).join(", ")} by ${first.name}${part}`, {
     xs: placed.map(({ row, x }) => (isScale ? x : text(row[first.name]))),
     series: drawn.map(({ name }) => ({ name, values: placed.map(({ row }) => value(row[name])) })),
-    textOf: isScale && isTime(first) ? timeTextOf(placed.map(({ x }) => x)) : String,
+    textOf: isScale && isTime(first) ? timeTextOf(placed[0].x, placed.at(-1).x) : String,
     isBars,
   });
 }
@@ -126,13 +127,6 @@ const value = (told) => (told === null || !Number.isFinite(Number(told)) ? null 
 // A time, or a day, in UTC ms; null: none that this browser has.
 const moment = (told, { type }) =>
   value(told === null ? null : Date.parse(/^timestamp\[\w+\]$/.test(type) ? `${told}Z` : told));
-
-// Times as they can be told apart: by the day, by the minute, or by the second within a day.
-function timeTextOf(times) {
-  const days = (Math.max(...times) - Math.min(...times)) / 86_400_000;
-  const [from, to] = days < 1 ? [11, 19] : days < 10 ? [5, 16] : [0, 10];
-  return (at) => new Date(at).toISOString().slice(from, to).replace("T", " ");
-}
 
 function resultOf({ columns, rows }) {
   const numbered = rows.map((row, index) => ({ row, index }));

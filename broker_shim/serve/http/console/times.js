@@ -1,0 +1,40 @@
+// Times as people read them: in UTC, or as this browser's clock has them, as they choose.
+
+import { element } from "./elements.js";
+
+const LOCAL = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+let isLocal = false;
+
+export const zone = () => (isLocal ? LOCAL : "UTC");
+
+// A moment in milliseconds as ISO 8601 without its zone: whatever shows it names the zone.
+export function written(at) {
+  const shift = isLocal ? new Date(at).getTimezoneOffset() * 60_000 : 0;
+  return new Date(at - shift).toISOString().replace("T", " ").replace("Z", "");
+}
+
+// A time as the broker tells it, ISO 8601; one that no calendar here has stays as it came.
+export function when(time) {
+  const at = Date.parse(time);
+  return Number.isNaN(at) ? time : written(at);
+}
+
+// Texts for the times of a chart that can be told apart: by the day, the minute, or the second.
+export function timeTextOf(from, to) {
+  const days = (to - from) / 86_400_000;
+  const [begin, end] = days < 0.1 ? [11, 19] : days < 1 ? [11, 16] : days < 10 ? [5, 16] : [0, 10];
+  return (at) => written(at).slice(begin, end);
+}
+
+// What chooses between the two; `changed` has the view show its times anew.
+export function zoneChoice(changed) {
+  const choice = element("select", { id: "zone", onchange: choose },
+    element("option", { value: "utc" }, "UTC"), element("option", { value: "local" }, `${LOCAL} (local)`));
+  async function choose() {
+    isLocal = choice.value === "local";
+    await changed();
+    choice.focus();
+  }
+  return [element("label", { for: "zone" }, "Times"), choice];
+}
