@@ -62,70 +62,70 @@ plugin:  ## the Broker-J plugin: broker_shim/brokerj/target/sparkstore-brokerj.j
 	@ls broker_shim/brokerj/target/sparkstore-brokerj.jar
 
 bench: setup  ## the figures of docs/figures.md, beside the machine's own
-	@$(BIN)/python -m tests.benchmarks.bench_store $(if $(wildcard ../shared/peers/brokerj),,--no-peer)
-	@$(BIN)/python -m tests.benchmarks.bench_log all
-	@$(BIN)/python -m tests.benchmarks.bench_sql
-	@$(BIN)/python -m tests.benchmarks.bench_interleaved
+	@$(BIN)/python -m jobs.benchmarks.bench_store $(if $(wildcard ../shared/peers/brokerj),,--no-peer)
+	@$(BIN)/python -m jobs.benchmarks.bench_log all
+	@$(BIN)/python -m jobs.benchmarks.bench_sql
+	@$(BIN)/python -m jobs.benchmarks.bench_interleaved
 
 bench-service: setup  ## requests a second of the store service, beside the machine's own figures
-	@$(BIN)/python -m tests.benchmarks.bench_service
+	@$(BIN)/python -m jobs.benchmarks.bench_service
 
 bench-members: $(SETUP)  ## several brokers on one set of queues beside one alone (COUNT=..., ROUNDS=...)
-	@$(BIN)/python -m tests.benchmarks.bench_members --rounds $(or $(ROUNDS),3) --count $(or $(COUNT),20000)
-	@$(BIN)/python -m tests.benchmarks.bench_member_kills --kills $(or $(KILLS),50) --count $(or $(COUNT),20000)
+	@$(BIN)/python -m jobs.benchmarks.bench_members --rounds $(or $(ROUNDS),3) --count $(or $(COUNT),20000)
+	@$(BIN)/python -m jobs.benchmarks.bench_member_kills --kills $(or $(KILLS),50) --count $(or $(COUNT),20000)
 
 bench-answers: setup  ## seconds until SQL answers: DuckDB, Spark cold and warm, planning (WAITING="2000 200000", ROUNDS=...)
-	@$(BIN)/python -m tests.benchmarks.bench_answers --waiting $(or $(WAITING),2000 200000) --rounds $(or $(ROUNDS),5)
+	@$(BIN)/python -m jobs.benchmarks.bench_answers --waiting $(or $(WAITING),2000 200000) --rounds $(or $(ROUNDS),5)
 
 bench-source: $(SETUP)  ## what Spark's sink publishes, and its source reads, a second (COUNT=..., ROWS=...)
-	@$(BIN)/python -m tests.benchmarks.bench_source $(or $(COUNT),100000)
-	@$(BIN)/python -m tests.benchmarks.bench_source_reads $(or $(ROWS),1000000)
-	@$(BIN)/python -m tests.benchmarks.bench_source_takes $(or $(COUNT),200000)
+	@$(BIN)/python -m jobs.benchmarks.bench_source $(or $(COUNT),100000)
+	@$(BIN)/python -m jobs.benchmarks.bench_source_reads $(or $(ROWS),1000000)
+	@$(BIN)/python -m jobs.benchmarks.bench_source_takes $(or $(COUNT),200000)
 
 bench-jobs: setup  ## what the Spark jobs cost at 10,000,000 records (RECORDS=...), with a picture
-	@$(BIN)/python -m tests.benchmarks.bench_jobs --records $(or $(RECORDS),10000000)
-	@$(BIN)/python -m tests.benchmarks.bench_beside
+	@$(BIN)/python -m jobs.benchmarks.bench_jobs --records $(or $(RECORDS),10000000)
+	@$(BIN)/python -m jobs.benchmarks.bench_beside
 
 bench-s3: $(SETUP)  ## what a copy to a bucket and a store on one cost (builds versitygw: minutes, Go 1.25)
-	@$(BIN)/python -m tests.benchmarks.bench_s3 --messages $(or $(COUNT),200000)
-	@$(BIN)/python -m tests.benchmarks.bench_s3_store --messages $(or $(COUNT),200000)
+	@$(BIN)/python -m jobs.benchmarks.bench_s3 --messages $(or $(COUNT),200000)
+	@$(BIN)/python -m jobs.benchmarks.bench_s3_store --messages $(or $(COUNT),200000)
 
 bench-messages: $(SETUP)  ## what a name, a selector and a waiting message cost; exit code 1 if too much
-	@$(BIN)/python -m tests.benchmarks.bench_addresses
-	@$(BIN)/python -m tests.benchmarks.bench_addresses --queues 1000
-	@$(BIN)/python -m tests.benchmarks.bench_selector
-	@$(BIN)/python -m tests.benchmarks.bench_memory
-	@$(BIN)/python -m tests.benchmarks.bench_growth
+	@$(BIN)/python -m jobs.benchmarks.bench_addresses
+	@$(BIN)/python -m jobs.benchmarks.bench_addresses --queues 1000
+	@$(BIN)/python -m jobs.benchmarks.bench_selector
+	@$(BIN)/python -m jobs.benchmarks.bench_memory
+	@$(BIN)/python -m jobs.benchmarks.bench_growth
 
 bench-amqp: setup  ## the AMQP listener beside the one on proton and Broker-J (ROUNDS=..., COUNT=...)
-	@$(BIN)/python -m tests.benchmarks.bench_amqp --rounds $(or $(ROUNDS),5) --count $(or $(COUNT),20000)
-	@$(BIN)/python -m tests.benchmarks.bench_codec_0_10
+	@$(BIN)/python -m jobs.benchmarks.bench_amqp --rounds $(or $(ROUNDS),5) --count $(or $(COUNT),20000)
+	@$(BIN)/python -m jobs.benchmarks.bench_codec_0_10
 
 bench-http: $(SETUP)  ## what the HTTP port answers, and what it costs the listener (ROUNDS=..., COUNT=...)
-	@$(BIN)/python -m tests.benchmarks.bench_http --rounds $(or $(ROUNDS),5) --count $(or $(COUNT),50000)
+	@$(BIN)/python -m jobs.benchmarks.bench_http --rounds $(or $(ROUNDS),5) --count $(or $(COUNT),50000)
 
 pictures: $(SETUP)  ## docs/pictures: the console in a real Chromium, with two minutes in its charts
 	@mkdir -p docs/pictures
 	@SPARKSTORE_PICTURES=docs/pictures $(BIN)/python -m pytest -q tests/system/test_console_views.py -k "charts or typed"
 
 bench-policies: $(SETUP)  ## how long a policy takes that alters 10,000 queues of a running broker
-	@$(BIN)/python -m tests.benchmarks.bench_policies
+	@$(BIN)/python -m jobs.benchmarks.bench_policies
 
 bench-hostile: $(SETUP)  ## what a hostile peer costs an honest one, attack by attack (ATTACKS=...); 1 if too much
-	@$(BIN)/python -m tests.benchmarks.bench_hostile $(ATTACKS)
-	@$(BIN)/python -m tests.benchmarks.bench_hostile_http
-	@$(BIN)/python -m tests.benchmarks.bench_hang_ups
+	@$(BIN)/python -m jobs.benchmarks.bench_hostile $(ATTACKS)
+	@$(BIN)/python -m jobs.benchmarks.bench_hostile_http
+	@$(BIN)/python -m jobs.benchmarks.bench_hang_ups
 
 bench-brokerj: setup  ## Broker-J on this store beside BDB JE: 25 minutes (needs Maven and ../shared/peers; STORES=...)
 	@for size in 256 4096; do \
-	    $(BIN)/python -m tests.benchmarks.bench_brokerj --size $$size --n 8000 \
+	    $(BIN)/python -m jobs.benchmarks.bench_brokerj --size $$size --n 8000 \
 	        --stores $(or $(STORES),sparkstore BDB) && \
-	    $(BIN)/python -m tests.benchmarks.bench_brokerj --size $$size --n 3000 --clients \
+	    $(BIN)/python -m jobs.benchmarks.bench_brokerj --size $$size --n 3000 --clients \
 	        --stores $(or $(STORES),sparkstore BDB) || exit 1; done
-	@$(BIN)/python -m tests.benchmarks.bench_backlog
+	@$(BIN)/python -m jobs.benchmarks.bench_backlog
 
 soak: setup  ## kill -9 at random points, hundreds of times (COUNT=100000 messages in buckets); ten minutes of nearly AMQP 1.0 and ten of 0-10, ten of histories
-	@$(BIN)/python -m tests.benchmarks.soak $(or $(KILLS),300)
+	@$(BIN)/python -m jobs.benchmarks.soak $(or $(KILLS),300)
 	@SPARKSTORE_SERVICE_KILLS=$(or $(KILLS),300) \
 	    $(BIN)/python -m pytest tests/system/test_service_kill_loop.py
 	@SPARKSTORE_SINK_KILLS=$(or $(KILLS),300) SPARKSTORE_TICKET_KILLS=$(or $(KILLS),1000) \
@@ -137,7 +137,7 @@ soak: setup  ## kill -9 at random points, hundreds of times (COUNT=100000 messag
 	@SPARKSTORE_STOPPED_JOBS=50 \
 	    $(BIN)/python -m pytest --timeout 3600 tests/system/test_bucket_job_stopped.py
 	@SPARKSTORE_SOAK=1 $(BIN)/python -m pytest tests/properties
-	@$(BIN)/python -m tests.benchmarks.fuzz_amqp 1200
+	@$(BIN)/python -m jobs.benchmarks.fuzz_amqp 1200
 	@SPARKSTORE_FOLD_SECONDS=600 $(BIN)/python -m pytest --timeout 1800 tests/spark/test_folds_agree.py
 	@SPARKSTORE_JOB_KILLS=50 $(BIN)/python -m pytest tests/spark/test_killed_jobs.py \
 	    tests/spark/test_replicate_killed.py tests/spark/test_reconcile_killed.py

@@ -33,6 +33,11 @@ def modules() -> list[Path]:
     ]
 
 
+def is_product(path: Path) -> bool:
+    """Tell a file that users run from one that only tests or measures it."""
+    return path.parts[0] != "tests" and path.parts[:2] != ("jobs", "benchmarks")
+
+
 @cache
 def tree(path: Path) -> ast.Module:
     """A module's syntax tree."""

@@ -11,7 +11,7 @@ from broker_shim.store.protocol import VERSION as PROTOCOL_VERSION
 from sparkstore.core.records import Kind
 from sparkstore.recovery.recovery import ALL_PARTS
 from sparkstore.tables.schema import SCHEMA_VERSION
-from tests.architecture.source import TOP, tracked_files
+from tests.architecture.source import TOP, is_product, tracked_files
 
 ARCHITECTURE = Path("ARCHITECTURE.md")
 # Spelt so that this file does not match itself.
@@ -182,15 +182,15 @@ FOREIGN = {
 def test_every_name_in_backquotes_is_that_of_something_here() -> None:
     files = tracked_files()
     names = {part for path in files for part in (*path.parts, path.stem)} | FOREIGN | {""}
-    product = names.union(*(words_of(path) for path in files if path.parts[0] != "tests"))
-    tests = product.union(*(words_of(path) for path in files if path.parts[0] == "tests"))
+    product = names.union(*(words_of(path) for path in files if is_product(path)))
+    tests = product.union(*(words_of(path) for path in files if not is_product(path)))
     unknown = [
         f"{path}: {name}"
         for path in files
         if path.suffix == ".py"
         for prose in PROSE.findall(text_of(path))
         for name in re.findall(r"`([A-Za-z_][\w.]*)`", prose)
-        if not {*name.split(".")} <= (tests if path.parts[0] == "tests" else product)
+        if not {*name.split(".")} <= (product if is_product(path) else tests)
     ]
     assert unknown == []
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.source import modules, tree
+from tests.architecture.source import is_product, modules, tree
 
 NAMED = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 LEAST_FIRST_WORDS = 4
@@ -45,7 +45,7 @@ def test_no_description_is_a_riddle() -> None:
     found = {
         f"{path}: {riddle}"
         for path in modules()
-        if path.parts[0] != "tests"
+        if is_product(path)
         for node in ast.walk(tree(path))
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.Module)
         for riddle in riddles(ast.get_docstring(node) or "")
@@ -87,7 +87,7 @@ def weak_first_lines() -> dict[str, list[str]]:
     """Return, by package, the first lines that do not stand alone, each with the reason."""
     found: dict[str, list[str]] = {}
     for path in modules():
-        if path.parts[0] == "tests":
+        if not is_product(path):
             continue
         for line in first_lines(path):
             if reason := reason_weak(line):

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tests.architecture.source import modules, tree
+from tests.architecture.source import is_product, modules, tree
 
 CALLED_FROM_OUTSIDE = {
     "AssemblyAddOn": "handlers that users write extend it: docs/amqp-0-10.md",
@@ -90,7 +90,7 @@ def methods_of_library_classes(code: Iterable[ast.Module]) -> set[str]:
 
 
 def product() -> dict[Path, ast.Module]:
-    return {path: tree(path) for path in modules() if path.parts[0] != "tests"}
+    return {path: tree(path) for path in modules() if is_product(path)}
 
 
 def test_what_the_product_defines_the_product_uses() -> None:

@@ -1,6 +1,6 @@
 """A connection of AMQP 0-10 is fed with bytes that are nearly that; see `fuzzing_0_10`.
 
-`make soak` does so for ten minutes (`tests.benchmarks.fuzz_amqp`).
+`make soak` does so for ten minutes (`jobs.benchmarks.fuzz_amqp`).
 """
 
 from __future__ import annotations

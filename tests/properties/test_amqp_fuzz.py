@@ -1,6 +1,6 @@
 """A connection, its broker and its store are fed with bytes that are nearly AMQP; see `fuzzing`.
 
-`make soak` does so for ten minutes (`tests.benchmarks.fuzz_amqp`).
+`make soak` does so for ten minutes (`jobs.benchmarks.fuzz_amqp`).
 """
 
 from __future__ import annotations
