@@ -13,7 +13,6 @@ from pathlib import Path
 from sparkstore.core.queue_arguments import ARGUMENTS
 
 PAGE = Path("docs/queues.md")
-_BEGIN, _END = "<!-- arguments begin -->", "<!-- arguments end -->"
 _NAME_WIDTH = max(map(len, ARGUMENTS)) + 2
 
 
@@ -25,8 +24,14 @@ def main() -> None:
 
 def page(text: str) -> str:
     """Return the page of queues with the table of arguments as they are declared."""
-    table = "\n".join([_BEGIN, *_table(), _END])
-    return re.sub(f"{re.escape(_BEGIN)}.*{re.escape(_END)}", lambda _: table, text, flags=re.DOTALL)
+    return between(text, "arguments", _table())
+
+
+def between(text: str, name: str, lines: Iterator[str]) -> str:
+    """Return a text with these lines between its two comments of a name."""
+    begin, end = f"<!-- {name} begin -->", f"<!-- {name} end -->"
+    table = "\n".join([begin, *lines, end])
+    return re.sub(f"{begin}.*{end}", lambda _: table, text, flags=re.DOTALL)
 
 
 def _table() -> Iterator[str]:

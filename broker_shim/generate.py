@@ -14,7 +14,7 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
-from broker_shim import argument_documents, settings_documents, table_documents
+from broker_shim import argument_documents, column_documents, settings_documents, table_documents
 
 TOP = Path(__file__).parents[1]
 PROTOCOLS = ("amqp_1_0", "amqp_0_10")
@@ -29,6 +29,7 @@ def main() -> None:
     """Write the modules of every protocol, `conf/sparkstore.toml` and the generated documents."""
     settings_documents.main()
     argument_documents.main()
+    column_documents.main()
     (TOP / table_documents.PAGE).write_text(table_documents.page())
     for protocol in PROTOCOLS:
         folder = TOP / "broker_shim" / protocol

@@ -15,6 +15,7 @@ import pyarrow as pa
 from sparkstore.core.records import Kind
 from sparkstore.current.columns import MESSAGES, QUEUES
 from sparkstore.jobs.job_runs import SCHEMA as JOB_RUNS
+from sparkstore.queue_columns import Road, columns_of
 from sparkstore.reconcile.findings import FINDINGS
 from sparkstore.tables import schema
 from sparkstore.tables.root import TABLES
@@ -109,13 +110,7 @@ _FINDING = {
     "advice": "what to do next, or what the repair did",
 }
 _QUEUE = {
-    "queue": _RECORD["queue"],
-    "depth": "messages on it, available and acquired",
-    "bytes": "bytes of their headers and bodies",
-    "acquired": "how many of them somebody holds",
-    "acquired_by": "how many each holder has",
-    "oldest_at": "when the oldest was enqueued",
-    "detail": "JSON: how the queue was defined",
+    **{column.name: column.text for column in columns_of(Road.CURRENT)},
     "as_of_position": "the last record that is in the table",
     "as_of": "when the command began to read",
 }

@@ -46,8 +46,9 @@ _log = logging.getLogger(__name__)
 
 OnTold = Callable[[StoreError | None, dict[str, Any]], None]
 OnPurged = Callable[[StoreError | None, Answer], None]
-OnUsage = Callable[[StoreError | None, QueueUsage | None], None]
-"""Told what a queue has; None: there is none of this name, or an error says why not."""
+OnUsage = Callable[[StoreError | None, dict[str, Any]], None]
+"""Told the figures of a queue by their columns (`queue_columns`); empty: there is none of this
+name, or an error says why not."""
 
 _MAKING = frozenset({AdminAction.CREATE_QUEUE, AdminAction.CREATE_EXCHANGE})
 _NAMING = frozenset({AdminAction.CREATE_QUEUE, AdminAction.ALTER_QUEUE, AdminAction.ADD_BINDING})

@@ -28,7 +28,6 @@ from broker_shim.store import protocol as wire
 from sparkstore.core.xids import xid_of
 from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.bulk import Answer
-from sparkstore.operations.queue_alteration import QueueUsage
 
 if TYPE_CHECKING:
     from broker_shim.service.member_connection import MemberConnection
@@ -82,7 +81,7 @@ class MemberOrders:
         elif act == DESTROY:
             self._destroy(name, answer)
         elif act == USAGE:
-            self._usage(name, answer)
+            self._broker().queries.usage(name, answer)
         elif act in {CLAIM, RELEASE}:
             self._claim(order.peer.member, act, name, answer)
         else:
@@ -115,12 +114,6 @@ class MemberOrders:
         except InvalidRequest as reason:
             refusal = reason
         on_told(refusal, {})
-
-    def _usage(self, queue: str, on_told: _Told) -> None:
-        def answered(error: StoreError | None, usage: QueueUsage | None) -> None:
-            on_told(error, {} if usage is None else usage._asdict())
-
-        self._broker().queries.usage(queue, answered)
 
     def _delete(self, order: Order, on_told: _Told) -> None:
         broker = self._broker()

@@ -25,7 +25,6 @@ from broker_shim.store.remote.wiring_barrier import WiringBarrier
 from sparkstore.core.xids import xid_text
 from sparkstore.operations.administration import Order
 from sparkstore.operations.bulk import Answer
-from sparkstore.operations.queue_alteration import QueueUsage
 
 _NO_LIMITS = False, False, False
 
@@ -73,12 +72,8 @@ class RemoteAdministration:
         self._ask(PURGE, queue, (True, False, False), done)
 
     def usage(self, queue: str, on_usage: OnUsage) -> None:
-        """Ask the service what a queue has and who consumes from it. See `QueueDecider.usage`."""
-
-        def done(error: StoreError | None, answer: dict[str, Any]) -> None:
-            on_usage(error, QueueUsage(**answer) if answer else None)
-
-        self._ask(USAGE, queue, _NO_LIMITS, done)
+        """Ask the service for the figures of a queue. See `QueueDecider.usage`."""
+        self._ask(USAGE, queue, _NO_LIMITS, on_usage)
 
     def claim_xid(self, xid: Xid, on_done: OnComplete) -> None:
         """Ask the service to reserve an xid for this member. See `XidClaims.claim`."""

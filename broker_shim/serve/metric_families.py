@@ -1,10 +1,7 @@
 """The metrics of the broker and its store: counters, and gauges of each queue.
 
 All of a broker is read on the loop's thread only. The cost grows with the number of queues, and not
-with the messages that wait on them.
-
-Of a broker on the loop's thread only. The cost is that of the number of queues, whatever waits on
-them.
+with the messages that wait on them. What is shown of a queue, its columns say (`queue_columns`).
 
 Decision: the gauges of a queue are shown by the one process that has the queue: a broker on a root,
 or the service of its members. A member never shows them, as it knows no more than what it was
@@ -18,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from enum import StrEnum
 from itertools import islice
-from typing import NamedTuple
 
 from prometheus_client.core import Metric
 
@@ -32,15 +28,15 @@ from broker_shim.store.full_queues import FullQueues
 from broker_shim.store.interface import MessageStore
 from broker_shim.store.local import LocalMessageStore
 from sparkstore import __version__
-from sparkstore.core.entries import Entries
 from sparkstore.core.queue_names import TEMPORARY
 from sparkstore.metrics.exposition import counter, counters, gauge, histogram, info
+from sparkstore.queue_columns import QueueFacts, Road, columns_of, row_of
 from sparkstore.storage.disk_room import DiskRoom
 
 BROKER, SERVICE, LOG = "sparkstore_broker", "sparkstore_service", "sparkstore_log"
 CHAIN = "sparkstore_chain_member"
 MOST_QUEUES = 1_000
-"""Queues with a label of their own: each costs a monitor seven series."""
+"""Queues with a label of their own: each costs a monitor some eleven series."""
 OTHERS = "(others)"
 """Label of all queues after these, together."""
 
@@ -53,34 +49,8 @@ class ProcessRole(StrEnum):
     MEMBER = "member"
 
 
-class QueueFigures(NamedTuple):
-    """The figures of one queue now; all reply queues together are as if they were one."""
-
-    depth: int
-    acquired: int
-    delayed: int
-    bytes: int
-    oldest_age_s: float
-    consumers: int
-    redelivered: int
-    dead_lettered: int
-
-
-_GAUGES = {
-    "depth": ("messages", "Messages on the queue, those that consumers hold too."),
-    "acquired": ("messages_held", "Messages on the queue that a consumer holds."),
-    "delayed": (
-        "messages_delayed",
-        "Messages that nobody may get yet, as their time has not come.",
-    ),
-    "bytes": ("bytes", "Bytes of the messages on the queue, headers and bodies."),
-    "oldest_age_s": ("oldest_age_seconds", "Time since the oldest message came; 0 if it is empty."),
-    "consumers": ("consumers", "Consumers attached to the queue."),
-}
-_COUNTERS = {
-    "redelivered": ("redelivered", "Failed deliveries: the message was given back, and counted."),
-    "dead_lettered": ("dead_lettered", "Messages that went from the queue to its dead letters."),
-}
+Figures = Mapping[str, float]
+"""The figures of one queue now, by column; all reply queues together are as if they were one."""
 
 
 def broker_families(
@@ -214,30 +184,30 @@ def _settlement_families(store: MessageStore) -> Iterator[Metric]:
         yield histogram(f"{BROKER}_settlement_duration_seconds", text, first.settlement_times.taken)
 
 
-def _queue_families(queues: Mapping[str, QueueFigures]) -> Iterator[Metric]:
+def _queue_families(queues: Mapping[str, Figures]) -> Iterator[Metric]:
     figures = _capped(queues)
-    for kinds, family in ((_GAUGES, gauge), (_COUNTERS, counter)):
-        for field, (name, text) in kinds.items():
-            values = (({"queue": each}, getattr(figures[each], field)) for each in figures)
-            yield family(f"sparkstore_queue_{name}", text, values)
+    for column in columns_of(Road.METRICS):
+        values = (({"queue": name}, row[column.name]) for name, row in figures.items())
+        family = counter if column.is_counter else gauge
+        yield family(f"sparkstore_queue_{column.metric or column.name}", column.text, values)
 
 
-def _figures(broker: Broker) -> dict[str, QueueFigures]:
-    now_us = time.time_ns() // 1_000
-    return _named(
-        (name, queue, figures_of(broker, queue, now_us)) for name, queue in broker.queues.items()
-    )
+def _figures(broker: Broker) -> dict[str, Figures]:
+    facts, now_us = broker.queries.facts, time.time_ns() // 1_000
+    return _named((queue, facts(name, now_us)) for name, queue in broker.queues.items())
 
 
 def _named(
-    found: Iterable[tuple[str, QueueDispatch | None, QueueFigures]],
-) -> dict[str, QueueFigures]:
+    queues: Iterable[tuple[QueueDispatch | None, QueueFacts]], *, by_store: bool = False
+) -> dict[str, Figures]:
     """Map figures by queue; all reply queues, which may be thousands, count as one."""
-    named: dict[str, QueueFigures] = {}
-    own: list[QueueFigures] = []
-    for name, queue, figures in found:
+    named: dict[str, Figures] = {}
+    own: list[Figures] = []
+    for queue, facts in queues:
+        row = row_of(Road.METRICS, facts, by_store=by_store)
+        figures = {name: value or 0 for name, value in row.items()}
         if queue is None or queue.owner is None:
-            named[name] = figures
+            named[facts.name] = figures
         else:
             own.append(figures)
     if own:
@@ -245,7 +215,7 @@ def _named(
     return named
 
 
-def _capped(figures: Mapping[str, QueueFigures]) -> Mapping[str, QueueFigures]:
+def _capped(figures: Mapping[str, Figures]) -> Mapping[str, Figures]:
     """Sum the figures of all queues after the first `MOST_QUEUES`, which have labels of their own.
 
     The first are those that are there for longest, so that a queue does not change from one label
@@ -253,13 +223,13 @@ def _capped(figures: Mapping[str, QueueFigures]) -> Mapping[str, QueueFigures]:
     """
     if len(figures) <= MOST_QUEUES:
         return figures
-    named = ((name, each) for name, each in figures.items() if name != OTHERS)
+    named = ((name, row) for name, row in figures.items() if name != OTHERS)
     shown = dict(islice(named, MOST_QUEUES))
-    return {**shown, OTHERS: _summed(each for name, each in figures.items() if name not in shown)}
+    return {**shown, OTHERS: _summed([row for name, row in figures.items() if name not in shown])}
 
 
-def _stored_figures(store: DeltaMessageStore, decider: Broker | None) -> dict[str, QueueFigures]:
-    """Count what a store has on its queues; consumers are those of the deciding broker.
+def _stored_figures(store: DeltaMessageStore, decider: Broker | None) -> dict[str, Figures]:
+    """Count what a store has on its queues; the rest is what the deciding broker knows.
 
     Reading that broker on another thread than its own is safe for plain numbers; a queue that has
     just been made or deleted is not there for a moment. A store that has ended shows no queue: its
@@ -268,50 +238,17 @@ def _stored_figures(store: DeltaMessageStore, decider: Broker | None) -> dict[st
     now_us = time.time_ns() // 1_000
     queues = {} if decider is None else decider.queues
     with suppress(StoreError), store.look() as machine:
-        return _named(
-            (name, queue := queues.get(name), _stored_figures_of(there.entries, queue, now_us))
-            for name, there in machine.state.queues.items()
+        rows = (
+            (queue := queues.get(name), QueueFacts(name, state.entries, now_us, dispatch=queue))
+            for name, state in machine.state.queues.items()
         )
+        return _named(rows, by_store=True)
     return {}
 
 
-def _stored_figures_of(entries: Entries, queue: QueueDispatch | None, now_us: int) -> QueueFigures:
-    oldest = entries.oldest()
-    return QueueFigures(
-        depth=len(entries),
-        acquired=sum(entry.acquired_by is not None for _, entry in entries.marked()),
-        delayed=entries.delayed_count(now_us),
-        bytes=entries.message_bytes,
-        oldest_age_s=_age_s(None if oldest is None else oldest.at, now_us),
-        consumers=0 if queue is None else queue.consumer_count,
-        redelivered=0 if queue is None else queue.redelivered,
-        dead_lettered=0 if queue is None else queue.dead_lettered,
-    )
-
-
-def figures_of(broker: Broker, queue: QueueDispatch, now_us: int) -> QueueFigures:
-    """Count what is on a queue of a broker, on the loop's thread."""
-    size, came_at_us = broker.calls.bytes_and_oldest(queue.name)
-    return QueueFigures(
-        depth=len(queue),
-        acquired=queue.held_count,
-        delayed=len(queue.delayed),
-        bytes=size,
-        oldest_age_s=_age_s(came_at_us, now_us),
-        consumers=queue.consumer_count,
-        redelivered=queue.redelivered,
-        dead_lettered=queue.dead_lettered,
-    )
-
-
-def _age_s(came_at_us: int | None, now_us: int) -> float:
-    return 0.0 if came_at_us is None else max(0.0, (now_us - came_at_us) / 1e6)
-
-
-def _summed(figures: Iterable[QueueFigures]) -> QueueFigures:
-    """Sum the figures of many queues, with the greatest of their ages."""
-    columns = zip(*figures, strict=True)
-    oldest = QueueFigures._fields.index("oldest_age_s")
-    return QueueFigures(
-        *((max if index == oldest else sum)(column) for index, column in enumerate(columns))
-    )
+def _summed(rows: list[Figures]) -> Figures:
+    """Make one row of those of many queues, with the greatest of their ages."""
+    return {
+        column.name: column.joined(row[column.name] for row in rows)
+        for column in columns_of(Road.METRICS)
+    }

@@ -220,9 +220,8 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         store = self._store
         if store is None:
             return None
-        usage = store.usage()
+        waiting = store.waiting_count()
         held = sum(map(len, store.held.values()))
-        waiting = 0 if usage is None else usage.depth - usage.held_count
         return {
             "queue": self._settings.queue,
             "messagesWaiting": waiting,
@@ -305,8 +304,7 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not self._is_limited:
             return most
         if self._left is None:
-            usage = store.usage()
-            self._left = 0 if usage is None else usage.depth - usage.held_count
+            self._left = store.waiting_count()
         return max(0, self._left)
 
     def _check(self, offset: TicketOffset, store: TicketStore) -> None:

@@ -29,7 +29,6 @@ from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.pending_requests import Answer
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.queue_names import shown
-from sparkstore.operations.queue_alteration import QueueUsage
 
 _OTHER = re.compile(r"spark-[0-9a-f]+/ticket-")
 """Begins the name of another query that holds a ticket."""
@@ -236,8 +235,8 @@ class TicketStore:
         """
         return self._store.published(self._name)
 
-    def usage(self) -> QueueUsage | None:
-        """Ask what the queue has; None: there is no such queue.
+    def waiting_count(self) -> int:
+        """Ask how many messages of the queue nobody holds; 0 if there is no such queue.
 
         Raises:
             Unavailable: The service was away for too long.
@@ -261,8 +260,8 @@ class TicketStore:
         _is_last, body, error = answers[-1]
         if error is not None:
             raise error
-        counts = json.loads(body[0]) if body and body[0] else None
-        return QueueUsage(**counts) if counts else None
+        figures = json.loads(body[0]) if body and body[0] else None
+        return int(figures["depth"] - figures["acquired"]) if figures else 0
 
     def _recover(self) -> None:
         recovered, queue = self._store.recover(), self._settings.queue

@@ -20,3 +20,7 @@ class TerminusDurability(IntEnum):
     def word(self) -> str:
         """Return the durability in the spelling of settings and of the broker's first line."""
         return self.name.lower().replace("_", "-")
+
+
+WORDS = tuple(tier.word for tier in TerminusDurability)
+"""What each number in a definition is called, on every road."""

@@ -1,16 +1,16 @@
 """The rows of `current`: columns of the views `queues` and `queue_messages`, from a fold. No I/O.
 
 Not there are the columns that only content has (`header`, `body`: read them from `history` and
-`journal` by message id), those of dead letters (they are in `annotations`), `delayed` and
-`oldest_age_s`, which would be wrong a second later. What is there is
-what the view says, type by type; a test compares them.
+`journal` by message id), those of dead letters (they are in `annotations`), and those of queues
+that would be wrong a second later (`queue_columns`). Queues are counted by the query of the view
+itself, in DuckDB; of messages a test compares both, type by type.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -18,21 +18,30 @@ import pyarrow.compute as pc
 
 from sparkstore.core.fold import QueueState
 from sparkstore.errors import CorruptData
+from sparkstore.queue_columns import Road, columns_of
+from sparkstore.sql.dialect import queues_text
+from sparkstore.sql.duckdb_connection import connected
 from sparkstore.tables.schema import BLOCK_IDS, HEADER_FIELDS
 
 _TIME = pa.timestamp("us", tz="UTC")
 _TEXTS = pa.map_(pa.string(), pa.string())
 _OF_ENTRIES = {"header", "priority", "expires_at", "properties"}
 
+_TYPES = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "timestamp": _TIME,
+    "map<string,bigint>": pa.map_(pa.string(), pa.int64()),
+    "map<string,string>": _TEXTS,
+}
+"""Arrow's type for each that a column of queues may have, by Spark's name."""
 QUEUES = pa.schema(
     [
-        pa.field("queue", pa.string(), nullable=False),
-        pa.field("depth", pa.int64(), nullable=False),
-        pa.field("bytes", pa.int64(), nullable=False),
-        pa.field("acquired", pa.int64(), nullable=False),
-        pa.field("acquired_by", pa.map_(pa.string(), pa.int64())),
-        pa.field("oldest_at", _TIME),
-        pa.field("detail", pa.string()),
+        *(
+            pa.field(column.name, _TYPES[column.kind], nullable=column.may_be_null)
+            for column in columns_of(Road.CURRENT)
+        ),
         pa.field("as_of_position", pa.int64(), nullable=False),
         pa.field("as_of", _TIME, nullable=False),
     ]
@@ -103,57 +112,29 @@ _MESSAGE_FIELDS = [field for field in MESSAGES if field.name not in {*NARROW.nam
 
 
 def queues(
-    defined: Mapping[str, QueueState], rows: pa.Table, position: int, as_of: datetime
+    defined: Mapping[str, QueueState], entries: pa.Table, position: int, as_of: datetime
 ) -> pa.Table:
-    """Rows of `QUEUES`, by name: of queues and of what `narrow` made of their entries.
+    """Rows of `QUEUES`, by name: of queues and of the entries of a fold, by the view's own query.
 
     Raises:
         CorruptData: An entry is on a queue that is not there.
     """
-    held = _held(rows)
-    unknown = sorted({*held} - {*defined})
+    unknown = sorted({*pc.unique(entries["queue"]).to_pylist()} - {*defined})
     if unknown:
         message = f"entries are on queue {unknown[0]!r}, which does not exist"
         raise CorruptData(f"{message}: run sparkstore verify")
-    empty = {"depth": 0, "bytes": 0, "acquired": 0, "acquired_by": [], "oldest_at": None}
-    fresh = {"as_of_position": position, "as_of": as_of}
-    rows = [
-        {"queue": name, **(held.get(name) or empty), "detail": queue.detail, **fresh}
-        for name, queue in sorted(defined.items())
-    ]
-    return pa.Table.from_pylist(rows, QUEUES)
-
-
-def _held(rows: pa.Table) -> dict[str, dict[str, object]]:
-    """Depth, bytes, holders and age of each queue that has messages."""
-    by_holder = rows.group_by(["queue", "acquired_by"]).aggregate(
-        [("position", "count"), ("message_bytes", "sum"), ("enqueued_at", "min")]
-    )
-    parts: dict[str, list[Mapping[str, object]]] = {}
-    for row in by_holder.to_pylist():
-        parts.setdefault(row["queue"], []).append(row)
-    return {name: _queue_row(part) for name, part in parts.items()}
-
-
-def _queue_row(parts: Iterable[Mapping[str, object]]) -> dict[str, object]:
-    depth = size = acquired = 0
-    holders: list[tuple[object, object]] = []
-    oldest: list[datetime] = []
-    for part in parts:
-        depth += int(str(part["position_count"]))
-        size += int(str(part["message_bytes_sum"] or 0))
-        if isinstance(part["enqueued_at_min"], datetime):
-            oldest.append(part["enqueued_at_min"])
-        if part["acquired_by"] is not None:
-            acquired += int(str(part["position_count"]))
-            holders.append((part["acquired_by"], part["position_count"]))
-    return {
-        "depth": depth,
-        "bytes": size,
-        "acquired": acquired,
-        "acquired_by": sorted(holders, key=str),
-        "oldest_at": min(oldest, default=None),
-    }
+    details = [queue.detail for queue in defined.values()]
+    names = pa.array([*defined], pa.string())
+    wiring = {"queue": names, "exchange": pa.nulls(len(names), pa.string()), "detail": details}
+    fresh = [pa.scalar(position, pa.int64()), pa.scalar(as_of, _TIME)]
+    with connected() as connection:
+        connection.register("entries", entries)
+        connection.register("wiring", pa.table(wiring))
+        query = queues_text([column.name for column in columns_of(Road.CURRENT)])
+        rows = connection.sql(f"{query} ORDER BY queue").to_arrow_table()
+    for field, value in zip(QUEUES.names[-2:], fresh, strict=True):
+        rows = rows.append_column(field, pa.repeat(value, rows.num_rows))
+    return rows.cast(QUEUES)
 
 
 def _annotations(details: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -123,9 +123,10 @@ def publish(
         before = {name: table.version() for name, table in tables.items()}
         as_of = as_of or datetime.now(UTC)
         recovered, entries = _read(root)
-        rows, position = narrow(entries), recovered.last_position
+        position = recovered.last_position
+        queue_rows = queues(recovered.state.queues, entries, position, as_of)
+        rows = narrow(entries)
         del entries
-        queue_rows = queues(recovered.state.queues, rows, position, as_of)
         at("read")
         signed = _signed(position, as_of)
         blocks = blocks_of(rows)

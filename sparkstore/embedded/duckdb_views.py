@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -20,24 +19,15 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from sparkstore.embedded.arrow_functions import add_named_functions
-from sparkstore.embedded.dialect import MACROS, events_text, tail_text, view_text
 from sparkstore.embedded.moment import Moment, looked_up
 from sparkstore.embedded.plain_entries import Remainder
-from sparkstore.errors import CorruptData, InvalidRequest, Unavailable
+from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.recovery.point_in_time import AsOf, PointInTime
+from sparkstore.sql.dialect import events_text, tail_text, view_text
+from sparkstore.sql.duckdb_connection import connected
 from sparkstore.sql.queries import CONTENT, VIEWS, as_of_values, log_as_of, statement
 from sparkstore.tables.delta_files import versions
 from sparkstore.tables.root import Root
-
-SETTINGS: Mapping[str, str] = {
-    "enable_external_access": "false",
-    "autoinstall_known_extensions": "false",
-    "autoload_known_extensions": "false",
-    "allow_community_extensions": "false",
-    "python_enable_replacements": "false",
-    "temp_directory": "",
-}
-"""No files, no extensions, no variables of Python; `add_views` locks them."""
 
 _LOGS = ("job_runs", "findings")
 """Views of tables that are there once a job has run (`views.job_tables`)."""
@@ -58,14 +48,7 @@ def connect(statement: str = "") -> duckdb.DuckDBPyConnection:
     Raises:
         InvalidRequest: The current folder was deleted: DuckDB would end the process.
     """
-    try:
-        Path.cwd()
-    except FileNotFoundError as reason:
-        raise InvalidRequest("the current folder was deleted: change to another (cd /)") from reason
-    connection = duckdb.connect(":memory:", config={**SETTINGS})
-    connection.execute("SET TimeZone = 'UTC'")
-    for macro in MACROS:
-        connection.execute(f"CREATE MACRO {macro}")
+    connection = connected()
     add_named_functions(connection, statement)
     return connection
 

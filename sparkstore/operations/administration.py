@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
-from sparkstore.core.durability import TerminusDurability
+from sparkstore.core.durability import WORDS, TerminusDurability
 from sparkstore.core.policies import Policy
 from sparkstore.core.queue_arguments import (
     arguments_of,
@@ -56,7 +56,7 @@ from sparkstore.operations.policy_orders import PolicyFacts, decide_delete, deci
 from sparkstore.operations.queue_alteration import altered, check_alteration, definition
 
 DEFAULT_EXCHANGES = ("amq.direct", "amq.fanout", "amq.match", "amq.topic")
-DURABILITIES = ("none", "configuration", "unsettled-state")
+DURABILITIES = WORDS
 """Of a queue; the place of each is its number."""
 _BROKERS_OWN = "amq."
 

@@ -35,12 +35,10 @@ class QueueUsage(NamedTuple):
     Attributes:
         depth: Messages on it, and those on their way to it.
         consumer_count: How many consumers are attached to it.
-        held_count: Messages on it that somebody holds, a prepared branch too.
     """
 
     depth: int = 0
     consumer_count: int = 0
-    held_count: int = 0
 
 
 def definition(arguments: Mapping[str, Any], durability: int) -> str:

@@ -13,6 +13,7 @@ from importlib.resources.abc import Traversable
 
 from sparkstore.core.fold import WINDOW
 from sparkstore.core.records import MessageHeader
+from sparkstore.queue_columns import sql_parts
 
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 _COMMENT = re.compile(r"^ *--.*\n", re.MULTILINE)
@@ -241,8 +242,12 @@ def _filled_in(name: str, values: Mapping[str, str]) -> str:
         written = _COMMENT.sub("", _files()[name].read_text(encoding="utf-8"))
     known = _DEFAULTS | _found_by_query(values) | dict(values)
 
+    parts = sql_parts() if name == "queues" else {}
+
     def value(match: re.Match[str]) -> str:
         part = match[1]
+        if part in parts:
+            return _PLACEHOLDER.sub(value, parts[part])
         return known[part] if part in known else _filled_in(part, values)
 
     return _PLACEHOLDER.sub(value, written)

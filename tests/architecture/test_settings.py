@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from broker_shim import argument_documents, settings_documents, table_documents
+from broker_shim import argument_documents, column_documents, settings_documents, table_documents
 from broker_shim.broker.settings import BrokerSettings, read_settings
 from broker_shim.handlers.add_ons import read_handlers
 from broker_shim.handlers.handler_chain import InsertionPoints
@@ -14,6 +14,7 @@ from broker_shim.security.security_settings import SecuritySettings, read_securi
 from sparkstore.config import StoreConfig, read_config
 from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.declared_settings import settings_of, texts_of
+from sparkstore.queue_columns import Road, columns_of
 from sparkstore.settings_file import SECTIONS
 from sparkstore.storage.access import StorageConfig, read_storage_config
 from tests.architecture.source import TOP
@@ -34,6 +35,13 @@ def test_the_table_of_arguments_is_as_they_are_declared() -> None:
     page = (TOP / argument_documents.PAGE).read_text()
     assert page == argument_documents.page(page)
     assert all(f"| `{name}` |" in page for name in QueueArguments._fields)
+
+
+@pytest.mark.parametrize("name", column_documents.PAGES)
+def test_the_table_of_a_queues_columns_is_as_they_are_declared(name: str) -> None:
+    page = (TOP / name).read_text()
+    assert page == column_documents.page(name, page)
+    assert all(f"| `{column.name}` |" in page for column in columns_of(Road.VIEW))
 
 
 def test_the_page_of_tables_is_as_the_schemas_make_it() -> None:

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from broker_shim.broker.administration import Administration, OnUsage
+from broker_shim.broker.delivery.taken_message import wall_us
 from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.durability import TerminusDurability
-from broker_shim.store.interface import ExchangeBindingKey
+from broker_shim.store.interface import ExchangeBindingKey, Queue
+from sparkstore.core.entries import Entries
 from sparkstore.core.queue_arguments import own_arguments
-from sparkstore.operations.queue_alteration import QueueUsage
+from sparkstore.queue_columns import QueueFacts, Road, row_of
 
 
 class QueueAnswer(NamedTuple):
@@ -79,10 +81,9 @@ class Queries:
         return QueueAnswer(name, definition.durability, own_arguments(definition.arguments))
 
     def usage(self, name: str, on_usage: OnUsage) -> None:
-        """Tell how many messages a queue has, and consumers (browsers are none), of all brokers.
+        """Tell the figures of a queue, as `$management` has them, of all brokers.
 
-        What consumers hold is counted, and told apart. At a member the service knows that, and is
-        asked.
+        Browsers are no consumers. At a member the service knows the figures, and is asked.
 
         Args:
             name: Its whole name.
@@ -92,11 +93,24 @@ class Queries:
         if decider is not None:
             decider.usage(name, on_usage)
             return
-        queue = self._served.queues.get(name)
-        if queue is None:
-            on_usage(None, None)
-        else:
-            on_usage(None, QueueUsage(len(queue), queue.consumer_count, queue.held_count))
+        is_served = name in self._served.queues
+        on_usage(None, row_of(Road.MANAGEMENT, self.facts(name)) if is_served else {})
+
+    def facts(self, name: str, now_us: int | None = None) -> QueueFacts:
+        """Return what the row of a queue that is served is made of, now unless at a time.
+
+        What the store has on it counts if it is in this process, as it comes and goes.
+        """
+        served, entries = self._served, self._served.calls.entries(name)
+        definition = served.definitions.get(name) or Queue(name)
+        return QueueFacts(
+            name,
+            entries if isinstance(entries, Entries) else Entries(),
+            wall_us() if now_us is None else now_us,
+            definition.arguments,
+            definition.durability,
+            served.queues[name],
+        )
 
     def exchange(self, name: str) -> ExchangeAnswer | None:
         """Describe an exchange; None: there is none."""

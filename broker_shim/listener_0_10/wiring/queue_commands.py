@@ -34,7 +34,6 @@ from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.queue_names import canonical, shown
 from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE
 from sparkstore.operations.administration import AdminAction, Order
-from sparkstore.operations.queue_alteration import QueueUsage
 
 if TYPE_CHECKING:
     from broker_shim.listener_0_10.sessions.session import Amqp010Session
@@ -191,15 +190,15 @@ def query(session: Amqp010Session, command: QueueQuery, command_id: int) -> None
         arguments={key: value for key, value in arguments.items() if isinstance(value, str | int)},
     )
 
-    def counted(error: StoreError | None, usage: QueueUsage | None) -> None:
+    def counted(error: StoreError | None, figures: dict[str, Any]) -> None:
         if error is not None:
             session.done(command_id)(error)
-        elif usage is None:  # it was deleted meanwhile
+        elif not figures:  # it was deleted meanwhile
             session.result(command_id, nothing)
         else:
-            available = max(0, usage.depth - usage.held_count)
+            available = max(0, figures["depth"] - figures["acquired"])
             answer.message_count = min(available, 0xFFFFFFFF)
-            answer.subscriber_count = usage.consumer_count
+            answer.subscriber_count = figures["consumers"]
             session.result(command_id, answer)
 
     session.broker.queries.usage(name, counted)

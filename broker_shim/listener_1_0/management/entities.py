@@ -18,12 +18,12 @@ from broker_shim.store.interface import ExchangeBindingKey
 from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE, AUTO_DELETE
 from sparkstore.operations.administration import DURABILITIES
-from sparkstore.operations.queue_alteration import QueueUsage
+from sparkstore.queue_columns import Road, columns_of
 
 _PREFIX = "org.apache.qpid."
 _ALL = ("name", "identity", "type")
-COUNTS = ("depth", "acquired", "consumers")
-"""Attributes of a queue that nobody sets."""
+COLUMNS = tuple(column.name for column in columns_of(Road.MANAGEMENT))
+"""Attributes of a queue that nobody alters."""
 
 
 class EntityKind(StrEnum):
@@ -40,7 +40,7 @@ class EntityKind(StrEnum):
 
 
 ATTRIBUTES: Mapping[EntityKind, tuple[str, ...]] = {
-    EntityKind.QUEUE: (*_ALL, "durability", *QueueArguments._fields, *COUNTS),
+    EntityKind.QUEUE: (*_ALL, *QueueArguments._fields, *COLUMNS),
     EntityKind.EXCHANGE: (*_ALL, "durability", "exchange_type", ALTERNATE_EXCHANGE, AUTO_DELETE),
     EntityKind.BINDING: (*_ALL, "exchange", "queue", "key", "arguments"),
 }
@@ -91,16 +91,14 @@ def entity_named(identity: str) -> EntityName | None:
     return EntityName(kind, tuple(unquote(part) for part in parts))
 
 
-def queue_entity(queue: QueueAnswer, usage: QueueUsage | None) -> Entity:
-    """Describe a queue; without `usage` its counts are null."""
-    counts: tuple[int | None, ...] = (None,) * 3
-    if usage is not None:
-        counts = (usage.depth, usage.held_count, usage.consumer_count)
+def queue_entity(queue: QueueAnswer, figures: Mapping[str, Any]) -> Entity:
+    """Describe a queue; figures that are not known are null."""
     return {
         **_head(EntityKind.QUEUE, queue.name),
-        "durability": DURABILITIES[queue.durability],
         **queue.arguments,
-        **dict(zip(COUNTS, counts, strict=True)),
+        **dict.fromkeys(COLUMNS),
+        "durability": DURABILITIES[queue.durability],
+        **figures,
     }
 
 

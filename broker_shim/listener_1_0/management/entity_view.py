@@ -5,7 +5,8 @@ It is told no more than over AMQP 0-10. On the loop's thread only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from broker_shim.broker.address import ExchangeNode, Node, QueueNode
 from broker_shim.broker.routing import DEFAULT_EXCHANGES
@@ -22,7 +23,7 @@ from broker_shim.listener_1_0.management.entities import (
 from broker_shim.sockets.authorization import may_do_something
 from broker_shim.sockets.client_orders import canonical_or_empty
 from broker_shim.store.interface import ExchangeBindingKey
-from sparkstore.operations.queue_alteration import QueueUsage
+from sparkstore.queue_columns import Road, row_of
 
 OnEntity = Callable[[StoreError | None, Entity | None], None]
 
@@ -33,13 +34,13 @@ class EntityView:
     def __init__(self, connection: Connection) -> None:
         self._connection, self._broker = connection, connection.broker
 
-    def find(self, entity: EntityName, usage: QueueUsage | None = None) -> Entity | None:
-        """Describe an entity by its whole name; None: there is none."""
+    def find(self, entity: EntityName, figures: Mapping[str, Any] = {}) -> Entity | None:
+        """Describe an entity by its whole name, a queue with its figures; None: there is none."""
         kind, names = entity
         queries, router = self._broker.queries, self._broker.router
         if kind is EntityKind.QUEUE:
             queue = queries.queue(names[0])
-            return None if queue is None else queue_entity(queue, usage)
+            return None if queue is None else queue_entity(queue, figures)
         if kind is EntityKind.EXCHANGE:
             exchange = queries.exchange(names[0])
             return None if exchange is None else exchange_entity(exchange)
@@ -48,10 +49,10 @@ class EntityView:
         return binding_entity(key, router.arguments_of(key)) if is_there else None
 
     def read(self, entity: EntityName, on_entity: OnEntity) -> None:
-        """Describe an entity with its counts, for which a member asks its service."""
+        """Describe an entity with its figures, for which a member asks its service."""
 
-        def counted(error: StoreError | None, usage: QueueUsage | None) -> None:
-            on_entity(error, None if usage is None else self.find(entity, usage))
+        def counted(error: StoreError | None, figures: dict[str, Any]) -> None:
+            on_entity(error, self.find(entity, figures) if figures else None)
 
         if entity.kind is EntityKind.QUEUE:
             self._broker.queries.usage(entity.names[0], counted)
@@ -65,20 +66,19 @@ class EntityView:
     def known(self, kind: EntityKind) -> Iterator[Entity]:
         """Describe all entities of a kind that the client may know of, in the order of names.
 
-        At a member queues have no counts: its service has them, and `read` asks it.
+        At a member queues have no figures: its service has them, and `read` asks it.
         """
         broker = self._broker
-        has_counts = broker.administration.decider is None
+        has_figures = broker.administration.decider is None
         for names in self._names(kind):
-            entity, usage = EntityName(kind, names), None
+            entity, figures = EntityName(kind, names), dict[str, Any]()
             if not self.may_know(entity):
                 continue
-            if kind is EntityKind.QUEUE and has_counts:
-                queue = broker.queues[names[0]]
-                usage = QueueUsage(len(queue), queue.consumer_count, queue.held_count)
-            attributes = self.find(entity, usage)
-            if attributes is not None:
-                yield attributes
+            if kind is EntityKind.QUEUE and has_figures:
+                figures = row_of(Road.MANAGEMENT, broker.queries.facts(names[0]))
+            row = self.find(entity, figures)
+            if row is not None:
+                yield row
 
     def _names(self, kind: EntityKind) -> list[tuple[str, ...]]:
         if kind is EntityKind.QUEUE:

@@ -39,7 +39,6 @@ from broker_shim.sockets.client_orders import carry_out, needed_acts, purge, que
 from sparkstore.core.queue_names import shown
 from sparkstore.operations.administration import Order
 from sparkstore.operations.bulk import Answer
-from sparkstore.operations.queue_alteration import QueueUsage
 
 MOST_RESULTS = 1000
 """Results of one query: a client asks on from `offset`."""
@@ -89,14 +88,14 @@ class ManagementNode:
         order, entity = self._allowed(order_to_create(request))
         is_there = self._view.find(entity) is not None
 
-        def made(error: StoreError | None, answer: Mapping[str, object]) -> None:
+        def made(error: StoreError | None, outcome: Mapping[str, object]) -> None:
             if error is not None:
                 on_answer(_failure(error, 409 if is_there else 400))
                 return
-            body = self._view.find(entity, None if is_there else QueueUsage()) or {}
-            is_new = bool(answer.get("changed"))
+            is_new = bool(outcome.get("changed"))
             text = "created" if is_new else "it is there already"
-            on_answer(ManagementAnswer(201 if is_new else 200, text, body))
+            answer = ManagementAnswer(201 if is_new else 200, text)
+            self._view.read(entity, lambda _, body: on_answer(answer._replace(body=body or {})))
 
         carry_out(self._connection, order, made)
 

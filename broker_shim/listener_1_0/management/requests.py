@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker_shim.listener_1_0.management.entities import (
-    COUNTS,
+    COLUMNS,
     EntityKind,
     EntityName,
     entity_named,
@@ -125,7 +125,7 @@ def order_to_alter(request: ManagementRequest) -> Order:
     given = {str(name): value for name, value in request.body.items()}
     own = {"name": entity.names[0], "identity": entity.identity, "type": entity.kind.type}
     given = {name: value for name, value in given.items() if value != own.get(name, NotImplemented)}
-    fixed = sorted({*own, *COUNTS, "durability"} & given.keys())
+    fixed = sorted({*own, *COLUMNS} & given.keys())
     if fixed:
         raise RequestRefused(400, f"{fixed[0]} of a queue cannot be altered: leave it out")
     return Order(AdminAction.ALTER_QUEUE, entity.names[0], arguments=plain_arguments(given))

@@ -52,7 +52,7 @@ class QueueRow(Struct, kw_only=True):
     acquired: int
     delayed: int
     bytes: int
-    oldest_age_s: float
+    oldest_age_s: float | None
     consumers: int
     arrived: int
     removed: int
@@ -77,7 +77,7 @@ class DeadLetterRow(Struct, kw_only=True):
 
     name: str
     depth: int
-    oldest_age_s: float
+    oldest_age_s: float | None
     sources: list[str]
     source_count: int
 

@@ -25,12 +25,12 @@ from broker_shim.serve.http.bodies import (
 from broker_shim.serve.http.calls import LINES, Call, now_us
 from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.refusals import HttpRefusal, refused_by
-from broker_shim.serve.metric_families import figures_of
 from broker_shim.store.interface import ExchangeBindingKey
-from sparkstore.core.queue_arguments import QueueTerms, own_arguments, sources, terms_of
+from sparkstore.core.queue_arguments import QueueTerms, terms_of
 from sparkstore.core.state_machine.definitions import detail_of
 from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
 from sparkstore.operations.bulk import TURN_IDS, Action, Answer, check_target, new_operation
+from sparkstore.queue_columns import Road, row_of
 
 _SHOWN_SOURCES = 10
 
@@ -64,12 +64,12 @@ async def list_dead_letters(call: Call) -> DeadLetterList:
         shown, at_us = sorted(sources)[page.offset : page.offset + page.limit], now_us()
         items = []
         for name in shown:
-            figures = figures_of(broker, broker.queues[name], at_us)
+            row = row_of(Road.HTTP, broker.queries.facts(name, at_us))
             items.append(
                 DeadLetterRow(
                     name=name,
-                    depth=figures.depth,
-                    oldest_age_s=figures.oldest_age_s,
+                    depth=row["depth"],
+                    oldest_age_s=row["oldest_age_s"],
                     sources=sorted(sources[name])[:_SHOWN_SOURCES],
                     source_count=len(sources[name]),
                 )
@@ -264,14 +264,5 @@ def done(told: dict[str, Any]) -> OrderOutcome:
 
 
 def _row(broker: Broker, name: str, at_us: int) -> dict[str, Any]:
-    queue = broker.queues[name]
-    return {
-        "name": name,
-        "durability": DURABILITIES[broker.definitions[name].durability],
-        "arrived": queue.arrivals,
-        "removed": queue.departures,
-        "not_durable": queue.not_durable,
-        "arguments": own_arguments(broker.definitions[name].arguments),
-        "effective": sources(broker.definitions[name].arguments),
-        **figures_of(broker, queue, at_us)._asdict(),
-    }
+    row = row_of(Road.HTTP, broker.queries.facts(name, at_us))
+    return {"name": row.pop("queue"), **row}

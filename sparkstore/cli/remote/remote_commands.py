@@ -168,7 +168,7 @@ def check(arguments: Namespace, broker: RemoteBroker) -> int:
         for each in found
         for figure in (
             Figure("depth", each["name"], each["depth"]),
-            Figure("age", each["name"], each["oldest_age_s"], "s"),
+            Figure("age", each["name"], each["oldest_age_s"] or 0, "s"),
             *([Figure("dead", each["name"], each["depth"])] if each["name"] in dead else []),
         )
     ]

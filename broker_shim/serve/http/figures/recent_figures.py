@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from broker_shim.broker.storage.loop import Later
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.serve.metric_families import figures_of
 from sparkstore.embedded.series_times import SeriesTimes
 
 SAMPLE_S, KEPT, MOST_QUEUES = 5, 241, 1_000
@@ -69,10 +68,10 @@ class RecentFigures:
         seen: dict[str, array[float]] = {}
         for name, queue in islice(named, MOST_QUEUES):
             assert broker is not None
-            figures = figures_of(broker, queue, at_us)
+            age_s = broker.queries.facts(name, at_us).oldest_age_s
             counts = (queue.arrivals, queue.departures, queue.dead_lettered, queue.redelivered)
             kept = self._samples.get(name, array("d"))
-            kept.extend((figures.depth, figures.oldest_age_s, *counts))
+            kept.extend((len(queue), age_s or 0, *counts))
             del kept[: -KEPT * _WIDTH]
             seen[name] = kept
         self._samples = seen  # a queue that is gone is forgotten

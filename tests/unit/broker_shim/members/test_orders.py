@@ -101,8 +101,8 @@ def test_a_queue_that_another_member_uses_or_that_has_messages_stays_if_so_asked
 
 def test_what_a_queue_has_is_counted_for_all_members(service: ServicedRoot) -> None:
     with holding(service, 2), greeted(service, "m") as member:
-        told = {"depth": 4, "consumer_count": 1, "held_count": 2}
-        assert answered(member, "usage") == told
+        figures = {"depth": 4, "consumers": 1, "acquired": 2}
+        assert answered(member, "usage").items() >= figures.items()
         assert answered(member, "usage", "none") == {}
 
 

@@ -16,8 +16,9 @@ A test compares the answers of both engines, column by column, over generated hi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from sparkstore.queue_columns import Road, columns_of
 from sparkstore.sql.queries import CALLED, GUARDS, VIEWS, statement
 
 _WORDS = (
@@ -118,7 +119,7 @@ MACROS = (
 """Functions of Spark that the views and people use, each with its arguments and what it is."""
 
 _CASTS: Mapping[str, Mapping[str, str]] = {
-    "queues": {"depth": "BIGINT", "bytes": "BIGINT", "acquired": "BIGINT", "delayed": "BIGINT"},
+    "queues": {each.name: "BIGINT" for each in columns_of(Road.VIEW) if each.kind == "bigint"},
     "transactions": {"operations": "INTEGER"},
     "members": {"acquired": "BIGINT", "acquired_bytes": "BIGINT"},
     "links": {"unsettled": "BIGINT"},
@@ -173,6 +174,11 @@ def view_text(view: str, values: Mapping[str, str], *, has_content: bool = True)
 def events_text(values: Mapping[str, str]) -> str:
     """Write the query for every record of history and of the journal that counts, of any kind."""
     return f"{_steps(('epochs', 'events'), {**values, **_NAMED})}\nSELECT * FROM events"
+
+
+def queues_text(columns: Sequence[str]) -> str:
+    """Write the query for some columns of queues, over tables `entries` and `wiring` themselves."""
+    return f"SELECT {', '.join(columns)} FROM (\n{_translated('queues', {})}\n)"  # noqa: S608
 
 
 def tail_text(values: Mapping[str, str]) -> str:
