@@ -80,7 +80,7 @@ class QueueColumn(NamedTuple):
 
     Attributes:
         name: Its name, on each road.
-        kind: Spark's name of its type.
+        kind: Spark's name of its type; of what no table has `arguments`, or `sources` of them.
         text: A sentence that says what it is.
         unit: What a number counts.
         part: Aggregate in SQL over the entries that one holder has.
@@ -91,6 +91,7 @@ class QueueColumn(NamedTuple):
         served: Its value by the broker that runs.
         joined: Makes one number of those of many queues, for metrics.
         metric: Name of the metric of it, if it has another: dashboards know these.
+        words: The texts that it may be.
         is_counter: It only grows, from the broker's start.
         may_be_null: It may have no value in the view.
         roads: Where it is shown, as far as it has a value there.
@@ -107,6 +108,7 @@ class QueueColumn(NamedTuple):
     served: Value | None = None
     joined: Callable[[Iterable[float]], float] = sum
     metric: str = ""
+    words: tuple[str, ...] = ()
     is_counter: bool = False
     may_be_null: bool = False
     roads: Road = ALL
@@ -281,18 +283,19 @@ COLUMNS: list[QueueColumn] = [
         + "".join(f" WHEN {number} THEN '{word}'" for number, word in enumerate(WORDS))
         + " END",
         fold=lambda queue: WORDS[queue.durability],
+        words=WORDS,
         roads=_LIVE,
     ),
     QueueColumn(
         "arguments",
-        "map<string,string>",
+        "arguments",
         "Arguments that the queue has by itself.",
         fold=lambda queue: own_arguments(queue.arguments),
         roads=_LIVE & ~Road.MANAGEMENT,
     ),
     QueueColumn(
         "effective",
-        "map<string,string>",
+        "sources",
         "Arguments that count, each with its value, and where that is from.",
         fold=lambda queue: sources(queue.arguments),
         roads=_LIVE & ~Road.MANAGEMENT,

@@ -33,7 +33,6 @@ _TYPES = {
     "double": pa.float64(),
     "timestamp": _TIME,
     "map<string,bigint>": pa.map_(pa.string(), pa.int64()),
-    "map<string,string>": _TEXTS,
 }
 """Arrow's type for each that a column of queues may have, by Spark's name."""
 QUEUES = pa.schema(

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from broker_shim.serve.http.figures.queue_rows import QueueRow
 from sparkstore.core.queue_arguments import ARGUMENTS
 
 Plain = str | int | float | bool | None
@@ -39,29 +40,6 @@ class QueueQuery(PageQuery):
     """The part of the list of queues that is asked for; `match`: a part of their names."""
 
     match: str = ""
-
-
-class QueueRow(Struct, kw_only=True):
-    """A queue and its figures now; `arrived` and `removed` count since the broker's start.
-
-    `arguments` are its own, `effective` has those of policies, too, each with its origin.
-    """
-
-    name: str
-    depth: int
-    acquired: int
-    delayed: int
-    bytes: int
-    oldest_age_s: float | None
-    consumers: int
-    arrived: int
-    removed: int
-    redelivered: int
-    dead_lettered: int
-    not_durable: int
-    durability: Durability
-    arguments: _QueueArguments
-    effective: dict[str, dict[str, Any]]
 
 
 class QueueList(Struct, kw_only=True):

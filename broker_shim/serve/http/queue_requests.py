@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from broker_shim.broker.routing import Router
-from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
 from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.bodies import (
@@ -20,9 +19,9 @@ from broker_shim.serve.http.bodies import (
     OrderOutcome,
     QueueDetails,
     QueueList,
-    QueueRow,
 )
 from broker_shim.serve.http.calls import LINES, Call, now_us
+from broker_shim.serve.http.figures.queue_rows import QueueRow, queue_fields
 from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.refusals import HttpRefusal, refused_by
 from broker_shim.store.interface import ExchangeBindingKey
@@ -45,7 +44,7 @@ async def list_queues(call: Call) -> QueueList:
             names = [name for name in names if page.match in name]
         shown = names[page.offset : page.offset + page.limit]
         at_us = now_us()
-        items = [QueueRow(**_row(broker, name, at_us)) for name in shown]
+        items = [QueueRow(**queue_fields(broker, name, at_us)) for name in shown]
         return QueueList(total=len(names), offset=page.offset, items=items)
 
     return await call.read(read)
@@ -86,7 +85,7 @@ async def show_queue(call: Call) -> QueueDetails:
     def read() -> QueueDetails:
         keys = sorted(key for key in broker.router.bindings() if key.queue == name)
         return QueueDetails(
-            **_row(broker, name, now_us()),
+            **queue_fields(broker, name, now_us()),
             bindings=[binding_row(broker.router, key) for key in keys],
         )
 
@@ -261,8 +260,3 @@ def done(told: dict[str, Any]) -> OrderOutcome:
     ours = ("act", "changed", "dry_run")
     details = {name: value for name, value in told.items() if name not in ours}
     return OrderOutcome(details=details, **{name: told[name] for name in ours if name in told})
-
-
-def _row(broker: Broker, name: str, at_us: int) -> dict[str, Any]:
-    row = row_of(Road.HTTP, broker.queries.facts(name, at_us))
-    return {"name": row.pop("queue"), **row}
