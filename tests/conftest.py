@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling, Scheduling
 
 from sparkstore.jobs import job
-from sparkstore.jobs.priority import lower_priority
+from sparkstore.jobs.job import lower_priority
 from tests.support.system.processes import BrokerProcess, StartBroker
 
 if os.environ.get("SPARKSTORE_SPARK") != "shipped":

@@ -1,12 +1,10 @@
 """A root in a bucket: what a store does that serves it from here, and what a job does.
 
-    bucket_start     what a start does before and beside what it does on a disk
+    bucket_start     what a start does before and beside what it does on a disk; a new root
     epochs           whose turn it is to write: one object for each epoch, put if absent
-    creation         a new root under a prefix that is free
     working_copy     a folder of this machine that is brought to what the bucket holds
     table_publisher  commits of a table of a copy, published in the bucket one by one
-    publisher        the same of a store's journal, under its epoch
-    unnamed_files    what no version of the journal names any more leaves the bucket
+    publisher        the same of a store's journal, under its epoch; files that nothing names go
     follower         what jobs committed comes into the copy of the store that serves
     job_copy, job_lease    a job: its own copy, its commits published; one at a time
     cluster_tables   a job on a Spark cluster: data files in the bucket, a log private to the run

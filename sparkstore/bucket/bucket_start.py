@@ -10,7 +10,11 @@ In this order:
    what the bucket lacks
 6. claim the next epoch
 
-From then on the writer before stops (`epochs`), and the copy is brought up, replayed
+Why a creation may be cut off anywhere, and why two may create one root at a time: without
+`root.json` no record was ever taken, and whoever comes next puts what is missing. Version 0 of a
+table and `root.json` are those of whoever was first, and everybody reads them back.
+
+From step 6 on the writer before stops (`epochs`), and the copy is brought up, replayed
 into and opened. Where that writer committed once more meanwhile, which the first put finds out, the
 copy is brought up again, under the same claim. It gives up when a later epoch is in the journal: of
 two who start at a time the one that opened last serves.
@@ -19,6 +23,8 @@ two who start at a time the one that opened last serves.
 from __future__ import annotations
 
 import logging
+import re
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -26,7 +32,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sparkstore.bucket import epochs, working_copy
-from sparkstore.bucket.creation import open_or_create
 from sparkstore.bucket.epochs import Claim
 from sparkstore.bucket.publisher import CommitPublisher
 from sparkstore.bucket.seen_journal import check_not_behind
@@ -35,16 +40,30 @@ from sparkstore.errors import CorruptData, Fenced, InvalidRequest, Unavailable
 from sparkstore.recovery.recovery import journal_tail
 from sparkstore.storage.probe import check_is_conditional
 from sparkstore.storage.storage import Storage
+from sparkstore.tables.delta_contents import version_name
+from sparkstore.tables.delta_files import log_file
 from sparkstore.tables.fencing import check_primary_at, identity_at
 from sparkstore.tables.lock import FileLock
 from sparkstore.tables.private_folder import private_folder
-from sparkstore.tables.root import Root, open_root
+from sparkstore.tables.root import (
+    ROOT_FILE,
+    TABLES,
+    Identity,
+    Root,
+    as_root_file,
+    open_or_create_root,
+    open_root,
+)
 
 _log = logging.getLogger(__name__)
 
 _PATIENCE_S = 60.0
 """A writer that is overtaken notices within `fence_check_s`, 10 s unless somebody says so."""
 _ROUND_S = 0.5
+_LEFT_BY_A_CREATION = re.compile(
+    rf"({'|'.join(TABLES)})/_delta_log/{0:020}\.json|epoch/.*|probe-[0-9a-f]+"
+)
+_OF_A_TABLE = re.compile(rf"({'|'.join(TABLES)})/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,3 +216,39 @@ class BucketStart:
             f' up: lost_wal = "{last.wal_id}"'
         )
         raise InvalidRequest(message)
+
+
+def open_or_create(bucket: Storage) -> Identity:
+    """Return the identity of the root in a bucket; create it as a primary if the prefix is free.
+
+    Raises:
+        InvalidRequest: There is something else.
+        CorruptData: There are tables with records, and no `root.json`; or it cannot be read.
+        StoreError: The bucket did not answer.
+    """
+    identity = identity_at(bucket)
+    if identity is not None:
+        return identity
+    _check_free(bucket)
+    with tempfile.TemporaryDirectory(prefix="sparkstore-new-root-") as name:
+        new = open_or_create_root(Path(name) / "root")
+        for table in TABLES:
+            first = log_file(new.table(table), 0).read_bytes()
+            bucket.put_if_absent(version_name(table, 0), first)
+        bucket.put_if_absent(ROOT_FILE, as_root_file(new.identity))
+    identity = identity_at(bucket)
+    if identity is None:
+        message = f"{bucket.location}/{ROOT_FILE} went while it was created: try again"
+        raise CorruptData(message)
+    return identity
+
+
+def _check_free(bucket: Storage) -> None:
+    for file in bucket.files():
+        if _LEFT_BY_A_CREATION.fullmatch(file.name):
+            continue
+        if _OF_A_TABLE.match(file.name):
+            message = f"{bucket.location} holds {file.name} but no {ROOT_FILE}: restore that"
+            raise CorruptData(f"{message} from a backup")
+        message = f"{bucket.location} is no sparkstore root, and holds {file.name!r}: choose"
+        raise InvalidRequest(f"{message} another prefix")

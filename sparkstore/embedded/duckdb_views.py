@@ -30,7 +30,7 @@ from sparkstore.tables.delta_files import versions
 from sparkstore.tables.root import Root
 
 _LOGS = ("job_runs", "findings")
-"""Views of tables that are there once a job has run (`views.job_tables`)."""
+"""Views of tables that are there once a job has run (`views.views.LOGS`)."""
 _TRIES = 5
 _STATE, _JOURNAL, _HISTORY = "sparkstore_state", "sparkstore_journal", "sparkstore_history"
 _ROWS = ("journal", "history")

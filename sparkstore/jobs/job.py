@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,10 +32,8 @@ from sparkstore.errors import Locked, StoreError
 from sparkstore.jobs import job_runs, textfile
 from sparkstore.jobs.durations import Stopwatch
 from sparkstore.jobs.job_runs import JobRun, first_line
-from sparkstore.jobs.priority import lower_priority
-from sparkstore.jobs.progress import progress
 from sparkstore.jobs.report import JobReport
-from sparkstore.log_format import is_progress_shown
+from sparkstore.log_format import is_json, is_progress_shown
 from sparkstore.storage.disk_room import make_room
 from sparkstore.tables.lease import check_free
 from sparkstore.tables.root import open_root, path_of
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _log = logging.getLogger(__name__)
+_SPARKSTORE = logging.getLogger("sparkstore")
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,3 +189,80 @@ def _leave_textfile(run: JobRun, root: str, folder: Path | None) -> None:
             folder,
             reason.strerror,
         )
+
+
+def lower_priority(nice: int) -> None:
+    """Lower the priority of this process and of its JVM; never raise it.
+
+    A JVM that is started later inherits it. One that started us (spark-submit) is our parent; on
+    Linux priority belongs to a thread, so each of its threads is lowered, and those that come
+    later inherit. Two rounds: a thread that came during the first is seen by the second.
+
+    Args:
+        nice: 0 (as it is) to 19 (least).
+    """
+    _lower(0, nice)
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        for _ in range(2):
+            for thread in _threads_of_the_jvm(os.getppid()):
+                with suppress(OSError):  # it has ended, or is another user's
+                    _lower(thread, nice)
+
+
+def _lower(thread: int, nice: int) -> None:
+    if nice > os.getpriority(os.PRIO_PROCESS, thread):
+        os.setpriority(os.PRIO_PROCESS, thread, nice)
+
+
+def _threads_of_the_jvm(process: int) -> list[int]:
+    folder = Path(f"/proc/{process}")
+    try:
+        if (folder / "comm").read_text().strip() != "java":
+            return []
+        return [int(path.name) for path in (folder / "task").iterdir()]
+    except OSError:
+        return []
+
+
+@contextmanager
+def progress(job: str, *, is_shown: bool) -> Iterator[None]:
+    """Show what the modules of sparkstore log, from INFO on, on standard error.
+
+    A line for each step: what was done, how many records, seconds since the beginning. Without
+    `is_shown` nothing changes: then only warnings are seen.
+
+    Args:
+        job: Stands before each line.
+        is_shown: Whether anybody looks.
+    """
+    if not is_shown:
+        yield
+        return
+    if is_json():
+        yield  # `use` has set the level, and each line has its time
+        return
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Elapsed(job))
+    level, propagate = _SPARKSTORE.level, _SPARKSTORE.propagate
+    _SPARKSTORE.addHandler(handler)
+    _SPARKSTORE.setLevel(logging.INFO)
+    _SPARKSTORE.propagate = False
+    try:
+        yield
+    finally:
+        _SPARKSTORE.removeHandler(handler)
+        _SPARKSTORE.setLevel(level)
+        _SPARKSTORE.propagate = propagate
+
+
+class _Elapsed(logging.Formatter):
+    def __init__(self, job: str) -> None:
+        super().__init__()
+        self._job = job
+        self._began_ms: float | None = None
+
+    def format(self, record: logging.LogRecord) -> str:
+        elapsed_ms = record.relativeCreated
+        if self._began_ms is None:
+            self._began_ms = elapsed_ms
+        return f"{self._job} {(elapsed_ms - self._began_ms) / 1000:7.1f} s  {record.getMessage()}"

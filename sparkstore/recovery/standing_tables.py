@@ -3,7 +3,7 @@
 The text of a view (`sparkstore.sql`) names no version and no position, so a query looks for P, for
 the end of history, for what fences the journal, and for content that came on another queue. Of the
 files of one moment that is known before: as numbers, as rows, or as parts without rows. Spark then
-plans and reads a third of the tables (`views.tables_at_once`).
+plans and reads a third of the tables (`views.views`).
 
 Decision: DuckDB is told P and the end of history alone. With the rest it took as long as before.
 """

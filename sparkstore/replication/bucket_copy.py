@@ -20,21 +20,25 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 from uuid import uuid4
 
-from sparkstore.errors import CorruptData, Unavailable
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from sparkstore.bucket.table_publisher import TablePublisher
+from sparkstore.bucket.working_copy import bring_up_log
+from sparkstore.errors import CorruptData, StoreError, Unavailable
 from sparkstore.jobs.report import JobReport
 from sparkstore.recovery.recovery import journal_tail
 from sparkstore.replication.bucket_replica import BucketPair, check_is_replica_of
-from sparkstore.replication.bucket_upkeep import tidy
 from sparkstore.replication.record_at import record_at
 from sparkstore.replication.record_files import (
     check_gapless,
@@ -44,16 +48,20 @@ from sparkstore.replication.record_files import (
 )
 from sparkstore.replication.replicate_plan import AGAIN, check_not_ahead
 from sparkstore.storage.local import LocalStorage
+from sparkstore.storage.storage import Storage
 from sparkstore.tables import healing
 from sparkstore.tables.delta_contents import COPY, TableContents, commit, contents, largest
+from sparkstore.tables.delta_files import committed_at_s, log_file, versions
 from sparkstore.tables.fencing import identity_at
-from sparkstore.tables.root import Root
+from sparkstore.tables.root import Identity, Root
 from sparkstore.tables.snapshot import snapshot
 
 _log = logging.getLogger(__name__)
 
 _UPLOADS = 4
 _UPKEEP_COMMITS = 50
+_READER_HOURS = 24
+"""A query elsewhere may take so long."""
 _LAST_POSITION, _LAST_RECORD = "sparkstore.last_position", "sparkstore.last_record"
 
 
@@ -156,7 +164,7 @@ class _Copy:
         self._publish_files("state", self._state)
         for table, base in self._base.items():
             if table in self._committed and base.version % _UPKEEP_COMMITS == _UPKEEP_COMMITS - 2:
-                tidy(self._replica, table)
+                _tidy(self._replica, table)
 
     def _check_same(self) -> None:
         """Compare the record at the replica's end with the primary's.
@@ -189,7 +197,7 @@ class _Copy:
         kept = {
             path: add for path, add in base.adds.items() if largest([add], "position") > self._moved
         }
-        with tempfile.TemporaryDirectory(prefix="sparkstore-replicate-") as folder:
+        with TemporaryDirectory(prefix="sparkstore-replicate-") as folder:
             rows = rows_between(self._journal_files, after, self.last, self._openings)
             added = [*written_files(rows, Path(folder))]
             check_gapless(added, after, self.last)
@@ -266,3 +274,31 @@ def _last_record(journal: TableContents) -> tuple[int, str] | None:
     if not info.get(_LAST_RECORD):
         return None
     return int(info[_LAST_POSITION]), info[_LAST_RECORD]
+
+
+def _tidy(replica: Storage, table: str) -> None:
+    """Keep the log of a replica's table short, and remove files that it has not named for a day.
+
+    A file that was uploaded and never named stays, since a run may be about to name it. A failure
+    is a line in the log: the next time does it. It works on a copy of the table's log: deltalake
+    decodes a URI twice, so it would miss a prefix that has a `%` in its name.
+    """
+    try:
+        with TemporaryDirectory(prefix="sparkstore-upkeep-") as name:
+            _tidy_copy(replica, Root(Path(name), Identity("")), table)
+    except (StoreError, DeltaError, OSError) as reason:
+        _log.warning("%s/%s was not tidied: %s", replica.location, table, reason)
+
+
+def _tidy_copy(replica: Storage, copy: Root, table: str) -> None:
+    bring_up_log(replica, copy.path, table)
+    publisher = TablePublisher(replica, copy, table, None)
+    opened = DeltaTable(str(copy.table(table)))
+    opened.create_checkpoint()
+    publisher.publish_checkpoint()
+    oldest = min(versions(copy.table(table)))
+    entry = log_file(copy.table(table), oldest)
+    if oldest and time.time() - committed_at_s(entry) >= _READER_HOURS * 3600:
+        publisher.clean_log(oldest)
+    for path in opened.vacuum(_READER_HOURS, dry_run=True, enforce_retention_duration=False):
+        replica.delete(f"{table}/{path}")

@@ -7,7 +7,6 @@
     value_functions          functions of messages' values for SQL, and `body_as` for frames
     schema_calls             `body_as` and `queue_schema` in typed SQL, as Spark computes them
     message_choice           a predicate over a view → ids of messages, in the order of the queue
-    job_tables               the views `job_runs` and `findings`
 
 A Spark session and a root come in, DataFrames go out. Nothing here commits to a table.
 

@@ -12,7 +12,7 @@
     members           one row for each broker instance that asks by numbered requests
     links             one row for each AMQP link that outlives its connection
     deliveries        one row for each unsettled delivery of such a link
-    job_runs          one row for each run of a job, once there was one (`job_tables`)
+    job_runs          one row for each run of a job, once there was one
     findings          one row for each thing that `reconcile` found, once there was one
 
 The queries are in `sql/`: each view is made of steps, and each step is one file.
@@ -28,6 +28,7 @@ takes away under the view: only a view that is asked `at_once` names them.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -38,18 +39,24 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.sql_formatter import SQLStringFormatter
 
 from sparkstore.content.body_schemas import QUEUE_SCHEMA
-from sparkstore.errors import InvalidRequest
+from sparkstore.errors import InvalidRequest, StoreError
 from sparkstore.recovery.point_in_time import AsOf, PointInTime, point_in_time
+from sparkstore.recovery.standing_tables import standing_tables
 from sparkstore.session import quiet_query_log
-from sparkstore.sql.queries import GUARDS, VIEWS, view_text
+from sparkstore.sql.queries import GUARDS, VIEWS, log_as_of, view_text
+from sparkstore.tables.delta_files import versions
 from sparkstore.tables.root import TABLES, Root, open_root
-from sparkstore.views import job_tables, typed_queries, value_functions
-from sparkstore.views.join_hints import hints
-from sparkstore.views.spark_tables import delta_name, table_names, translated
-from sparkstore.views.tables_at_once import values_at_once
+from sparkstore.tables.snapshot import last_position, newest
+from sparkstore.views import typed_queries, value_functions
+from sparkstore.views.join_hints import hints, hints_for
+from sparkstore.views.spark_tables import delta_name, statement, table_names, translated
 from sparkstore.views.written_queries import Relations
 
-ALL = (*VIEWS, *job_tables.LOGS)
+_log = logging.getLogger(__name__)
+
+LOGS = ("job_runs", "findings")
+"""Each is a table in the root, a view, and a query in `sql/`."""
+ALL = (*VIEWS, *LOGS)
 """Names of the views that `register` makes."""
 
 
@@ -70,7 +77,7 @@ def register(
         as_of: A time, its text, or a position: every view says how all was then, whatever comes
             later (`recovery.point_in_time`). A time without a zone is UTC. None: how it is.
         at_once: They are asked now and no more, so they may say how all is now: a query is planned
-            in two thirds of the time (`tables_at_once`).
+            in two thirds of the time (`_values_at_once`).
 
     Raises:
         InvalidRequest: There is no root there; `as_of` is in the future, or before history.
@@ -85,7 +92,7 @@ def register(
                 spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {query}")
     if names is ALL:
         value_functions.register(spark)
-    job_tables.register(spark, opened, names, None if point is None else point.at)
+    _register_logs(spark, opened, names, None if point is None else point.at)
 
 
 def named_in(statement: str) -> Collection[str]:
@@ -128,7 +135,7 @@ def publish(
         spark.sql(f"CREATE SCHEMA IF NOT EXISTS {place}")
         for view, query in _queries(opened).items():
             spark.sql(f"CREATE OR REPLACE VIEW {place}.{view} AS {query}")
-        job_tables.publish(spark, opened, place)
+        _publish_logs(spark, opened, place)
         for table, where in (tables or {}).items():
             enter(spark, f"{place}.{table}", where)
 
@@ -172,7 +179,7 @@ def _queries(
     """The text of each view; those that are asked at once know more of their tables."""
     with translated("cannot look at the tables"):
         if at_once and point is None:
-            values = values_at_once(root, has_contents="queue_messages" in at_once)
+            values = _values_at_once(root, has_contents="queue_messages" in at_once)
         else:
             values = table_names(root, point) | hints(root, point)
     return {view: view_text(view, {**values, **GUARDS.get(view, {})}) for view in VIEWS}
@@ -216,7 +223,82 @@ def ask(spark: SparkSession, root: Root, statement: str) -> DataFrame:
     """
     value_functions.register_named(spark, statement)
     locations = [root.spark_location(name) for name in TABLES]
-    tables = [*locations, *(str(root.table(name)) for name in job_tables.LOGS)]
-    views = frozenset({*VIEWS, *job_tables.LOGS})
+    tables = [*locations, *(str(root.table(name)) for name in LOGS)]
+    views = frozenset({*VIEWS, *LOGS})
     followed = (where if "://" in where else os.path.realpath(where) for where in tables)
     return typed_queries.ask(spark, Relations(views, frozenset(followed)), statement)
+
+
+def _publish_logs(spark: SparkSession, root: Root, place: str) -> None:
+    """Create or replace the views in a schema of the session's catalog.
+
+    One is dropped while the root has no such table. A root in a bucket has neither.
+
+    Args:
+        spark: A session with a catalog that outlives it.
+        root: Whose tables they are of.
+        place: The schema, quoted.
+    """
+    for name in LOGS:
+        if root.remote is None and versions(root.table(name)):
+            query = statement(name, {"table": delta_name(root.table(name))})
+            spark.sql(f"CREATE OR REPLACE VIEW {place}.{name} AS {query}")
+        else:
+            spark.sql(f"DROP VIEW IF EXISTS {place}.{name}")
+
+
+def _register_logs(spark: SparkSession, root: Root, names: Collection[str], at: int | None) -> None:
+    """Create or replace the views, for this session; drop one while the root has no such table.
+
+    Args:
+        spark: Session whose catalog gets the views.
+        root: Whose tables they are of.
+        names: The views to create.
+        at: They have what was written up to this time, UTC µs; None: everything.
+    """
+    for name in (log for log in LOGS if log in names):
+        spark.catalog.dropTempView(name)
+        if not versions(root.table(name)):
+            continue
+        table = delta_name(root.table(name))
+        query = statement(name, {"table": table if at is None else log_as_of(name, table, at)})
+        try:
+            with translated(f"cannot register the view {name}"):
+                spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")
+        except StoreError as reason:
+            _log.warning("%s: the next job sets the table aside and begins it anew", reason)
+
+
+def _values_at_once(root: Root, *, has_contents: bool) -> dict[str, str]:
+    """Return the values of a view's text for the newest versions: those of `hints`, and more.
+
+    A view that is kept is right whatever becomes of the tables, so it has each query look for P and
+    for all that follows from it. A command asks its views once, when they are made. For it the
+    tables are looked up here, and the text has their versions and what is known of them
+    (`recovery.standing_tables`): a query is planned in two thirds of the time, and runs in half.
+
+    Why it is right: a version of a table never changes. State is looked up first, then the journal,
+    and history last. What leaves the journal is in history by then (ARCHITECTURE: Rule 5), so every
+    record after P is in one of the two. The guard looks still, for a table that is damaged. The
+    files of these versions stay for `reader_grace_s`, an hour unless configured otherwise.
+
+    Args:
+        root: The root whose tables are looked up.
+        has_contents: Whether the view is `queue_messages`.
+
+    Raises:
+        CorruptData: A file of a table is gone.
+        DeltaError, OSError, ArrowException: A table cannot be read.
+    """
+    state_version, state = newest(root.state)
+    journal_version, journal = newest(root.journal)
+    history_version, history = newest(root.history)
+    versions = {"state": state_version, "journal": journal_version, "history": history_version}
+    names = {
+        name: f"{written} VERSION AS OF {versions[name]}"
+        for name, written in table_names(root).items()
+    }
+    tables = standing_tables(state, journal, history)
+    end = max(tables.in_history, last_position(journal), tables.folded)
+    sizes = hints_for(state, tables.folded, end - tables.folded)
+    return {**names, **sizes, **tables.values(names, has_contents=has_contents)}

@@ -19,7 +19,7 @@ from sparkstore.reconcile.findings import Finding, write
 from sparkstore.session import local_session
 from sparkstore.tables.root import Root
 from sparkstore.views import views
-from sparkstore.views.job_tables import LOGS
+from sparkstore.views.views import LOGS
 from tests.support.documents import DOCUMENTS, blocks, text_of, view_columns
 
 ALL = "".join(page.read_text() for page in DOCUMENTS)

@@ -33,8 +33,7 @@ from sparkstore.reconcile.findings import Finding, write
 from sparkstore.tables.root import Root
 from sparkstore.views import body_as as body_as_struct
 from sparkstore.views import views
-from sparkstore.views.job_tables import LOGS
-from sparkstore.views.views import ALL
+from sparkstore.views.views import ALL, LOGS
 from tests.support.documents import view_columns
 from tests.support.histories.bundles import bundled, drawn_history, drawn_layers
 from tests.support.histories.histories import History, Layers, Row

@@ -38,7 +38,7 @@ sys.exit(main(["compact", "--json", "--heap", "1g", "--nice", "10", sys.argv[1]]
 PRIORITIES = """
 import os
 from pathlib import Path
-from sparkstore.jobs.priority import lower_priority
+from sparkstore.jobs.job import lower_priority
 
 def of_the_jvm():
     threads = [int(path.name) for path in Path(f"/proc/{os.getppid()}/task").iterdir()]

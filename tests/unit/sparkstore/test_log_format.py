@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from sparkstore.jobs.progress import progress
+from sparkstore.jobs.job import progress
 from sparkstore.log_format import LogFormat, TextFormatter, is_progress_shown, say, say_of_java, use
 
 ODD = 'a"b\nc\x1b[31m ü\ud800'
