@@ -25,7 +25,7 @@ import pytest
 
 from jobs.benchmarks.bulk_journal import BulkJournal
 from jobs.benchmarks.machine import BUILD, describe
-from sparkstore.replication.bucket_promote import promote_storage
+from sparkstore.replication.bucket_promote import promote_into
 from sparkstore.storage.objects import ObjectStorage
 from sparkstore.tables.root import open_or_create_root
 from tests.support.objects import versitygw
@@ -69,7 +69,7 @@ def main() -> None:
                 if report.bytes_copied:
                     say("  bare puts of as many bytes, s", bare(bucket, report.bytes_copied))
             began = time.monotonic()
-            promote_storage(bucket, folder / "new")
+            promote_into(bucket, folder / "new")
             say("promote --into, s", time.monotonic() - began)
     print(json.dumps(figures))
 

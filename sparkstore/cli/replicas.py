@@ -163,10 +163,11 @@ def promote(arguments: Namespace) -> int:
         "ask_witness": not arguments.no_witness,
     }
     if is_object_uri(arguments.replica):
+        replica = ObjectStorage(arguments.replica)
         if arguments.into is None:
-            done = asdict(bucket_promote.promote_in_place(ObjectStorage(arguments.replica), **more))
+            done = asdict(bucket_promote.promote_in_place(replica, **more))
         else:
-            done = asdict(bucket_promote.promote_into(arguments.replica, arguments.into, **more))
+            done = asdict(bucket_promote.promote_into(replica, arguments.into, **more))
     elif arguments.into is not None:
         raise InvalidRequest("--into is for a replica in a bucket: leave it out")
     else:

@@ -20,9 +20,6 @@ members that have seen more are fenced, and message ids of the old one are given
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
@@ -33,7 +30,12 @@ from sparkstore.recovery.recovery import recover
 from sparkstore.replication.bucket_copy import BucketReplicateReport, replicate_to_bucket
 from sparkstore.replication.bucket_download import download_tables, identified
 from sparkstore.replication.bucket_promote import become_root, check_free, empty_scratch
-from sparkstore.replication.bucket_replica import BucketPair, paired, registered_replica
+from sparkstore.replication.bucket_replica import (
+    BucketPair,
+    is_left_over,
+    paired,
+    registered_replica,
+)
 from sparkstore.replication.primary import primary_at
 from sparkstore.replication.promote import check_not_empty
 from sparkstore.replication.replicate_plan import BACKUP_FILE, check_apart
@@ -109,7 +111,7 @@ def _begin(root: str | Path, storage: Storage) -> None:
         if not is_object_uri(root):
             check_apart(path_of(root), folder)
         private_folder(folder)
-        if not any(folder.iterdir()):
+        if all(is_left_over(path.name) for path in folder.iterdir()):
             storage.put_if_absent(BACKUP_FILE, b"")
 
 
@@ -132,7 +134,7 @@ def restore(backup: str | Path, folder: str | Path) -> Restored:
         message = f"{storage.location} is a {copy.role}, not a backup: name one that backup made"
         raise InvalidRequest(message)
     check_free(path)
-    with _scratch_of(path) as scratch:
+    with empty_scratch(path) as scratch:
         download_tables(storage, scratch, {})
         recovered = recover(Root(scratch, copy))
         check_not_empty(storage.location, recovered.last_position)
@@ -147,15 +149,6 @@ def restore(backup: str | Path, folder: str | Path) -> Restored:
         queues=len(queues),
         messages=sum(len(queue.entries) for queue in queues.values()),
     )
-
-
-@contextmanager
-def _scratch_of(path: Path) -> Iterator[Path]:
-    scratch = empty_scratch(path)
-    try:
-        yield scratch
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def backup_at(where: str | Path) -> Storage:

@@ -184,7 +184,7 @@ class _Copy:
             raise CorruptData(message)
 
     def _publish_files(self, table: str, source: TableContents) -> None:
-        """Let a table of the replica name the files that the primary's names."""
+        """Upload a table's new files, and have the replica's table name those of the primary's."""
         folder, held = self._pair.primary.table(table), self._base[table].adds
         names = [unquote(path) for path in source.adds if path not in held]
         self._upload(_Upload(folder / name, f"{table}/{name}") for name in names)

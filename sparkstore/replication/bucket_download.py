@@ -141,7 +141,7 @@ def _download(bucket: Storage, folder: Path, table: str, paths: Iterable[str]) -
 
 
 def _write_version(folder: Path, table: str, newest: TableContents) -> None:
-    """Version 0 of a table here names all that the bucket's names."""
+    """Write version 0 of a local table, which names all files of the bucket's."""
     log = folder / table / "_delta_log"
     shutil.rmtree(log, ignore_errors=True)
     log.mkdir(parents=True)

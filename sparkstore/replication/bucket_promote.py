@@ -27,22 +27,22 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.jobs.failpoints import Failpoint, no_failpoint
-from sparkstore.recovery.recovery import RecoveredRoot, recover
+from sparkstore.recovery.recovery import recover
 from sparkstore.replication.bucket_download import download_tables, identified
 from sparkstore.replication.old_primary import OldPrimary, ask, old_primary
-from sparkstore.replication.promote import Promotion, check_not_empty
+from sparkstore.replication.promote import Promotion, check_not_empty, promotion_of
 from sparkstore.storage.durable_files import fsync_path
 from sparkstore.storage.local import LocalStorage
-from sparkstore.storage.objects import ObjectStorage
 from sparkstore.storage.probe import check_is_conditional
 from sparkstore.storage.storage import Storage
 from sparkstore.tables.delta_contents import COPY, TableContents, commit
@@ -66,8 +66,17 @@ BOUNDARIES = ("copied", "claimed", "versions taken")
 """Moments between what such a promotion makes durable."""
 
 
+class _Wishes(NamedTuple):
+    """The arguments of a promotion, as `promote_into` describes them."""
+
+    primary: str | Path | None
+    accept_loss: bool
+    ask_witness: bool
+    at: Failpoint
+
+
 def promote_into(
-    uri: str,
+    replica: Storage,
     folder: str | Path,
     *,
     primary: str | Path | None = None,
@@ -78,7 +87,7 @@ def promote_into(
     """Copy a replica out of its bucket, as the primary from now on; serve the folder afterwards.
 
     Args:
-        uri: Where the replica is, as `s3://lake/queues`.
+        replica: Where the replica is.
         folder: The new primary's folder, absent or empty.
         primary: Where the old primary is now; None: where it was, and it does not matter if it is
             not there.
@@ -93,10 +102,16 @@ def promote_into(
         Unavailable: The bucket did not answer, or others commit to it all the time.
         OSError: The folder cannot be written.
     """
-    replica, path = ObjectStorage(uri), path_of(folder)
-    return promote_storage(
-        replica, path, primary=primary, accept_loss=accept_loss, ask_witness=ask_witness, at=at
-    )
+    path, new_id = path_of(folder), uuid4().hex
+    standing = _replica_at(replica)
+    check_free(path)
+    check_is_conditional(replica)
+    with empty_scratch(path) as scratch:
+        wishes = _Wishes(primary, accept_loss, ask_witness, at)
+        done = _take_over(replica, scratch, standing, new_id, str(path), wishes)
+        new = Identity(new_id, generation=done.generation, witness=done.witness)
+        become_root(scratch, path, replace(new, replicas=[replica.location]))
+    return done
 
 
 def promote_in_place(
@@ -114,100 +129,37 @@ def promote_in_place(
     standing = _replica_at(replica)
     check_is_conditional(replica)
     with TemporaryDirectory(prefix="sparkstore-promote-") as name:
-        scratch = Path(name)
-        copied = download_tables(replica, scratch, {})
-        old = _checked(replica, scratch, standing, primary, accept_loss=accept_loss)
-        at("copied")
-        identity = _claim(replica, standing.root_id, replica.location, standing, old)
-        at("claimed")
-        witness = ask(standing, identity, replica.location, old) if ask_witness else ""
-        _take_versions(replica, scratch, copied)
-        at("versions taken")
-        # Only now: with the next versions taken, no replication adds to what is recovered.
-        recovered = recover(Root(scratch, standing))
-        is_fenced = old is not None and old.fence(replica.location, required=primary is not None)
-        # From now on it is fenced by epochs (`sparkstore.bucket`).
-        changes = {"role": PRIMARY, "primary_id": "", "witness": ""}
-        change_stored_identity(replica, lambda _: changes)
-    _log.info("%s is the primary now, generation %d", replica.location, identity.generation)
-    done = _promotion(replica.location, identity, recovered, old, standing, old_fenced=is_fenced)
-    return replace(done, witness=witness)
+        wishes = _Wishes(primary, accept_loss, ask_witness, at)
+        where = replica.location
+        done = _take_over(replica, Path(name), standing, standing.root_id, where, wishes)
+    # From now on it is fenced by epochs (`sparkstore.bucket`).
+    change_stored_identity(replica, lambda _: {"role": PRIMARY, "primary_id": "", "witness": ""})
+    _log.info("%s is the primary now, generation %d", where, done.generation)
+    return done
 
 
-def promote_storage(
-    replica: Storage,
-    path: Path,
-    *,
-    primary: str | Path | None = None,
-    accept_loss: bool = False,
-    ask_witness: bool = True,
-    at: Failpoint = no_failpoint,
+def _take_over(
+    replica: Storage, scratch: Path, before: Identity, new_id: str, where: str, wishes: _Wishes
 ) -> Promotion:
-    """Promote a replica in any storage, as `promote` does."""
-    standing = _replica_at(replica)
-    check_free(path)
-    check_is_conditional(replica)
-    scratch = empty_scratch(path)
-    try:
-        copied = download_tables(replica, scratch, {})
-        old = _checked(replica, scratch, standing, primary, accept_loss=accept_loss)
-        at("copied")
-        now = _claim(replica, uuid4().hex, str(path), standing, old)
-        identity = Identity(
-            now.primary_id, role=PRIMARY, generation=now.generation, replicas=[replica.location]
-        )
-        at("claimed")
-        witness = ask(standing, identity, path, old) if ask_witness else ""
-        identity = replace(identity, witness=witness)
-        _take_versions(replica, scratch, copied)
-        at("versions taken")
-        # Only now: with the next versions taken, no replication adds to what is recovered.
-        recovered = recover(Root(scratch, standing))
-        is_fenced = old is not None and old.fence(path, required=primary is not None)
-        become_root(scratch, path, identity)
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    done = _promotion(str(path), identity, recovered, old, standing, old_fenced=is_fenced)
-    return replace(done, witness=witness)
-
-
-def _checked(
-    replica: Storage,
-    scratch: Path,
-    standing: Identity,
-    primary: str | Path | None,
-    *,
-    accept_loss: bool,
-) -> OldPrimary | None:
-    """Check that the copy is whole and may take over.
-
-    Returns the old primary, if it can be reached.
-    """
-    last_position = recover(Root(scratch, standing)).last_position
+    """Fence the old primary, once a copy in `scratch` is known to be whole and may take over."""
+    copied = download_tables(replica, scratch, {})
+    last_position = recover(Root(scratch, before)).last_position
     check_not_empty(replica.location, last_position)
-    old = old_primary(replica.location, standing, primary)
-    if old is not None and not accept_loss:
+    old = old_primary(replica.location, before, wishes.primary)
+    if old is not None and not wishes.accept_loss:
         old.check_not_behind(replica.location, last_position)
-    return old
-
-
-def _promotion(
-    root: str,
-    now: Identity,
-    recovered: RecoveredRoot,
-    old: OldPrimary | None,
-    before: Identity,
-    *,
-    old_fenced: bool,
-) -> Promotion:
-    return Promotion(
-        root=root,
-        generation=now.generation,
-        last_position=recovered.last_position,
-        queues=len(recovered.state.queues),
-        messages=sum(len(queue.entries) for queue in recovered.state.queues.values()),
-        old_primary=old.location if old is not None else before.primary,
-        old_fenced=old_fenced,
+    wishes.at("copied")
+    generation = _claim(replica, new_id, where, before, old).generation
+    wishes.at("claimed")
+    new = Identity(new_id, generation=generation)
+    witness = ask(before, new, where, old) if wishes.ask_witness else ""
+    _take_versions(replica, scratch, copied)
+    wishes.at("versions taken")
+    # Only now: with the next versions taken, no replication adds to what is recovered.
+    recovered = recover(Root(scratch, before))
+    is_fenced = old is not None and old.fence(where, required=wishes.primary is not None)
+    return promotion_of(
+        where, replace(new, witness=witness), recovered, old or before, old_fenced=is_fenced
     )
 
 
@@ -219,13 +171,17 @@ def _replica_at(replica: Storage) -> Identity:
     return identity
 
 
-def empty_scratch(path: Path) -> Path:
-    """Make an empty folder beside the new root; files of a killed promotion are removed."""
+@contextmanager
+def empty_scratch(path: Path) -> Iterator[Path]:
+    """Make an empty folder beside the new root for a time; what a kill left there is removed."""
     scratch = path.with_name(f".{path.name}.promoting")
     private_folder(path.parent)
     shutil.rmtree(scratch, ignore_errors=True)
     private_folder(scratch)
-    return scratch
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def check_free(path: Path) -> None:
@@ -261,7 +217,7 @@ def _claim(
 
 
 def _take_versions(replica: Storage, scratch: Path, copied: Mapping[str, TableContents]) -> None:
-    """Commit nothing after each version that was copied; copy again where there is a newer one.
+    """Take the next version of each table by an empty commit; copy again where one is taken.
 
     Raises:
         Unavailable: There is a newer one each time.

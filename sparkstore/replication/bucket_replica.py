@@ -8,30 +8,33 @@ copy to one prefix one is refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
-from uuid import uuid4
 
 from sparkstore.errors import Fenced, InvalidRequest
 from sparkstore.replication.primary import Primary, primary_at
 from sparkstore.replication.replicate_plan import (
     BACKUP_FILE,
+    check_apart,
     check_pair,
-    check_prefixes_apart,
     check_primary,
 )
 from sparkstore.storage.probe import PROBE, check_is_conditional
 from sparkstore.storage.storage import Storage
 from sparkstore.tables.fencing import (
-    REPLICA,
     change_stored_identity,
     check_not_superseded,
     identity_at,
 )
 from sparkstore.tables.root import ROOT_FILE, Identity, Root, as_root_file
+
+_LEFT_OVER = re.compile(
+    rf"({BACKUP_FILE}|{re.escape(ROOT_FILE)}|{PROBE}[0-9a-f]+)(\.lock|\.[0-9a-f]{{32}}(\.new)?)?"
+)
 
 
 class BucketPair(NamedTuple):
@@ -79,7 +82,7 @@ def registered_replica(primary: Primary, replica: Storage, *, is_watched: bool =
         is_watched: The primary is to know it; not of a copy that nobody promotes or brings up.
     """
     if primary.folder is None:
-        check_prefixes_apart(primary.location, replica.location)
+        check_apart(primary.location, replica.location)
     check_primary(primary.location, primary.identity)
     check_not_superseded(primary.location, primary.identity)
     standing = identity_at(replica)
@@ -91,7 +94,7 @@ def registered_replica(primary: Primary, replica: Storage, *, is_watched: bool =
     known = primary.register(replica.location) if is_watched else primary.identity
     witness = known.witness
     if standing is None:
-        replica.put_if_absent(ROOT_FILE, as_root_file(_new_identity(primary)))
+        replica.put_if_absent(ROOT_FILE, as_root_file(primary.new_replica()))
         standing = identity_at(replica)
         assert standing is not None
         check_is_replica_of(replica.location, standing, primary.identity)
@@ -116,24 +119,16 @@ def check_is_replica_of(where: str, replica: Identity, primary: Identity) -> Non
     check_pair(where, replica, primary)
 
 
+def is_left_over(name: str) -> bool:
+    """Tell whether a first run that was killed, also within a write, leaves a file of this name."""
+    return _LEFT_OVER.fullmatch(name) is not None
+
+
 def _check_free(replica: Storage) -> None:
-    names = (file.name for file in replica.files())
-    stranger = next(
-        (name for name in names if name != BACKUP_FILE and not name.startswith(PROBE)), None
-    )
+    stranger = next((file.name for file in replica.files() if not is_left_over(file.name)), None)
     if stranger is not None:
         message = f"{replica.location} is no sparkstore root, and holds {stranger!r}: choose"
         raise InvalidRequest(f"{message} another prefix")
-
-
-def _new_identity(primary: Primary) -> Identity:
-    return Identity(
-        uuid4().hex,
-        role=REPLICA,
-        generation=primary.identity.generation,
-        primary_id=primary.identity.root_id,
-        primary=primary.location,
-    )
 
 
 def _witnessed(seen: Identity, witness: str, now: Identity) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class OldPrimary:
         return f"the write-ahead log of its store, in {last.wal_dir} of {last.host}, may hold more"
 
     def fence(self, successor: str | Path, *, required: bool) -> bool:
-        """Take its role; False if it cannot be written, which fences it only later.
+        """Fence the old primary; False if it cannot be written, which fences it only later.
 
         Raises:
             Unavailable: It cannot be written, and was named.
@@ -155,7 +155,7 @@ def _check_not_promoted(sibling: str, old: Identity) -> None:
 
 
 def _take_version(bucket: Storage) -> None:
-    """Commit nothing to the journal, after whatever its store has committed.
+    """Take the journal's next version by an empty commit, so that its store's next one fails.
 
     Raises:
         StoreError: The bucket did not answer, or the store was faster each time.

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from sparkstore.bucket import working_copy
 from sparkstore.errors import InvalidRequest
@@ -21,7 +23,7 @@ from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.objects import ObjectStorage, is_object_uri
 from sparkstore.storage.storage import Storage
 from sparkstore.tables.delta_contents import contents, largest
-from sparkstore.tables.fencing import PRIMARY, change_stored_identity
+from sparkstore.tables.fencing import PRIMARY, REPLICA, change_stored_identity
 from sparkstore.tables.lock import FileLock
 from sparkstore.tables.private_folder import private_folder
 from sparkstore.tables.root import Identity, Root, open_root
@@ -82,6 +84,12 @@ class Primary(NamedTuple):
             for name in ("journal", "history")
         )
         return max(0, max(ends) - last)
+
+    def new_replica(self) -> Identity:
+        """Return the identity of a new copy, with a root id of its own."""
+        primary, generation = self.identity.root_id, self.identity.generation
+        new = Identity(uuid4().hex, role=REPLICA, generation=generation, primary_id=primary)
+        return replace(new, primary=self.location)
 
     def register(self, replica: str) -> Identity:
         """Add a replica to those that its store watches; what its `root.json` says now.

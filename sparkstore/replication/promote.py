@@ -23,8 +23,8 @@ from typing import Any
 
 from sparkstore.errors import InvalidRequest
 from sparkstore.jobs.failpoints import Failpoint, no_failpoint
-from sparkstore.recovery.recovery import recover
-from sparkstore.replication.old_primary import ask, old_primary
+from sparkstore.recovery.recovery import RecoveredRoot, recover
+from sparkstore.replication.old_primary import OldPrimary, ask, old_primary
 from sparkstore.replication.replicate_plan import BACKUP_FILE
 from sparkstore.tables import healing
 from sparkstore.tables.fencing import PRIMARY, REPLICA, change_identity
@@ -113,15 +113,29 @@ def promote(
         now = change_identity(root, lambda seen: _promoted(seen, least) | {"witness": witness})
         at("promoted")
     _log.info("%s is the primary now, generation %d", root.path, now.generation)
+    before = old or root.identity
+    return promotion_of(str(root.path), now, recovered, before, old_fenced=is_fenced)
+
+
+def promotion_of(
+    where: str,
+    new: Identity,
+    recovered: RecoveredRoot,
+    old: OldPrimary | Identity,
+    *,
+    old_fenced: bool,
+) -> Promotion:
+    """Report a promotion; `old` is the old primary, or what the replica knows of it."""
+    queues = recovered.state.queues.values()
     return Promotion(
-        root=str(root.path),
-        generation=now.generation,
+        root=where,
+        generation=new.generation,
         last_position=recovered.last_position,
-        queues=len(recovered.state.queues),
-        messages=sum(len(queue.entries) for queue in recovered.state.queues.values()),
-        old_primary=old.location if old is not None else root.identity.primary,
-        old_fenced=is_fenced,
-        witness=witness,
+        queues=len(queues),
+        messages=sum(len(queue.entries) for queue in queues),
+        old_primary=old.location if isinstance(old, OldPrimary) else old.primary,
+        old_fenced=old_fenced,
+        witness=new.witness,
     )
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
-from uuid import uuid4
 
 from deltalake.exceptions import DeltaError
 
@@ -24,11 +23,10 @@ from sparkstore.replication.replicate_plan import (
     check_pair,
     check_primary,
 )
-from sparkstore.tables.fencing import REPLICA, change_identity, check_not_superseded
+from sparkstore.tables.fencing import change_identity, check_not_superseded
 from sparkstore.tables.lease import jobs_lease
 from sparkstore.tables.private_folder import private_folder
 from sparkstore.tables.root import (
-    Identity,
     Root,
     check_may_be_root,
     is_root,
@@ -120,14 +118,7 @@ def paired(primary: str | Path, replica: str | Path) -> Iterator[Pair]:
 
 def _registered_replica(primary: Primary, replica: Path) -> Root:
     witness = primary.register(str(replica)).witness
-    new = Identity(
-        uuid4().hex,
-        role=REPLICA,
-        generation=primary.identity.generation,
-        primary_id=primary.identity.root_id,
-        primary=primary.location,
-    )
-    made = open_or_create_root(replica, new)
+    made = open_or_create_root(replica, primary.new_replica())
     if made.identity.witness == witness:
         return made
     return Root(made.path, change_identity(made, lambda _: {"witness": witness}))  # promote asks it

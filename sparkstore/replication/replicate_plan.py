@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from sparkstore.errors import CorruptData, Fenced, InvalidRequest
 from sparkstore.tables.root import Identity
@@ -14,32 +14,26 @@ BACKUP_FILE = "backup"
 """Says of a folder that `backup` writes it: no replica that Spark writes has this file."""
 
 
-def check_apart(primary: Path, replica: Path) -> None:
-    """Refuse two names of one folder, and one root inside the other; links are followed.
+def check_apart(primary: Path | str, replica: Path | str) -> None:
+    """Refuse two names of one place, and one root inside the other; links are followed.
+
+    Args:
+        primary: A folder, or a prefix of a bucket.
+        replica: Another of its kind.
 
     Raises:
-        InvalidRequest: They are not two folders side by side.
+        InvalidRequest: They are not two places side by side.
     """
-    one, other = primary.resolve(), replica.resolve()
+    place = "folder" if isinstance(replica, Path) else "prefix"
+    one, other = (
+        name.resolve() if isinstance(name, Path) else PurePosixPath(name)
+        for name in (primary, replica)
+    )
     if one == other:
-        message = f"{replica} is the primary itself: a replica needs a folder of its own"
+        message = f"{replica} is the primary itself: a replica needs a {place} of its own"
         raise InvalidRequest(message)
     if one in other.parents or other in one.parents:
-        message = f"{primary} and {replica} lie one in the other: choose another folder"
-        raise InvalidRequest(message)
-
-
-def check_prefixes_apart(primary: str, replica: str) -> None:
-    """Refuse the same of two prefixes of a bucket.
-
-    Raises:
-        InvalidRequest: They are not two prefixes side by side.
-    """
-    if primary == replica:
-        message = f"{replica} is the primary itself: a replica needs a prefix of its own"
-        raise InvalidRequest(message)
-    if f"{primary}/".startswith(f"{replica}/") or f"{replica}/".startswith(f"{primary}/"):
-        message = f"{primary} and {replica} lie one in the other: choose another prefix"
+        message = f"{primary} and {replica} lie one in the other: choose another {place}"
         raise InvalidRequest(message)
 
 

@@ -171,7 +171,7 @@ def _whole_until(files: list[FileStats], last: int) -> int:
 
 
 def _link(root: Root, then: Root, name: str) -> None:
-    """Have a file of the root under the same name here, without copying its bytes."""
+    """Link a file of the root into the folder under its name, without copying its bytes."""
     source, target = (root.path / name).absolute(), then.path / name
     target.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -47,6 +47,19 @@ def fsync_with_folders(paths: Iterable[Path], *, up_to: Path) -> None:
         fsync_path(folder)
 
 
+def make_folders(folder: Path, mode: int = 0o777) -> None:
+    """Make a folder and those above it that are not there, with names that survive a power cut.
+
+    Raises:
+        SyncFailed: The device failed.
+        OSError: They cannot be made.
+    """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(mode=mode, parents=True, exist_ok=True)
+    for path in made:
+        fsync_path(path.parent)
+
+
 def replace_durably(path: Path, content: bytes) -> None:
     """Replace a small file: a reader sees the old or the new content, also after a power cut.
 

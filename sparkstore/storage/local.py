@@ -18,7 +18,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from sparkstore.storage.data_paths import check_within
-from sparkstore.storage.durable_files import fsync_open, fsync_path, replace_durably
+from sparkstore.storage.durable_files import fsync_open, fsync_path, make_folders, replace_durably
 from sparkstore.storage.storage import StoredContent, StoredFile
 
 
@@ -55,7 +55,7 @@ class LocalStorage:
             SyncFailed: The device failed; the file may be there.
         """
         path = self._folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(path.parent)
         scratch = path.with_name(f"{path.name}.{uuid4().hex}")
         replace_durably(scratch, content)
         try:
@@ -108,8 +108,7 @@ class LocalStorage:
             fsync_path(path.parent)
 
     def _copy(self, source: Path, target: Path) -> None:
-        made = _folders_to_make(target.parent)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(target.parent)
         scratch = target.with_name(f"{target.name}.{uuid4().hex}")
         try:
             with source.open("rb") as old, scratch.open("xb") as new:
@@ -120,12 +119,7 @@ class LocalStorage:
             scratch.replace(target)
         finally:
             scratch.unlink(missing_ok=True)
-        for folder in (target.parent, *(folder.parent for folder in made)):
-            fsync_path(folder)
-
-
-def _folders_to_make(folder: Path) -> list[Path]:
-    return [path for path in (folder, *folder.parents) if not path.exists()]
+        fsync_path(target.parent)
 
 
 def _tag(content: bytes) -> str:

@@ -13,6 +13,8 @@ import logging
 import stat
 from pathlib import Path
 
+from sparkstore.storage.durable_files import make_folders
+
 _log = logging.getLogger(__name__)
 
 _MODE, _OTHERS = 0o700, 0o077
@@ -24,7 +26,7 @@ def private_folder(path: Path) -> None:
     Raises:
         OSError: It cannot be made.
     """
-    path.mkdir(mode=_MODE, parents=True, exist_ok=True)
+    make_folders(path, _MODE)
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & _OTHERS:
         text = "%s is open to others (mode %04o), and with it all that is in it: chmod 700 it"

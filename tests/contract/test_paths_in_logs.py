@@ -84,7 +84,7 @@ def promote_there(server: S3Server, _tmp_path: Path) -> None:
 
 def promote_here(server: S3Server, tmp_path: Path) -> None:
     plant(server, "far")
-    promote_into(REPLICA, tmp_path / "a" / "b" / "new")
+    promote_into(ObjectStorage(REPLICA), tmp_path / "a" / "b" / "new")
 
 
 def restore_here(server: S3Server, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sparkstore.replication.bucket_promote import promote_storage
+from sparkstore.replication.bucket_promote import promote_into
 from sparkstore.storage.objects import ObjectStorage
 from tests.support.objects.copies import bodies_in, compact, copy, enqueue
 from tests.support.objects.s3_server import DROP, Request, S3Server, served
@@ -81,5 +81,5 @@ def test_whatever_put_it_is_killed_at_the_next_run_completes_the_replica(
             break
     else:
         assert puts is not None
-    assert promote_storage(bucket, tmp_path / "new").last_position == end
+    assert promote_into(bucket, tmp_path / "new").last_position == end
     assert bodies_in(tmp_path / "new") == bodies

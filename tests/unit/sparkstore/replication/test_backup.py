@@ -73,6 +73,27 @@ def test_a_backup_is_incremental_and_can_be_restored_again(root: Path, tmp_path:
     assert back_up(root, backup).position_after > second.position_after
 
 
+@pytest.mark.parametrize("left", ["backup", "root.json", "probe-0a"])
+def test_a_first_backup_that_was_killed_within_a_write_is_made_by_the_next(
+    root: Path, tmp_path: Path, left: str
+) -> None:
+    backup = tmp_path / "backup"
+    backup.mkdir(mode=0o700)
+    (backup / f"{left}.{'0a' * 16}.new").touch()
+    back_up(root, backup)
+    assert restore(backup, tmp_path / "again").messages == 3
+
+
+def test_a_folder_with_a_file_of_somebody_else_is_no_place_for_a_backup(
+    root: Path, tmp_path: Path
+) -> None:
+    backup = tmp_path / "backup"
+    backup.mkdir(mode=0o700)
+    (backup / "backup.tar").touch()
+    with pytest.raises(InvalidRequest, match=r"backup\.tar"):
+        back_up(root, backup)
+
+
 def test_the_messages_of_a_serving_store_are_backed_up(
     root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,7 +20,7 @@ from sparkstore.core.records import Kind
 from sparkstore.errors import CorruptData, Fenced, InvalidRequest, StoreError, Unavailable
 from sparkstore.recovery.recovery import recover
 from sparkstore.replication import bucket_copy
-from sparkstore.replication.bucket_promote import BOUNDARIES, promote_in_place, promote_storage
+from sparkstore.replication.bucket_promote import BOUNDARIES, promote_in_place, promote_into
 from sparkstore.replication.promote import promote
 from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.objects import ObjectStorage
@@ -72,7 +72,7 @@ def positions(bucket: ObjectStorage, table: str) -> list[int]:
 
 def check_whole(bucket: ObjectStorage, folder: Path, bodies: list[bytes]) -> None:
     """What is in the bucket, promoted, serves these and nothing else."""
-    promote_storage(bucket, folder, accept_loss=True)
+    promote_into(bucket, folder, accept_loss=True)
     assert bodies_in(folder) == bodies
 
 
@@ -209,7 +209,7 @@ def _promotion_at_put(server: S3Server, number: int, source: Path, folder: Path)
             if len(puts) == number + 1:
                 server.faults = []
                 away = (source / "root.json").rename(source / "root.json.away")
-                promote_storage(ObjectStorage(URI), folder)
+                promote_into(ObjectStorage(URI), folder)
                 away.rename(source / "root.json")
 
     return promotes
@@ -220,7 +220,7 @@ def test_a_promoted_replica_fences_the_old_primary_as_soon_as_that_can_read_the_
 ) -> None:
     copy(primary, bucket)
     away = primary.rename(tmp_path / "unplugged")
-    done = promote_storage(bucket, tmp_path / "new")
+    done = promote_into(bucket, tmp_path / "new")
     assert (done.generation, done.messages, done.old_fenced) == (2, len(BODIES), False)
     for act in (lambda: check_may_serve(away), lambda: copy(away, bucket)):
         with pytest.raises(Fenced, match="promoted"):
@@ -250,9 +250,9 @@ def test_a_promotion_reaches_the_old_primary_and_refuses_to_lose_what_it_has(
     copy(primary, bucket)
     enqueue(primary, b"four")
     with pytest.raises(InvalidRequest, match="accept-loss"):
-        promote_storage(bucket, tmp_path / "new")
+        promote_into(bucket, tmp_path / "new")
     assert not (tmp_path / "new").exists()
-    assert promote_storage(bucket, tmp_path / "new", accept_loss=True).old_fenced
+    assert promote_into(bucket, tmp_path / "new", accept_loss=True).old_fenced
     assert open_root(primary).identity.successor == str(tmp_path / "new")
 
 
@@ -267,9 +267,9 @@ def test_a_promotion_that_was_killed_is_made_again(
             raise _Stopped
 
     with pytest.raises(_Stopped):
-        promote_storage(bucket, tmp_path / "new", at=at)
+        promote_into(bucket, tmp_path / "new", at=at)
     assert not (tmp_path / "new").exists()
-    promote_storage(bucket, tmp_path / "new")
+    promote_into(bucket, tmp_path / "new")
     assert bodies_in(tmp_path / "new") == BODIES
 
 
@@ -277,17 +277,17 @@ def test_only_a_whole_replica_is_promoted_and_only_into_an_empty_folder(
     primary: Path, bucket: ObjectStorage, server: S3Server, tmp_path: Path
 ) -> None:
     with pytest.raises(InvalidRequest, match="not a sparkstore root"):
-        promote_storage(bucket, tmp_path / "new")
+        promote_into(bucket, tmp_path / "new")
     copy(primary, bucket)
     with pytest.raises(InvalidRequest, match="absent or empty"):
-        promote_storage(bucket, primary)
+        promote_into(bucket, primary)
     [lost] = [key for key in server.objects if key.endswith(".parquet")]
     content = server.objects.pop(lost)
     with pytest.raises(CorruptData, match="gone"):
-        promote_storage(bucket, tmp_path / "new")
+        promote_into(bucket, tmp_path / "new")
     assert [*tmp_path.iterdir()] == [primary]
     server.objects[lost] = content
-    promote_storage(bucket, tmp_path / "new")
+    promote_into(bucket, tmp_path / "new")
 
 
 def test_a_prefix_with_something_else_is_refused_and_left_as_it_is(
@@ -405,7 +405,7 @@ def test_whatever_layer_a_record_is_in_it_comes_to_the_replica(drawn: Layers) ->
         if drawn.history.last_position == 0:
             return
         copy(root.path, replica)
-        promote_storage(replica, folder / "new", accept_loss=True)  # counts ghosts, too
+        promote_into(replica, folder / "new", accept_loss=True)  # counts ghosts, too
         found = recover(open_root(folder / "new"))
     assert found.state == fold_rows(drawn.history.rows)
     assert found.last_position == drawn.history.last_position

@@ -4,7 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from sparkstore.storage.durable_files import fsync_path, fsync_with_folders, replace_durably
+from sparkstore.storage.durable_files import (
+    fsync_path,
+    fsync_with_folders,
+    make_folders,
+    replace_durably,
+)
 
 
 def test_a_file_is_replaced_whole_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -46,6 +51,15 @@ def test_files_are_synced_before_their_folders_and_inner_folders_before_outer_on
         (inner / name).write_text(name)
     fsync_with_folders([inner / "a", inner / "b"], up_to=tmp_path)
     assert calls == [f"fsync {name}" for name in ("a", "b", "part", "table", tmp_path.name)]
+
+
+def test_the_names_of_new_folders_are_synced_and_those_of_old_ones_are_not(
+    tmp_path: Path, calls: list[str]
+) -> None:
+    make_folders(tmp_path / "table" / "part")
+    assert sorted(calls) == sorted([f"fsync {tmp_path.name}", "fsync table"])
+    make_folders(tmp_path / "table" / "part")
+    assert len(calls) == 2
 
 
 def test_no_files_still_sync_the_folder(tmp_path: Path, calls: list[str]) -> None:
