@@ -50,7 +50,7 @@ _META = "state/part=meta/"
 
 
 class BucketTables:
-    """Tables that are only read, at the versions that a copy of their logs is of."""
+    """Tables of a bucket that are only read, at the versions that a copy of their logs has."""
 
     def __init__(
         self, bucket: Storage, copy: Path, executors_at: str, versions: Mapping[str, int]
@@ -101,7 +101,7 @@ class PublicTables(BucketTables):
 
 
 class ClusterTables(BucketTables):
-    """Tables that are committed to, by one run of a job, on one thread."""
+    """Tables of a bucket to which one run of a job commits, on one thread."""
 
     def __init__(self, bucket: Storage, copy: Path, executors_at: str) -> None:
         """Give Spark logs of its own, which say what the copy's say; remove those of killed runs.
@@ -163,12 +163,12 @@ class ClusterTables(BucketTables):
 
 
 def is_read_by_driver(name: str) -> bool:
-    """True for data files that are in a copy of the logs, too; `name` is that in the bucket."""
+    """Tell whether a copy of the logs has this data file, too; `name` is that in the bucket."""
     return name.startswith(_META)
 
 
 def s3a(uri: str) -> str:
-    """A root's URI as Hadoop names it.
+    """Write a root's URI as Hadoop names it.
 
     Raises:
         InvalidRequest: It is in another kind of bucket, or its prefix would be misread.

@@ -51,7 +51,7 @@ class UnnamedFiles:
     """
 
     def __init__(self, bucket: Storage, grace_s: float) -> None:
-        """Know of none yet.
+        """Begin without any file to remove.
 
         Args:
             bucket: Where they are.
@@ -61,7 +61,7 @@ class UnnamedFiles:
         self._noted: deque[tuple[float, str]] = deque()
 
     def note(self, names: Iterable[str]) -> None:
-        """Let these go after the grace."""
+        """Note files that are to be removed after the grace."""
         since_s = time.monotonic()
         self._noted.extend((since_s, name) for name in names)
 

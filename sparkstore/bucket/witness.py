@@ -88,7 +88,7 @@ class Holder:
 
 
 def witness_at(where: str, patience_s: float = 60.0) -> Storage:
-    """The place of a witness: a prefix of a bucket, or a folder that all machines have.
+    """Open the place of a witness: a prefix of a bucket, or a folder that all machines have.
 
     Raises:
         InvalidRequest: No such place, or its store does not decide conditional puts.

@@ -63,7 +63,7 @@ _PUBLISHED = "published"
 
 
 def every_file(_name: str) -> bool:
-    """Wants all data files."""
+    """Choose every data file of a table for a working copy."""
     return True
 
 
@@ -155,7 +155,7 @@ def _check_may_be_copy(folder: Path) -> None:
 
 
 def _forget(folder: Path) -> None:
-    """Throw a copy away; what else is in the folder (its lock, a write-ahead log) stays."""
+    """Remove a working copy; what else is in the folder (its lock, a write-ahead log) stays."""
     for table in LOOKED_UP:
         shutil.rmtree(folder / table, ignore_errors=True)
     for name in (ROOT_FILE, _PUBLISHED, MARKS_FILE, SEEN_FILE):
@@ -212,7 +212,7 @@ def bring_up_log(bucket: Storage, folder: Path, table: str) -> None:
 
 
 def log_base(names: Iterable[str]) -> int:
-    """The version of the newest whole checkpoint but one, 0 if there is none.
+    """Return the version of the newest whole checkpoint but one, 0 if there is none.
 
     Nobody needs what a log has before it.
     """

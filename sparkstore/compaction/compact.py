@@ -129,7 +129,7 @@ def run_in_copy(
 
 
 def _tidy(spark: SparkSession, root: Root, upkeep: Upkeep, at: Failpoint) -> tuple[int, int]:
-    """Rows of history dropped, and files deleted."""
+    """Drop rows of history that nobody needs, and files; return how many of each."""
     rows = 0
     if upkeep.history_days is not None:
         now = time.time_ns() // 1000

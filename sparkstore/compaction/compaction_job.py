@@ -101,7 +101,7 @@ class CompactionJob:
         return waiting < self.options.min_records
 
     def run(self, spark: SparkSession) -> CompactReport:
-        """Run it once; each commit leaves a valid root, so that it can be killed and repeated.
+        """Run the compaction once; each commit leaves a valid root, so a kill costs nothing.
 
         Raises:
             StoreError: As `compact.run`, `JobCopy.publish` and `catalog.publish_views`.

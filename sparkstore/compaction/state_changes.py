@@ -53,7 +53,7 @@ def tail_of(spark: SparkSession, root: Root, step: PositionRange) -> DataFrame:
 
 
 def changes_of(spark: SparkSession, root: Root, step: StepContents) -> DataFrame:
-    """Rows for the MERGE, but for meta. `TAIL_VIEW` is the step's records."""
+    """Compute the rows for the MERGE, but for meta; `TAIL_VIEW` is the step's records."""
     kinds = step.kinds
     names = table_names(root) | {
         "tailview": TAIL_VIEW,

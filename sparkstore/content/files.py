@@ -53,7 +53,7 @@ class ContentFiles:
         self._last_rows = Rows(pa.record_batch({}))
 
     def row(self, key: GroupKey, row: int) -> tuple[Rows, int]:
-        """Some rows that follow each other, one of which is asked for; and which of them it is.
+        """Return decoded rows around one that is asked for, and its place among them.
 
         Raises:
             OSError: The file is gone.
@@ -112,7 +112,7 @@ class ContentFiles:
             group.kept.update(zip(parts, places, strict=False))
 
     def _kept(self, key: GroupKey, row: int) -> tuple[Rows, int] | None:
-        """The part with a row, read back; None if it is not kept any more."""
+        """Read back the decoded rows around one; None if they are not kept any more."""
         group = self._groups.get(key)
         if group is None or self._scratch is None:
             return None

@@ -65,7 +65,7 @@ class LayoutBuilder:
         self.last_position = _LAST
 
     def add(self, place: ContentLocation, header: MessageHeader | None) -> None:
-        """A row, with the header that it brings; the row that enqueues has the better one."""
+        """Add a row, with the header that it brings; the row that enqueues has the better one."""
         if place.body_offset is None:
             self._enqueued = self._enqueued or (header and (header, place)) or None
             self.last_position = place.position
@@ -75,7 +75,7 @@ class LayoutBuilder:
 
     @property
     def ends_with(self) -> ContentLocation | None:
-        """The last piece, if no row brought a header: a branch in doubt has it with that one."""
+        """Return the last piece if no row brought a header: a branch in doubt has it there."""
         if self._enqueued or self._staged or not self._offsets:
             return None
         return self._offsets[max(self._offsets)]

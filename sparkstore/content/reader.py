@@ -256,7 +256,10 @@ class ContentReader:
         return layout
 
     def _find_layout(self, message_id: int) -> Layout:
-        """All pieces have lower positions than the row that enqueues; files may not be in order."""
+        """Find the rows that bring a message, also where files are not in order.
+
+        All its pieces have lower positions than the row that enqueues it.
+        """
         builder = LayoutBuilder()
         for file in self._versions.that_name(message_id):
             if file.positions[0] > builder.last_position:

@@ -73,17 +73,17 @@ class Rows:
 
     @cached_property
     def message_ids(self) -> list[int | None]:
-        """Message that each is about."""
+        """Return the message id of each row."""
         return self._values("message_id")
 
     def message_id(self, row: int) -> int | None:
-        """Message that one row is about."""
+        """Return the message id of one row."""
         number: int | None = self._batch.column("message_id")[row].as_py()
         return number
 
     @cached_property
     def kinds(self) -> list[str]:
-        """Kind of each, as the column has it."""
+        """Return the kind of each row, as the column has it."""
         return self._values("kind")
 
     @cached_property
@@ -224,7 +224,7 @@ def _bytes_list(column: pa.Array) -> list[bytes | None]:
 
 
 def _pairs(column: pa.Array) -> Any:
-    """A map of each row, as a tuple of pairs."""
+    """Return the map of each row as a tuple of pairs."""
     if column.null_count == len(column):
         return repeat((), len(column))
     offsets = as_list(column.offsets)

@@ -82,11 +82,11 @@ class Scratch:
         return content if len(content) == length and hash(content) == hashed else None
 
     def close(self) -> None:
-        """Let all of it go, and keep nothing from now on."""
+        """Forget all bytes, and keep nothing from now on."""
         self._half_bytes = 0
         self._drop(0)
 
     def _drop(self, but: int) -> None:
-        """Let the older halves go, down to so many."""
+        """Remove the older halves until so many are left."""
         while len(self._halves) > but:
             self._halves.pop(0).close()

@@ -63,7 +63,7 @@ class ContentVersions:
         return file
 
     def that_name(self, message_id: int) -> Iterator[FileStats]:
-        """Files with rows about a message, by least position."""
+        """Return the files with rows about a message, by least position."""
         for at in range(bisect_left(self._highest, message_id), len(self._files)):
             least, largest = self._files[at].message_ids
             if least <= message_id <= largest:
@@ -96,7 +96,7 @@ class ContentVersions:
         return limits
 
     def counts(self, path: Path, position: int, epoch: int) -> bool:
-        """False for a row of a fenced writer."""
+        """Tell whether a row counts: a fenced writer's does not."""
         return position < self.limits(path, [epoch], position).get(epoch, position + 1)
 
     def _search(self, files: list[FileStats]) -> None:

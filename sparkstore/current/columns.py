@@ -76,7 +76,7 @@ MESSAGES = pa.schema(
 
 
 def narrow(entries: pa.Table) -> pa.Table:
-    """`NARROW` and `block` of the entries of a fold, by block, and by position in it."""
+    """Write the entries of a fold as rows of `NARROW`, by block, and by position in it."""
     columns = {
         **{name: entries[name] for name in NARROW.names if name in entries.column_names},
         "enqueued_at": entries["at"],

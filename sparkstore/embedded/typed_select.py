@@ -203,7 +203,7 @@ def _checked_name(node: dict[str, Any], visible: Counter[str], views: Collection
 
 
 def _check_part(node: dict[str, Any]) -> None:
-    """Expressions have a class, statements end in `_NODE`; relations have an alias, as types do."""
+    """Refuse a part of the parsed tree that is not permitted."""
     kind = str(node.get("type", ""))
     is_part = kind.endswith("_NODE") or ("alias" in node and "type" in node)
     is_free = "class" in node or kind.endswith("_TYPE_INFO") or kind in _PARTS

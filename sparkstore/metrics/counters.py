@@ -49,5 +49,5 @@ def counters_of(counts: Any) -> list[Counter]:
 
 
 def line_of(counts: Any) -> str:
-    """All of them in one line of a log."""
+    """Write all counters in one line of a log."""
     return " ".join(f"{counter.name}={counter.value}" for counter in counters_of(counts))

@@ -84,7 +84,7 @@ def _name(name: str) -> str:
 
 
 def _written(label: str) -> str:
-    """Names may hold half a surrogate pair, from a path or a client: a text file may not."""
+    """Write a label so that a text file can hold it: a name may have half a surrogate pair."""
     return label.encode("utf-8", "backslashreplace").decode()
 
 

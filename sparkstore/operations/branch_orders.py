@@ -43,7 +43,7 @@ class BranchOrder(NamedTuple):
 
 
 def branch_order_of(content: dict[str, Any]) -> BranchOrder:
-    """An order that came over the control socket.
+    """Read an order that came over the control socket.
 
     Raises:
         InvalidRequest: It is none.

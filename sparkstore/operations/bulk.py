@@ -365,10 +365,7 @@ _DECISIONS: Mapping[Action, Callable[[Request, str | None, MessageFacts], list[B
 
 
 def _put(queue: str, entry: Entry) -> Enqueue:
-    """Sizes are told together: an entry keeps their sum, and the sum is all that an entry needs.
-
-    As those of the header: there is no limit that a body of the largest size would be over then.
-    """
+    """Put an entry on a queue, its sizes as one sum in those of its header: it keeps no more."""
     header = MessageHeader(
         None,
         priority=entry.priority,

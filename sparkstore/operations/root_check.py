@@ -139,7 +139,7 @@ _MOST = 5
 
 
 def _plain(text: str) -> str:
-    """A `|` begins performance data, so no name may have one."""
+    """Write a name without `|`, which begins performance data."""
     return text.replace("|", "/")
 
 

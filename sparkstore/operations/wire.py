@@ -133,14 +133,14 @@ def content_of(received: bytes | bytearray) -> dict[str, Any]:
 
 
 def request_line(request: Request) -> bytes:
-    """A request as a line."""
+    """Encode a request as a line."""
     content = {"action": request.action, "queue": request.queue, "ids": request.message_ids}
     more = {"to": request.to, "operation": request.operation}
     return line(content | {name: value for name, value in more.items() if value is not None})
 
 
 def request_of(content: dict[str, Any]) -> Request:
-    """A request that came.
+    """Decode a request that came.
 
     Raises:
         InvalidRequest: It is none.
@@ -169,7 +169,7 @@ def operation_of(content: dict[str, Any]) -> str | None:
 
 
 def put_line(queue: str, messages: Sequence[MessageDraft]) -> bytes:
-    """New messages as a line."""
+    """Encode new messages as a line."""
     return line({"put": queue, "messages": [draft_told(draft) for draft in messages]})
 
 
@@ -207,7 +207,7 @@ def draft_of(draft: dict[str, Any]) -> MessageDraft:
 
 
 def holders_line(limit: int) -> bytes:
-    """A question as a line: who holds which messages, `limit` of them at most."""
+    """Encode a question as a line: who holds which messages, `limit` of them at most."""
     return line({"holders": limit})
 
 
@@ -224,7 +224,7 @@ def holders_limit(content: dict[str, Any]) -> int:
 
 
 def held_line(held: HeldMessages) -> bytes:
-    """The answer to `holders_line` as a line."""
+    """Encode the answer to `holders_line` as a line."""
     since = {one.holders[0]: one.since_us for one in held.shown if one.since_us is not None}
     shown = [[*one[:3]] for one in held.shown]
     return line({"held": shown, "left_out": held.left_out, "since": since})
@@ -277,14 +277,14 @@ def not_durable_of(content: dict[str, Any]) -> dict[str, int]:
 
 
 def order_line(order: Order) -> bytes:
-    """An order as a line."""
+    """Encode an order as a line."""
     plain = Order(order.act)._asdict()
     fields = {name: value for name, value in order._asdict().items() if value != plain[name]}
     return line({"order": str(order.act), **fields})
 
 
 def order_of(content: dict[str, Any]) -> Order:
-    """An order that came.
+    """Decode an order that came.
 
     Raises:
         InvalidRequest: It is none.

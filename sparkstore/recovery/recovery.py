@@ -265,7 +265,7 @@ def _misplaced(wrong: int, expected: int, layer: str) -> str:
 
 
 def _check_same(old: pa.Table, overlap: pa.Table, position: int) -> None:
-    """Records that both layers have are the same records."""
+    """Check that records of both layers are the same where they overlap."""
     overlap = _sorted_once(overlap)
     twins = old.take(pc.subtract(overlap["position"], position + 1))
     if twins.equals(overlap):

@@ -1,4 +1,4 @@
-"""Know of tables that stand still what the text of a view would have a query find out.
+"""Find out once, of tables that stand still, what each query of a view would look up.
 
 The text of a view (`sparkstore.sql`) names no version and no position, so a query looks for P, for
 the end of history, for what fences the journal, and for content that came on another queue. Of the

@@ -53,7 +53,7 @@ class RootPartition(InputPartition):
     """One root, or a part of its view, which one task reads."""
 
     def __init__(self, root: str, part: ViewPart | None = None) -> None:
-        """Without a part it is all of the view, as it is when the task begins."""
+        """Read a part; without one, all of the view as it is when the task begins."""
         super().__init__((root, part))
 
 

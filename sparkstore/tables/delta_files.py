@@ -201,7 +201,7 @@ def _version(version: int, actions: list[dict[str, Any]], log: str) -> Version:
 
 
 def _count(info: dict[str, Any], action: str, count: int) -> None:
-    """Delta-rs only: it writes no check sums, and Spark's counts mean different things."""
+    """Check a count that delta-rs wrote, which writes no check sums; Spark's mean other things."""
     is_delta_rs = str(info.get("engineInfo", "")).startswith("delta-rs")
     metrics = (info.get("operationMetrics") or {}) if is_delta_rs else {}
     for name in _COUNTED[action]:

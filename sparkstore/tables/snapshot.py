@@ -63,7 +63,7 @@ class FileStats(NamedTuple):
 
     @property
     def has_statistics(self) -> bool:
-        """Whether its log says which positions are in it."""
+        """Tell whether the log says which positions are in a file."""
         return self.positions != ANY
 
 
@@ -164,7 +164,7 @@ def _times(action: dict[str, Any]) -> tuple[datetime, datetime] | None:
 
 
 def _queues(action: dict[str, Any]) -> tuple[str, str] | None:
-    """The least name may be shortened, and is less then; of the largest nobody can know."""
+    """Return the least queue name of a file, and the largest where statistics have it whole."""
     least, largest = action.get("min.queue"), action.get("max.queue")
     if least is None or largest is None or len(largest) >= _WHOLE_TEXT:
         return None

@@ -59,7 +59,7 @@ def departed(spark: SparkSession, root: Root, queue: str, predicate: str, *, to:
 
 
 def _chosen(spark: SparkSession, root: Root, view: str, queue: str, predicate: str) -> DataFrame:
-    """The view is a query here, registered under no name: its text is all that is needed of it."""
+    """Answer a view for one queue and predicate, without registering it under a name."""
     wanted = condition(spark, predicate)
     names = {**table_names(root), **hints(root)}
     query = view_text(view, names) if view in VIEWS else departed_text(names)
@@ -96,7 +96,7 @@ def ids(chosen: DataFrame) -> Iterator[int]:
 
 
 def count(chosen: DataFrame) -> int:
-    """How many were chosen.
+    """Count the messages that were chosen.
 
     Raises:
         Unavailable: Spark or the storage failed while the views were read (`ids`).
@@ -106,7 +106,7 @@ def count(chosen: DataFrame) -> int:
 
 
 def sample(chosen: DataFrame, limit: int) -> list[dict[str, Any]]:
-    """Some of those chosen.
+    """Return some of the messages that were chosen.
 
     Raises:
         Unavailable: Spark or the storage failed while the views were read (`ids`).
