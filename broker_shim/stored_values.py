@@ -2,6 +2,15 @@
 
 Columns of a message as they are stored come in; values go out. The entry point `messages` of the
 group `sparkstore.decoders` leads to `DECODER`: `sparkstore` knows no protocol.
+
+Decimals are in the binary integer decimal encoding of IEEE 754-2008:
+
+    sign | 00…10 and the rest of the exponent | coefficient
+    sign | 11 | exponent | coefficient, which begins with 100
+    sign | 11110 | …     infinity
+    sign | 11111 | …     no number
+
+The protocol's decoder leaves them as bytes: nobody but SQL asks for their value.
 """
 
 from __future__ import annotations
@@ -10,6 +19,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from broker_shim.amqp_1_0.definitions import AMQP_VALUE_SECTION, APPLICATION_PROPERTIES_SECTION
@@ -17,7 +27,6 @@ from broker_shim.amqp_1_0.primitives import CLASSES, Decimal32, Decimal64, Decim
 from broker_shim.edited_messages import edited
 from broker_shim.listener_1_0.messages.message import PROTOCOL
 from broker_shim.messages.neutral import neutral_of
-from broker_shim.protocol_1_0.codec.decimals import decimal_of
 from broker_shim.protocol_1_0.codec.decoder import read
 from broker_shim.protocol_1_0.codec.errors import DecodeError
 from broker_shim.protocol_1_0.codec.sections import sections_of, values_before_body
@@ -25,6 +34,30 @@ from broker_shim.protocol_1_0.codec.values import Array, Described
 from broker_shim.serve.headers import all_headers
 from broker_shim.store.interface import MessageHeader
 from sparkstore.content.edits import MessageEdit
+
+_EXPONENT_BITS = {4: 8, 8: 10, 16: 14}
+_DIGITS = {4: 7, 8: 16, 16: 34}
+_BIAS = {4: 101, 8: 398, 16: 6176}
+
+
+def decimal_of(encoded: bytes) -> Decimal:
+    """Return the number that 4, 8 or 16 bytes stand for; a coefficient of too many digits is 0."""
+    width, bits = len(encoded), int.from_bytes(encoded)
+    exponent_bits = _EXPONENT_BITS[width]
+    rest = 8 * width - 1 - exponent_bits
+    sign, above = bits >> (8 * width - 1), bits >> (8 * width - 6) & 0b11111
+    if above >= 0b11110:
+        return Decimal("NaN" if above & 1 else "-Infinity" if sign else "Infinity")
+    coefficient = bits & (1 << rest) - 1
+    if above >= 0b11000:
+        rest -= 2
+        coefficient = 0b100 << rest | bits & (1 << rest) - 1
+    exponent = (bits >> rest & (1 << exponent_bits) - 1) - _BIAS[width]
+    digits = str(coefficient)
+    if len(digits) > _DIGITS[width]:
+        digits = "0"
+    return Decimal((sign, tuple(map(int, digits)), exponent))
+
 
 Typed = tuple[str, Any]
 """The name of a type in AMQP 1.0's words, and a value of Python's own classes."""

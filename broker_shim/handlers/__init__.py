@@ -3,9 +3,7 @@
     handler                            the two interfaces, and handlers that stand before others
     handler_chain, add_ons             the three insertion points, and what settings put there
     connection_incoming                frames → assemblies; connection controls are invoked
-    session_incoming                   session controls are invoked; commands go on
-    command_handler                    header and body put together; commands are invoked
-    session_outgoing                   assemblies and frames → bytes
+    session_handlers                   session controls and whole commands are invoked; bytes go out
     content                            puts header and body together, for whoever needs them
     frame_tracer, header_router, rate_limiter        add-ons that come with the broker
 

@@ -4,6 +4,10 @@
     sessions on channels 0 to channel-max                       close, close-ok
 
 What a peer does wrong ends its session, or its connection, and nothing else.
+
+Of a peer that has not opened next to nothing is taken (`NEWCOMERS_LIMITS`). Nobody knows who it is,
+and it needs little: a few controls on channel 0. What was kept for each of its channels would be
+kept for strangers.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_0_10.controls import (
@@ -29,18 +34,16 @@ from broker_shim.amqp_0_10.controls import (
     Control,
 )
 from broker_shim.amqp_0_10.definitions import MIN_MAX_FRAME_SIZE, ConnectionCloseCode
+from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.framing.assembly import Assembly, frames_of
 from broker_shim.framing.errors import RemoteCommandError, RemoteFramingError
 from broker_shim.framing.frames import MOST_FRAME_BYTES, PROTOCOL_HEADER, Frame, FrameReader
+from broker_shim.framing.order import FramingLimits
 from broker_shim.handlers.connection_incoming import ConnectionIncoming
 from broker_shim.handlers.handler import AssemblyHandler
-from broker_shim.handlers.handler_chain import HandlerContext, InsertionPoints
-from broker_shim.listener_0_10.connection_clock import ConnectionClock
+from broker_shim.handlers.handler_chain import Delayed, HandlerContext, InsertionPoints
 from broker_shim.listener_0_10.connection_output import ConnectionOutput
-from broker_shim.listener_0_10.connection_phase import Phase
-from broker_shim.listener_0_10.delayed_handlers import DelayedHandlers
-from broker_shim.listener_0_10.frame_limits import NEWCOMERS_LIMITS, limits_of
 from broker_shim.listener_0_10.login import SaslExchange
 from broker_shim.listener_0_10.refusals import short_text
 from broker_shim.listener_0_10.sessions.session import Amqp010Session
@@ -52,6 +55,105 @@ from broker_shim.sockets.turns import Turn
 
 if TYPE_CHECKING:
     from broker_shim.listener_0_10.host import Amqp010Listener
+
+_LEAST_S, _MOST_S = 0.05, 120.0
+
+
+class ConnectionClock:
+    """The heartbeats of one connection, in seconds of a clock that only rises.
+
+    Attributes:
+        heartbeat_s: What was agreed; 0: no heartbeats.
+        heard_s: When bytes came last.
+        said_s: When bytes went last.
+    """
+
+    def __init__(self, handshake_timeout_s: float, now_s: float) -> None:
+        self._opens_until_s = now_s + handshake_timeout_s
+        self.heartbeat_s = 0
+        self.heard_s = self.said_s = now_s
+
+    def is_late(self, now_s: float, *, is_open: bool) -> bool:
+        """True if the peer did not open in time, or was silent for two heartbeats."""
+        if not is_open:
+            return now_s >= self._opens_until_s
+        return bool(self.heartbeat_s) and now_s - self.heard_s >= 2 * self.heartbeat_s
+
+    def is_beat_due(self, now_s: float) -> bool:
+        """True if the peer has not heard of us for half a heartbeat."""
+        return bool(self.heartbeat_s) and now_s - self.said_s >= self.heartbeat_s / 2
+
+    def next_s(self, now_s: float, *, is_open: bool) -> float:
+        """Find when to look again, at the latest."""
+        if not is_open:
+            return max(now_s + _LEAST_S, self._opens_until_s)
+        if not self.heartbeat_s:
+            return now_s + _MOST_S
+        due_s = min(self.said_s + self.heartbeat_s / 2, self.heard_s + 2 * self.heartbeat_s)
+        return max(now_s + _LEAST_S, due_s)
+
+
+NEWCOMERS_LIMITS = FramingLimits(
+    max_method_bytes=MIN_MAX_FRAME_SIZE,
+    max_header_bytes=MIN_MAX_FRAME_SIZE,
+    max_assembly_bytes=MIN_MAX_FRAME_SIZE,
+    only_controls=True,
+)
+"""Of a peer that has not opened: as large as a frame may be until another size is agreed."""
+
+
+def limits_of(settings: BrokerSettings) -> FramingLimits:
+    """Find the limits for a peer that has opened."""
+    return FramingLimits(
+        max_method_bytes=settings.max_header_bytes,
+        max_header_bytes=settings.max_header_bytes,
+        max_assembly_bytes=settings.max_message_bytes + settings.max_header_bytes,
+    )
+
+
+class DelayedHandlers:
+    """The handlers of a connection that hold frames back. On the loop's thread only."""
+
+    def __init__(self) -> None:
+        self._delayed: dict[Delayed, None] = {}
+
+    def __bool__(self) -> bool:
+        """True while one holds frames back."""
+        return bool(self._delayed)
+
+    def add(self, delayed: Delayed) -> None:
+        """Add a handler that holds frames back. See `HandlerContext.delay`."""
+        self._delayed[delayed] = None
+
+    def wait_s(self) -> float:
+        """The seconds until the first of them wants to go on."""
+        due = [at_s for handler in self._delayed if (at_s := handler.due_at_s()) is not None]
+        return max(0.0, min(due, default=0.0) - time.monotonic())
+
+    def go_on(self) -> None:
+        """Have them hand on what is due."""
+        for handler in list(self._delayed):
+            handler.go_on()
+            if handler.due_at_s() is None:
+                del self._delayed[handler]
+
+    def forget(self) -> None:
+        """Forget all handlers, so that none goes on."""
+        self._delayed.clear()
+
+
+class Phase(Enum):
+    """The phase of a connection: what it waits for."""
+
+    HEADER = "the protocol header"
+    START_OK = "start-ok"
+    SECURE_OK = "secure-ok"
+    TUNE_OK = "tune-ok"
+    OPEN = "open"
+    OPENED = "anything"
+    CLOSING = "close-ok"
+    OVER = "nothing"
+
 
 _log = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.handlers.handler_chain import InsertionPoints
 from broker_shim.listener_0_10.connection import Amqp010Connection
 from broker_shim.listener_0_10.dtx.open_branches import OpenBranches
-from broker_shim.listener_0_10.open_transactions import OpenTransactions
 from broker_shim.listener_0_10.sessions.session import Amqp010Session, session_key
+from broker_shim.listener_0_10.transaction import OpenTransactions
 from broker_shim.sockets.access import LOOPBACK, Access
 
 _MOST_KEPT = 100

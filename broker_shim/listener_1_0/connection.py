@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, cast
 
+from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0 import conditions
 from broker_shim.listener_1_0.conditions import CONNECTION_FORCED, INTERNAL_ERROR, Refusal, error_of
-from broker_shim.listener_1_0.connection_limits import limits_of
 from broker_shim.listener_1_0.connection_links import (
     ConnectionLinks,
     ReceivingEndpoint,
@@ -38,11 +38,31 @@ from broker_shim.protocol_1_0.codec.errors import InvalidCommand
 from broker_shim.protocol_1_0.links.link import Delivery, Link
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
+from broker_shim.protocol_1_0.peer_settings import Settings
 from broker_shim.sockets.access import LOOPBACK, Access
 from broker_shim.sockets.login import Login
 from broker_shim.sockets.owners import owned
 from broker_shim.sockets.served_connection import next_number
 from broker_shim.sockets.turns import Turn
+
+_CONTAINER_ID = "sparkstore"
+_LEAST_WINDOW = 16
+
+
+def limits_of(access: Access, settings: BrokerSettings) -> Settings:
+    """The limits of one connection, in the protocol's terms: a session's bytes are frames."""
+    frame_bytes = settings.max_frame_bytes
+    return Settings(
+        _CONTAINER_ID,
+        max_frame_bytes=frame_bytes,
+        max_sessions=settings.max_sessions,
+        max_links=settings.max_links,
+        session_window=max(_LEAST_WINDOW, settings.session_bytes // frame_bytes),
+        idle_timeout_s=settings.idle_timeout_s,
+        handshake_timeout_s=settings.handshake_timeout_s,
+        requires_sasl=access.guard.requires_login,
+    )
+
 
 _log = logging.getLogger(__name__)
 

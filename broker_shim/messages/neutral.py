@@ -14,6 +14,14 @@ from uuid import UUID
 
 from sparkstore.core.records import MessageHeader
 
+
+def identity_of(header: MessageHeader) -> MessageIdentity:
+    """The message id of a header of any protocol; None if its sender gave none."""
+    if header.amqp_message_id is None:
+        return None
+    return neutral_of(header).message_id
+
+
 MessageIdentity = UUID | str | bytes | int | None
 
 

@@ -6,7 +6,7 @@ down here, and nobody is told.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from broker_shim.addressing.fqqn import key_of
 from broker_shim.broker.address import (
@@ -18,11 +18,12 @@ from broker_shim.broker.address import (
     PatternNode,
     QueueNode,
 )
+from broker_shim.broker.virtual_host import Broker
 from broker_shim.links.termini.owner import owner_of
-from broker_shim.security.rules.permissions import AccessTarget, Permission
+from broker_shim.security.rules.permissions import AccessTarget, Permission, Principal
 from broker_shim.security.rules.rights import RIGHTS, Act
+from broker_shim.sockets.access import Access
 from broker_shim.sockets.owners import owned
-from broker_shim.sockets.rights_seeker import RightsSeeker
 from broker_shim.store.interface import MessageHeader
 from sparkstore.core.queue_names import (
     SUBSCRIPTION_PREFIX,
@@ -31,6 +32,35 @@ from sparkstore.core.queue_names import (
     is_temporary_topic,
     shown,
 )
+
+
+class KnownUser(Protocol):
+    """The login of a client, as far as its rights go."""
+
+    @property
+    def principal(self) -> Principal:
+        """Return the user, with its roles."""
+
+
+class RightsSeeker(Protocol):
+    """A client, as far as its rights go. On the loop's thread only."""
+
+    @property
+    def broker(self) -> Broker:
+        """Return the virtual host that the client asks something of."""
+
+    @property
+    def access(self) -> Access:
+        """Return how the client got in."""
+
+    @property
+    def login(self) -> KnownUser:
+        """Return the login of the client."""
+
+    @property
+    def number(self) -> int:
+        """Return the number of its connection; 0 if it has none."""
+
 
 _MOST_CANDIDATES = 20
 """Of an ambiguous name: somebody may have made thousands."""

@@ -19,7 +19,7 @@ from typing import Any
 from broker_shim.completion import OnComplete
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, StoreError
-from broker_shim.messages.identity import identity_of
+from broker_shim.messages.neutral import identity_of
 from broker_shim.store.branch_store import LocalBranches
 from broker_shim.store.content_writer import LocalContentWriter, staged
 from broker_shim.store.expiring_store import LocalExpiry

@@ -18,9 +18,12 @@ MAX_MODULE_LINES = 300
 MAX_FUNCTION_LINES = 40
 LONGER = {
     # One object under one lock: its ways to an end cannot be argued in two halves.
-    "broker_shim/store/remote/service_connection.py": 330,
+    "broker_shim/store/remote/service_connection.py": 370,
     # One connection: its phases, its frames and its end stand in one order.
     "broker_shim/listener_0_10/connection.py": 380,
+    "broker_shim/listener_1_0/connection.py": 320,
+    # What every record of a member means is one table of decisions.
+    "broker_shim/service/decisions/decisions.py": 320,
 }
 
 

@@ -1,4 +1,4 @@
-"""Queues that are deleted when their last consumer goes (the argument `auto_delete`).
+"""Queues that go with their last consumer, and exchanges with their last binding (`auto_delete`).
 
 A queue that never had a consumer stays. So that a broker that is killed leaves nothing behind, the
 store is told when such a queue has its first consumer, or its claimant (`claims`). A start ends all
@@ -11,20 +11,54 @@ is a link's own ends with that link, and not by this.
 Consumers of another broker are out of sight while the connection to it is lost, or after a restart
 of the one that decides. Until that broker has said what it consumes from, or is given up, their
 queues stay (`away`, `back`). So a queue goes when its last consumer does, and not before.
+
+An exchange that never had a binding stays. It is deleted in the turn in which the binding goes, so
+whoever binds to it after that is told that there is none. The alternate exchange of something is
+deleted by nobody, so it stays, too. Of several brokers on one store the one that decides deletes
+it. A kill between the two leaves the exchange, until the next time that its last binding goes.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Hashable, Iterable
+from typing import Any
 
 from broker_shim.broker.administration import Administration
-from broker_shim.broker.exchanges.auto_delete import ExchangeDeletion
 from broker_shim.broker.queues.queue import QueueDispatch
+from broker_shim.broker.routing import Router
 from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
 from sparkstore.operations.administration import AdminAction, Order
+
+
+class ExchangeDeletion:
+    """Deletes exchanges whose last binding is gone. On the loop's thread only."""
+
+    def __init__(self, router: Router, administration: Administration) -> None:
+        """Begin to watch the bindings of a virtual host.
+
+        Args:
+            router: Has the exchanges, and what is bound to them.
+            administration: Carries the order out, and knows whether another broker decides.
+        """
+        self._administration = administration
+        router.on_unused = self._delete
+
+    def _delete(self, exchange: str) -> None:
+        if self._administration.decider is not None:
+            return
+
+        def report(error: StoreError | None, _told: dict[str, Any]) -> None:
+            if error is None:
+                _log.info("exchange %r is deleted: nothing is bound to it any more", exchange)
+            else:
+                _log.info("exchange %r stays: %s", exchange, error)
+
+        order = Order(AdminAction.DELETE_EXCHANGE, exchange=exchange, if_unused=True)
+        self._administration.order(order, report)
+
 
 _log = logging.getLogger(__name__)
 

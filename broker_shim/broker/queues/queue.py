@@ -15,13 +15,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import groupby
 from typing import Protocol
 
-from broker_shim.broker.queues.consumer_line import ConsumerLine
 from broker_shim.broker.queues.delayed_messages import DelayedMessages
 from broker_shim.broker.queues.last_values import LastValues
 from broker_shim.broker.queues.local_messages import NoLocal
 from broker_shim.broker.queues.message_groups import Groups
 from broker_shim.broker.queues.queue_index import Cursor, QueueIndex, Survivors, Withdrawn
-from broker_shim.broker.queues.round_robin import RoundRobin
+from broker_shim.broker.queues.round_robin import ConsumerLine, RoundRobin
 from broker_shim.broker.queues.selective_cursor import (
     Batch,
     Browser,

@@ -27,10 +27,8 @@ from broker_shim.framing.assembly import Assembly
 from broker_shim.framing.errors import RemoteCommandError
 from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.framing.sequences import after
-from broker_shim.handlers.command_handler import CommandHandler
 from broker_shim.handlers.handler import AssemblyHandler
-from broker_shim.handlers.session_incoming import SessionIncoming
-from broker_shim.handlers.session_outgoing import SessionOutgoing
+from broker_shim.handlers.session_handlers import CommandHandler, SessionIncoming, SessionOutgoing
 from broker_shim.listener_0_10.commands import WIRING, invoke
 from broker_shim.listener_0_10.connection_output import RoomWaiter
 from broker_shim.listener_0_10.refusals import refusal_of

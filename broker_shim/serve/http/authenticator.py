@@ -53,7 +53,7 @@ _TOLD_AGAIN_S = 900.0
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A user who asks, as `sockets.rights_seeker.RightsSeeker`: rights are looked up as for AMQP.
+    """A user who asks, as `sockets.authorization.RightsSeeker`: rights are looked up as for AMQP.
 
     Attributes:
         broker: The virtual host that it asks about.

@@ -24,7 +24,6 @@ from broker_shim.service.decisions.arrivals import (
     tag_of,
     tags_of,
 )
-from broker_shim.service.decisions.holders import holder_of
 from broker_shim.service.decisions.staged_content import StagedContents, check_id
 from sparkstore.core import records
 from sparkstore.core.durability import TerminusDurability
@@ -37,6 +36,31 @@ from sparkstore.core.state_machine.arguments import check_name, check_size
 from sparkstore.core.state_machine.call_values import Queue, RecordStep, StoredMessage, Transaction
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.xids import xid_from
+
+
+def holder_of(machine: StoreStateMachine, prefix: str, record: Record) -> str:
+    """Name a holder among all members: one of a member has its name before it.
+
+    But a link that is kept with its deliveries is one and the same wherever it comes back. To the
+    member both are one holder: what it acquired before the link was kept, or while it was, it still
+    has as what it was then.
+    """
+    holder = record.holder or ""
+    now = _held_by(machine, record)
+    if now == prefix + holder or (now == holder and holder.startswith("[")):
+        return now
+    return holder if machine.is_resumable(holder) else prefix + holder
+
+
+def _held_by(machine: StoreStateMachine, record: Record) -> str | None:
+    """Find who holds an entry, or claims it in an open transaction."""
+    place = (record.queue or "", record.message_id or 0)
+    if (claimant := machine.claims.get(place)) is not None:
+        return claimant.claims[place]
+    queue = machine.state.queues.get(place[0])
+    entry = None if queue is None else queue.entries.get(place[1])
+    return None if entry is None else entry.acquired_by
+
 
 _WIRING = {Kind.CREATED, Kind.ALTERED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND}
 _DETAIL = Record._fields.index("detail")

@@ -6,6 +6,21 @@ sends as soon as it does. So a call never waits for the service, but for a read.
 Why nothing is acknowledged that is not durable, and nothing is done twice: `PendingRequests` keeps
 each request until the service has said that it is decided. After a lost connection all that are
 left are sent again with their numbers, and the service decides each number once.
+
+Why completions are not fired by a thread of their own: whoever waits for a call would wait for one
+more thread to wake up. That costs as much as the service needs to decide.
+
+What a completion may do, then: whatever it may do in a store of this process. It may call the
+store. A read that it makes is answered, because the reading thread goes on reading inside that call
+(`RemoteConnection.collect`). Completions that come meanwhile wait until this one is over.
+
+The service decides what one read brought under one holding of its lock, and answers it by one
+frame. So what a turn of a member's loop asks for is written together, at the turn's end.
+
+Why nothing waits for a turn's end that does not come. A request with none before it goes at once:
+a lone caller waits no longer than without turns. Any other goes when one before it is answered, at
+the latest, as that has all sent that is still to be. So does a read, and the end of the store.
+Frames go in their order, whoever sends them.
 """
 
 from __future__ import annotations
@@ -15,8 +30,9 @@ import os
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from queue import SimpleQueue
 from typing import Any
 
@@ -24,7 +40,6 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import Closed, InvalidRequest, NotNow, StoreError, Unavailable
 from broker_shim.store import protocol as wire
 from broker_shim.store.protocol import SeenRoot
-from broker_shim.store.remote.completion_turns import RemoteCompletions
 from broker_shim.store.remote.greeting import (
     FIRST_BACKOFF_S,
     LAST_BACKOFF_S,
@@ -45,8 +60,68 @@ from broker_shim.store.remote.pending_requests import (
     answer_of,
     framed,
 )
-from broker_shim.store.remote.sending_turns import SendingTurns
 from broker_shim.store.remote.service_listener import PUSHED, ServiceListener
+from sparkstore.log.completions import fire_once
+
+
+class SendingTurns:
+    """Puts off what is sent in turns of a loop; without a loop nothing is put off."""
+
+    def __init__(self, send: Callable[[], None], guard: AbstractContextManager[object]) -> None:
+        """Begin without a loop; `send` sends all that is to be sent, under the guard."""
+        self._send, self._guard = send, guard
+        self._is_in_turn: Callable[[], bool] = _never
+        self._is_put_off = False
+
+    def begin(self, is_in_turn: Callable[[], bool]) -> Callable[[], None]:
+        """Put off from now on what need not go at once.
+
+        Args:
+            is_in_turn: Tells whether a turn's end will come on this thread, after what runs now.
+
+        Returns:
+            What is to be called at the end of each turn.
+        """
+        self._is_in_turn = is_in_turn
+        return self._end
+
+    def pump(self, *, is_urgent: bool) -> None:
+        """Send now, or at the end of the turn in which this is called. Under the guard."""
+        if is_urgent or not self._is_in_turn():
+            self._send()
+        else:
+            self._is_put_off = True
+
+    def _end(self) -> None:
+        if self._is_put_off:
+            self._is_put_off = False
+            with self._guard:
+                self._send()
+
+
+def _never() -> bool:
+    """Tell that no loop runs here."""
+    return False
+
+
+class RemoteCompletions:
+    """The completions that wait for their turn.
+
+    Any thread puts one in; the thread that reads fires them.
+    """
+
+    def __init__(self) -> None:
+        self._turns: deque[tuple[OnComplete, StoreError | None]] = deque()
+
+    def put(self, on_complete: OnComplete, error: StoreError | None) -> None:
+        """Fire one after those before it, as soon as `fire` is called."""
+        self._turns.append((on_complete, error))
+
+    def fire(self) -> None:
+        """Fire what is there, under no lock. Not within a completion."""
+        while self._turns:
+            fire_once(*self._turns.popleft())
+
 
 _log = logging.getLogger(__name__)
 

@@ -18,13 +18,11 @@ from broker_shim.framing.frames import ALONE, Frame, FrameReader
 from broker_shim.framing.order import FramingLimits
 from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.handlers.add_ons import insertion_points
-from broker_shim.handlers.command_handler import CommandHandler
 from broker_shim.handlers.connection_incoming import ConnectionIncoming
 from broker_shim.handlers.frame_tracer import FrameTracer
 from broker_shim.handlers.handler import AssemblyAddOn, AssemblyHandler, FrameAddOn
 from broker_shim.handlers.handler_chain import Delayed, HandlerContext, InsertionPoints
-from broker_shim.handlers.session_incoming import SessionIncoming
-from broker_shim.handlers.session_outgoing import SessionOutgoing
+from broker_shim.handlers.session_handlers import CommandHandler, SessionIncoming, SessionOutgoing
 
 
 def transfer(body: bytes | None = b"content", *, region: str = "eu", channel: int = 3) -> Assembly:

@@ -14,7 +14,7 @@ from broker_shim.amqp_0_10.commands import (
     TxSelect,
 )
 from broker_shim.amqp_0_10.controls import SessionDetached
-from broker_shim.listener_0_10.open_transactions import OpenTransactions
+from broker_shim.listener_0_10.transaction import OpenTransactions
 from tests.support.amqp.amqp_0_10 import Bench010
 from tests.support.amqp.timers import Clock
 

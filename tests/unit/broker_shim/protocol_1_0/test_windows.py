@@ -6,9 +6,9 @@ import pytest
 
 from broker_shim.amqp_1_0.composites import Accepted, Disposition, Rejected
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand, ProtocolViolation
-from broker_shim.protocol_1_0.heartbeat import Due, Heartbeat
+from broker_shim.protocol_1_0.connection import Due, Heartbeat
 from broker_shim.protocol_1_0.links.credit import ReceiverCredit, SenderCredit
-from broker_shim.protocol_1_0.links.disposition_batch import DispositionBatch, ranges
+from broker_shim.protocol_1_0.links.port import DispositionBatch, ranges
 from broker_shim.protocol_1_0.peer_settings import Settings
 from broker_shim.protocol_1_0.serial import FreeNumbers, distance, plus
 from broker_shim.protocol_1_0.windows import IncomingWindow, OutgoingWindow

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_shim.security.certificates import Validity, validity_of
-from broker_shim.security.tls import TlsFiles, complaints
+from broker_shim.security.tls import TlsFiles, Validity, complaints, validity_of
 from tests.support.amqp.certificates import Authority
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

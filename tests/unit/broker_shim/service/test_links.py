@@ -9,8 +9,7 @@ import pytest
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest
 from broker_shim.service.decisions.arrivals import check_record
-from broker_shim.service.decisions.decisions import Decisions
-from broker_shim.service.decisions.holders import holder_of
+from broker_shim.service.decisions.decisions import Decisions, holder_of
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.core.fold import State
 from sparkstore.core.link_records import LinkKey, link_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_shim.protocol_1_0.codec.decimals import decimal_of
+from broker_shim.stored_values import decimal_of
 
 
 @pytest.mark.parametrize(
