@@ -14,7 +14,7 @@ import proton
 import pytest
 from proton.utils import BlockingConnection
 
-from broker_shim.serve.http.operations import event_stream
+from broker_shim.serve.http.resources import events as event_stream
 from tests.support.roots.logs import until
 from tests.support.system.processes import BrokerProcess, StartBroker
 

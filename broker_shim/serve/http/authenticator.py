@@ -25,17 +25,17 @@ import math
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.security.guard import Guard, Remote
 from broker_shim.security.rules.attempts import WaitingNames, is_loopback
+from broker_shim.security.rules.http_roles import HttpRole
 from broker_shim.security.rules.permissions import Principal
 from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.serve.http.refusals import HttpRefusal
-from broker_shim.serve.http.roles import HttpRole, role_of
 from broker_shim.sockets.access import LOOPBACK, Access
 from sparkstore.control.audit import Audit
 
@@ -222,6 +222,16 @@ class Logins:
             _remember(self._told, known, now_s + _TOLD_AGAIN_S)
             return self._guard.let_in(remote, mechanism, name)
         return self._guard.principal_of(name)
+
+
+def role_of(roles: Collection[str]) -> HttpRole | None:
+    """Return the highest of a user's roles that is one of the HTTP port's; None: none is.
+
+    A role opens endpoints, and `[security] permissions` open queues: whoever is to purge `orders`
+    needs the role `operator`, and the permission to delete there if there are permissions. A user
+    without one of these roles may do nothing here, whatever it may do by AMQP.
+    """
+    return next((role for role in reversed([*HttpRole]) if role in roles), None)
 
 
 def _remember(times: OrderedDict[K, float], key: K, until_s: float) -> None:

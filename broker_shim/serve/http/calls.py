@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from broker_shim.broker.address import AmbiguousNode, Node, PatternNode, QueueNode
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest
+from broker_shim.security.rules.http_roles import HttpRole
 from broker_shim.security.rules.permissions import AccessTarget
 from broker_shim.security.rules.rights import RIGHTS, Act
 from broker_shim.serve.administration.order_turns import Decider, OneBroker
@@ -21,7 +22,6 @@ from broker_shim.serve.http.figures.recent_figures import RecentFigures
 from broker_shim.serve.http.figures.series_answers import SeriesKept
 from broker_shim.serve.http.loop_calls import LoopCalls
 from broker_shim.serve.http.refusals import HttpRefusal
-from broker_shim.serve.http.roles import HttpRole
 from broker_shim.serve.probes import Probes
 from broker_shim.sockets.authorization import denied
 from broker_shim.sockets.client_orders import needed_acts, queue_meant

@@ -28,12 +28,9 @@ from broker_shim.serve.http.authenticator import Logins, RootOwner
 from broker_shim.serve.http.calls import ServedBroker
 from broker_shim.serve.http.console.console_files import console_endpoints
 from broker_shim.serve.http.endpoints import ENDPOINTS
-from broker_shim.serve.http.figures.figure_endpoints import FIGURE_ENDPOINTS
 from broker_shim.serve.http.figures.recent_figures import RecentFigures
 from broker_shim.serve.http.figures.series_answers import SeriesKept
 from broker_shim.serve.http.loop_calls import LoopCalls
-from broker_shim.serve.http.openapi import description_of
-from broker_shim.serve.http.operations.repair_endpoints import REPAIR_ENDPOINTS
 from broker_shim.serve.http.port.http_connection import Patience
 from broker_shim.serve.http.port.http_port import HttpPort, PortLimits
 from broker_shim.serve.http.port.places import MOST_HELD_BYTES
@@ -43,11 +40,9 @@ from broker_shim.store.interface import BrokerStore
 from sparkstore.control.audit import Audit
 
 OPTION = "--http"
-_DESCRIBED = (*ENDPOINTS, *REPAIR_ENDPOINTS, *FIGURE_ENDPOINTS)
-_EVERY_API = (*_DESCRIBED, description_of(_DESCRIBED))
-EVERY = (*console_endpoints(), *_EVERY_API)
+EVERY = (*console_endpoints(), *ENDPOINTS)
 """All that the port of `--http` answers."""
-_API, _CONSOLE = EndpointTable(_EVERY_API), EndpointTable(EVERY)
+_API, _CONSOLE = EndpointTable(ENDPOINTS), EndpointTable(EVERY)
 _LEAST_BATCH_BYTES, _BODY_SLACK_BYTES = 4 << 20, 1 << 20
 """Content in one request of a replay, however small a message must be; and what is around it."""
 _OWNERS_CONNECTIONS, _OWNERS_HEAD_BYTES = 64, 1 << 17

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from broker_shim.security.rules.http_roles import HttpRole
 from broker_shim.serve.http.bodies import ProblemAnswer
 from broker_shim.serve.http.calls import Call
-from broker_shim.serve.http.endpoints import API, Endpoint
-from broker_shim.serve.http.roles import HttpRole
+from broker_shim.serve.http.endpoint import API, Endpoint
 from sparkstore import __version__
 
 PATH = API + "/openapi.json"

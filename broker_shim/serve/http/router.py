@@ -28,13 +28,13 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 
 from broker_shim.errors import StoreError
+from broker_shim.security.rules.http_roles import HttpRole
 from broker_shim.serve.http.authenticator import Authenticator, Caller
 from broker_shim.serve.http.calls import Call, House, ServedBroker
-from broker_shim.serve.http.endpoints import Endpoint
+from broker_shim.serve.http.endpoint import Endpoint
 from broker_shim.serve.http.port.exchange import HttpExchange, Response
 from broker_shim.serve.http.refusals import HttpRefusal, refused_by
 from broker_shim.serve.http.request_models import MOST_BODY_BYTES, body_of_request, query_of
-from broker_shim.serve.http.roles import HttpRole
 from broker_shim.serve.probes import Probes
 
 _log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
     python -m sparkstore.cli.queries.limited_process < question > answer
 
-The broker's HTTP port starts it (`broker_shim.serve.http.operations.limited_answers`). Both are
+The broker's HTTP port starts it (`broker_shim.serve.http.limited_answers`). Both are
 JSON: the fields of `LimitedQuestion`; columns, rows as `sparkstore sql --json` prints them, and
 whether there are more, or an error and exit code 1. Or those of `SeriesQuestion`, and a
 `QueueSeries`. Which queries pass is `embedded.typed_select`'s to say.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from broker_shim.security.rules.http_roles import HttpRole
 from broker_shim.serve.http.calls import Call
-from broker_shim.serve.http.endpoints import Endpoint
+from broker_shim.serve.http.endpoint import Endpoint
 from broker_shim.serve.http.port.exchange import Response
-from broker_shim.serve.http.roles import HttpRole
 
 _FOLDER = Path(__file__).parent
 _KINDS = {

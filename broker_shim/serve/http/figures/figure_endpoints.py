@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker_shim.serve.http.endpoints import QUEUE, Endpoint
+from broker_shim.security.rules.http_roles import HttpRole
+from broker_shim.serve.http.endpoint import QUEUE, Endpoint
 from broker_shim.serve.http.figures import figure_bodies, series_requests
-from broker_shim.serve.http.roles import HttpRole
 
 FIGURE_ENDPOINTS = (
     Endpoint(

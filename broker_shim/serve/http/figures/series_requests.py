@@ -31,10 +31,10 @@ from broker_shim.serve.http.figures.figure_bodies import (
 )
 from broker_shim.serve.http.figures.recent_figures import SAMPLE_S
 from broker_shim.serve.http.figures.series_answers import SeriesParts
-from broker_shim.serve.http.operations.history_requests import flushed, root_of
-from broker_shim.serve.http.operations.limited_answers import MOST_S, limited_answer
+from broker_shim.serve.http.limited_answers import MOST_S, limited_answer
 from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.refusals import HttpRefusal
+from broker_shim.serve.http.table_reads import flushed, root_of
 from sparkstore.cli.queries.limited_process import SeriesQuestion
 from sparkstore.core.queue_names import shown
 from sparkstore.embedded.series_times import SeriesTimes

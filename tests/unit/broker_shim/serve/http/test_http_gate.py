@@ -12,11 +12,11 @@ from broker_shim.broker.settings import BrokerSettings
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.guard import Guard
 from broker_shim.security.rules.attempts import MOST_NAMES_OF_ADDRESS
+from broker_shim.security.rules.http_roles import HttpRole
 from broker_shim.security.rules.permissions import Permission, Rule
 from broker_shim.security.security_settings import SecuritySettings
-from broker_shim.serve.http.endpoints import Endpoint
+from broker_shim.serve.http.endpoint import Endpoint
 from broker_shim.serve.http.http_server import EVERY
-from broker_shim.serve.http.roles import HttpRole
 from broker_shim.serve.http_option import http_of
 from broker_shim.serve.options import parser
 from broker_shim.serve.probes import Probes

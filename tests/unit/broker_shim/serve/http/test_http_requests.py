@@ -11,15 +11,14 @@ import jsonschema
 import msgspec
 import pytest
 
-from broker_shim.serve.http import bodies
 from broker_shim.serve.http.console.console_files import console_endpoints
-from broker_shim.serve.http.endpoints import Endpoint
+from broker_shim.serve.http.endpoint import Endpoint
 from broker_shim.serve.http.http_server import EVERY
 from broker_shim.serve.http.loop_calls import LoopCalls
-from broker_shim.serve.http.message_requests import MOST_BODY_BYTES
-from broker_shim.serve.http.operations import copy_requests
 from broker_shim.serve.http.request_models import MOST_BODY_BYTES as MOST_REQUEST_BYTES
 from broker_shim.serve.http.request_models import MOST_LONG_BODY_BYTES
+from broker_shim.serve.http.resources import copies as copy_requests
+from broker_shim.serve.http.resources.messages import MOST_BODY_BYTES
 from broker_shim.store.interface import MessageHeader
 from sparkstore.cli.command_line import main
 from sparkstore.cli.remote.http_client import RemoteBroker
@@ -472,13 +471,22 @@ def test_answers_are_as_openapi_says(
         jsonschema.validate(answer.body, schema, jsonschema.Draft202012Validator)
 
 
+def msgspec_models() -> set[type[msgspec.Struct]]:
+    """The models of rows and of all else that the port sends and takes."""
+    found, left = set[type[msgspec.Struct]](), [msgspec.Struct]
+    while left:
+        kinds = left.pop().__subclasses__()
+        left += kinds
+        found.update(kind for kind in kinds if kind.__module__.startswith("broker_shim.serve"))
+    return found
+
+
 def test_answers_and_console_have_the_words_of_sql() -> None:
     """SQL's `queues` has `acquired`, `queue_messages` has `acquired_by`."""
     fields = {
         (name, field)
-        for name, kind in vars(bodies).items()
-        if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
-        for field in kind.__struct_fields__
+        for kind in msgspec_models()
+        for name, field in ((kind.__name__, field) for field in kind.__struct_fields__)
     }
     assert {("QueueRow", "acquired"), ("MessageRow", "acquired_by")} <= fields
     assert not [each for each in fields if each[1].startswith("held")]

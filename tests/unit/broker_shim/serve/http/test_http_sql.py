@@ -18,7 +18,8 @@ import jsonschema
 import pytest
 
 from broker_shim.security.rules.permissions import Permission, Rule
-from broker_shim.serve.http.operations import limited_answers, sql_requests
+from broker_shim.serve.http import limited_answers
+from broker_shim.serve.http.resources import sql as sql_requests
 from broker_shim.store.delta import DeltaMessageStore
 from tests.support.objects.bucket_home import open_in_bucket
 from tests.support.roots.logs import until

@@ -12,8 +12,8 @@ import pytest
 from broker_shim.amqp_0_10 import commands as c
 from broker_shim.errors import InvalidRequest
 from broker_shim.listener_1_0.management.entities import EntityKind
+from broker_shim.security.rules.http_roles import HttpRole
 from broker_shim.security.rules.permissions import Permission, Rule
-from broker_shim.serve.http.roles import HttpRole
 from broker_shim.sockets.client_orders import needed_acts
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Queue

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker_shim.serve.http.operations import table_reads
+from broker_shim.serve.http import table_reads
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.recovery import operation_log
 from tests.support.roots.logs import until

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from broker_shim.broker.settings import BrokerSettings
-from broker_shim.serve.http.operations.event_stream import OpenStreams
 from broker_shim.serve.http.port.http_connection import Patience
+from broker_shim.serve.http.resources.events import OpenStreams
 from broker_shim.store.interface import MessageHeader
 from tests.support.amqp.certificates import Authority, Pair
 from tests.support.amqp.left_behind import objects_left, told

@@ -7,18 +7,17 @@ are looked at, before the first of them is given. So one that is half wrong does
 from __future__ import annotations
 
 import json
+from typing import Any
+
+from msgspec import Struct
 
 from broker_shim.errors import StoreError
+from broker_shim.serve.http.bodies import OrderModel
 from broker_shim.serve.http.calls import Call
-from broker_shim.serve.http.operations.history_requests import flushed
-from broker_shim.serve.http.operations.repair_bodies import (
-    DefinitionsAnswer,
-    DefinitionsImport,
-    DefinitionsOutcome,
-    LeftOut,
-)
-from broker_shim.serve.http.operations.table_reads import read_tables
+from broker_shim.serve.http.endpoint import ADMIN, API, MONITOR, Endpoint
 from broker_shim.serve.http.refusals import HttpRefusal
+from broker_shim.serve.http.request_models import MOST_LONG_BODY_BYTES
+from broker_shim.serve.http.table_reads import flushed, read_tables
 from sparkstore.operations.administration import Order
 from sparkstore.operations.definitions.document import document_of
 from sparkstore.operations.definitions.drafts import Definitions
@@ -27,6 +26,39 @@ from sparkstore.operations.definitions.judgement import Judgement, judge, unfini
 from sparkstore.tables.root import Root
 
 _TOLD_ERRORS = 20
+
+
+class DefinitionsAnswer(Struct, kw_only=True):
+    """The definitions of a broker; `left_out`: queues of links, and what ends with the broker."""
+
+    document: dict[str, Any]
+    left_out: list[str]
+
+
+class DefinitionsImport(OrderModel, kw_only=True):
+    """Definitions to be made: ours or RabbitMQ's as an object, or as text; Artemis' as text.
+
+    `vhost`: the virtual host of RabbitMQ's that is meant.
+    """
+
+    document: dict[str, Any] | str
+    vhost: str | None = None
+
+
+class LeftOut(Struct, kw_only=True):
+    """A part of a document that has no counterpart here, and why."""
+
+    left_out: str
+    reason: str
+
+
+class DefinitionsOutcome(Struct, kw_only=True):
+    """The answer to each order that a document comes to; `changed` is false if it was so before."""
+
+    dry_run: bool
+    changes: int
+    orders: list[dict[str, Any]]
+    left_out: list[LeftOut]
 
 
 async def export_definitions(call: Call) -> DefinitionsAnswer:
@@ -76,3 +108,17 @@ async def _give(call: Call, orders: list[Order]) -> None:
             await call.order(order)
         except StoreError as reason:
             raise unfinished(reason, number, len(orders)) from reason
+
+
+ENDPOINTS = (
+    Endpoint("GET", API + "/definitions", MONITOR, export_definitions, DefinitionsAnswer),
+    Endpoint(
+        "POST",
+        API + "/definitions",
+        ADMIN,
+        import_definitions,
+        DefinitionsOutcome,
+        body=DefinitionsImport,
+        most_body_bytes=MOST_LONG_BODY_BYTES,
+    ),
+)

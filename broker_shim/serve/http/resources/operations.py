@@ -10,28 +10,98 @@ import asyncio
 import json
 from typing import Any
 
+from msgspec import Struct, field
+
+from broker_shim.security.rules.http_roles import HttpRole
 from broker_shim.security.rules.rights import Act
+from broker_shim.serve.http.bodies import Count, Limit, Model, OrderModel
+from broker_shim.serve.http.call_control import CallControl
 from broker_shim.serve.http.calls import Call, iso_time
-from broker_shim.serve.http.operations.call_control import CallControl
-from broker_shim.serve.http.operations.operation_bodies import (
-    HistoryRow,
-    MessageHistory,
-    OperationList,
-    OperationRow,
-    UndoOutcome,
-)
-from broker_shim.serve.http.operations.table_reads import read_tables
+from broker_shim.serve.http.endpoint import API, MONITOR, OPERATOR, Endpoint
 from broker_shim.serve.http.refusals import HttpRefusal
-from broker_shim.serve.http.roles import HttpRole
-from broker_shim.store.delta import DeltaMessageStore
+from broker_shim.serve.http.table_reads import flushed, read_tables
 from sparkstore.core.queue_names import shown
 from sparkstore.operations.bulk import new_operation
-from sparkstore.tables.root import Root
 
 EVENTS = (
     'SELECT position, epoch_us("at") AS at, kind, queue, message_id, holder, delivery_count,'
     " detail, traceparent FROM message_history"
 )
+
+
+class OperationQuery(Model):
+    """How many of the newest operations are asked for."""
+
+    limit: Limit = 100
+
+
+class OperationRow(Struct, kw_only=True):
+    """An operation that history has; `undone_by`: the operation that took it back."""
+
+    operation: str
+    action: str
+    queue: str
+    to: str | None
+    at: str
+    messages: int | None
+    undoes: str | None
+    undone_by: str | None
+
+
+class OperationList(Struct, kw_only=True):
+    """The newest operations, the newest last; history has `total`."""
+
+    total: int
+    items: list[OperationRow]
+
+
+class UndoOrder(OrderModel):
+    """An operation to take back; a dry run tells what would be."""
+
+
+class UndoOutcome(Struct, kw_only=True):
+    """The messages that an undo restores or removes by queue, and those it cannot, by reason."""
+
+    undoes: str
+    dry_run: bool
+    restored: dict[str, int]
+    removed: dict[str, int]
+    shifted: dict[str, int]
+    lost: dict[str, list[int]]
+    queue: str | None = None
+    not_bound_to: list[str] = field(default_factory=list)
+    done: int = 0
+    left: int = 0
+    gone: int = 0
+    operation: str | None = None
+
+
+class HistoryQuery(Model):
+    """The part of a message's history that is asked for."""
+
+    offset: Count = 0
+    limit: Limit = 100
+
+
+class HistoryRow(Struct, kw_only=True):
+    """An event of a message; `detail` is the outcome, or the annotations."""
+
+    position: int
+    at: str
+    kind: str
+    queue: str | None
+    message_id: int
+    holder: str | None
+    delivery_count: int | None
+    detail: Any
+    traceparent: str | None
+
+
+class MessageHistory(Struct, kw_only=True):
+    """The events of a message in their order, as far back as history goes."""
+
+    message: int
+    items: list[HistoryRow]
 
 
 async def list_operations(call: Call) -> OperationList:
@@ -129,21 +199,23 @@ def _read(detail: str | None) -> Any:
     return None if detail is None else json.loads(detail)
 
 
-async def flushed(call: Call) -> Root:
-    """Return the root, once its tables have all that was done before.
-
-    Raises:
-        HttpRefusal: This broker keeps nothing.
-    """
-    root = root_of(call)
-    if root is None:
-        raise HttpRefusal(409, "this broker has no root to read: serve a folder or a bucket")
-    await call.send({"flush": True})
-    return root
-
-
-def root_of(call: Call) -> Root | None:
-    """Return the root whose tables have the broker's history; None if it keeps none."""
-    store = call.house.store
-    first = getattr(store, "first", store)
-    return first.root if isinstance(first, DeltaMessageStore) else None
+ENDPOINTS = (
+    Endpoint("GET", API + "/operations", MONITOR, list_operations, OperationList, OperationQuery),
+    Endpoint(
+        "POST",
+        API + "/operations/{operation}/undo",
+        OPERATOR,
+        undo_operation,
+        UndoOutcome,
+        body=UndoOrder,
+        conflict=409,
+    ),
+    Endpoint(
+        "GET",
+        API + "/messages/{message}/history",
+        MONITOR,
+        show_history,
+        MessageHistory,
+        HistoryQuery,
+    ),
+)

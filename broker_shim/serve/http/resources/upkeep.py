@@ -5,16 +5,45 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from broker_shim.serve.http.bodies import FlushAnswer
+from msgspec import Struct
+
+from broker_shim.serve.http.bodies import Limit, Model
 from broker_shim.serve.http.calls import Call
-from broker_shim.serve.http.operations.history_requests import flushed
-from broker_shim.serve.http.operations.operation_bodies import ReplicaRow, UpkeepAnswer
-from broker_shim.serve.http.operations.table_reads import read_tables
+from broker_shim.serve.http.endpoint import API, MONITOR, OPERATOR, Endpoint
+from broker_shim.serve.http.table_reads import flushed, read_tables
 from sparkstore.tables.root import Root
 
 _VIEWS = {"members": "member", "job_runs": "began_at DESC", "findings": "1"}
 """The views that are shown, and by what they are sorted; the tables of two come with a job."""
 _OF_JOBS = ("job_runs", "findings")
+
+
+class FlushAnswer(Struct, kw_only=True):
+    """All that was done before is in the tables."""
+
+    flushed: bool = True
+
+
+class UpkeepQuery(Model):
+    """How many rows of each list are asked for."""
+
+    limit: Limit = 50
+
+
+class ReplicaRow(Struct, kw_only=True):
+    """A replica in a folder, and how many records it lacks; null: it cannot be read."""
+
+    replica: str
+    lag_records: int | None
+
+
+class UpkeepAnswer(Struct, kw_only=True):
+    """The state of a root's upkeep; rows are those of the views of these names."""
+
+    replicas: list[ReplicaRow]
+    members: list[dict[str, Any]]
+    job_runs: list[dict[str, Any]]
+    findings: list[dict[str, Any]]
 
 
 async def show_upkeep(call: Call) -> UpkeepAnswer:
@@ -52,3 +81,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat(timespec="milliseconds")
     return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+ENDPOINTS = (
+    Endpoint("GET", API + "/upkeep", MONITOR, show_upkeep, UpkeepAnswer, UpkeepQuery),
+    Endpoint("POST", API + "/flush", OPERATOR, flush_log, FlushAnswer),
+)

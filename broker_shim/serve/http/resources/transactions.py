@@ -10,15 +10,40 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec import Struct
+
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.rights import Act
-from broker_shim.serve.http.bodies import OrderOutcome
+from broker_shim.serve.http.bodies import Model, OrderOutcome, PageQuery, done
 from broker_shim.serve.http.calls import Call, iso_time
-from broker_shim.serve.http.operations.repair_bodies import BranchList, BranchRow
-from broker_shim.serve.http.queue_requests import done
+from broker_shim.serve.http.endpoint import ADMIN, API, MONITOR, Endpoint
 from broker_shim.serve.http.refusals import HttpRefusal
 from sparkstore.core.xids import xid_of, xid_text
 from sparkstore.operations.branch_orders import BranchAct, BranchOrder
+
+
+class BranchRow(Struct, kw_only=True):
+    """A branch in doubt, or one that an operator decided; `holder`: who prepared or decided it."""
+
+    xid: str
+    state: str
+    since: str
+    holder: str | None
+    operations: int
+
+
+class BranchQuery(Model):
+    """The name of who decides, where nobody logs in."""
+
+    by: str | None = None
+
+
+class BranchList(Struct, kw_only=True):
+    """A page of branches, the oldest first."""
+
+    total: int
+    offset: int
+    items: list[BranchRow]
 
 
 async def list_branches(call: Call) -> BranchList:
@@ -70,3 +95,25 @@ async def _decide(call: Call, act: BranchAct) -> OrderOutcome:
     order = BranchOrder(act, xid_text(xid), by)
     said = await call.send({"branch": str(order.act), "xid": order.xid, "by": order.by})
     return done(said["told"])
+
+
+BRANCHES = API + "/transactions"
+ENDPOINTS = (
+    Endpoint("GET", BRANCHES, MONITOR, list_branches, BranchList, PageQuery),
+    *(
+        Endpoint(
+            "POST",
+            f"{BRANCHES}/{{xid}}/{way}",
+            ADMIN,
+            run,
+            OrderOutcome,
+            BranchQuery,
+            conflict=409,
+        )
+        for way, run in (
+            ("commit", commit_branch),
+            ("rollback", roll_back_branch),
+            ("forget", forget_branch),
+        )
+    ),
+)

@@ -2,7 +2,7 @@
 
 They take seconds where a root is large, and memory of the broker's process. So they have threads of
 their own, no more than run at once. Other requests do not wait for those, nor do probes, which have
-a thread of theirs (`broker_shim.serve.http.probe_requests`).
+a thread of theirs (`resources.probes`).
 
 A read is a call of DuckDB or Arrow, which nobody can end from outside. Where it takes too long, or
 whoever asked has gone, the request ends; the read counts until it has ended, too. So there are
@@ -19,6 +19,8 @@ from typing import TypeVar
 
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.refusals import HttpRefusal
+from broker_shim.store.delta import DeltaMessageStore
+from sparkstore.tables.root import Root
 
 MOST_AT_ONCE, MOST_S, PATIENCE_S = 2, 30.0, 5.0
 _ROUND_S = 0.05
@@ -58,6 +60,26 @@ async def read_tables(call: Call, read: Callable[[], T]) -> T:
         return running.result()
     text = f"reading the tables takes longer than {MOST_S:g} s: ask where the root is"
     raise HttpRefusal(503, f"{text}, by sparkstore")
+
+
+async def flushed(call: Call) -> Root:
+    """Return the root, once its tables have all that was done before.
+
+    Raises:
+        HttpRefusal: This broker keeps nothing.
+    """
+    root = root_of(call)
+    if root is None:
+        raise HttpRefusal(409, "this broker has no root to read: serve a folder or a bucket")
+    await call.send({"flush": True})
+    return root
+
+
+def root_of(call: Call) -> Root | None:
+    """Return the root whose tables have the broker's history; None if it keeps none."""
+    store = call.house.store
+    first = getattr(store, "first", store)
+    return first.root if isinstance(first, DeltaMessageStore) else None
 
 
 async def _turn(gone: asyncio.Future[None]) -> None:

@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import base64
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.rights import Act
-from broker_shim.serve.http.bodies import MessageDetails, MessageFates, MessageRow
+from broker_shim.serve.http.bodies import MessageFates, Model, PageQuery
 from broker_shim.serve.http.calls import Call, iso_time
+from broker_shim.serve.http.endpoint import ADMIN, MONITOR, QUEUE, Endpoint
 from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.refusals import HttpRefusal
+from broker_shim.serve.http.request_models import MOST_LONG_BODY_BYTES
 from broker_shim.sockets.authorization import impersonation_text, is_impersonation
 from broker_shim.store.interface import BrokerStore, MessageHeader
 from broker_shim.stored_values import body_of
@@ -31,6 +34,61 @@ MOST_BODY_BYTES = 256 << 10
 MOST_PAGE_BYTES = 8 << 20
 """Rows that have more together are on several pages, though a lone one may have more."""
 _READ_AT_ONCE = 100
+
+
+class MessageRow(Struct, kw_only=True):
+    """A message on a queue, without its body; times are ISO 8601, UTC."""
+
+    id: int
+    enqueued_at: str
+    acquired_by: str | None
+    delivery_count: int
+    priority: int
+    expires_at: str | None
+    bytes: int
+    durable: bool | None
+    subject: str | None
+    content_type: str | None
+    user_id: str | None
+    amqp_message_id: str | None
+    correlation_id: str | None
+    properties: dict[str, str]
+    traceparent: str | None
+    death: dict[str, str]
+
+
+class MessageList(Struct, kw_only=True):
+    """A page of a queue's messages in its order, of which `total` are on it.
+
+    A page ends at 8 MiB, too: `next_offset` is that of the next one, null after the last.
+    """
+
+    queue: str
+    total: int
+    offset: int
+    next_offset: int | None
+    items: list[MessageRow]
+
+
+class MessageDetails(MessageRow, kw_only=True):
+    """A message with its body.
+
+    `body_form` is `json` (a value, as JSON), `text`, `base64`, or `omitted`: it is too large.
+    """
+
+    annotations: dict[str, str]
+    body: str
+    body_form: Literal["json", "text", "base64", "omitted"]
+    body_bytes: int
+
+
+class NewMessages(Model, kw_only=True):
+    """Messages to put on a queue, all or none, each under a new id.
+
+    `header` has the fields of a stored header that differ from their defaults; bytes are base64.
+    """
+
+    messages: list[dict[str, Any]]
 
 
 async def browse(call: Call) -> Response:
@@ -170,3 +228,18 @@ def _decoded(header: MessageHeader, body: bytes) -> dict[str, Any]:
         return {"body": body.decode(), "body_form": "text"}
     except UnicodeDecodeError:
         return {"body": base64.b64encode(body).decode("ascii"), "body_form": "base64"}
+
+
+ENDPOINTS = (
+    Endpoint("GET", QUEUE + "/messages", MONITOR, browse, MessageList, PageQuery),
+    Endpoint("GET", QUEUE + "/messages/{message}", MONITOR, show_message, MessageDetails),
+    Endpoint(
+        "POST",
+        QUEUE + "/messages",
+        ADMIN,
+        put_messages,
+        MessageFates,
+        body=NewMessages,
+        most_body_bytes=MOST_LONG_BODY_BYTES,
+    ),
+)

@@ -9,21 +9,58 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from itertools import chain, islice
+from typing import Annotated
+
+from msgspec import Meta, Struct, field
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.rights import Act
+from broker_shim.serve.http.bodies import Model
+from broker_shim.serve.http.call_control import CallControl
 from broker_shim.serve.http.calls import LINES, Call, now_us
-from broker_shim.serve.http.operations.call_control import CallControl
-from broker_shim.serve.http.operations.event_stream import check_streams, counted
-from broker_shim.serve.http.operations.history_requests import flushed
-from broker_shim.serve.http.operations.repair_bodies import MessageChoice, ReplayOutcome
+from broker_shim.serve.http.endpoint import MONITOR, OPERATOR, QUEUE, Endpoint
 from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.refusals import HttpRefusal
+from broker_shim.serve.http.resources.events import check_streams, counted
+from broker_shim.serve.http.table_reads import flushed
 from broker_shim.store.interface import BrokerStore
 from sparkstore.operations.choice import Choice, age_us
 from sparkstore.tables.root import Root
 
 _PART, _PART_BYTES = 100, 1 << 20
+
+
+class MessageChoice(Model):
+    """Conditions that all hold for a chosen message; an age is such as `90s`, `2h` or `7d`.
+
+    An empty list of `ids` is refused: who computed it does not mean all messages.
+    """
+
+    ids: Annotated[list[Annotated[int, Meta(ge=1)]], Meta(min_length=1)] | None = None
+    older_than: str | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+    subject: str | None = None
+
+
+class ReplayOrder(MessageChoice):
+    """Messages that left a queue, copies of which go to it again, or to `to`."""
+
+    to: str | None = None
+    dry_run: bool = False
+
+
+class ReplayOutcome(Struct, kw_only=True):
+    """How many copies were put on a queue; a dry run tells in `would` how many would be."""
+
+    queue: str
+    to: str
+    dry_run: bool
+    would: int | None = None
+    done: int = 0
+
+
+class ExportOrder(MessageChoice):
+    """Messages to be told with their content; without conditions all that are on the queue."""
 
 
 async def replay_messages(call: Call) -> ReplayOutcome:
@@ -120,3 +157,9 @@ def _choice(body: MessageChoice) -> Choice:
     least_us = None if body.older_than is None else age_us("older_than", body.older_than)
     pairs = tuple(body.properties.items())
     return Choice(frozenset(body.ids or ()), least_us, pairs, body.subject)
+
+
+ENDPOINTS = (
+    Endpoint("POST", QUEUE + "/replay", OPERATOR, replay_messages, ReplayOutcome, body=ReplayOrder),
+    Endpoint("POST", QUEUE + "/export", MONITOR, export_messages, body=ExportOrder),
+)

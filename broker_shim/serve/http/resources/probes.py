@@ -9,6 +9,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from broker_shim.serve.http.calls import Call
+from broker_shim.serve.http.endpoint import MONITOR, Endpoint
 from broker_shim.serve.http.port.exchange import TEXT, Response
 
 _PROBES = ThreadPoolExecutor(1, thread_name_prefix="http-probes")
@@ -31,3 +32,10 @@ async def show_readiness(call: Call) -> Response:
     why = await asyncio.get_running_loop().run_in_executor(_PROBES, call.probes.readiness)
     text = f"{why or 'ok'}\n".encode(errors="backslashreplace")
     return Response(text, 200 if why is None else 503, TEXT)
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/healthz", None, show_health),
+    Endpoint("GET", "/readyz", None, show_readiness),
+    Endpoint("GET", "/metrics", MONITOR, show_metrics, needs_broker=False),
+)

@@ -22,10 +22,13 @@ from typing import Any
 
 from broker_shim.broker.address import QueueNode
 from broker_shim.security.rules.rights import RIGHTS, Act
+from broker_shim.serve.http.bodies import Count, Model
 from broker_shim.serve.http.calls import Call, iso_time
-from broker_shim.serve.http.operations.history_requests import EVENTS, flushed
+from broker_shim.serve.http.endpoint import API, MONITOR, Endpoint
 from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.refusals import HttpRefusal
+from broker_shim.serve.http.resources.operations import EVENTS
+from broker_shim.serve.http.table_reads import flushed
 from broker_shim.sockets.authorization import denied
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.root import Root
@@ -36,6 +39,13 @@ _LOOK_S, _ALIVE_S = 0.25, 15.0
 _PART = 500
 """Events that are sent at once: with the longest annotations they are 8 MiB, without any 150 KB."""
 _ALIVE = b": nothing new\n\n"
+
+
+class EventQuery(Model):
+    """The position after which events are asked for, by default now; of one queue, or of all."""
+
+    after: Count | None = None
+    queue: str | None = None
 
 
 class OpenStreams:
@@ -137,3 +147,6 @@ def _event(row: dict[str, Any]) -> str:
         "detail": None if detail is None else json.loads(detail),
     }
     return f"id: {row['position']}\nevent: {row['kind']}\ndata: {json.dumps(told)}\n\n"
+
+
+ENDPOINTS = (Endpoint("GET", API + "/events", MONITOR, stream_events, query=EventQuery),)

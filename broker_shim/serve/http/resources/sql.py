@@ -14,16 +14,45 @@ broker's machine, and a `monitor` is there for figures, asked by programs again 
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
 from broker_shim.security.rules.rights import Act
+from broker_shim.serve.http.bodies import Model
 from broker_shim.serve.http.calls import Call
-from broker_shim.serve.http.operations.history_requests import flushed
-from broker_shim.serve.http.operations.limited_answers import MOST_S, limited_answer
+from broker_shim.serve.http.endpoint import API, OPERATOR, Endpoint
+from broker_shim.serve.http.limited_answers import MOST_S, limited_answer
 from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.refusals import HttpRefusal
+from broker_shim.serve.http.table_reads import flushed
 from sparkstore.cli.queries.limited_process import LimitedQuestion
 from sparkstore.control.audit import AuditEvent
 
 MOST_AT_ONCE = 2
+
+
+class SqlQuestion(Model):
+    """A SELECT over the views, in DuckDB's SQL; `as_of`: a time or `position=N`, by default now."""
+
+    statement: Annotated[str, Meta(min_length=1, max_length=100_000)]
+    limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
+    as_of: str | None = None
+
+
+class SqlColumn(Struct, kw_only=True):
+    """A column of an answer; `type` is that of Arrow."""
+
+    name: str
+    type: str
+
+
+class SqlAnswer(Struct, kw_only=True):
+    """The rows of a query, each with a value for each column; `is_cut`: there are more."""
+
+    columns: list[SqlColumn]
+    is_cut: bool
+    rows: list[dict[str, Any]]
 
 
 class _Running:
@@ -62,3 +91,6 @@ async def _run(call: Call) -> Response:
         return Response(await limited_answer(question, call))
     finally:
         _Running.count -= 1
+
+
+ENDPOINTS = (Endpoint("POST", API + "/sql", OPERATOR, ask_views, SqlAnswer, body=SqlQuestion),)

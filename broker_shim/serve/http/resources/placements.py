@@ -1,26 +1,65 @@
-"""Requests to put a repaired message in the place of another, in one transaction."""
+"""Changes of place of single messages: a repaired one for another, and what an undo orders."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
+from typing import Any
 
-from msgspec import to_builtins
+from msgspec import Struct, field, to_builtins
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.rights import Act
-from broker_shim.serve.http.bodies import FateCounts
+from broker_shim.serve.http.bodies import FateCounts, Model, OperationName, OrderModel
+from broker_shim.serve.http.call_control import CallControl
 from broker_shim.serve.http.calls import Call
-from broker_shim.serve.http.message_requests import message_named
-from broker_shim.serve.http.operations.call_control import CallControl
-from broker_shim.serve.http.operations.repair_bodies import ResubmitOrder, ResubmitOutcome
+from broker_shim.serve.http.endpoint import ADMIN, API, OPERATOR, Endpoint
 from broker_shim.serve.http.refusals import HttpRefusal
+from broker_shim.serve.http.request_models import MOST_LONG_BODY_BYTES
+from broker_shim.serve.http.resources.messages import message_named
 from sparkstore.content.edits import MessageEdit, edited
 from sparkstore.core.fold import Entry
 from sparkstore.operations import wire
 from sparkstore.operations.bulk import MessageDraft
 from sparkstore.operations.placement import check_resubmitted, place_of, resubmission, target_of
 from sparkstore.operations.placement_wire import placements_of
+
+
+class ResubmitOrder(OrderModel):
+    """Changes of a message, and where the repaired one goes.
+
+    `body` is text and `body_base64` bytes: one of them at most. `queue` says where the message is,
+    if it is on several. A property keeps its type, and its value is said as text.
+    """
+
+    body: str | None = None
+    body_base64: str | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+    unset: list[str] = field(default_factory=list)
+    queue: str | None = None
+    to: str | None = None
+
+
+class ResubmitOutcome(Struct, kw_only=True):
+    """The fate of a message; a dry run tells what the repaired one would be."""
+
+    message: int
+    queue: str
+    to: str
+    dry_run: bool
+    done: int = 0
+    operation: str | None = None
+    properties: dict[str, str] | None = None
+    body: str | None = None
+    body_base64: str | None = None
+
+
+class PlacementOrder(Model, kw_only=True):
+    """Changes of place: all of those that are possible, or none."""
+
+    placements: list[dict[str, Any]]
+    operation: OperationName
+    undoes: OperationName | None = None
 
 
 async def resubmit_message(call: Call) -> ResubmitOutcome:
@@ -90,3 +129,25 @@ def _shown(outcome: ResubmitOutcome, draft: MessageDraft) -> ResubmitOutcome:
     except UnicodeDecodeError:
         outcome.body_base64 = base64.b64encode(draft.body).decode("ascii")
     return outcome
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        API + "/messages/{message}/resubmit",
+        OPERATOR,
+        resubmit_message,
+        ResubmitOutcome,
+        body=ResubmitOrder,
+        conflict=409,
+    ),
+    Endpoint(
+        "POST",
+        API + "/placements",
+        ADMIN,
+        place_messages,
+        FateCounts,
+        body=PlacementOrder,
+        most_body_bytes=MOST_LONG_BODY_BYTES,
+    ),
+)

@@ -1,0 +1,308 @@
+"""Orders about many messages of a queue: purge, move, requeue, redrive, and what mends a queue."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from broker_shim.broker.virtual_host import Broker
+from broker_shim.errors import StoreError
+from broker_shim.security.rules.rights import Act
+from broker_shim.serve.http.bodies import (
+    MessageFates,
+    MessageId,
+    Name,
+    OperationName,
+    OrderModel,
+)
+from broker_shim.serve.http.calls import LINES, Call
+from broker_shim.serve.http.endpoint import ADMIN, OPERATOR, QUEUE, Endpoint
+from broker_shim.serve.http.port.exchange import Response
+from broker_shim.serve.http.refusals import HttpRefusal, refused_by
+from sparkstore.core.entries import Entries
+from sparkstore.core.fold import QueueState
+from sparkstore.core.queue_arguments import QueueTerms, terms_of
+from sparkstore.core.state_machine.definitions import detail_of
+from sparkstore.operations.bulk import TURN_IDS, Action, Answer, check_target, new_operation
+from sparkstore.operations.redrive import RedrivePlan
+
+
+class BulkOrder(OrderModel):
+    """Messages that something is done with; `operation` names it in history, by default anew."""
+
+    operation: OperationName | None = None
+
+
+class PurgeOrder(BulkOrder):
+    """Messages to take off a queue; without `ids` all that are there and nobody holds."""
+
+    ids: list[MessageId] | None = None
+
+
+class MoveOrder(BulkOrder, kw_only=True):
+    """Messages to move to another queue; without `ids` all that are there and nobody holds."""
+
+    to: Name
+    ids: list[MessageId] | None = None
+
+
+class MessagesOrder(BulkOrder, kw_only=True):
+    """The messages that are meant."""
+
+    ids: list[MessageId]
+
+
+class RequeueOrder(BulkOrder):
+    """Messages to put at the end of their queue; without `ids` all that nobody holds."""
+
+    ids: list[MessageId] | None = None
+
+
+class RedriveOrder(BulkOrder):
+    """Dead letters to put back where they came from, or on `to`; without `ids` all, in order."""
+
+    to: str | None = None
+    ids: list[MessageId] | None = None
+    limit: Annotated[int, Meta(ge=1)] | None = None
+
+
+class RedriveOutcome(Struct, kw_only=True):
+    """The fate of dead letters.
+
+    `to`: how many go to each queue, or went. `full`: how many wait for room there. `origin_gone`:
+    how many stay, as the queue that they came from is gone. `no_origin` are no dead letters.
+    """
+
+    queue: str
+    dry_run: bool
+    to: dict[str, int]
+    full: dict[str, int]
+    origin_gone: dict[str, int]
+    no_origin: int
+    done: int = 0
+    left: int = 0
+    gone: int = 0
+    operation: str | None = None
+
+
+async def purge_queue(call: Call) -> MessageFates | Response:
+    """Take messages off a queue: all that nobody holds, or those named.
+
+    Who takes lines is told how far it is, and that it is over if they go away.
+    """
+    name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
+    if body.dry_run:
+        return await would_take(call, name, body.ids)
+    operation = body.operation or new_operation()
+    if body.ids is not None:
+        return await _bulk(call, {"action": Action.PURGE, "queue": name}, body.ids, operation)
+    answers = call.answers({"purge": name, "operation": operation})
+    if call.takes_lines:
+        return Response(kind=LINES, parts=_lines(answers, name, operation))
+    return [_fates(name, operation, Answer(**_known(answer))) async for answer in answers][-1]
+
+
+async def _lines(
+    answers: AsyncIterator[dict[str, Any]], name: str, operation: str
+) -> AsyncGenerator[bytes, None]:
+    """Write how far a purge is, a line each, and last what came of it."""
+    try:
+        async for answer in answers:
+            content: Any = answer
+            if "so_far" not in answer:
+                content = _fates(name, operation, Answer(**_known(answer)))
+            yield msgspec.json.encode(content) + b"\n"
+    except StoreError as reason:
+        yield msgspec.json.encode(refused_by(reason).content) + b"\n"
+    except HttpRefusal as refusal:
+        yield msgspec.json.encode(refusal.content) + b"\n"
+
+
+async def move_messages(call: Call) -> MessageFates:
+    """Move messages to another queue: all that nobody holds, or those named."""
+    name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
+    target = await call.queue(body.to, Act.SEND, advice="create it first")
+    await check_move(call, name, target)
+    if body.dry_run:
+        return await would_take(call, name, body.ids)
+    ids = body.ids
+    if ids is None:
+        ids = await call.message_ids(name)
+    request = {"action": Action.MOVE, "queue": name, "to": target}
+    return await _bulk(call, request, ids, body.operation or new_operation())
+
+
+async def requeue_messages(call: Call) -> MessageFates:
+    """Put messages at the end of their queue, with delivery count 0."""
+    name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
+    await call.queue(name, Act.SEND)
+    if body.dry_run:
+        return await would_take(call, name, body.ids)
+    ids = body.ids
+    if ids is None:
+        ids = await call.message_ids(name)
+    operation = body.operation or new_operation()
+    request = {"action": Action.REQUEUE, "queue": name, "operation": operation}
+    answer = await bulk_answer(call, request, ids)
+    return MessageFates(queue=name, operation=answer.named(operation), **answer._asdict())
+
+
+async def redrive_messages(call: Call) -> RedriveOutcome:
+    """Put dead letters back on the queues that they came from, as far as there is room."""
+    name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
+    to = None if body.to is None else await call.queue(body.to, Act.SEND, advice="create it first")
+    if to is not None:
+        await check_move(call, name, to)
+    ids = body.ids if body.ids is not None else await call.message_ids(name, body.limit)
+    plan, queues = RedrivePlan(), _BrokerQueues(call.house.broker)
+    await call.in_turns(ids[: body.limit], lambda part: plan.extend(queues, name, part, to))
+    for target in {**plan.portions, **plan.full}:
+        await call.queue(target, Act.SEND)
+    outcome = RedriveOutcome(
+        queue=name,
+        dry_run=body.dry_run,
+        to=_counts(plan.portions),
+        full=_counts(plan.full),
+        origin_gone=_counts(plan.lost),
+        no_origin=len(plan.strays),
+    )
+    if body.dry_run:
+        return outcome
+    return await _redriven(call, plan, outcome, body.operation or new_operation())
+
+
+async def _redriven(
+    call: Call, plan: RedrivePlan, outcome: RedriveOutcome, operation: str
+) -> RedriveOutcome:
+    """Ask for one origin after the other; what was full is asked for once more, last."""
+    total = Answer()
+    for target in {**plan.full, **plan.portions}:
+        ids = [*plan.portions.get(target, ()), *plan.full.get(target, ())]
+        request = {"action": Action.REDRIVE, "queue": outcome.queue, "to": target}
+        answer = await bulk_answer(call, {**request, "operation": operation}, ids)
+        outcome.to[target], total = answer.done, total.plus(answer)
+        outcome.full[target] = answer.full
+    outcome.full = {target: count for target, count in outcome.full.items() if count}
+    outcome.done, outcome.left, outcome.gone = total.done, total.left, total.gone
+    outcome.operation = total.named(operation)
+    return outcome
+
+
+async def release_messages(call: Call) -> MessageFates:
+    """Make messages available that a holder has who is gone."""
+    name, body = await call.queue(call.names["queue"], Act.USE_ANOTHERS), call.body
+    request = {"action": Action.RELEASE, "queue": name}
+    return await _bulk(call, request, body.ids, body.operation)
+
+
+async def dead_letter_messages(call: Call) -> MessageFates:
+    """Send those messages to the dead letters whose time or attempts are over."""
+    name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
+    request = {"action": Action.DEAD_LETTER, "queue": name}
+    return await _bulk(call, request, body.ids, body.operation)
+
+
+async def check_move(call: Call, name: str, target: str) -> None:
+    """Refuse a target that messages cannot move to, also where the move is only tried.
+
+    Raises:
+        InvalidRequest: It is the queue itself, is gone, or keeps no messages.
+    """
+    definitions = call.house.broker.definitions
+
+    def terms(queue: str) -> QueueTerms | None:
+        return terms_of(detail_of(definitions[queue])) if queue in definitions else None
+
+    await call.read(lambda: check_target(name, target, terms))
+
+
+async def would_take(call: Call, name: str, ids: list[int] | None) -> MessageFates:
+    """Count what an order would find now, and change nothing."""
+
+    def count() -> MessageFates:
+        queue = call.house.broker.queues[name]
+        if ids is None:
+            left = queue.held_count
+            return MessageFates(queue=name, would=len(queue) - left, left=left)
+        there = [each for each in ids if each in queue]
+        entry = call.house.broker.calls.entry
+        left = sum(1 for each in there if (e := entry(name, each)) and e.acquired_by is not None)
+        return MessageFates(
+            queue=name, would=len(there) - left, left=left, gone=len(ids) - len(there)
+        )
+
+    return await call.read(count)
+
+
+async def _bulk(
+    call: Call, request: dict[str, Any], message_ids: Iterable[int], operation: str | None
+) -> MessageFates:
+    """Have something done with messages, some at a time; each part is done whole, or not at all."""
+    total = await bulk_answer(call, {**request, "operation": operation}, message_ids)
+    return _fates(request["queue"], operation, total)
+
+
+def _fates(queue: str, operation: str | None, answer: Answer) -> MessageFates:
+    return MessageFates(queue=queue, operation=answer.named(operation), **answer._asdict())
+
+
+async def bulk_answer(call: Call, request: dict[str, Any], message_ids: Iterable[int]) -> Answer:
+    """Sum the answers to a request that goes in parts; what is full ends it, as in `bulk_run`."""
+    total, left = Answer(), iter(message_ids)
+    while part := [*islice(left, TURN_IDS)]:
+        answer = Answer(**_known(await call.send({**request, "ids": part})))
+        total = total.plus(answer)
+        if answer.full:  # what comes next would overtake those that stay
+            return total.plus(Answer(full=sum(1 for _ in left)))
+    return total
+
+
+def _known(answer: dict[str, Any]) -> dict[str, int]:
+    return {name: answer[name] for name in Answer._fields if name in answer}
+
+
+class _BrokerQueues(Mapping[str, QueueState]):
+    """The queues of a broker as a plan knows them, each made when it is asked for."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def __getitem__(self, name: str) -> QueueState:
+        entries = self._broker.calls.entries(name)
+        detail = detail_of(self._broker.definitions[name])
+        return QueueState(detail, 0, entries if isinstance(entries, Entries) else Entries())
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._broker.definitions)
+
+    def __len__(self) -> int:
+        return len(self._broker.definitions)
+
+
+def _counts(portions: Mapping[str, list[int]]) -> dict[str, int]:
+    return {target: len(ids) for target, ids in portions.items()}
+
+
+ENDPOINTS = (
+    Endpoint("POST", QUEUE + "/purge", OPERATOR, purge_queue, MessageFates, body=PurgeOrder),
+    Endpoint("POST", QUEUE + "/move", OPERATOR, move_messages, MessageFates, body=MoveOrder),
+    Endpoint(
+        "POST", QUEUE + "/requeue", OPERATOR, requeue_messages, MessageFates, body=RequeueOrder
+    ),
+    Endpoint(
+        "POST", QUEUE + "/redrive", OPERATOR, redrive_messages, RedriveOutcome, body=RedriveOrder
+    ),
+    Endpoint("POST", QUEUE + "/release", ADMIN, release_messages, MessageFates, body=MessagesOrder),
+    Endpoint(
+        "POST",
+        QUEUE + "/dead-letter",
+        OPERATOR,
+        dead_letter_messages,
+        MessageFates,
+        body=MessagesOrder,
+    ),
+)

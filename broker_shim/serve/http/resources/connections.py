@@ -1,0 +1,152 @@
+"""Connections of clients, the messages that somebody holds, and the user who asks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from broker_shim.serve.http.bodies import Model, OrderOutcome, PageQuery, done
+from broker_shim.serve.http.calls import Call, iso_time
+from broker_shim.serve.http.endpoint import API, MONITOR, OPERATOR, Endpoint
+from broker_shim.serve.http.refusals import HttpRefusal
+from broker_shim.serve.http.table_reads import root_of
+from sparkstore import __version__
+from sparkstore.operations import wire
+
+
+class ConnectionRow(Struct, kw_only=True):
+    """A client that is connected; `member`: at this broker of the store service."""
+
+    connection: int
+    peer: str
+    user: str
+    tls: str | None
+    container: str | None
+    links: int
+    connected_at: str
+    open: bool
+    member: str | None = None
+
+
+class ConnectionList(Struct, kw_only=True):
+    """A page of connections; `silent` are members that did not answer."""
+
+    total: int
+    offset: int
+    items: list[ConnectionRow]
+    silent: list[str]
+
+
+class ConnectionPlace(Model):
+    """The member at which a connection is to be closed; none: at this broker."""
+
+    member: str | None = None
+
+
+class HolderQuery(Model):
+    """How many held messages are to be told."""
+
+    limit: Annotated[int, Meta(ge=1)] = 1000
+
+
+class HolderRow(Struct, kw_only=True):
+    """A message that somebody holds; `since`: its holder is there, where that is known."""
+
+    queue: str
+    message: int
+    holders: list[str]
+    since: str | None
+
+
+class HolderList(Struct, kw_only=True):
+    """The messages that are held; `left_out` more are."""
+
+    items: list[HolderRow]
+    left_out: int
+
+
+class UserAnswer(Struct, kw_only=True):
+    """The user who asks, the highest of its roles, the release of the broker, and its root."""
+
+    user: str
+    role: str
+    version: str
+    has_history: bool
+    root_id: str | None
+
+
+async def list_connections(call: Call) -> ConnectionList:
+    """List a page of the connections, those of members too."""
+    said, page = await call.send({"connections": True}), call.query
+    rows = said["connections"]
+    items = [
+        ConnectionRow(**{**row, "connected_at": iso_time(row["connected_at"])})
+        for row in rows[page.offset : page.offset + page.limit]
+    ]
+    silent = said.get("silent", [])
+    return ConnectionList(total=len(rows), offset=page.offset, items=items, silent=silent)
+
+
+async def close_connection(call: Call) -> OrderOutcome:
+    """Close a connection; its client may connect again."""
+    said = call.names["connection"]
+    if not said.isascii() or not said.isdecimal():
+        raise HttpRefusal(400, "a connection is a number: GET /api/v1/connections lists them")
+    content = {"close": int(said[:18]), "member": call.query.member}
+    closed = (await call.send(content))["told"]
+    return done({**closed, "connected_at": iso_time(closed["connected_at"])})
+
+
+async def list_holders(call: Call) -> HolderList:
+    """List the messages that somebody holds, with their queues and holders."""
+    held = wire.held_of(await call.send({"holders": call.query.limit}))
+    items = [
+        HolderRow(
+            queue=row.queue,
+            message=row.message_id,
+            holders=row.holders,
+            since=None if row.since_us is None else iso_time(row.since_us),
+        )
+        for row in held.shown
+    ]
+    return HolderList(items=items, left_out=held.left_out)
+
+
+async def show_self(call: Call) -> UserAnswer:
+    """Tell who asks, and what it may do here."""
+    caller = call.caller
+    return UserAnswer(
+        user=caller.principal.name,
+        role=caller.role,
+        version=__version__,
+        has_history=root_of(call) is not None,
+        root_id=call.house.root_id,
+    )
+
+
+ENDPOINTS = (
+    Endpoint("GET", API + "/self", MONITOR, show_self, UserAnswer, needs_broker=False),
+    Endpoint(
+        "GET",
+        API + "/connections",
+        MONITOR,
+        list_connections,
+        ConnectionList,
+        PageQuery,
+        needs_broker=False,
+    ),
+    Endpoint(
+        "DELETE",
+        API + "/connections/{connection}",
+        OPERATOR,
+        close_connection,
+        OrderOutcome,
+        ConnectionPlace,
+        conflict=404,
+        needs_broker=False,
+    ),
+    Endpoint(
+        "GET", API + "/holders", MONITOR, list_holders, HolderList, HolderQuery, needs_broker=False
+    ),
+)
