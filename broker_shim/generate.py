@@ -14,7 +14,10 @@ from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
+import duckdb
+
 from broker_shim import argument_documents, column_documents, settings_documents, table_documents
+from sparkstore.embedded.typed_select import FUNCTIONS, own_functions
 
 TOP = Path(__file__).parents[1]
 PROTOCOLS = ("amqp_1_0", "amqp_0_10")
@@ -30,6 +33,9 @@ def main() -> None:
     settings_documents.main()
     argument_documents.main()
     column_documents.main()
+    with duckdb.connect() as connection:
+        functions = "\n".join(own_functions(connection))
+        (TOP / "sparkstore" / FUNCTIONS).write_text(f"{functions}\n")
     (TOP / table_documents.PAGE).write_text(table_documents.page())
     for protocol in PROTOCOLS:
         folder = TOP / "broker_shim" / protocol

@@ -22,7 +22,7 @@ import pyarrow as pa
 from duckdb.func import ARROW, SPECIAL
 
 from sparkstore.content.binary_schemas import body_json, body_structure
-from sparkstore.content.body_schemas import BODY_AS
+from sparkstore.content.body_schemas import BODY_AS, QUEUE_SCHEMA
 from sparkstore.content.typed_values import body_texts, readable_bodies, typed_properties
 
 _VALUE = (
@@ -40,6 +40,8 @@ _BODY_AS = """CREATE MACRO body_as(protocol, message_type, body, schema) AS from
     body_structure(schema)
 )"""
 """A null that depends on `schema` keeps DuckDB from asking for its value before a call."""
+NAMES = (*_FUNCTIONS, BODY_AS, body_structure.__name__, QUEUE_SCHEMA)
+"""Functions of ours that a statement may call."""
 _NUMPY = "numpy"
 _PREPARING = Lock()
 

@@ -1,8 +1,8 @@
 """A query that somebody typed may ask the views of one root in DuckDB, and do nothing else.
 
 The same is kept out as with Spark (`sparkstore.views.typed_queries`): commands, other files,
-requests, changes. What is let in is listed, so what DuckDB learns tomorrow is refused until
-somebody lists it. Refused are
+requests, changes. What is let in is listed (functions in `FUNCTIONS`), so what DuckDB learns
+tomorrow is refused until somebody lists it. Refused are
 
 - what is not one SELECT (or EXPLAIN of one), by what DuckDB's own parser says;
 - a relation that is neither a view of the root nor a common table expression that is visible
@@ -26,12 +26,16 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
+from functools import cache
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 import duckdb
 from duckdb import StatementType
 
+from sparkstore.embedded.arrow_functions import NAMES
 from sparkstore.errors import InvalidRequest
+from sparkstore.sql.dialect import MACROS
 
 _EXPLAINED = re.compile(r"\s*EXPLAIN\b(\s+ANALYZE\b)?", re.IGNORECASE)
 _PARTS = {
@@ -55,6 +59,8 @@ _COLUMN_WORDS = re.compile(r"""(?<![\w."'])(at|check|to)(?![\w"'])""", re.IGNORE
 """Columns of views that are words of DuckDB's own: bare they are no SQL."""
 _RANDOM = {"random", "uuid", "gen_random_uuid"}
 
+FUNCTIONS = "conf/duckdb_functions"
+"""File of the functions that may be called, made by `python -m broker_shim.generate`."""
 NOT_A_QUERY = "only one SELECT is answered here (or EXPLAIN or DESCRIBE of one)"
 BY_SPARK = "sparkstore sql ROOT --engine spark"
 """What answers more, also to who asked over HTTP."""
@@ -84,7 +90,7 @@ def check_statement(
     tree = _parsed(connection, statement)
     taken = _engine_names(connection)
     named = set[str]()
-    functions = _own_functions(connection)
+    functions = _functions()
     for node, visible in _scoped(tree):
         _check_part(node)
         _check_expressions(node, taken)
@@ -218,14 +224,25 @@ def _check_function(node: dict[str, Any], functions: Collection[str]) -> None:
     raise InvalidRequest(f"there is no function {name} here: {_ASK_SPARK}")
 
 
-def _own_functions(connection: duckdb.DuckDBPyConnection) -> set[str]:
-    """List the functions that make a value of their arguments, our macros too."""
+@cache
+def _functions() -> frozenset[str]:
+    """Return the functions that may be called: DuckDB's own that are listed, and ours."""
+    listed = files("sparkstore").joinpath(FUNCTIONS).read_text(encoding="utf-8").split()
+    macros = (macro.partition("(")[0] for macro in MACROS)
+    return frozenset({*listed, *macros, *NAMES})
+
+
+def own_functions(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """List DuckDB's functions that make a value of their arguments, for `FUNCTIONS`.
+
+    Each question would take 25 ms of processor time for it, so it is asked when the list is made.
+    """
     rows = connection.execute(
         "SELECT lower(function_name), bool_or(stability = 'VOLATILE') FROM duckdb_functions()"
         " WHERE function_type IN ('scalar', 'aggregate', 'window', 'macro') GROUP BY ALL"
     ).fetchall()
     names = {name for name, is_volatile in rows if not (is_volatile or name.startswith(_INSIDE))}
-    return (names | _RANDOM) - _NOT_OF_ARGUMENTS
+    return sorted((names | _RANDOM) - _NOT_OF_ARGUMENTS)
 
 
 def _engine_names(connection: duckdb.DuckDBPyConnection) -> set[str]:

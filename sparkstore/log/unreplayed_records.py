@@ -77,6 +77,8 @@ def _unreplayed(root: Root, folder: Path) -> Unreplayed | None:
             return None  # as of a copy of what a bucket holds, which may lack files
         message = f"the write-ahead log of {root.path} is in {folder}, which is not here: what only"
         raise Unavailable(f"{message} it has is not shown")
+    if not any(folder.glob("*.wal")):
+        return None  # a store that ended left no file, so the tables need not be read
     tail = journal_tail(root)
     groups = read_wal(
         folder,

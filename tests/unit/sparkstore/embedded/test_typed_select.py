@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from importlib.resources import files
 from itertools import product
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pytest
 
 from sparkstore.embedded.answers import answer
 from sparkstore.embedded.duckdb_views import add_views, connect
-from sparkstore.embedded.typed_select import check_statement
+from sparkstore.embedded.typed_select import FUNCTIONS as LISTED
+from sparkstore.embedded.typed_select import check_statement, own_functions
 from sparkstore.errors import InvalidRequest
 from sparkstore.tables.root import Root, open_root
 from tests.support.documents import view_columns
@@ -287,3 +289,9 @@ def test_an_error_is_one_line_that_says_what_to_do(root: Root, statement: str, t
     assert told in str(refused.value)
     assert "\n" not in str(refused.value)
     assert "sparkstore sql ROOT --engine spark" in str(refused.value), "over HTTP, too"
+
+
+def test_the_listed_functions_are_those_of_the_engine_that_is_locked() -> None:
+    """`python -m broker_shim.generate` lists those of another DuckDB: read them first."""
+    with duckdb.connect() as connection:
+        assert (files("sparkstore") / LISTED).read_text().split() == own_functions(connection)
