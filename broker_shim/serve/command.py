@@ -31,7 +31,7 @@ from broker_shim.serve.headers import all_headers
 from broker_shim.serve.http_option import http_of
 from broker_shim.serve.options import parser, settings_of
 from broker_shim.serve.protocols import listen
-from broker_shim.serve.reporting import Reporter, announce, reporter_of, show_broker, show_service
+from broker_shim.serve.reporting import Reporter, announce, show_broker, show_service
 from broker_shim.serve.stores import Stores, open_stores
 from broker_shim.serve.systemd import ALIVE, STOPPING, notify
 from broker_shim.service.service_options import ServiceAddresses, service_addresses_of
@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if addresses is not None and addresses.listen is not None:
             parse_loopback(addresses.listen, "--store-listen")
         entrance = entrance_of(options)
-        reporter = reporter_of(options)
+        reporter = Reporter(options.metrics_file)
     except InvalidRequest as reason:
         return _complain(str(reason), exit_code_of(reason))
     http = None
@@ -107,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             port = entrance.take_port().getsockname()[1]
             if options.store is not None and options.member is None:
                 options.member = f"{socket.gethostname()}:{port}"
-        http = http_of(options, entrance.guard, reporter.probes, settings)
+        http = http_of(options, entrance.guard, reporter, settings)
         return _open(options, settings, config, Entrances(entrance, http), addresses, reporter)
     except InvalidRequest as reason:  # another process has the port
         return _complain(str(reason), exit_code_of(reason))
@@ -116,7 +116,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         if http is not None:
             http.close()
-        reporter.close()
         entrance.close()
 
 

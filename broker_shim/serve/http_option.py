@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.guard import Guard
-from broker_shim.serve.probes import Probes
+from broker_shim.serve.reporting import Reporter
 
 if TYPE_CHECKING:
     from broker_shim.serve.http.http_server import HttpServer
@@ -26,22 +26,24 @@ def check_http(options: argparse.Namespace) -> None:
 
 
 def http_of(
-    options: argparse.Namespace, guard: Guard, probes: Probes, settings: BrokerSettings
+    options: argparse.Namespace, guard: Guard, reporter: Reporter, settings: BrokerSettings
 ) -> HttpServer | None:
-    """Make the server of `--http` and of the control socket; None if there will be neither.
+    """Make what serves `--http`, `--metrics-listen` and the control socket; None: none of them.
 
     Raises:
         InvalidRequest: It cannot be; says what to do.
     """
     check_http(options)
-    if options.http is None and not options.root:
+    if options.http is options.metrics_listen is None and not options.root:
         return None
-    from broker_shim.serve.http.http_server import HttpServer, listen_over_http  # noqa: PLC0415
+    from broker_shim.serve.http import http_server  # noqa: PLC0415
 
-    server = HttpServer(probes, settings)
+    server = http_server.HttpServer(reporter.probes, settings)
     try:
+        if options.metrics_listen is not None:
+            reporter.url = http_server.listen_for_metrics(server, options.metrics_listen)
         if options.http is not None:
-            listen_over_http(server, options, guard)
+            http_server.listen_over_http(server, options, guard)
     except InvalidRequest:
         server.close()
         raise

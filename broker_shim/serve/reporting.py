@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker_shim.errors import InvalidRequest
-from broker_shim.serve.bind_address import parse_listen
 from broker_shim.serve.probes import Families, Post, Probes, Trouble
 from broker_shim.serve.stores import trouble_of
 from broker_shim.serve.systemd import READY, notify
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 
     from broker_shim.broker.storage.loop import Loop
     from broker_shim.broker.virtual_host import Broker
-    from broker_shim.serve.monitor import Monitor
     from broker_shim.service.service import Service
     from broker_shim.sockets.listener import Listener
     from broker_shim.store.interface import MessageStore
@@ -42,10 +39,10 @@ class Reporter:
         probes: The process as monitors see it.
     """
 
-    def __init__(self, file: Path | None, monitor: Monitor | None, probes: Probes) -> None:
-        self._file, self._monitor, self.probes = file, monitor, probes
+    def __init__(self, file: Path | None) -> None:
+        self._file, self.probes = file, Probes()
         self._families: Families = lambda: ()
-        self.url = "" if monitor is None else monitor.url
+        self.url = ""
 
     @property
     def writes_file(self) -> bool:
@@ -72,33 +69,6 @@ class Reporter:
             replace_textfile(self._file, encoded(self._families(), of_process=True))
         except OSError as reason:
             _log.warning("counters were not written: %s", reason)
-
-    def close(self) -> None:
-        """Close the port of metrics, if there is one."""
-        if self._monitor is not None:
-            self._monitor.close()
-
-
-def reporter_of(options: argparse.Namespace) -> Reporter:
-    """Make the reporter of `--metrics-file` and `--metrics-listen`; its port answers at once.
-
-    Raises:
-        InvalidRequest: The address is none, or its port is taken.
-    """
-    monitor, probes = None, Probes()
-    if options.metrics_listen is not None:
-        from broker_shim.serve.monitor import Monitor  # noqa: PLC0415
-
-        address = parse_listen(options.metrics_listen, "--metrics-listen")
-        try:
-            monitor = Monitor(address, probes)
-        except OSError as reason:
-            message = f"--metrics-listen {reason.strerror}"
-            raise InvalidRequest(message) from reason
-        if not address.is_loopback:
-            text = "INSECURE: whoever reaches %s may read the names and figures of all queues"
-            _log.warning(text, monitor.url)
-    return Reporter(options.metrics_file, monitor, probes)
 
 
 def show_service(

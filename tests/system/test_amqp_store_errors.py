@@ -96,7 +96,7 @@ def run(
         thread.start()
         settings = BrokerSettings(probe_interval_s=0.01)
         entrance = Entrance(parse_listen("127.0.0.1:0"), Guard(SecuritySettings()))
-        doors, reporter = command.Doors(entrance, None), Reporter(None, None)
+        doors, reporter = command.Entrances(entrance, None), Reporter(None)
         code = command.serve(stores_of(store), settings, doors, OPTIONS, reporter)
         thread.join(TIMEOUT_S)
         if failures:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import socket
 import threading
 from contextlib import suppress
@@ -34,18 +35,22 @@ from broker_shim.serve.http.loop_calls import LoopCalls
 from broker_shim.serve.http.port.http_connection import Patience
 from broker_shim.serve.http.port.http_port import HttpPort, PortLimits
 from broker_shim.serve.http.port.places import MOST_HELD_BYTES
+from broker_shim.serve.http.resources.probes import OF_MONITOR
 from broker_shim.serve.http.router import EndpointTable, RequestRouter
 from broker_shim.serve.probes import Probes
 from broker_shim.store.interface import BrokerStore
 from sparkstore.control.audit import Audit
 
+_log = logging.getLogger(__name__)
+
 OPTION = "--http"
 EVERY = (*console_endpoints(), *ENDPOINTS)
 """All that the port of `--http` answers."""
 _API, _CONSOLE = EndpointTable(ENDPOINTS), EndpointTable(EVERY)
+_PROBES = EndpointTable(OF_MONITOR, "/metrics, /healthz and /readyz are what")
 _LEAST_BATCH_BYTES, _BODY_SLACK_BYTES = 4 << 20, 1 << 20
 """Content in one request of a replay, however small a message must be; and what is around it."""
-_OWNERS_CONNECTIONS, _OWNERS_HEAD_BYTES = 64, 1 << 17
+_MONITOR_CONNECTIONS, _OWNERS_CONNECTIONS, _OWNERS_HEAD_BYTES = 32, 64, 1 << 17
 """The longest name of a queue has 10,000 characters: percent-encoded 120 kB."""
 _STOP_S = 5.0
 
@@ -94,6 +99,12 @@ class HttpServer:
         )
         router = RequestRouter(_API, RootOwner(audit), self._probes, _body_bytes(messages))
         self._listen(router, None, Guard(SecuritySettings(), audit=audit), limits)
+
+    def listen_to_monitor(self, listening: socket.socket) -> None:
+        """Answer probes and metrics to whoever reaches a port."""
+        authenticator = Logins(guard := Guard(SecuritySettings()), is_loopback=True)
+        router = RequestRouter(_PROBES, authenticator, self._probes)
+        self._listen(router, listening, guard, PortLimits(_MONITOR_CONNECTIONS))
 
     def take(self, accepted: socket.socket) -> None:
         """Serve a connection of the owner; on any thread."""
@@ -158,6 +169,25 @@ class HttpServer:
 def _body_bytes(message_bytes: int) -> int:
     """Return how long a body may be that has so much of messages, as text."""
     return 2 * message_bytes + _BODY_SLACK_BYTES
+
+
+def listen_for_metrics(server: HttpServer, text: str) -> str:
+    """Have the port that `--metrics-listen HOST:PORT` asks for, and return its URL.
+
+    Raises:
+        InvalidRequest: The address is none, or its port is taken.
+    """
+    address = parse_listen(text, "--metrics-listen")
+    try:
+        listening = listening_socket(address)
+    except OSError as reason:
+        raise InvalidRequest(f"--metrics-listen {reason.strerror}") from reason
+    url = f"http://{address.url_host}:{listening.getsockname()[1]}"
+    if not address.is_loopback:
+        text = "INSECURE: whoever reaches %s may read the names and figures of all queues"
+        _log.warning(text, url)
+    server.listen_to_monitor(listening)
+    return url
 
 
 def listen_over_http(server: HttpServer, options: argparse.Namespace, guard: Guard) -> None:

@@ -56,7 +56,11 @@ _HEADERS = {
 class EndpointTable:
     """Finds endpoints by method and path."""
 
-    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+    def __init__(
+        self, endpoints: Iterable[Endpoint], advice: str = "GET /api/v1/openapi.json lists what"
+    ) -> None:
+        """Find these endpoints; the advice is for who asks for what is not among them."""
+        self._advice = advice
         self._by_path: dict[str, dict[str, Endpoint]] = {}
         for endpoint in endpoints:
             self._by_path.setdefault(endpoint.path, {})[endpoint.method] = endpoint
@@ -78,11 +82,10 @@ class EndpointTable:
             endpoint = by_method.get("GET" if method == "HEAD" else method)
             if endpoint is None:
                 allowed = [*by_method, *(["HEAD"] if "GET" in by_method else [])]
-                text = "this cannot be done here: GET /api/v1/openapi.json lists what can"
+                text = f"this cannot be done here: {self._advice} can"
                 raise HttpRefusal(405, text, {"Allow": ", ".join(allowed)})
             return endpoint, match.groupdict()
-        text = "there is nothing here: GET /api/v1/openapi.json lists what there is"
-        raise HttpRefusal(404, text)
+        raise HttpRefusal(404, f"there is nothing here: {self._advice} there is")
 
 
 class RequestRouter:

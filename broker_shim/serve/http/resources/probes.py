@@ -34,8 +34,10 @@ async def show_readiness(call: Call) -> Response:
     return Response(text, 200 if why is None else 503, TEXT)
 
 
-ENDPOINTS = (
+ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/healthz", None, show_health),
     Endpoint("GET", "/readyz", None, show_readiness),
     Endpoint("GET", "/metrics", MONITOR, show_metrics, needs_broker=False),
 )
+OF_MONITOR = tuple(endpoint._replace(role=None) for endpoint in ENDPOINTS)
+"""What is answered at a monitor's port, where nobody logs in."""

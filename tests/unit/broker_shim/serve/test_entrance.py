@@ -19,7 +19,6 @@ from broker_shim.security.users_file import changing_users
 from broker_shim.serve import command
 from broker_shim.serve.entrance import entrance_of
 from broker_shim.serve.options import parser, settings_of
-from broker_shim.serve.probes import Probes
 from broker_shim.serve.reporting import Reporter
 from broker_shim.serve.stores import stores_of
 from broker_shim.service.service_options import service_addresses_of
@@ -251,7 +250,7 @@ def test_counters_that_cannot_be_written_do_not_spoil_a_clean_stop(
     ignored: list[object] = []
     monkeypatch.setattr(signal, "signal", lambda number, _handler: ignored.append(number))
     stores = stores_of(MemoryMessageStore())
-    reporter = Reporter(tmp_path / "none" / "metrics", None, Probes())
+    reporter = Reporter(tmp_path / "none" / "metrics")
     reporter.write()
     assert command.end(stores, [], Metrics()) == ExitCode.DONE
     assert ignored == [signal.SIGTERM, signal.SIGINT]  # asked once more it is ending already

@@ -6,19 +6,14 @@ member come and go as long as a process runs.
 
 from __future__ import annotations
 
-import http.client
 import socket
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker_shim.serve.administration.control import ControlServer
 from broker_shim.serve.administration.order_turns import OneBroker, OrderTurns
-from broker_shim.serve.bind_address import parse_listen
-from broker_shim.serve.monitor import Monitor
-from broker_shim.serve.probes import Probes
 from sparkstore.operations import wire
 from tests.support.amqp.left_behind import objects_left, told
 from tests.support.amqp.served_listener import TIMEOUT_S, Served
@@ -31,46 +26,6 @@ pytestmark = pytest.mark.slow
 TIMES = 1_000
 MOST = 0.5
 ROOT_ID = "a root"
-
-
-@pytest.fixture
-def monitor() -> Iterator[Monitor]:
-    it = Monitor(parse_listen("127.0.0.1:0"), Probes())
-    yield it
-    it.close()
-
-
-def test_a_monitor_that_was_answered_leaves_nothing_for_the_collector(monitor: Monitor) -> None:
-    host, port = monitor.socket.getsockname()[:2]
-
-    def ask() -> None:
-        connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
-        connection.request("GET", "/healthz")
-        assert connection.getresponse().read() == b"ok\n"
-        connection.close()
-
-    assert objects_left(ask, TIMES, lambda: _await_places(monitor)) < MOST, told()
-
-
-def test_a_monitor_that_says_nothing_leaves_nothing_for_the_collector(monitor: Monitor) -> None:
-    address = monitor.socket.getsockname()
-
-    def hang_up() -> None:
-        socket.create_connection(address, TIMEOUT_S).close()
-
-    assert objects_left(hang_up, TIMES, lambda: _await_places(monitor)) < MOST, told()
-
-
-def _await_places(monitor: Monitor) -> None:
-    """Until nobody is being answered."""
-    host, port = monitor.socket.getsockname()[:2]
-    connection = http.client.HTTPConnection(host, port, timeout=TIMEOUT_S)
-    connection.request("GET", "/healthz")  # came last, so all others were accepted
-    connection.getresponse().read()
-    connection.close()
-    for thread in threading.enumerate():
-        if "process_request_thread" in thread.name:
-            thread.join(TIMEOUT_S)
 
 
 @pytest.mark.parametrize("greets", [True, False])

@@ -19,7 +19,7 @@ from broker_shim.serve.http.endpoint import Endpoint
 from broker_shim.serve.http.http_server import EVERY
 from broker_shim.serve.http_option import http_of
 from broker_shim.serve.options import parser
-from broker_shim.serve.probes import Probes
+from broker_shim.serve.reporting import Reporter
 from tests.support.stores.http_houses import HttpHouse, path_of
 
 USERS = {
@@ -275,4 +275,4 @@ def test_nothing_is_asked_of_a_broker_that_stops(tmp_path: Path) -> None:
 def test_a_port_that_cannot_be_is_refused_with_what_to_do(words: list[str], why: str) -> None:
     options = parser().parse_args(["--http", "127.0.0.1:0", *words])
     with pytest.raises(InvalidRequest, match=re.escape(why)):
-        http_of(options, Guard(SecuritySettings()), Probes(), BrokerSettings())
+        http_of(options, Guard(SecuritySettings()), Reporter(None), BrokerSettings())
