@@ -14,6 +14,9 @@ from pathlib import Path
 from sparkstore.errors import InvalidRequest
 
 MOST_SECRET_BYTES = 4_096
+PASSWORD_VARIABLE = "SPARKSTORE_PASSWORD"  # noqa: S105  # the name of it
+TOKEN_VARIABLE = "SPARKSTORE_TOKEN"  # noqa: S105  # likewise
+"""Variables of the environment that a client of a broker's HTTP port reads."""
 _BEARER = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """What may stand in an HTTP header as a token (RFC 6750, 2.1)."""
 

@@ -15,17 +15,25 @@ import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 import sparkstore
-from sparkstore.cli import admin, commands, completion, current, jobs, replicas
-from sparkstore.cli.health import check, doctor, migrate, reconcile
-from sparkstore.cli.messages import browse, bulk, diff, resubmit, undo
-from sparkstore.cli.output import escape_what_cannot_be_encoded, of_the_system, one_line
-from sparkstore.cli.parsing import at_least_0, command
-from sparkstore.cli.remote import remote_command_line
-from sparkstore.cli.remote.remote_command_line import is_remote
+from sparkstore.cli import completion, current, jobs, replicas
+from sparkstore.cli.administration import (
+    connections,
+    exchanges,
+    policies,
+    queue_orders,
+    queues,
+    transactions,
+)
+from sparkstore.cli.health import check, doctor, migrate, reconcile, verify
+from sparkstore.cli.messages import browse, bulk, diff, export, redrive, resubmit, undo
+from sparkstore.cli.output import escape_what_cannot_be_encoded, of_the_system, one_line, show_row
+from sparkstore.cli.parsing import check_target, command, with_url_as_root
+from sparkstore.cli.queries import sql
 from sparkstore.cli.transfer import backups, definitions
 from sparkstore.errors import StoreError
 from sparkstore.exit_codes import ExitCode, end_process, exit_code_of
@@ -33,6 +41,9 @@ from sparkstore.extras import missing_extra
 from sparkstore.jobs.durations import process_began
 from sparkstore.log_format import say, use
 from sparkstore.storage.access import use_storage_settings
+
+if TYPE_CHECKING:
+    from sparkstore.cli.parsing import Subparsers
 
 _EXAMPLES = """\
 examples:
@@ -43,7 +54,8 @@ examples:
   sparkstore compact /var/lib/queues            the compaction job, once
   sparkstore verify --deep /var/lib/queues      every invariant; exit code 1 if one is broken
 
-Of a broker elsewhere, by its HTTP port: sparkstore queues --url https://HOST:PORT
+Most commands ask a broker elsewhere, too, by its HTTP port instead of a root (--url):
+  sparkstore queues --url https://broker.example:8161 --user ann
 `sparkstore COMMAND --help` tells the rest. With --json every command prints one JSON object a line.
 """
 
@@ -61,23 +73,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     _escape_what_output_lacks()
     words = bulk.with_queue_as_argument(sys.argv[1:] if argv is None else argv)
     try:
-        found = {point.name: point for point in entry_points(group="sparkstore.commands")}
-        if (words and words[0] in found) or is_remote(words):
-            code = _run_other(words, found)
+        others = {point.name: point for point in entry_points(group="sparkstore.commands")}
+        if words and words[0] in others:
+            code = int(others[words[0]].load()(words[1:]))
             if argv is None:
                 end_process(code)
             return code
-        arguments = _parser(found).parse_args(words)
+        parser = _parser(others)
+        arguments = parser.parse_args(with_url_as_root(parser, words))
         use(arguments.log_format)
+        check_target(arguments)
         arguments.began = process_began() if argv is None else time.monotonic()
         use_storage_settings(getattr(arguments, "config", None))
         code = int(arguments.run(arguments))
         sys.stdout.flush()
     except (StoreError, ModuleNotFoundError) as failure:
-        told = missing_extra(failure) if isinstance(failure, ModuleNotFoundError) else failure
-        if told is None:
+        error = missing_extra(failure) if isinstance(failure, ModuleNotFoundError) else failure
+        if error is None:
             raise
-        return _failed(str(told), exit_code_of(told))
+        return _failed(str(error), exit_code_of(error))
     except BrokenPipeError:  # `sparkstore browse … | head`: nobody reads on, and that is no error
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -94,19 +108,12 @@ def _escape_what_output_lacks() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _run_other(words: Sequence[str], found: Mapping[str, EntryPoint]) -> int:
-    """Run a command that parses its own arguments: one above this package, or a remote one."""
-    if words[0] in found:
-        return int(found[words[0]].load()(words[1:]))
-    return remote_command_line.run(words)
-
-
 def _failed(message: str, code: int) -> int:
     say("sparkstore", one_line(message), logging.ERROR)
     return code
 
 
-def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
+def _parser(others: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="sparkstore",
         description="A message store whose queues are Delta tables.",
@@ -117,133 +124,66 @@ def _parser(found: Mapping[str, EntryPoint]) -> argparse.ArgumentParser:
         "--version", action="version", version=f"sparkstore {sparkstore.__version__}"
     )
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
-    for name in sorted(found):
+    for name in sorted(others):
         subparsers.add_parser(name, help=_ABOVE.get(name), add_help=False)
-    for add in (
-        _queues,
-        browse.add,
-        _sql,
-        diff.add,
-        admin.add,
-        definitions.add,
-        backups.add,
-        bulk.add,
-        resubmit.add,
-        undo.add,
-        jobs.add,
-        current.add,
-        replicas.add,
-        reconcile.add,
-        doctor.add,
-        migrate.add,
-        _verify,
-        check.add,
-        _version,
-    ):
+    for add in (*_COMMANDS, _add_version):
         add(subparsers)
-    completion.add(subparsers, parser, found)
+    completion.add(subparsers, parser, others)
     return parser
 
 
+_COMMANDS = (
+    queues.add,
+    browse.add,
+    sql.add,
+    diff.add,
+    queue_orders.add,
+    exchanges.add_exchange,
+    exchanges.add_binding,
+    policies.add,
+    connections.add,
+    transactions.add,
+    definitions.add,
+    backups.add,
+    bulk.add,
+    redrive.add,
+    export.add,
+    resubmit.add,
+    undo.add,
+    jobs.add,
+    current.add,
+    replicas.add,
+    reconcile.add,
+    doctor.add,
+    migrate.add,
+    verify.add,
+    check.add,
+)
+"""Add the commands of this package to a command line, in the order of its help."""
+_ENGINES = ("deltalake", "pyarrow", "pyspark", "delta-spark")
 _ABOVE = {
     "passwd": "add, change, delete or list users of a broker",
     "serve": "run a broker for AMQP 1.0 and 0-10 over a root",
 }
 """Help of the commands that live above this package."""
 
-if TYPE_CHECKING:
-    from sparkstore.cli.parsing import Subparsers
+
+def _add_version(subparsers: Subparsers) -> None:
+    """Add the command `version` to the command line."""
+    summary = "show the versions of sparkstore and its engines"
+    command(subparsers, version, summary, "", positional=())
 
 
-def _queues(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        commands.queues,
-        "show depth, bytes, acquired and oldest age of every queue",
-        "Needs no Java and changes nothing. It shows the messages in Delta: a running store is\n"
-        "ahead by its commit interval (200 ms) and the time of a commit. A crashed one is ahead\n"
-        "by its write-ahead log until its next start; a line on standard error says so, with\n"
-        '--json also a last object {"unreplayed": {"records": N, …}}. The exit code stays 0,\n'
-        "because nothing is lost. not_durable: messages in the memory of the running broker;\n"
-        "they end with it, and depth and SQL do not count them.\n\n"
-        "examples:\n  sparkstore queues --json ROOT | jq .depth\n"
-        "  sparkstore queues --holders ROOT           what a consumer keeps, and which",
-    )
-    parser.add_argument(
-        "--holders",
-        action="store_true",
-        help="show held messages and their holders, by asking the running broker",
-    )
-    parser.add_argument(
-        "--limit", type=at_least_0, metavar="N",
-        help="messages of --holders, 0: all (default 10000, with --json all)",
-    )  # fmt: skip
-
-
-def _sql(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        commands.sql,
-        "answer a question with SQL",
-        "Views: queues, queue_messages, messages (consumed ones too), message_history, bindings,\n"
-        "configuration, members, links, deliveries, transactions, and after a job job_runs and\n"
-        "findings.\n"
-        "DuckDB answers, in its SQL. --engine spark asks the same views in Spark's SQL, and the\n"
-        "root's own tables as delta.`PATH`; it starts a JVM (seconds).\n"
-        "A line on standard error says when rows are left out. A query changes nothing, runs no\n"
-        "program (TRANSFORM, reflect) and reads no other file. Columns of equal names get\n"
-        "numbers: depth, depth_2.\n\n"
-        "examples:\n"
-        '  sparkstore sql ROOT "SELECT * FROM queues ORDER BY depth DESC"\n'
-        "  sparkstore sql ROOT \"SELECT properties['carrier'], count(*) FROM queue_messages"
-        ' GROUP BY 1"\n'
-        '  sparkstore sql ROOT "SELECT name, source, attached, unsettled FROM links"\n'
-        '  sparkstore sql ROOT "SELECT outcome, count(*) FROM messages GROUP BY outcome"\n'
-        '  sparkstore sql s3://lake/queues "SELECT * FROM queues"\n'
-        '  sparkstore sql ROOT --engine spark "SELECT queue, depth FROM queues"\n'
-        "  sparkstore sql ROOT --as-of '2026-11-22 10:00' \"SELECT queue, depth FROM queues\"",
-    )
-    parser.add_argument("statement", help="one SELECT")
-    _add_engine(parser)
-    parser.add_argument(
-        "--limit", type=at_least_0, metavar="N",
-        help="rows, 0: all (default 1000, with --json all)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--as-of", metavar="TIME",
-        help="every view as it stood then: '2026-11-22 10:00' (UTC if no zone is named), or"
-        " position=N",
-    )  # fmt: skip
-
-
-def _add_engine(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--engine", choices=("spark", "duckdb"), default="duckdb",
-        help="who answers, in whose SQL (default duckdb)",
-    )  # fmt: skip
-
-
-def _verify(subparsers: Subparsers) -> None:
-    parser = command(
-        subparsers,
-        commands.verify,
-        "check every invariant of a root",
-        "Needs no Java and changes nothing. Exit code 0: all hold; 1: one is broken, and its line\n"
-        "says what to do. Check a root that nobody writes: a running store may show half a\n"
-        "commit. Records in a crashed store's write-ahead log break nothing; they are reported\n"
-        "(log_can_be_replayed, and on standard error). A damaged log is broken.\n\n"
-        "example:\n  sparkstore verify --deep ROOT",
-    )
-    parser.add_argument(
-        "--deep", action="store_true", help="also read the content of every message"
-    )
-
-
-def _version(subparsers: Subparsers) -> None:
-    command(
-        subparsers,
-        commands.version,
-        "show the versions of sparkstore and its engines",
-        "",
-        positional=(),
-    )
+def version(arguments: argparse.Namespace) -> int:
+    """Print versions of sparkstore, Python and the engines; None for one that is not installed."""
+    versions: dict[str, str | None] = {
+        "sparkstore": sparkstore.__version__,
+        "python": sys.version.split()[0],
+    }
+    for name in _ENGINES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = None
+    show_row(arguments, versions)
+    return 0

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from argparse import Namespace
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from sparkstore.cli.output import of_the_system, one_line
+from sparkstore.cli.output import json_lines, of_the_system, one_line, print_lines
 from sparkstore.errors import StoreError
-from sparkstore.log_format import say
+from sparkstore.log_format import is_progress_shown, say
 
 if TYPE_CHECKING:
+    from sparkstore.operations.bulk import Answer
     from sparkstore.tables.root import Root
 
 
@@ -30,17 +33,39 @@ def note_unreplayed(root: Root) -> Mapping[str, Any] | None:
     from sparkstore.log.unreplayed_records import unreplayed  # it loads deltalake
 
     try:
-        found = unreplayed(root)
+        records = unreplayed(root)
     except (StoreError, OSError) as failure:
         reason = of_the_system(failure) if isinstance(failure, OSError) else str(failure)
         note(f"whether the tables have all that was acknowledged is not known: {reason}")
         return {"records": None, "reason": one_line(reason)}
-    if found is None:
+    if records is None:
         return None
-    note(str(found))
+    note(str(records))
     return {
-        "records": found.records,
-        "first_position": found.first_position,
-        "last_position": found.last_position,
-        "reason": str(found),
+        "records": records.records,
+        "first_position": records.first_position,
+        "last_position": records.last_position,
+        "reason": str(records),
     }
+
+
+def tell_unreplayed(arguments: Namespace, root: Root) -> None:
+    """Note that the answer is not complete.
+
+    A machine gets this as a last object, whose name no row has.
+    """
+    unreplayed = note_unreplayed(root)
+    if unreplayed and arguments.json:
+        print_lines(json_lines([{"unreplayed": unreplayed}]))
+
+
+def shower(arguments: Namespace, action: str) -> Callable[[Answer], None]:
+    """Make what shows the progress of a long command on standard error, if that is wanted."""
+    is_shown = is_progress_shown(arguments.progress)
+
+    def show(total: Answer) -> None:
+        if is_shown:
+            done = f"{total.done:,} done, {total.left:,} left alone, {total.gone:,} gone"
+            say(action, done, logging.INFO)
+
+    return show

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from argparse import Namespace
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from io import TextIOWrapper
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from sparkstore.core.records import MessageHeader
 
 MAX_COLUMN_WIDTH = 60
 
@@ -72,9 +76,38 @@ def body_as_json(body: bytes) -> dict[str, str]:
         return {"body_base64": b64encode(body).decode("ascii")}
 
 
+_NOT_TYPED = {"header", "properties", "protocol"}
+_TIMES = {"created_at", "expires_at"}
+
+
+def message_as_json(message_id: int, header: MessageHeader, body: bytes) -> dict[str, Any]:
+    """Describe a message with its content: what is UTF-8 as text, other bytes in base64."""
+    typed = {
+        name: time_of(value) if name in _TIMES else value
+        for name, value in header._asdict().items()
+        if name not in _NOT_TYPED and value is not None
+    }
+    return {
+        "message_id": message_id,
+        "protocol": header.protocol,
+        "header": typed,
+        "header_base64": b64encode(header.header or b"").decode("ascii"),
+        "properties": dict(header.properties),
+        **body_as_json(body),
+    }
+
+
 def time_of(at_us: int | None) -> datetime | None:
     """UTC µs as a time."""
     return None if at_us is None else datetime.fromtimestamp(at_us / 1_000_000, UTC)
+
+
+def time_said(text: str) -> datetime | str:
+    """Read a time of a broker's answer."""
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:  # a year that no calendar has
+        return text
 
 
 def json_lines(rows: Iterable[Row]) -> Iterator[str]:
@@ -118,6 +151,23 @@ def fields(row: Row) -> Iterator[str]:
     width = max(map(len, row), default=0)
     for name, value in row.items():
         yield f"{name:{width}}  {_text(value)}"
+
+
+def show_rows(arguments: Namespace, rows: Iterable[Row], columns: Sequence[str]) -> None:
+    """Print rows: a table of some columns for people, an object a line for machines."""
+    shown = ({name: row.get(name) for name in columns} for row in rows)
+    print_lines(json_lines(rows) if arguments.json else table([*shown], columns))
+
+
+def show_row(arguments: Namespace, row: Row) -> None:
+    """Print one answer: a line for each field for people, an object for machines."""
+    print_lines(json_lines([row]) if arguments.json else fields(row))
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines as they come."""
+    for line in lines:
+        print(line)
 
 
 def _cell(value: Any, width: int) -> str:

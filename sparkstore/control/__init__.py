@@ -2,7 +2,8 @@
 
 `client` finds out which: it speaks to the control socket of a running broker (what travels is in
 `sparkstore.operations.wire`), or has `offline` write the records that `sparkstore.operations`
-decided, under the lock of the root. `message_choice` chooses messages, `bulk_run` carries out an
+decided, under the lock of the root. `http_client` asks a broker by its HTTP port, and
+`broker_control` gives it orders. `message_choice` chooses messages, `bulk_run` carries out an
 operation on many of them in turns, `undo_run` takes one back, and `audit` writes down who did what.
 Commands, jobs and the HTTP port call it; it starts no JVM.
 

@@ -1,6 +1,6 @@
 """The one way to change queues from outside: through the running broker, or under its lock.
 
-`open_control` asks who serves the root. A broker or store service that runs listens on
+`open_control` asks who serves the root. A broker or store service that runs serves its endpoints on
 `<root>/control.sock` (mode 0600, owner's peers only) and carries requests out through its store. If
 none runs, the same requests are carried out here, under the writer's lock (`offline`). The lock
 decides: a socket file that nobody listens on proves nothing, so the lock is taken then, and whoever
@@ -15,30 +15,26 @@ never half, and asking again is harmless.
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from http.client import BadStatusLine
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sparkstore.config import StoreConfig
-from sparkstore.control.socket_address import SocketAddress
+from sparkstore.control.socket_address import SOCKET_NAME
 from sparkstore.errors import InvalidRequest, Locked, Unavailable
-from sparkstore.operations import wire
 from sparkstore.operations.administration import Order
 from sparkstore.operations.branch_orders import BranchOrder
 from sparkstore.operations.bulk import Answer, MessageDraft, Request
 from sparkstore.operations.placement import PlacementRequest
-from sparkstore.operations.placement_wire import placements_line
 from sparkstore.storage.objects import checked_uri, is_object_uri
 from sparkstore.tables.root import Root, open_root
 
-ANSWER_S = 120.0
-"""A request that is not answered in so many seconds has an unknown outcome."""
-READ_S = 10.0
-"""Who only asks has the answer at once, unless the broker does not come round."""
-_CONNECT_S = 10.0
+if TYPE_CHECKING:
+    from sparkstore.control.broker_control import BrokerControl
+    from sparkstore.control.http_client import BrokerClient
+
 _TRIES = 20
 _PAUSE_S = 0.25
 
@@ -161,7 +157,7 @@ def _at_rest(where: Root | str | Path, config: StoreConfig, audit_file: Path | N
     return OfflineControl(where, config, audit_file=audit_file)
 
 
-def connect_to(where: Root | str | Path, copy_dir: str = "") -> SocketControl | None:
+def connect_to(where: Root | str | Path, copy_dir: str = "") -> BrokerControl | None:
     """The broker that serves a root, or a bucket from this machine; None if nobody listens here.
 
     Args:
@@ -182,165 +178,44 @@ def connect_to(where: Root | str | Path, copy_dir: str = "") -> SocketControl | 
     return connect(open_root(where))
 
 
-def connect(root: Root) -> SocketControl | None:
+def connect(root: Root) -> BrokerControl | None:
     """The broker that serves a root; None if nobody listens.
 
     Raises:
-        InvalidRequest: Who listens is not allowed to us, or is about another root.
+        InvalidRequest: Who listens is not allowed to us, is about another root, or of another
+            release.
         Unavailable: It does not answer.
     """
-    peer = socket.socket(socket.AF_UNIX)
-    peer.settimeout(_CONNECT_S)
+    from sparkstore.control.broker_control import BrokerControl  # noqa: PLC0415  # it loads http
+    from sparkstore.control.http_client import BrokerClient  # noqa: PLC0415
+
     try:
-        with SocketAddress(root.path) as address:
-            peer.connect(address)
-        return SocketControl(peer, root)
-    except (FileNotFoundError, ConnectionError):  # nobody, or one that is just being killed
-        peer.close()
+        broker = BrokerClient.at_root(root.path)
+    except (FileNotFoundError, ConnectionError):
         return None
     except OSError as reason:
-        peer.close()
         kind = InvalidRequest if isinstance(reason, PermissionError) else Unavailable
-        message = f"{root.path}/{wire.SOCKET_NAME}: {reason.strerror or reason}"
+        message = f"{root.path}/{SOCKET_NAME}: {reason.strerror or reason}"
         raise kind(message) from reason
-    except BaseException:
-        peer.close()
+    try:
+        _check_served(broker, root)
+    except BaseException as failure:
+        broker.close()
+        if isinstance(failure.__cause__, ConnectionError):
+            return None  # one that is just being killed
         raise
+    return BrokerControl(broker)
 
 
-class SocketControl:
-    """An `AdminClient` that sends requests to the running broker through its control socket."""
-
-    def __init__(self, peer: socket.socket, root: Root) -> None:
-        """Exchange greetings with the broker over a connected socket.
-
-        Raises:
-            InvalidRequest: It is about another root, or speaks another version.
-            OSError: It does not answer.
-        """
-        self._peer = peer
-        self._received = bytearray()
-        root_id = root.identity.root_id
-        peer.sendall(wire.line(wire.hello(root_id)))
-        wire.check_hello(wire.content_of(self._line()), root_id)
-        peer.settimeout(ANSWER_S)
-
-    def run(self, request: Request) -> Answer:
-        """Have the broker carry out a request (`AdminClient.run`)."""
-        return self._ask(wire.request_line(request))
-
-    def put(self, queue: str, messages: Sequence[MessageDraft]) -> Answer:
-        """Have the broker put new messages on a queue (`AdminClient.put`)."""
-        return self._ask(wire.put_line(queue, messages))
-
-    def place(self, request: PlacementRequest) -> Answer:
-        """Have the broker carry out changes of place (`AdminClient.place`)."""
-        return self._ask(placements_line(request))
-
-    def holders(self, limit: int | None) -> wire.HeldMessages:
-        """Return the messages that are held now, with their holders: `limit` at most; None: all.
-
-        Raises:
-            Unavailable: The broker went away.
-        """
-        return wire.held_of(self._read(wire.holders_line(limit or wire.ALL)))
-
-    def order(self, order: Order) -> dict[str, Any]:
-        """Have the broker carry out an administrator's order (`AdminClient.order`)."""
-        told: dict[str, Any] = wire.object_of(self._exchange(wire.order_line(order)), "told")
-        return told
-
-    def branch(self, order: BranchOrder) -> dict[str, Any]:
-        """Have the broker decide a branch in doubt (`AdminClient.branch`)."""
-        act, xid, by = order
-        said = self._exchange(wire.line({"branch": act, "xid": xid, "by": by}))
-        told: dict[str, Any] = wire.object_of(said, "told")
-        return told
-
-    def flush(self) -> None:
-        """Have the broker put all that was done into the tables (`AdminClient.flush`)."""
-        wire.object_of(self._exchange(wire.line({"flush": True})), "flushed")
-
-    def purge(
-        self, queue: str, show: Callable[[Answer], None], operation: str | None = None
-    ) -> Answer:
-        """Have the broker purge a queue, showing each answer (`AdminClient.purge`)."""
-        named = {} if operation is None else {"operation": operation}
-        said = self._exchange(wire.line({"purge": queue, **named}))
-        while "so_far" in said:
-            show(wire.answer_of(said["so_far"]))
-            said = self._exchange(b"")
-        return wire.answer_of(said)
-
-    def connections(self) -> tuple[list[dict[str, Any]], list[str]]:
-        """Return the connected clients, those of members too, and the members that did not answer.
-
-        Raises:
-            Unavailable: The broker went away.
-        """
-        said = self._read(wire.line({"connections": True}))
-        found: list[dict[str, Any]] = wire.object_of(said, "connections")
-        return found, said.get("silent", [])
-
-    def close_connection(self, number: int, member: str | None = None) -> dict[str, Any]:
-        """End a connection, here or at a member; what it was.
-
-        Raises:
-            InvalidRequest: There is none of this number.
-            Unavailable: The broker went away.
-        """
-        said = self._exchange(wire.line({"close": number, "member": member}))
-        told: dict[str, Any] = wire.object_of(said, "told")
-        return told
-
-    def not_durable(self) -> dict[str, int]:
-        """Messages by queue that are in the broker's memory only.
-
-        Raises:
-            StoreError: The broker went away, or does not know the question.
-        """
-        return wire.not_durable_of(self._read(wire.line({wire.NOT_DURABLE: True})))
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        self._peer.close()
-
-    def _ask(self, line: bytes) -> Answer:
-        return wire.answer_of(self._exchange(line))
-
-    def _read(self, line: bytes) -> dict[str, Any]:
-        self._peer.settimeout(READ_S)
-        answer = self._exchange(line)
-        self._peer.settimeout(ANSWER_S)
-        return answer
-
-    def _exchange(self, line: bytes) -> dict[str, Any]:
-        try:
-            self._peer.sendall(line)
-            return wire.content_of(self._line())
-        except OSError as reason:
-            patience_s = self._peer.gettimeout() or 0.0
-            with suppress(OSError):
-                self._peer.close()
-            if isinstance(reason, TimeoutError):
-                message = f"the broker has not answered for {patience_s:g} s: look into its log;"
-                message += " what was asked is done whole or not at all, perhaps later"
-            else:
-                message = f"the broker went away ({reason}): the last request was done whole or not"
-                message += " at all; run it again"
-            raise Unavailable(message) from reason
-
-    def _line(self) -> bytes:
-        """Read the next line from the broker.
-
-        Raises:
-            OSError: The broker closed the connection, or is too slow.
-        """
-        while (end := self._received.find(b"\n")) < 0:
-            received = self._peer.recv(1 << 16)
-            if not received:
-                raise ConnectionResetError("it closed the connection")
-            self._received += received
-        line = bytes(self._received[:end])
-        del self._received[: end + 1]
-        return line
+def _check_served(broker: BrokerClient, root: Root) -> None:
+    """Check that a broker speaks as this release does, and serves this root."""
+    try:
+        served = broker.ask("GET", "self")["root_id"]
+    except Unavailable as reason:
+        if type(reason.__cause__) is not BadStatusLine:
+            raise
+        message = f"the broker that serves {root.path} is of an older release: use its sparkstore,"
+        raise InvalidRequest(f"{message} or stop it and start it by this one") from reason
+    if served != root.identity.root_id:
+        message = f"the socket is of root {served!r}, not of {root.identity.root_id!r}"
+        raise InvalidRequest(message)

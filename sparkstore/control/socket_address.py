@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sparkstore.operations import wire
+SOCKET_NAME = "control.sock"
 
 
 class SocketAddress:
@@ -22,7 +22,7 @@ class SocketAddress:
     def __enter__(self) -> str:
         """Return the path to bind or connect to, valid while this is entered."""
         self._descriptor = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
-        return f"/proc/self/fd/{self._descriptor}/{wire.SOCKET_NAME}"
+        return f"/proc/self/fd/{self._descriptor}/{SOCKET_NAME}"
 
     def __exit__(self, *_failure: object) -> None:
         """Let go of the folder."""

@@ -211,9 +211,7 @@ def check(request: Request, terms: Callable[[str], QueueTerms | None]) -> str | 
         InvalidRequest: No such queue; too many messages; no target, itself as its target, or one
             that keeps no messages.
     """
-    if len(request.message_ids) > MAX_IDS:
-        message = f"{len(request.message_ids)} messages in one request: at most {MAX_IDS}"
-        raise InvalidRequest(message)
+    check_words(request)
     source = terms(request.queue)
     if source is None:
         message = f"unknown queue {request.queue!r}: see sparkstore queues"
@@ -226,16 +224,33 @@ def check(request: Request, terms: Callable[[str], QueueTerms | None]) -> str | 
     return request.queue if request.action is Action.REQUEUE else None
 
 
+def check_words(request: Request) -> None:
+    """Refuse a request that is wrong whatever queues there are.
+
+    Raises:
+        InvalidRequest: It has too many messages, or no target, or its queue as its target.
+    """
+    if len(request.message_ids) > MAX_IDS:
+        message = f"{len(request.message_ids)} messages in one request: at most {MAX_IDS}"
+        raise InvalidRequest(message)
+    if request.action in {Action.MOVE, Action.REDRIVE}:
+        _check_another(request.queue, request.to)
+
+
+def _check_another(queue: str, to: str | None) -> None:
+    if to is None or to == queue:
+        message = f"messages of {queue!r} cannot move to {to!r}: name another queue"
+        raise InvalidRequest(message)
+
+
 def check_target(queue: str, to: str | None, terms: Callable[[str], QueueTerms | None]) -> None:
     """Refuse a target that messages cannot, or should not, be moved to.
 
     Raises:
         InvalidRequest: There is no such target, it is the queue itself, or it keeps no messages.
     """
-    if to is None or to == queue:
-        message = f"messages of {queue!r} cannot move to {to!r}: name another queue"
-        raise InvalidRequest(message)
-    target = terms(to)
+    _check_another(queue, to)
+    target = terms(to or "")
     if target is None:
         message = f"unknown queue {to!r}: create it first"
         raise InvalidRequest(message)

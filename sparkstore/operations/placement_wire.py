@@ -32,9 +32,14 @@ _TYPES: dict[str, type] = {
 
 def placements_line(request: PlacementRequest) -> bytes:
     """A request as a line."""
+    return line(placements_content(request))
+
+
+def placements_content(request: PlacementRequest) -> dict[str, Any]:
+    """A request as an object."""
     content = {"placements": [_told(placement) for placement in request.placements]}
     named = {"operation": request.operation, "undoes": request.undoes}
-    return line(content | {name: value for name, value in named.items() if value is not None})
+    return content | {name: value for name, value in named.items() if value is not None}
 
 
 def placements_of(content: dict[str, Any]) -> PlacementRequest:

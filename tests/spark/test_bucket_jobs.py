@@ -14,7 +14,7 @@ from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.bucket.job_copy import JobCopy, job_copy
 from sparkstore.cli.command_line import main
-from sparkstore.cli.commands import opened_root
+from sparkstore.cli.target import opened_root
 from sparkstore.compaction import compact
 from sparkstore.compaction.plans.compact_plan import Upkeep
 from sparkstore.config import StoreConfig

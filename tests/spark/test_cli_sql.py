@@ -245,7 +245,7 @@ def test_the_answer_of_the_command_is_told_when_it_is_cut(
 ) -> None:
     monkeypatch.setattr("sparkstore.session.local_session", lambda _app, **_options: spark)
     monkeypatch.setattr(type(spark), "stop", lambda _spark: None)
-    monkeypatch.setattr("sparkstore.cli.commands.SQL_ROWS", 2)
+    monkeypatch.setattr("sparkstore.cli.queries.sql.SQL_ROWS", 2)
     root, statement = str(module_root.path), "SELECT id FROM range(5) /* bindings */"
     by_spark = ("--engine", "spark")
     assert main(["sql", *by_spark, root, statement]) == 0

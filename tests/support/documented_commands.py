@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from broker_shim.security import passwd
 from broker_shim.serve.options import parser as serve_parser
 from sparkstore.cli import command_line
-from sparkstore.cli.remote import remote_command_line
 from tests.support.documents import DOCUMENTS, blocks
 
 _CRON = re.compile(r"^(?:[\d*/]+\s+){5}")
@@ -28,7 +27,6 @@ def shown_commands() -> list[str]:
 def _help_texts() -> Iterator[str]:
     """Yield the examples of every command's help."""
     waiting = [command_line._parser({}), serve_parser(), passwd._parser()]
-    waiting.append(remote_command_line._parser())
     while waiting:
         parser = waiting.pop(0)
         yield re.split(r"(?m)^examples?:$", parser.epilog or "")[-1]

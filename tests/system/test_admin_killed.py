@@ -25,7 +25,7 @@ pytestmark = pytest.mark.system
 
 KILLED = """
 import os, signal, sys
-from sparkstore.cli import admin_commands
+from sparkstore.cli.administration import orders, queue_orders
 from sparkstore.cli.command_line import main
 from sparkstore.log import start
 
@@ -46,7 +46,7 @@ def write(descriptor, buffers, offset):
     die()
 
 if moment == "acknowledged":
-    admin_commands._show = die
+    orders.show_row = queue_orders.show_row = die
 else:
     start.sync_write = write
 main(words)

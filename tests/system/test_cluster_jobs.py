@@ -19,7 +19,7 @@ from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.bucket.cluster_tables import LOGS
 from sparkstore.bucket.job_copy import job_copy
 from sparkstore.bucket.job_lease import NAME as LEASE
-from sparkstore.cli.commands import opened_root
+from sparkstore.cli.target import opened_root
 from sparkstore.config import StoreConfig
 from sparkstore.reconcile.invariants import check
 from sparkstore.storage.objects import ObjectStorage

@@ -11,8 +11,9 @@ import pytest
 from broker_shim.serve.administration import order_turns
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Queue
-from sparkstore.control import client
-from sparkstore.control.client import SocketControl, connect
+from sparkstore.control import http_client
+from sparkstore.control.broker_control import BrokerControl
+from sparkstore.control.client import connect
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import Full, NotNow, Unavailable
 from sparkstore.log import committer
@@ -35,7 +36,7 @@ CREATE = Order(AdminAction.CREATE_QUEUE, "late")
 def storage(monkeypatch: pytest.MonkeyPatch) -> Storage:
     monkeypatch.setattr(committer, "_LONGEST_RETRY_S", 0.05)
     monkeypatch.setattr(order_turns, "_LOOK_S", 0.05)
-    monkeypatch.setattr(client, "ANSWER_S", 20.0)
+    monkeypatch.setattr(http_client, "ANSWER_S", 20.0)
     return Storage(monkeypatch)
 
 
@@ -53,13 +54,13 @@ def there(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServedRoot
     served.stop()
 
 
-def connected(there: ServedRoot | ServicedRoot) -> closing[SocketControl]:
+def connected(there: ServedRoot | ServicedRoot) -> closing[BrokerControl]:
     found = connect(open_root(there.store.root.path))
     assert found is not None
     return closing(found)
 
 
-def put_until_refused(control: SocketControl) -> tuple[int, str]:
+def put_until_refused(control: BrokerControl) -> tuple[int, str]:
     for count in range(1000):
         try:
             control.put("q", [DRAFT])
@@ -95,7 +96,7 @@ def test_without_room_reads_are_answered_and_orders_told_why_they_cannot_be_done
 def test_a_broker_that_does_not_come_round_is_given_up_with_a_sentence(
     there: ServedRoot | ServicedRoot, storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "READ_S", 0.05)
+    monkeypatch.setattr(http_client, "READ_S", 0.05)
     told = r"has not answered for 0\.05 s: look into its log"
     with connected(there) as control, there.store.look(), pytest.raises(Unavailable, match=told):
         control.holders(10)

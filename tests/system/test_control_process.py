@@ -16,15 +16,15 @@ from proton import Delivery, Message
 from sparkstore.cli.command_line import main
 from sparkstore.content.reader import ContentReader
 from sparkstore.control import client as control_module
+from sparkstore.control.broker_control import BrokerControl
 from sparkstore.control.bulk_run import Job, run
-from sparkstore.control.client import SocketControl, connect, open_control
+from sparkstore.control.client import connect, open_control
 from sparkstore.control.offline import OfflineControl
-from sparkstore.control.socket_address import SocketAddress
+from sparkstore.control.socket_address import SOCKET_NAME, SocketAddress
 from sparkstore.control.undo_run import planned_undo, run_undo
 from sparkstore.core.fold import State
 from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest, Locked, Unavailable
-from sparkstore.operations import wire
 from sparkstore.operations.bulk import TURN_IDS, Action, Answer, MessageDraft, Request
 from sparkstore.reconcile.invariants import check
 from sparkstore.recovery.recovery import recover
@@ -90,7 +90,7 @@ def test_a_consumer_keeps_what_it_holds_while_everything_else_moves(
 
     def move() -> None:
         control = open_control(root)
-        assert isinstance(control, SocketControl)
+        assert isinstance(control, BrokerControl)
         ids = range(1, COUNT + 1)
         answers.append(run(control, Job(Action.MOVE, "q", "other"), ids, lambda _answer: None))
         control.close()
@@ -254,18 +254,18 @@ def test_a_wal_that_is_gone_is_missed_until_somebody_gives_it_up(
 def test_the_socket_is_for_its_owner_and_goes_with_the_broker(
     broker: BrokerProcess, root: Path
 ) -> None:
-    mode = (root / wire.SOCKET_NAME).stat().st_mode
+    mode = (root / SOCKET_NAME).stat().st_mode
     assert stat.S_ISSOCK(mode)
     assert stat.S_IMODE(mode) == 0o600
     assert broker.terminate() == 0
-    assert not (root / wire.SOCKET_NAME).exists()
+    assert not (root / SOCKET_NAME).exists()
 
 
 def test_a_socket_left_by_a_killed_broker_is_nobodys_and_is_replaced(
     start_broker: StartBroker, root: Path
 ) -> None:
     start_broker(str(root), "--queue", "q").kill()
-    assert (root / wire.SOCKET_NAME).exists()
+    assert (root / SOCKET_NAME).exists()
     assert connect(open_root(root)) is None
     start_broker(str(root))
     served = connect(open_root(root))
@@ -281,7 +281,7 @@ def test_a_path_longer_than_a_socket_name_may_be_is_no_obstacle(
     root.parent.mkdir()
     start_broker(str(root), "--queue", "q")
     control = open_control(root)
-    assert isinstance(control, SocketControl)
+    assert isinstance(control, BrokerControl)
     control.close()
 
 
@@ -315,7 +315,7 @@ def test_a_peer_that_talks_rubbish_is_told_so_and_the_broker_goes_on(
 ) -> None:
     with socket.socket(socket.AF_UNIX) as peer:
         descriptor = os.open(root, os.O_PATH)
-        peer.connect(f"/proc/self/fd/{descriptor}/{wire.SOCKET_NAME}")
+        peer.connect(f"/proc/self/fd/{descriptor}/{SOCKET_NAME}")
         os.close(descriptor)
         peer.settimeout(20)
         peer.sendall(said)
@@ -329,17 +329,18 @@ def test_a_request_that_comes_byte_by_byte_is_one_request(
     broker: BrokerProcess, root: Path
 ) -> None:
     send(broker.url, "q", *messages(1))
-    lines = wire.line(wire.hello(open_root(root).identity.root_id))
-    lines += wire.request_line(Request(Action.MOVE, "q", (1,), "other"))
+    body = json.dumps({"to": "other", "ids": [1]}).encode()
+    head = "POST /api/v1/queues/q/move HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    request = head.encode() + body
     with socket.socket(socket.AF_UNIX) as peer:
         with SocketAddress(root) as address:
             peer.connect(address)
         peer.settimeout(20)
-        for at in range(len(lines)):
-            peer.sendall(lines[at : at + 1])
-        answers = peer.makefile("rb")
-        assert wire.content_of(answers.readline())["control"] == wire.VERSION
-        assert wire.answer_of(wire.content_of(answers.readline())) == Answer(done=1)
+        for at in range(len(request)):
+            peer.sendall(request[at : at + 1])
+        answer = peer.makefile("rb").read()
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["done"] == 1
 
 
 def test_a_client_that_goes_away_without_its_answer_stops_nobody(
@@ -349,7 +350,9 @@ def test_a_client_that_goes_away_without_its_answer_stops_nobody(
     first, second = connect(open_root(root)), connect(open_root(root))
     assert first is not None
     assert second is not None
-    first._peer.sendall(wire.request_line(Request(Action.MOVE, "q", (1,), "other")))
+    move = json.dumps({"to": "other", "ids": [1]})
+    kind = {"Content-Type": "application/json"}
+    first.broker._connection.request("POST", "/api/v1/queues/q/move", move, kind)
     first.close()
     assert second.run(Request(Action.MOVE, "q", (1, 2), "other")).done >= 1
     assert [message.id for message in take(broker.url, "other", 2)] == [0, 1]

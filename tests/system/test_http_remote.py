@@ -102,7 +102,7 @@ def test_commands_administer_a_broker_by_its_url(house: RemoteHouse, run: Run) -
     code, out, _err = run("queue", "show", "calls", *as_ann, "--json")
     assert json.loads(out)["arguments"] == {"max_depth": 5}
     code, out, _err = run("purge", "orders", *as_ann, "--dry-run", "--json")
-    assert (code, json.loads(out)["would"]) == (0, 0)
+    assert (code, json.loads(out)["count"]) == (0, 0)
     code, out, _err = run("purge", "orders", *as_ann, "--json")
     assert json.loads(out)["operation"] is None  # it took nothing off
     assert run("browse", "orders", *as_ann)[0] == run("connections", *as_ann)[0] == 0

@@ -19,7 +19,7 @@ from broker_shim.errors import StoreError
 from broker_shim.serve.administration.control_orders import ControlClient
 from broker_shim.serve.administration.order_turns import OrderTurns
 from broker_shim.service.socket import is_our_user
-from sparkstore.control.socket_address import SocketAddress
+from sparkstore.control.socket_address import SOCKET_NAME, SocketAddress
 from sparkstore.operations import wire
 
 _log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class ControlServer:
             OSError: The folder cannot be written.
         """
         self._loop, self._turns, self._hand_over = loop, turns, hand_over
-        self._path, self._root_id = folder / wire.SOCKET_NAME, root_id
+        self._path, self._root_id = folder / SOCKET_NAME, root_id
         self._clients: dict[ControlClient, None] = {}
         self._path.unlink(missing_ok=True)
         self._listening = socket.socket(socket.AF_UNIX)

@@ -12,9 +12,8 @@ from msgspec import Meta, Struct
 
 from sparkstore.core.queue_arguments import ARGUMENTS
 
-Plain = str | int | float | bool | None
 _SCHEMAS = {name: argument.schema for name, argument in ARGUMENTS.items()}
-QueueArguments = Annotated[dict[str, Plain], Meta(extra_json_schema={"properties": _SCHEMAS})]
+QueueArguments = Annotated[dict[str, Any], Meta(extra_json_schema={"properties": _SCHEMAS})]
 Count = Annotated[int, Meta(ge=0)]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Name = Annotated[str, Meta(min_length=1)]

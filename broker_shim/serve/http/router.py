@@ -36,6 +36,7 @@ from broker_shim.serve.http.port.exchange import HttpExchange, Response
 from broker_shim.serve.http.refusals import HttpRefusal, refused_by
 from broker_shim.serve.http.request_models import MOST_BODY_BYTES, body_of_request, query_of
 from broker_shim.serve.probes import Probes
+from sparkstore.control.audit import AuditEvent
 
 _log = logging.getLogger(__name__)
 
@@ -159,7 +160,12 @@ class RequestRouter:
         house = House(caller.broker, *served[1:])
         headers, gone = exchange.headers, exchange.gone
         call = Call(self._probes, house, caller, names, query, body, headers, gone)
-        return await endpoint.run(call)
+        try:
+            return await endpoint.run(call)
+        except HttpRefusal as refusal:
+            if endpoint.role is not HttpRole.MONITOR and refusal.kind is not None:
+                await served.calls.read(partial(_audit_refusal, endpoint, call, refusal))
+            raise
 
     async def _caller(
         self, served: ServedBroker, endpoint: Endpoint, exchange: HttpExchange
@@ -195,6 +201,14 @@ def _name(text: str) -> str:
         return unquote(text, errors="surrogatepass")
     except UnicodeDecodeError as reason:
         raise HttpRefusal(400, "a name in the path is not UTF-8, percent-encoded") from reason
+
+
+def _audit_refusal(endpoint: Endpoint, call: Call, refusal: HttpRefusal) -> None:
+    """Write down an order that is wrong before its turn comes. On the loop's thread."""
+    caller, act = call.caller, endpoint.run.__name__.replace("_", "-")
+    details = {"peer": caller.peer, "user": caller.user, "act": act, "error": refusal}
+    queue = call.names.get("queue")
+    caller.access.guard.audit(AuditEvent.ADMINISTRATION, **details, queue=queue)
 
 
 def _refuse(endpoint: Endpoint, needed: HttpRole, caller: Caller) -> None:

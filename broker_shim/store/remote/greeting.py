@@ -11,8 +11,8 @@ from pathlib import Path
 from broker_shim.errors import InvalidRequest, NotNow, Unavailable
 from broker_shim.store import protocol as wire
 from broker_shim.store.protocol import SeenRoot
+from sparkstore.control.socket_address import SOCKET_NAME as CONTROL_SOCKET
 from sparkstore.core.state_machine.arguments import check_name, check_switch
-from sparkstore.operations.wire import SOCKET_NAME as CONTROL_SOCKET
 
 _log = logging.getLogger(__name__)
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
-from argparse import Namespace
-from collections.abc import Iterator
+from argparse import ArgumentParser, Namespace
+from collections.abc import Collection, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from sparkstore.cli.commands import opened_root, print_lines, recovered
 from sparkstore.cli.notes import note
-from sparkstore.cli.output import json_lines, one_line
-from sparkstore.cli.parsing import command
+from sparkstore.cli.output import json_lines, one_line, print_lines
+from sparkstore.cli.parsing import add_for_root, command
+from sparkstore.cli.target import opened_broker, opened_root, recovered
 from sparkstore.errors import InvalidRequest, StoreError
 from sparkstore.operations.root_check import (
     CheckStatus,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from sparkstore.tables.root import Root
 
 _AGES = ("age", "compaction")
+_OF_ROOT = ("lag", "compaction")
 _OPTIONS = {
     "depth": "messages on a queue",
     "age": "age of a queue's oldest message",
@@ -58,51 +60,50 @@ def add(subparsers: Subparsers) -> None:
         "again. More than WARN is a warning, more than CRIT critical. Ages are 90s, 15m, 2h, 7d.\n"
         "nagios: one line with performance data; exit code 0 ok, 1 warning, 2 critical,\n"
         "3 unknown, also where the root cannot be read. prometheus: metrics for the textfile\n"
-        "collector, with sparkstore_check_status; the same exit codes. It reads the tables, and\n"
-        "asks no broker: watch /readyz for that.\n\n"
+        "collector, with sparkstore_check_status; the same exit codes. Of a ROOT it reads the\n"
+        "tables, and asks no broker: watch /readyz for that. By a URL it asks the broker.\n\n"
         "examples:\n"
         "  sparkstore check ROOT --depth 1000:5000 --depth audit=100000 --age 10m:1h\n"
         "  sparkstore check ROOT --dead 0:100 --compaction 2h:1d --lag 10000\n"
         "  sparkstore check ROOT --format prometheus > /var/lib/node_exporter/queues.prom",
+        by_url=True,
     )
     for name, what in _OPTIONS.items():
-        parser.add_argument(
-            f"--{name}", action="append", default=[], metavar="LIMIT", help=f"limits of: {what}"
-        )
+        add = partial(add_for_root if name in _OF_ROOT else ArgumentParser.add_argument, parser)
+        text = f"limits of: {what}"
+        add(f"--{name}", action="append", default=[], metavar="LIMIT", help=text)
     parser.add_argument("--format", choices=("nagios", "prometheus"), default="nagios")
 
 
 def check(arguments: Namespace) -> int:
-    """Say whether a root is well; the exit code is that of a monitoring plugin."""
+    """Say whether all is well; the exit code is that of a monitoring plugin."""
     try:
         thresholds = dict(
-            threshold_of(name, told, is_age=name in _AGES)
+            threshold_of(name, limit, is_age=name in _AGES)
             for name in _OPTIONS
-            for told in getattr(arguments, name)
+            for limit in getattr(arguments, name)
         )
-        with opened_root(arguments.root, whole=True) as root:
-            state = recovered(root)
-            _check_queues(thresholds, state)
-            figures = [*_figures(root, state)]
+        figures = [*(_figures_at_rest if arguments.url is None else _figures_by_url)(arguments)]
+        depths = {figure.of: figure.value or 0 for figure in figures if figure.name == "depth"}
+        _check_queues(thresholds, depths)
     except (StoreError, OSError) as reason:
         return _unknown(arguments, reason)
     judged = judge(figures, thresholds)
     status = worst(judged)
     if arguments.json:
-        print_lines(json_lines([_row(each) for each in judged]))
+        print_lines(json_lines(map(_row, judged)))
         print_lines(json_lines([{"status": status.name}]))
     elif arguments.format == "prometheus":
         sys.stdout.write(_metrics(judged, status))
     else:
-        depth = sum(len(queue.entries) for queue in state.queues.values())
-        summary = f"{depth} messages on {len(state.queues)} queues"
+        summary = f"{sum(depths.values())} messages on {len(depths)} queues"
         print_lines([one_line(nagios_line(judged, summary))])
     return int(status)
 
 
-def _check_queues(thresholds: Thresholds, state: State) -> None:
+def _check_queues(thresholds: Thresholds, queues: Collection[str]) -> None:
     for name, queue in thresholds:
-        if queue and name in {"depth", "age", "dead"} and queue not in state.queues:
+        if queue and name in {"depth", "age", "dead"} and queue not in queues:
             raise InvalidRequest(f"--{name} {queue}=…: no queue has this name")
 
 
@@ -118,6 +119,28 @@ def _unknown(arguments: Namespace, reason: Exception) -> int:
     return int(CheckStatus.UNKNOWN)
 
 
+def _figures_by_url(arguments: Namespace) -> Iterator[Figure]:
+    with opened_broker(arguments) as broker:
+        targets = {row["name"] for row in broker.pages("dead-letters")}
+        for row in broker.pages("queues"):
+            yield from _queue_figures(row["name"], row["depth"], row["oldest_age_s"] or 0, targets)
+
+
+def _figures_at_rest(arguments: Namespace) -> Iterator[Figure]:
+    with opened_root(arguments.root, whole=True) as root:
+        yield from _figures(root, recovered(root))
+
+
+def _queue_figures(
+    name: str, depth: int, age: float, targets: Collection[str | None]
+) -> Iterator[Figure]:
+    """Yield the figures of a queue; `targets` get dead letters."""
+    yield Figure("depth", name, depth)
+    yield Figure("age", name, age, "s")
+    if name in targets:
+        yield Figure("dead", name, depth)
+
+
 def _figures(root: Root, state: State) -> Iterator[Figure]:
     from sparkstore.core.queue_arguments import terms_of
 
@@ -128,10 +151,7 @@ def _figures(root: Root, state: State) -> Iterator[Figure]:
     for name, queue in state.queues.items():
         oldest = queue.entries.oldest()
         age = 0.0 if oldest is None else max(0, now_us - oldest.at) / 1_000_000
-        yield Figure("depth", name, len(queue.entries))
-        yield Figure("age", name, age, "s")
-        if name in targets:
-            yield Figure("dead", name, len(queue.entries))
+        yield from _queue_figures(name, len(queue.entries), age, targets)
     yield from _lags(root)
     yield Figure("compaction", "", _since_compaction(root, now_us), "s")
 
@@ -151,10 +171,10 @@ def _since_compaction(root: Root, now_us: int) -> float | None:
     return None if ended_at is None else max(0.0, now_us / 1_000_000 - ended_at.timestamp())
 
 
-def _row(each: JudgedFigure) -> dict[str, Any]:
-    figure, threshold, status = each
-    told = {"figure": figure.name, "of": figure.of or None, "value": figure.value}
-    return {**told, **threshold._asdict(), "status": status.name}
+def _row(judged: JudgedFigure) -> dict[str, Any]:
+    figure, threshold, status = judged
+    row = {"figure": figure.name, "of": figure.of or None, "value": figure.value}
+    return {**row, **threshold._asdict(), "status": status.name}
 
 
 def _metrics(judged: list[JudgedFigure], status: CheckStatus) -> str:
@@ -164,9 +184,9 @@ def _metrics(judged: list[JudgedFigure], status: CheckStatus) -> str:
     families = [gauge("sparkstore_check_status", text, [({}, int(status))])]
     for name, (metric, label, help_text) in _METRICS.items():
         values = [
-            ({label: each.figure.of} if label else {}, each.figure.value)
-            for each in judged
-            if each.figure.name == name and each.figure.value is not None
+            ({label: figure.of} if label else {}, figure.value)
+            for figure, _threshold, _status in judged
+            if figure.name == name and figure.value is not None
         ]
         if values:
             families.append(gauge(metric, help_text, values))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparkstore.cli.commands import print_lines
-from sparkstore.cli.output import json_lines, printable
-from sparkstore.cli.parsing import ROOT, command
+from sparkstore.cli.output import json_lines, print_lines, printable
+from sparkstore.cli.parsing import ROOT, add_config, command
 from sparkstore.exit_codes import ExitCode
 
 if TYPE_CHECKING:
@@ -33,9 +31,7 @@ def add(subparsers: Subparsers) -> None:
         positional=(),
     )
     parser.add_argument("root", nargs="?", help=ROOT[1])
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="settings of the store, if it has its own"
-    )
+    add_config(parser)
 
 
 def doctor(arguments: Namespace) -> int:

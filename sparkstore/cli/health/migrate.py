@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparkstore.cli.commands import opened_root, recovered
 from sparkstore.cli.health.diagnosis import Diagnosis
 from sparkstore.cli.health.doctor import show_diagnoses
 from sparkstore.cli.parsing import command
+from sparkstore.cli.target import opened_root, recovered
 from sparkstore.errors import StoreError
 
 if TYPE_CHECKING:

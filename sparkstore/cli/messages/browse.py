@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from base64 import b64decode
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sparkstore.cli.commands import (
-    opened_root,
-    print_lines,
-    queue_named,
-    recovered,
-    row_limit,
-    tell_unreplayed,
-)
-from sparkstore.cli.notes import note
+from sparkstore.cli.notes import note, tell_unreplayed
 from sparkstore.cli.output import (
     Row,
     body_as_json,
     body_text,
     json_lines,
+    print_lines,
     printable,
     table,
     time_of,
+    time_said,
 )
-from sparkstore.cli.parsing import at_least_0, command
+from sparkstore.cli.parsing import add_limit, command, row_limit
+from sparkstore.cli.target import opened_broker, opened_root, queue_named, recovered
+from sparkstore.control.broker_control import path_of
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
@@ -60,23 +57,23 @@ def add(subparsers: Subparsers) -> None:
         browse,
         "show messages of a queue, in order, without taking them",
         "Needs no Java and changes nothing. Like `queues`, it shows the messages in Delta, and\n"
-        "says if a stopped store's write-ahead log has more. A dead letter shows where\n"
-        "it died and why; --json has all annotations. In a bucket subject and properties\n"
-        "are read with --body only. Control characters are escaped; a body that is not UTF-8 is\n"
-        "shown in hexadecimal.\n\n"
+        "says if a stopped store's write-ahead log has more; a broker at a URL shows its own.\n"
+        "A dead letter shows where it died and why; --json has all annotations. In a bucket\n"
+        "subject and properties are read with --body only. Control characters are escaped; a\n"
+        "body that is not UTF-8 is shown in hexadecimal.\n\n"
         "examples:\n  sparkstore browse --limit 5 --body ROOT orders\n"
         "  sparkstore browse --json ROOT dead | jq '.annotations'",
+        by_url=True,
     )
     parser.add_argument("queue", help="name of the queue")
-    parser.add_argument(
-        "--limit", type=at_least_0, metavar="N",
-        help="messages, 0: all (default 20, with --json all)",
-    )  # fmt: skip
+    add_limit(parser, "messages, 0: all (default 20, with --json all)")
     parser.add_argument("--body", action="store_true", help="headers and content, too")
 
 
 def browse(arguments: Namespace) -> int:
     """Show messages of one queue, in order."""
+    if arguments.url is not None:
+        return _browse_by_url(arguments)
     with opened_root(arguments.root, whole=arguments.body) as root:
         return _browse(arguments, root)
 
@@ -88,24 +85,72 @@ def _browse(arguments: Namespace, root: Root) -> int:
     queue = queue_named(arguments, state)
     entries = state.queues[queue].entries
     limit = row_limit(arguments, _BROWSED) or len(entries)
-    shown = islice(entries.items(), limit)
+    listed = islice(entries.items(), limit)
     reader = ContentReader(root)
     if arguments.body:
-        for message_id, entry in shown:
+        for message_id, entry in listed:
             header, body = reader.read(message_id)
-            row = _row(message_id, entry, header) | {"header": _told(header)}
-            print_lines(_lines(row, body, as_json=arguments.json))
+            row = _row(message_id, entry, header)
+            print_lines(_lines(arguments, row | {"header": _values(header._asdict())}, body))
     else:
-        rows = _rows(
-            shown, reader if root.remote is None and not _is_in_bucket(arguments) else None
-        )
-        print_lines(
-            json_lines(rows) if arguments.json else table([*map(_for_people, rows)], _COLUMNS)
-        )
-    if limit < len(entries):
-        note(f"the first {limit} of {len(entries)} messages are shown: --limit 0 shows all")
+        has_headers = root.remote is None and not _is_in_bucket(arguments)
+        _show(arguments, _rows(listed, reader if has_headers else None))
+    _note_rest(limit, len(entries))
     tell_unreplayed(arguments, root)
     return 0
+
+
+def _browse_by_url(arguments: Namespace) -> int:
+    path, limit = path_of("queues", arguments.queue, "messages"), row_limit(arguments, _BROWSED)
+    with opened_broker(arguments) as broker:
+        total = broker.ask("GET", path, limit=1)["total"]
+        listed = islice(broker.pages(path), limit or None)
+        if arguments.body:
+            for message in listed:
+                whole = broker.ask("GET", f"{path}/{message['id']}")
+                row = _served_row(whole) | {"header": _served_header(whole)}
+                print_lines(_lines(arguments, row, _served_body(whole)))
+        else:
+            _show(arguments, map(_served_row, listed))
+    _note_rest(limit or total, total)
+    return 0
+
+
+def _note_rest(shown: int, total: int) -> None:
+    if shown < total:
+        note(f"the first {shown} of {total} messages are shown: --limit 0 shows all")
+
+
+def _show(arguments: Namespace, rows: Iterable[Row]) -> None:
+    print_lines(json_lines(rows) if arguments.json else table([*map(_for_people, rows)], _COLUMNS))
+
+
+_HEADER = ("durable", "subject", "content_type", "user_id", "amqp_message_id", "correlation_id")
+
+
+def _served_row(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a broker's answer about a message as a row; its place in the log is not in it."""
+    from sparkstore.core.annotations import DEATH
+
+    row = {name: message.get(name) for name in (*_COLUMNS[:-1], "traceparent")}
+    expires, death = message["expires_at"], message["death"]
+    row |= {"message_id": message["id"], "enqueued_at": time_said(message["enqueued_at"])}
+    row["expires_at"] = None if expires is None else time_said(expires)
+    why = {DEATH + name: text for name, text in death.items()}
+    return {**row, "annotations": message.get("annotations", why)}
+
+
+def _served_header(message: dict[str, Any]) -> dict[str, Any]:
+    return _values({name: message[name] for name in _HEADER})
+
+
+def _served_body(message: dict[str, Any]) -> bytes | None:
+    """Return the body that a broker's answer has; None: it is too large for one."""
+    if message["body_form"] == "omitted":
+        return None
+    if message["body_form"] == "base64":
+        return b64decode(message["body"])
+    return str(message["body"]).encode()
 
 
 def _is_in_bucket(arguments: Namespace) -> bool:
@@ -156,29 +201,27 @@ def _died(annotations: dict[str, str]) -> str | None:
     if queue is None:
         return None
     words = f"{annotations.get(DEATH + 'reason', 'died')} on {queue}"
-    said = [
-        annotations[DEATH + name]
-        for name in ("condition", "description")
-        if DEATH + name in annotations
-    ]
-    return f"{words}: {', '.join(said)}" if said else words
+    names = (DEATH + name for name in ("condition", "description"))
+    texts = [annotations[name] for name in names if name in annotations]
+    return f"{words}: {', '.join(texts)}" if texts else words
 
 
-def _told(header: MessageHeader) -> dict[str, Any]:
+def _values(header: dict[str, Any]) -> dict[str, Any]:
     """The fields of a header that have a value, but for its encoding and what has a column."""
     hidden = {"header", "properties"}
-    return {k: v for k, v in header._asdict().items() if k not in hidden and v is not None}
+    return {k: v for k, v in header.items() if k not in hidden and v is not None}
 
 
-def _lines(row: dict[str, Any], body: bytes, *, as_json: bool) -> Iterator[str]:
-    """Print one message whole, since it was asked for."""
-    if as_json:
-        yield from json_lines([row | body_as_json(body)])
+def _lines(arguments: Namespace, row: dict[str, Any], body: bytes | None) -> Iterator[str]:
+    """Print one message whole, since it was asked for; a body of None is left out."""
+    if arguments.json:
+        yield from json_lines([row if body is None else row | body_as_json(body)])
         return
     yield f"message {row['message_id']}"
-    names: Sequence[str] = [name for name in _COLUMNS if name not in {"message_id", "properties"}]
-    told = {name: row.get(name) for name in names} | row["header"]
-    for name, value in (told | row["annotations"] | row["properties"]).items():
+    names = [name for name in _COLUMNS if name not in {"message_id", "properties"}]
+    values = {name: row.get(name) for name in names} | row["header"]
+    for name, value in (values | row["annotations"] | row["properties"]).items():
         if value is not None:
             yield f"  {printable(name)}: {printable(str(value))}"
-    yield f"  body: {body_text(body)}"
+    omitted = "too large to be shown: sparkstore export has it"
+    yield f"  body: {omitted if body is None else body_text(body)}"

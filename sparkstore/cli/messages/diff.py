@@ -6,10 +6,11 @@ from argparse import Namespace
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from sparkstore.cli.commands import check_time, opened_root, print_lines, row_limit
 from sparkstore.cli.notes import note, note_unreplayed
-from sparkstore.cli.output import json_lines, table
-from sparkstore.cli.parsing import at_least_0, command
+from sparkstore.cli.output import json_lines, print_lines, table
+from sparkstore.cli.parsing import add_limit, command, row_limit
+from sparkstore.cli.queries.sql import check_time
+from sparkstore.cli.target import opened_root
 from sparkstore.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -40,10 +41,7 @@ def add(subparsers: Subparsers) -> None:
         help="the earlier time (UTC if no zone is named), or position=N",
     )  # fmt: skip
     parser.add_argument("--to", metavar="TIME", dest="end", help="the later one (default: now)")
-    parser.add_argument(
-        "--limit", type=at_least_0, metavar="N",
-        help="rows, 0: all (default 1000, with --json all)",
-    )  # fmt: skip
+    add_limit(parser, "rows, 0: all (default 1000, with --json all)")
 
 
 def diff(arguments: Namespace) -> int:

@@ -8,16 +8,16 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sparkstore.cli.commands import opened_root, print_lines, queue_named, recovered
-from sparkstore.cli.control import opened_control
-from sparkstore.cli.messages.bulk_commands import shower
+from sparkstore.cli.messages.bulk import add_bulk, asked, chosen_ids
 from sparkstore.cli.messages.chosen_messages import waiting
-from sparkstore.cli.notes import note_unreplayed
-from sparkstore.cli.output import fields, json_lines
-from sparkstore.cli.parsing import check_code
+from sparkstore.cli.notes import note_unreplayed, shower
+from sparkstore.cli.output import fields, json_lines, print_lines
+from sparkstore.cli.parsing import add_limit, check_code, is_dry
+from sparkstore.cli.target import opened_control, opened_root, queue_named, recovered
 from sparkstore.operations.bulk import new_operation
 
 if TYPE_CHECKING:
+    from sparkstore.cli.parsing import Subparsers
     from sparkstore.control.client import AdminClient
     from sparkstore.core.fold import State
     from sparkstore.operations.bulk import Answer
@@ -28,12 +28,55 @@ _SHOWN_IDS = 100
 """Ids that are listed of each queue that is gone."""
 
 
+def add(subparsers: Subparsers) -> None:
+    """Add the command `redrive` to the command line."""
+    parser = add_bulk(
+        subparsers,
+        redrive,
+        "put dead letters back on the queues that they came from",
+        "All dead letters of the queue, unless some are chosen. They keep their order, and their\n"
+        "delivery counts begin anew. A message stays, and is listed, if the queue that it came\n"
+        "from is gone, or has no room (max_depth, max_bytes), or if it is no dead letter.\n\n"
+        "examples:\n  sparkstore redrive ROOT dead --dry-run\n"
+        "  sparkstore redrive ROOT dead --limit 10\n"
+        "  sparkstore redrive ROOT dead --to repair --property land=eu",
+    )
+    parser.add_argument(
+        "--to", metavar="QUEUE", help="where all of them go (default: each to its own)"
+    )
+    add_limit(parser, "the first N of them (default: all)")
+
+
 def redrive(arguments: Namespace) -> int:
     """Put dead letters back on the queues that they came from."""
+    if arguments.url is not None:
+        return _redrive_by_url(arguments)
     if not (arguments.where or arguments.ids or arguments.properties or arguments.subject):
         arguments.older_than = arguments.older_than or "0s"  # all of them, without Java
     with opened_root(arguments.root, whole=True) as root:
         return _redrive(arguments, root)
+
+
+def _redrive_by_url(arguments: Namespace) -> int:
+    more = {name: getattr(arguments, name) for name in ("to", "limit")}
+    more = {name: value for name, value in more.items() if value is not None}
+    body = {**chosen_ids(arguments), **more, "dry_run": is_dry(arguments)}
+    answer, seconds = asked(arguments, "redrive", body)
+    gone = answer["origin_gone"].items()
+    left = {
+        "origin_gone": [{"queue": name, "messages": count, "ids": []} for name, count in gone],
+        "no_origin": answer["no_origin"],
+    }
+    row = {"action": "redrive", "from": answer["queue"]}
+    if is_dry(arguments):
+        row |= {"dry_run": True, "to": answer["to"], "full": answer["full"], **left}
+        _print(arguments, row)
+        return check_code(arguments, sum(answer["to"].values()))
+    fates = {name: answer[name] for name in ("done", "left", "gone")}
+    fates["full"] = sum(answer["full"].values())
+    row |= {"operation": answer["operation"], "to": answer["to"], **fates, **left}
+    _print(arguments, row | {"seconds": seconds})
+    return 0
 
 
 def _redrive(arguments: Namespace, root: Root) -> int:
@@ -45,19 +88,18 @@ def _redrive(arguments: Namespace, root: Root) -> int:
     state = recovered(root)
     arguments.queue = queue_named(arguments, state)
     to = _target(arguments, state)
-    with waiting(arguments)(root, state) as found:
-        ids = islice(found.ids(), arguments.limit)
+    with waiting(arguments)(root, state) as messages:
+        ids = islice(messages.ids(), arguments.limit)
         (plan := RedrivePlan()).extend(state.queues, arguments.queue, ids, to)
     row: dict[str, Any] = {"action": "redrive", "from": arguments.queue}
-    is_dry, changes = arguments.dry_run or arguments.check, sum(map(len, plan.portions.values()))
-    if is_dry:
-        full = {target: len(each) for target, each in plan.full.items()}
-        row |= {"dry_run": True, "to": _counts(plan.portions), "full": full, **_left(plan)}
+    if is_dry(arguments):
+        counts = {"to": _counts(plan.portions), "full": _counts(plan.full)}
+        row |= {"dry_run": True, **counts, **_left(plan)}
     else:
         row |= _act(arguments, plan)
     _print(arguments, row)
     note_unreplayed(root)
-    return check_code(arguments, changes) if is_dry else 0
+    return check_code(arguments, sum(map(len, plan.portions.values()))) if is_dry(arguments) else 0
 
 
 def _target(arguments: Namespace, state: State) -> str | None:
@@ -81,7 +123,7 @@ def _act(arguments: Namespace, plan: RedrivePlan) -> dict[str, Any]:
     began, operation = time.monotonic(), new_operation()
     total, done_of = Answer(), dict[str, int]()
     targets = {**plan.full, **plan.portions}
-    with opened_control(arguments.root, arguments.config) as control:
+    with opened_control(arguments) as control:
         for target in targets:
             ids = [*plan.portions.get(target, ()), *plan.full.get(target, ())]
             answer = _moved(control, arguments, operation, (target, ids))
@@ -100,7 +142,7 @@ def _moved(
 
     target, ids = portion
     job = bulk_run.Job(Action.REDRIVE, arguments.queue, target, operation)
-    return bulk_run.run(control, job, ids, shower(arguments, {"action": f"redrive to {target}"}))
+    return bulk_run.run(control, job, ids, shower(arguments, f"redrive to {target}"))
 
 
 def _left(plan: RedrivePlan) -> dict[str, Any]:
@@ -122,6 +164,8 @@ def _print(arguments: Namespace, row: dict[str, Any]) -> None:
         return
     lost = row.pop("origin_gone")
     print_lines(fields(row))
-    for each in lost:
-        ids = ", ".join(map(str, each["ids"]))
-        print_lines(fields({"origin_gone": f"{each['queue']}: {each['messages']} stay ({ids})"}))
+    for origin in lost:
+        ids = ", ".join(map(str, origin["ids"]))
+        shown = f" ({ids})" if ids else ""
+        text = f"{origin['queue']}: {origin['messages']} stay{shown}"
+        print_lines(fields({"origin_gone": text}))

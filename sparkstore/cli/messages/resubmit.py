@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
+from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparkstore.cli.commands import opened_root, print_lines, recovered
-from sparkstore.cli.control import opened_control
 from sparkstore.cli.notes import note_unreplayed
-from sparkstore.cli.output import body_as_json, body_text, fields, json_lines
-from sparkstore.cli.parsing import ROOT, command
+from sparkstore.cli.output import body_as_json, body_text, show_row
+from sparkstore.cli.parsing import add_config, command
+from sparkstore.cli.target import opened_broker, opened_control, opened_root, recovered
+from sparkstore.control.broker_control import path_of
 from sparkstore.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
     from sparkstore.content.edits import MessageEdit
-    from sparkstore.operations.bulk import MessageDraft
     from sparkstore.tables.root import Root
 
 
@@ -36,16 +36,8 @@ def add(subparsers: Subparsers) -> None:
         "  sparkstore resubmit ROOT 17 --body '{\"price\": 3}' --property land=eu\n"
         "  sparkstore resubmit ROOT 17 --body-file mended.json --unset attempt --dry-run\n"
         "  sparkstore resubmit ROOT 17 --property land=eu --to orders",
-        positional=(ROOT,),
+        by_url=True,
     )
-    add_edit(parser)
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="settings of the store, if it has its own"
-    )
-
-
-def add_edit(parser: ArgumentParser) -> None:
-    """Add the message and its changes to a command, local or remote."""
     parser.add_argument("message_id", metavar="ID", type=int, help="the message, as browse says")
     body = parser.add_mutually_exclusive_group()
     body.add_argument("--body", metavar="TEXT", help="the new body")
@@ -61,17 +53,20 @@ def add_edit(parser: ArgumentParser) -> None:
     parser.add_argument("--queue", metavar="QUEUE", help="where it is, if it is on several")
     parser.add_argument("--to", metavar="QUEUE", help="where the repaired one goes")
     parser.add_argument("--dry-run", action="store_true", help="show it, change nothing")
+    add_config(parser)
 
 
 def resubmit(arguments: Namespace) -> int:
     """Put a repaired message in the place of another."""
-    edit = edit_of(arguments)
+    edit = _edit_of(arguments)
+    if arguments.url is not None:
+        return _resubmit_by_url(arguments, edit)
     with opened_root(arguments.root, whole=True) as root:
         return _resubmit(arguments, root, edit)
 
 
-def edit_of(arguments: Namespace) -> MessageEdit:
-    """Read the changes that `add_edit` lets somebody say. Raises InvalidRequest."""
+def _edit_of(arguments: Namespace) -> MessageEdit:
+    """Read the changes that the command names. Raises InvalidRequest."""
     from sparkstore.content.edits import MessageEdit
     from sparkstore.operations.choice import choice_of
 
@@ -102,30 +97,47 @@ def _resubmit(arguments: Namespace, root: Root, edit: MessageEdit) -> int:
     )
 
     message_id, queues = arguments.message_id, recovered(root).queues
-    there = {name: each.entries.get(message_id) for name, each in queues.items()}
+    maybe = {name: queue.entries.get(message_id) for name, queue in queues.items()}
     named = None if arguments.queue is None else find(arguments.queue, queues)
-    entries = {name: entry for name, entry in there.items() if entry is not None}
+    entries = {name: entry for name, entry in maybe.items() if entry is not None}
     queue, entry = place_of(message_id, entries, named)
     target = target_of(entry, queue, arguments.to, queues)
     draft = MessageDraft(*edited(*ContentReader(root).read(message_id), edit))
     row: dict[str, Any] = {"action": "resubmit", "message_id": message_id}
     row |= {"from": queue, "to": target}
     if arguments.dry_run:
-        _print(arguments, row | {"dry_run": True, **_shown(draft, as_json=arguments.json)})
+        properties = dict(draft.header.properties)
+        show_row(arguments, row | _repaired(arguments, properties, draft.body))
     else:
         request = resubmission(message_id, queue, target, draft)
-        with opened_control(arguments.root, arguments.config) as control:
+        with opened_control(arguments) as control:
             answer = control.place(request)
         check_resubmitted(message_id, queue, answer)
-        _print(arguments, row | {"operation": request.operation, "done": answer.done})
+        show_row(arguments, row | {"operation": request.operation, "done": answer.done})
     note_unreplayed(root)
     return 0
 
 
-def _shown(draft: MessageDraft, *, as_json: bool) -> dict[str, Any]:
-    properties = {"properties": dict(draft.header.properties)}
-    return properties | (body_as_json(draft.body) if as_json else {"body": body_text(draft.body)})
+def _resubmit_by_url(arguments: Namespace, edit: MessageEdit) -> int:
+    body: dict[str, Any] = {"properties": dict(edit.properties), "unset": sorted(edit.removed)}
+    if edit.body is not None:
+        body["body_base64"] = b64encode(edit.body).decode("ascii")
+    body |= {"queue": arguments.queue, "to": arguments.to, "dry_run": arguments.dry_run}
+    with opened_broker(arguments) as broker:
+        path = path_of("messages", str(arguments.message_id), "resubmit")
+        answer = broker.ask("POST", path, body)
+    row = {"action": "resubmit", "message_id": answer["message"]}
+    row |= {"from": answer["queue"], "to": answer["to"]}
+    if arguments.dry_run:
+        text, encoded = answer["body"], answer["body_base64"]
+        content = b64decode(encoded) if text is None else text.encode()
+        show_row(arguments, row | _repaired(arguments, answer["properties"], content))
+    else:
+        show_row(arguments, row | {"operation": answer["operation"], "done": answer["done"]})
+    return 0
 
 
-def _print(arguments: Namespace, row: dict[str, Any]) -> None:
-    print_lines(json_lines([row]) if arguments.json else fields(row))
+def _repaired(arguments: Namespace, properties: dict[str, str], body: bytes) -> dict[str, Any]:
+    """Describe the message that would come."""
+    content = body_as_json(body) if arguments.json else {"body": body_text(body)}
+    return {"dry_run": True, "properties": properties, **content}

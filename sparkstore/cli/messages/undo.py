@@ -1,30 +1,47 @@
-"""The commands `undo` and `operations`: take back what a bulk command did, and list them."""
+"""The commands `undo`, `operations` and `history`: what was done, and taking it back."""
 
 from __future__ import annotations
 
 import time
 from argparse import Namespace
-from pathlib import Path
+from collections.abc import Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from sparkstore.cli.commands import opened_root, print_lines, recovered, row_limit
-from sparkstore.cli.control import opened_control
-from sparkstore.cli.messages.bulk_commands import shower
-from sparkstore.cli.notes import note, note_unreplayed
-from sparkstore.cli.output import Row, fields, json_lines, table, time_of
-from sparkstore.cli.parsing import ROOT, add_check, at_least_0, check_code, command
+from sparkstore.cli.notes import note, note_unreplayed, shower
+from sparkstore.cli.output import (
+    Row,
+    fields,
+    json_lines,
+    print_lines,
+    show_rows,
+    time_of,
+    time_said,
+)
+from sparkstore.cli.parsing import (
+    ROOT,
+    add_config,
+    add_dry_run,
+    add_limit,
+    check_code,
+    command,
+    is_dry,
+    row_limit,
+)
+from sparkstore.cli.target import opened_broker, opened_control, opened_root, recovered
+from sparkstore.control.broker_control import path_of
 from sparkstore.exit_codes import ExitCode
 from sparkstore.operations.bulk import new_operation
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
     from sparkstore.control.undo_run import Undo
-    from sparkstore.recovery.operation_log import LoggedOperation
 
 _SHOWN_IDS = 100
 """Ids that are listed for each reason why messages cannot go back."""
-_OPERATIONS = 100
+_OPERATIONS, _MOST_BY_URL = 100, 1_000
 _COLUMNS = ("operation", "at", "action", "queue", "to", "messages", "undoes", "undone_by")
+_EVENTS = ("position", "at", "kind", "queue", "holder", "delivery_count", "detail")
 
 
 def add(subparsers: Subparsers) -> None:
@@ -42,13 +59,15 @@ def add(subparsers: Subparsers) -> None:
         "interruption run it again.\n\n"
         "examples:\n  sparkstore undo ROOT 7f3a91c2 --dry-run\n  sparkstore undo ROOT 7f3a91c2",
         positional=(ROOT, ("operation", "what is to be undone")),
+        by_url=True,
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be, change nothing")
-    add_check(parser)
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="settings of the store, if it has its own"
-    )
+    add_dry_run(parser, "say what would be, change nothing")
+    add_config(parser)
     parser.set_defaults(progress=None)
+    _add_looks(subparsers)
+
+
+def _add_looks(subparsers: Subparsers) -> None:
     parser = command(
         subparsers,
         operations,
@@ -57,45 +76,101 @@ def add(subparsers: Subparsers) -> None:
         "anybody, the newest last. One with undone_by is undone; each other can be, as far as\n"
         "its messages are where it put them (undo --dry-run says so).\n\n"
         "example:\n  sparkstore operations ROOT",
+        by_url=True,
     )
-    parser.add_argument(
-        "--limit", type=at_least_0, metavar="N",
-        help="the newest N, 0: all (default 100, with --json all)",
-    )  # fmt: skip
+    add_limit(parser, "the newest N, 0: all (default 100, with --json all; by a URL at most 1000)")
+    command(
+        subparsers,
+        history,
+        "show every event of a message, consumed or not",
+        "The id is what `browse` shows. It goes as far back as history does (history_days).\n\n"
+        "example:\n  sparkstore history ROOT 17",
+        positional=(ROOT, ("message", "the id of the message")),
+        by_url=True,
+    )
 
 
 def operations(arguments: Namespace) -> int:
     """List the bulk commands that history has."""
+    limit = row_limit(arguments, _OPERATIONS)
+    if arguments.url is not None:
+        with opened_broker(arguments) as broker:
+            answer = broker.ask("GET", "operations", limit=limit or _MOST_BY_URL)
+        listed = [{**row, "at": time_said(row["at"])} for row in answer["items"]]
+        _show_operations(arguments, listed, answer["total"])
+        return 0
     from sparkstore.recovery import operation_log
 
     with opened_root(arguments.root, whole=True) as root:
-        found = operation_log.operations(root)
-        limit = row_limit(arguments, _OPERATIONS) or len(found)
-        rows = [_row(each) for each in found[len(found) - min(limit, len(found)) :]]
-        print_lines(json_lines(rows) if arguments.json else table(rows, _COLUMNS))
-        if len(rows) < len(found):
-            note(f"the newest {len(rows)} of {len(found)} are shown: --limit 0 shows all")
+        logged = operation_log.operations(root)
+        newest = logged[len(logged) - min(limit or len(logged), len(logged)) :]
+        rows = [{name: getattr(it, name) for name in _COLUMNS} for it in newest]
+        listed = [row | {"at": time_of(row["at"])} for row in rows]
+        _show_operations(arguments, listed, len(logged))
         note_unreplayed(root)
     return 0
 
 
-def _row(each: LoggedOperation) -> Row:
-    told = {name: getattr(each, name) for name in _COLUMNS} | {"at": time_of(each.at)}
-    return told | {"can_be_undone": each.undone_by is None}
+def _show_operations(arguments: Namespace, listed: list[dict[str, Any]], total: int) -> None:
+    rows = [row | {"can_be_undone": row["undone_by"] is None} for row in listed]
+    show_rows(arguments, rows, _COLUMNS)
+    if len(rows) < total:
+        note(f"the newest {len(rows)} of {total} are shown: --limit 0 shows all")
+
+
+def history(arguments: Namespace) -> int:
+    """Show every event of a message."""
+    if arguments.url is not None:
+        with opened_broker(arguments) as broker:
+            path = path_of("messages", arguments.message, "history")
+            events = broker.ask("GET", path, limit=_MOST_BY_URL)["items"]
+        show_rows(arguments, [{**event, "at": time_said(event["at"])} for event in events], _EVENTS)
+        return 0
+    from sparkstore.embedded.message_history import events_of
+
+    with opened_root(arguments.root, whole=True) as root:
+        events = events_of(root, arguments.message)
+        show_rows(arguments, [{**event, "at": time_of(event["at"])} for event in events], _EVENTS)
+        note_unreplayed(root)
+    return 0
 
 
 def undo(arguments: Namespace) -> int:
     """Take back what a bulk command did."""
-    if arguments.dry_run or arguments.check:
-        _flush(arguments)
-        with opened_root(arguments.root, whole=True) as root:
-            from sparkstore.control.undo_run import planned_undo
+    if arguments.url is not None:
+        return _undo_by_url(arguments)
+    if not is_dry(arguments):
+        return _undo(arguments)
+    from sparkstore.control.undo_run import planned_undo
 
-            found = planned_undo(root, recovered(root), arguments.operation, "dryrun00")
-            _print(arguments, {"dry_run": True, **_told(found)}, found)
-            note_unreplayed(root)
-        return check_code(arguments, len(found.plan.steps) + bool(found.queue))
-    return _undo(arguments)
+    _flush(arguments)
+    with opened_root(arguments.root, whole=True) as root:
+        planned = planned_undo(root, recovered(root), arguments.operation, "dryrun00")
+        _print(arguments, {"dry_run": True, **_fields(planned)}, planned.plan.lost)
+        note_unreplayed(root)
+    return check_code(arguments, len(planned.plan.steps) + bool(planned.queue))
+
+
+def _undo_by_url(arguments: Namespace) -> int:
+    began = time.monotonic()
+    with opened_broker(arguments) as broker:
+        path = path_of("operations", arguments.operation, "undo")
+        answer = broker.ask("POST", path, {"dry_run": is_dry(arguments)})
+    row: dict[str, Any] = {"action": "undo", "undoes": answer["undoes"]}
+    row |= {name: answer[name] for name in ("queue", "not_bound_to") if answer[name]}
+    counts = {name: answer[name] for name in ("restored", "removed", "shifted")}
+    row |= {name: by_queue for name, by_queue in counts.items() if by_queue or name == "restored"}
+    if is_dry(arguments):
+        _print(arguments, {"dry_run": True, **row}, answer["lost"])
+        changes = sum(sum(by_queue.values()) for by_queue in counts.values())
+        return check_code(arguments, changes + bool(answer["queue"]))
+    fates = {name: answer[name] for name in ("done", "left", "gone")}
+    seconds = round(time.monotonic() - began, 3)
+    row = {"operation": answer["operation"], **row, **fates, "seconds": seconds}
+    _print(arguments, row, answer["lost"])
+    lost = sum(map(len, answer["lost"].values()))
+    did = answer["done"] or bool(answer["queue"])
+    return _undo_code(did, lost + answer["left"] + answer["gone"])
 
 
 def _flush(arguments: Namespace) -> None:
@@ -104,30 +179,28 @@ def _flush(arguments: Namespace) -> None:
 
     served = connect_to(arguments.root)
     if served is not None:
-        try:
+        with closing(served):
             served.flush()
-        finally:
-            served.close()
 
 
 def _undo(arguments: Namespace) -> int:
     from sparkstore.control.undo_run import planned_undo, run_undo
 
     began, name = time.monotonic(), new_operation()
-    with opened_control(arguments.root, arguments.config) as control:
+    with opened_control(arguments) as control:
         control.flush()
         with opened_root(arguments.root, whole=True) as root:
-            found = planned_undo(root, recovered(root), arguments.operation, name)
-            show = shower(arguments, {"action": "undo"})
-            answer = run_undo(control, root, found, name, show)
-    told = _told(found) | answer.told()
+            planned = planned_undo(root, recovered(root), arguments.operation, name)
+            answer = run_undo(control, root, planned, name, shower(arguments, "undo"))
+    row = _fields(planned) | answer.told()
     seconds = round(time.monotonic() - began, 3)
-    _print(arguments, {"operation": answer.named(name), **told, "seconds": seconds}, found)
-    lost = sum(map(len, found.plan.lost.values()))
-    return undo_code(answer.done or bool(found.queue), lost + answer.left + answer.gone)
+    lost = planned.plan.lost
+    _print(arguments, {"operation": answer.named(name), **row, "seconds": seconds}, lost)
+    failed = sum(map(len, lost.values())) + answer.left + answer.gone
+    return _undo_code(answer.done or bool(planned.queue), failed)
 
 
-def undo_code(did: int, failed: int) -> int:
+def _undo_code(did: int, failed: int) -> int:
     """Return the exit code of an undo: one that put nothing back of what it should is an error.
 
     Args:
@@ -140,26 +213,26 @@ def undo_code(did: int, failed: int) -> int:
     return ExitCode.ERROR
 
 
-def _told(found: Undo) -> dict[str, Any]:
-    plan = found.plan
-    told: dict[str, Any] = {"action": "undo", "undoes": found.operation}
-    if found.queue:
-        told["queue"] = found.queue
-    if found.unbound:
-        told["not_bound_to"] = found.unbound
+def _fields(planned: Undo) -> dict[str, Any]:
+    plan = planned.plan
+    row: dict[str, Any] = {"action": "undo", "undoes": planned.operation}
+    if planned.queue:
+        row["queue"] = planned.queue
+    if planned.unbound:
+        row["not_bound_to"] = planned.unbound
     named = {"restored": plan.restored, "removed": plan.removed, "shifted": plan.shifted}
-    return told | {name: counts for name, counts in named.items() if counts or name == "restored"}
+    return row | {name: counts for name, counts in named.items() if counts or name == "restored"}
 
 
-def _print(arguments: Namespace, row: dict[str, Any], found: Undo) -> None:
-    lost: list[dict[str, Any]] = [
+def _print(arguments: Namespace, row: Row, lost: Mapping[str, list[int]]) -> None:
+    reasons: list[dict[str, Any]] = [
         {"reason": reason, "messages": len(ids), "ids": ids[:_SHOWN_IDS]}
-        for reason, ids in found.plan.lost.items()
+        for reason, ids in lost.items()
     ]
     if arguments.json:
-        print_lines(json_lines([row | {"lost": lost}]))
+        print_lines(json_lines([{**row, "lost": reasons}]))
         return
     print_lines(fields(row))
-    for each in lost:
-        ids = ", ".join(map(str, each["ids"]))
-        print_lines(fields({"cannot": f"{each['messages']} {each['reason']} ({ids})"}))
+    for reason in reasons:
+        ids = ", ".join(map(str, reason["ids"]))
+        print_lines(fields({"cannot": f"{reason['messages']} {reason['reason']} ({ids})"}))

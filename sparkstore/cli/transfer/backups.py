@@ -7,9 +7,8 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from sparkstore.cli.commands import print_lines
 from sparkstore.cli.notes import note, note_unreplayed
-from sparkstore.cli.output import fields, json_lines
+from sparkstore.cli.output import fields, json_lines, print_lines
 from sparkstore.cli.parsing import ROOT, command
 
 if TYPE_CHECKING:

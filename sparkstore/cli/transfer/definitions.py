@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sparkstore.cli.commands import opened_root, print_lines, recovered
-from sparkstore.cli.control import opened_control
 from sparkstore.cli.notes import note, note_unreplayed
-from sparkstore.cli.output import json_lines
-from sparkstore.cli.parsing import ROOT, add_check, check_code, command
+from sparkstore.cli.output import json_lines, print_lines
+from sparkstore.cli.parsing import ROOT, add_config, add_dry_run, check_code, command, group, is_dry
+from sparkstore.cli.target import opened_broker, opened_control, opened_root, recovered
 from sparkstore.errors import InvalidRequest, StoreError
 
 if TYPE_CHECKING:
@@ -27,18 +26,18 @@ _MOST_BYTES = 64 << 20
 def add(subparsers: Subparsers) -> None:
     """Add the commands `definitions export` and `definitions import` to the command line."""
     summary = "write or read queues, exchanges, bindings and policies as a document"
-    parser = subparsers.add_parser("definitions", help=summary, description=f"{summary}.")
-    group = parser.add_subparsers(metavar="COMMAND", required=True)
+    definitions = group(subparsers, "definitions", summary)
     command(
-        group,
+        definitions,
         export_definitions,
         "write the definitions of a root to standard output, as JSON",
         "Queues of subscriptions and of links are left out, and a note names them. No message is\n"
         "in it.\n\nexample:\n  sparkstore definitions export ROOT > definitions.json",
         name="export",
+        by_url=True,
     )
     parser = command(
-        group,
+        definitions,
         import_definitions,
         "create what a document defines: ours, RabbitMQ's JSON or Artemis' broker.xml",
         "All is judged first. If anything is wrong, nothing is done, and each error is told with\n"
@@ -50,46 +49,59 @@ def add(subparsers: Subparsers) -> None:
         "  sparkstore definitions import ROOT broker.xml",
         positional=(ROOT, ("file", "the document; - is standard input")),
         name="import",
+        by_url=True,
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done")
-    add_check(parser)
+    add_dry_run(parser, "say what would be done")
     parser.add_argument("--vhost", metavar="NAME", help="of RabbitMQ's: this virtual host")
-    parser.add_argument(
-        "--config", type=Path, metavar="FILE", help="settings of the store, if it has its own"
-    )
+    add_config(parser)
 
 
 def export_definitions(arguments: Namespace) -> int:
     """Write the definitions of a root."""
+    if arguments.url is not None:
+        with opened_broker(arguments) as broker:
+            answer = broker.ask("GET", "definitions")
+        _show_document(arguments, answer["document"], answer["left_out"])
+        return 0
     from sparkstore.operations.definitions.document import document_of
 
     with opened_root(arguments.root) as root:
-        document, left = document_of(recovered(root))
-        print(json.dumps(document, indent=None if arguments.json else 2))
-        for name in left:
-            note(f"{name!r:.80} is a link's own queue, or ends with its broker: left out")
+        _show_document(arguments, *document_of(recovered(root)))
         note_unreplayed(root)
     return 0
 
 
+def _show_document(arguments: Namespace, document: dict[str, Any], left: Sequence[str]) -> None:
+    print(json.dumps(document, indent=None if arguments.json else 2))
+    for name in left:
+        note(f"{name!r:.80} is a link's own queue, or ends with its broker: left out")
+
+
 def import_definitions(arguments: Namespace) -> int:
     """Create what a document defines, or say what would be created."""
+    text = _document_text(arguments.file)
+    if arguments.url is not None:
+        body = {"document": text, "vhost": arguments.vhost, "dry_run": is_dry(arguments)}
+        with opened_broker(arguments) as broker:
+            answer = broker.ask("POST", "definitions", body)
+        unmapped = [(part["left_out"], part["reason"]) for part in answer["left_out"]]
+        _show_import(arguments, answer["orders"], unmapped)
+        return check_code(arguments, answer["changes"])
     from sparkstore.operations.definitions.formats import definitions_of
     from sparkstore.operations.definitions.judgement import judge
 
-    found = definitions_of(document_text(arguments.file), arguments.vhost)
+    definitions = definitions_of(text, arguments.vhost)
     _flush(arguments.root)
     with opened_root(arguments.root) as root:
-        judged = judge(found.orders, recovered(root))
-    errors = [*found.errors, *judged.errors]
+        judged = judge(definitions.orders, recovered(root))
+    errors = [*definitions.errors, *judged.errors]
     if errors:
-        for place, text in errors:
-            note(f"{arguments.file}: {place}: {text}")
+        for place, reason in errors:
+            note(f"{arguments.file}: {place}: {reason}")
         raise InvalidRequest(f"{len(errors)} errors in {arguments.file}: nothing is done")
-    is_dry = arguments.dry_run or arguments.check
-    if not is_dry:
+    if not is_dry(arguments):
         _give(arguments, judged.changes)
-    show_import(arguments, judged.answers, found.unmapped, is_dry=is_dry)
+    _show_import(arguments, judged.answers, definitions.unmapped)
     return check_code(arguments, len(judged.changes))
 
 
@@ -112,7 +124,7 @@ def _give(arguments: Namespace, orders: Sequence[Order]) -> None:
 
     if not orders:
         return
-    with opened_control(arguments.root, arguments.config) as control:
+    with opened_control(arguments) as control:
         for number, order in enumerate(orders):
             try:
                 control.order(order)
@@ -120,34 +132,30 @@ def _give(arguments: Namespace, orders: Sequence[Order]) -> None:
                 raise unfinished(reason, number, len(orders)) from reason
 
 
-def show_import(
-    arguments: Namespace,
-    told: Sequence[dict[str, Any]],
-    unmapped: Sequence[tuple[str, str]],
-    *,
-    is_dry: bool,
+def _show_import(
+    arguments: Namespace, orders: Sequence[dict[str, Any]], unmapped: Sequence[tuple[str, str]]
 ) -> None:
     """Print what came of an import, or what would: each order, and what is left out and why."""
     if arguments.json:
-        dry = {"dry_run": True} if is_dry else {}
-        print_lines(json_lines({**each, **dry} for each in told))
+        dry = {"dry_run": True} if is_dry(arguments) else {}
+        print_lines(json_lines({**order, **dry} for order in orders))
         print_lines(json_lines({"left_out": place, "reason": text} for place, text in unmapped))
         return
-    print_lines(_line(each) for each in told)
+    print_lines(map(_line, orders))
     print_lines(f"left out     {place}: {text}" for place, text in unmapped)
-    would = " would change" if is_dry else " changed"
-    note(f"{sum(each['changed'] for each in told)}{would}, {len(unmapped)} left out")
+    would = " would change" if is_dry(arguments) else " changed"
+    note(f"{sum(order['changed'] for order in orders)}{would}, {len(unmapped)} left out")
 
 
-def _line(told: dict[str, Any]) -> str:
-    what = "created" if told["changed"] else "is there"
-    if told["act"] == "add-binding":
-        return f"{what:12} binding {told['exchange']} {told['key']!r} → {told['queue']}"
-    kind = next(each for each in ("queue", "exchange", "policy") if each in told)
-    return f"{what:12} {kind} {told[kind]}"
+def _line(order: Mapping[str, Any]) -> str:
+    what = "created" if order["changed"] else "is there"
+    if order["act"] == "add-binding":
+        return f"{what:12} binding {order['exchange']} {order['key']!r} → {order['queue']}"
+    kind = next(kind for kind in ("queue", "exchange", "policy") if kind in order)
+    return f"{what:12} {kind} {order[kind]}"
 
 
-def document_text(file: str) -> str:
+def _document_text(file: str) -> str:
     """Read the text of a document from a file, or from standard input.
 
     Raises:

@@ -34,7 +34,7 @@ IMPORTED = (
     "broker_shim.service.service",
     "broker_shim.store.delta",
     "broker_shim.store.remote",
-    "sparkstore.cli.commands",
+    "sparkstore.cli.administration.queues",
 )
 _MAX_REQUEST = 1 << 18
 _DESCRIPTORS = array.array("i", (0, 0)).itemsize * 2

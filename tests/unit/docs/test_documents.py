@@ -16,7 +16,7 @@ from broker_shim.security import passwd
 from broker_shim.security.security_settings import SecuritySettings, read_security
 from broker_shim.serve.options import parser as serve_parser
 from sparkstore.cli import command_line
-from sparkstore.cli.remote import remote_command_line
+from sparkstore.cli.parsing import with_url_as_root
 from sparkstore.config import StoreConfig, read_config
 from tests.support.checkout import CHECKOUT
 from tests.support.documents import DOCUMENTS, PAGES, blocks, prose, text_of
@@ -84,10 +84,9 @@ def test_every_command_line_of_the_documents_is_taken(line: str) -> None:
     command, *arguments = words
     if command in ABOVE:
         ABOVE[command]().parse_args(arguments)
-    elif remote_command_line.is_remote(words):
-        remote_command_line._parser().parse_args(words)
     else:
-        command_line._parser({}).parse_args([command, *arguments])
+        parser = command_line._parser({})
+        parser.parse_args(with_url_as_root(parser, words))
 
 
 def test_every_settings_file_of_the_documents_is_read(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ import pytest
 
 from broker_shim.service.socket import read_token
 from sparkstore.cli.command_line import main
-from sparkstore.cli.remote.http_client import PASSWORD_VARIABLE, TOKEN_VARIABLE
 from sparkstore.errors import InvalidRequest
-from sparkstore.secret_file import MOST_SECRET_BYTES, read_secret
+from sparkstore.secret_file import MOST_SECRET_BYTES, PASSWORD_VARIABLE, TOKEN_VARIABLE, read_secret
 
 SECRET = "sst_Geheimnis0123456789"
 URL = "http://127.0.0.1:1"

@@ -59,6 +59,12 @@ class HolderRow(Struct, kw_only=True):
     since: str | None
 
 
+class NotDurableCounts(Struct, kw_only=True):
+    """The messages of each queue that end with this process; a queue without any is left out."""
+
+    queues: dict[str, int]
+
+
 class HolderList(Struct, kw_only=True):
     """The messages that are held; `left_out` more are."""
 
@@ -113,6 +119,11 @@ async def list_holders(call: Call) -> HolderList:
     return HolderList(items=items, left_out=held.left_out)
 
 
+async def count_not_durable(call: Call) -> NotDurableCounts:
+    """Count the messages of each queue that are in memory only."""
+    return NotDurableCounts(queues=(await call.send({wire.NOT_DURABLE: True}))[wire.NOT_DURABLE])
+
+
 async def show_self(call: Call) -> UserAnswer:
     """Tell who asks, and what it may do here."""
     caller = call.caller
@@ -148,5 +159,13 @@ ENDPOINTS = (
     ),
     Endpoint(
         "GET", API + "/holders", MONITOR, list_holders, HolderList, HolderQuery, needs_broker=False
+    ),
+    Endpoint(
+        "GET",
+        API + "/not-durable",
+        MONITOR,
+        count_not_durable,
+        NotDurableCounts,
+        needs_broker=False,
     ),
 )

@@ -136,8 +136,7 @@ def _lines(store: BrokerStore, left: Iterator[int], choice: Choice) -> bytes | N
 
     None: there are no more. A queue may have large messages, so no more of them are in memory.
     """
-    from sparkstore.cli.messages.export import as_json  # noqa: PLC0415  # it loads pyarrow
-    from sparkstore.cli.output import json_lines  # noqa: PLC0415
+    from sparkstore.cli.output import json_lines, message_as_json  # noqa: PLC0415
 
     lines, size, count = list[str](), 0, 0
     for count, message_id in enumerate(islice(left, _PART), 1):  # noqa: B007
@@ -146,7 +145,7 @@ def _lines(store: BrokerStore, left: Iterator[int], choice: Choice) -> bytes | N
         except InvalidRequest:  # it left meanwhile
             continue
         if choice.takes_header(stored.header):
-            lines += json_lines(as_json([(message_id, stored.header, stored.body)]))
+            lines += json_lines([message_as_json(message_id, stored.header, stored.body)])
             size += len(lines[-1])
         if size >= _PART_BYTES:
             break

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from broker_shim.broker.routing import Router
 from broker_shim.serve.http.bodies import (
@@ -13,15 +13,15 @@ from broker_shim.serve.http.bodies import (
     OrderModel,
     OrderOutcome,
     PageQuery,
-    Plain,
     done,
 )
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.endpoint import ADMIN, API, MONITOR, Endpoint
 from broker_shim.store.interface import ExchangeBindingKey
+from sparkstore.core.wiring_arguments import EXCHANGE_TYPES
 from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
 
-ExchangeKind = Literal["direct", "fanout", "topic", "headers"]
+ExchangeKind = Annotated[str, Meta(extra_json_schema={"enum": [*EXCHANGE_TYPES]})]
 
 
 class ExchangeRow(Struct, kw_only=True):
@@ -45,7 +45,7 @@ class ExchangeCreation(OrderModel, kw_only=True):
     """An exchange that is to be there."""
 
     type: ExchangeKind
-    arguments: dict[str, Plain] = field(default_factory=dict)
+    arguments: dict[str, Any] = field(default_factory=dict)
 
 
 class ExchangeDeletionLimits(OrderModel):

@@ -85,7 +85,7 @@ async def _decide(call: Call, act: BranchAct) -> OrderOutcome:
     except InvalidRequest as reason:
         raise HttpRefusal(400, str(reason)) from reason
     store = call.house.broker.calls.branches
-    if store is not None:
+    if store is not None and act is not BranchAct.FORGET:  # it has none any more
         entries = await asyncio.to_thread(store.branch_entries, xid)
         for queue in {each[0] for each in entries.taken}:
             await call.queue(queue, Act.PURGE)

@@ -81,7 +81,7 @@ def test_what_was_on_its_way_to_a_member_that_does_not_know_of_it_waits_again(
     assert control is not None
     with closing(control), watching(service, "m", *known):
         found = control.holders(None).shown
-        assert sorted(message_id for _queue, message_id, *_ in found) == [*known, 3]
+        assert sorted(row["message"] for row in found) == [*known, 3]
 
 
 @pytest.mark.parametrize("selector", [None, LONG])

@@ -20,6 +20,7 @@ from broker_shim.serve.administration.control import ControlServer
 from broker_shim.serve.administration.order_turns import OneBroker, OrderTurns
 from broker_shim.service import socket as listening
 from broker_shim.store.memory import MemoryMessageStore
+from sparkstore.control.socket_address import SOCKET_NAME
 from sparkstore.operations import wire
 from tests.support.stores.services import short_folder
 
@@ -35,7 +36,7 @@ def answer_of_a_client() -> Iterator[bytes]:
     with short_folder() as folder, socket.socket(socket.AF_UNIX) as client:
         server = ControlServer(loop, OrderTurns(loop, OneBroker(broker)), Path(folder), ROOT_ID)
         client.settimeout(TIMEOUT_S)
-        client.connect(str(folder / wire.SOCKET_NAME))
+        client.connect(str(folder / SOCKET_NAME))
         client.sendall(wire.line(wire.hello(ROOT_ID)))
         for _ in range(3):  # it accepts, reads, answers
             loop.asyncio.call_soon(loop.asyncio.stop)
@@ -75,7 +76,7 @@ def test_clients_that_say_nothing_keep_no_other_out() -> None:
         def connected() -> socket.socket:
             client = sockets.enter_context(socket.socket(socket.AF_UNIX))
             client.settimeout(TIMEOUT_S)
-            client.connect(str(folder / wire.SOCKET_NAME))
+            client.connect(str(folder / SOCKET_NAME))
             return client
 
         for _ in range(200):

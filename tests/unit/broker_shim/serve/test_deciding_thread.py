@@ -13,10 +13,12 @@ import pytest
 from broker_shim.broker.routing import DEFAULT_EXCHANGES
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.serve.deciding_thread import DecidingThread
+from broker_shim.serve.http.calls import iso_time
 from broker_shim.store import protocol as wire
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, MessageHeader, Queue
-from sparkstore.control.client import AdminClient, SocketControl, connect
+from sparkstore.control.broker_control import BrokerControl
+from sparkstore.control.client import AdminClient, connect
 from sparkstore.core.link_records import LinkKey, Role
 from sparkstore.core.records import Kind, Record
 from sparkstore.errors import InvalidRequest
@@ -55,12 +57,12 @@ def service(root: Path) -> Iterator[ServicedRoot]:
 
 
 @pytest.fixture
-def control(service: ServicedRoot, root: Path) -> Iterator[SocketControl]:
+def control(service: ServicedRoot, root: Path) -> Iterator[BrokerControl]:
     with closing(connected(root)) as there:
         yield there
 
 
-def connected(root: Path) -> SocketControl:
+def connected(root: Path) -> BrokerControl:
     control = connect(open_root(root))
     assert control is not None
     return control
@@ -88,7 +90,7 @@ def told(member: RawMember) -> list[Any]:
 
 
 def test_members_are_told_of_what_an_administrator_orders(
-    service: ServicedRoot, control: SocketControl
+    service: ServicedRoot, control: BrokerControl
 ) -> None:
     with watching(service, "q") as member:
         make(control, "new")
@@ -139,14 +141,16 @@ def test_the_root_of_a_broker_j_host_gets_no_wiring_of_settings(root: Path) -> N
 
 
 def test_what_a_broker_held_that_was_killed_waits_and_what_a_member_holds_does_not(
-    control: SocketControl,
+    control: BrokerControl,
 ) -> None:
-    assert control.holders(None).shown == [("q", 1, ["m/link"], SINCE)]
+    since = iso_time(SINCE)
+    held = {"queue": "q", "message": 1, "holders": ["m/link"], "since": since}
+    assert control.holders(None).shown == [held]
     assert control.run(Request(Action.PURGE, "q", (1, 2, 3, 4))) == Answer(done=3, left=1)
 
 
 def test_beside_a_broker_j_host_nothing_is_changed_and_all_can_be_looked_at(
-    service: ServicedRoot, control: SocketControl, root: Path
+    service: ServicedRoot, control: BrokerControl, root: Path
 ) -> None:
     with RawMember(service.path, "host") as host:
         host.hello("vhost", exclusive=True)
@@ -172,7 +176,7 @@ def is_made(control: AdminClient, queue: str) -> bool:
 
 
 def test_a_host_that_comes_has_the_broker_end_that_decided(
-    service: ServicedRoot, control: SocketControl, root: Path
+    service: ServicedRoot, control: BrokerControl, root: Path
 ) -> None:
     assert control.run(Request(Action.PURGE, "q", (4,))) == Answer(done=1)
     with RawMember(service.path, "m") as member:  # so that nobody holds anything
@@ -191,7 +195,7 @@ def test_a_host_that_comes_has_the_broker_end_that_decided(
 
 @pytest.mark.parametrize("is_watched", [True, False])
 def test_a_host_is_refused_while_brokers_are_members_or_messages_are_held(
-    service: ServicedRoot, control: SocketControl, *, is_watched: bool
+    service: ServicedRoot, control: BrokerControl, *, is_watched: bool
 ) -> None:
     make(control, "new")
     watcher = watching(service, "q", "new") if is_watched else None
@@ -208,7 +212,7 @@ def test_a_host_is_refused_while_brokers_are_members_or_messages_are_held(
 
 
 def test_the_queue_of_a_link_goes_with_the_link_by_force_and_members_lose_it(
-    service: ServicedRoot, control: SocketControl
+    service: ServicedRoot, control: BrokerControl
 ) -> None:
     key = LinkKey("client", "mine", Role.SENDER)
     done(service.store.create, Queue("own"))

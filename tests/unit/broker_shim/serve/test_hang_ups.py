@@ -14,6 +14,7 @@ import pytest
 
 from broker_shim.serve.administration.control import ControlServer
 from broker_shim.serve.administration.order_turns import OneBroker, OrderTurns
+from sparkstore.control.socket_address import SOCKET_NAME
 from sparkstore.operations import wire
 from tests.support.amqp.left_behind import objects_left, told
 from tests.support.amqp.served_listener import TIMEOUT_S, Served
@@ -38,7 +39,7 @@ def test_an_administrator_that_is_gone_leaves_nothing_for_the_collector(*, greet
 
         def come(*, greets: bool = greets) -> None:
             with socket.socket(socket.AF_UNIX) as client:
-                client.connect(str(folder / wire.SOCKET_NAME))
+                client.connect(str(folder / SOCKET_NAME))
                 client.settimeout(TIMEOUT_S)
                 if greets:
                     client.sendall(wire.line(wire.hello(ROOT_ID)))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparkstore.cli.command_line import main
-from sparkstore.cli.messages import bulk
+from sparkstore.cli.messages import bulk, export, redrive
 from sparkstore.tables.root import open_or_create_root
 
 COMMANDS = ("move", "requeue", "purge", "replay", "export", "redrive")
@@ -24,7 +24,9 @@ SPELLINGS = (
 
 def parsed(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(exit_on_error=False)
-    bulk.add(parser.add_subparsers(required=True))
+    subparsers = parser.add_subparsers(required=True)
+    for add in (bulk.add, redrive.add, export.add):
+        add(subparsers)
     return parser.parse_args(bulk.with_queue_as_argument(words))
 
 

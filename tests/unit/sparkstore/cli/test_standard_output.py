@@ -44,6 +44,7 @@ COMMANDS = (
     "requeue ROOT QUEUE --id 2",
     "redrive ROOT zweite",
     "operations ROOT",
+    "history ROOT 1",
     "purge ROOT QUEUE --id 3",
     "replay ROOT QUEUE --id 3 --dry-run",
     "queue purge ROOT zweite",

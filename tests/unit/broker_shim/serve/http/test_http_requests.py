@@ -21,7 +21,7 @@ from broker_shim.serve.http.resources import copies as copy_requests
 from broker_shim.serve.http.resources.messages import MOST_BODY_BYTES
 from broker_shim.store.interface import MessageHeader
 from sparkstore.cli.command_line import main
-from sparkstore.cli.remote.http_client import RemoteBroker
+from sparkstore.control.http_client import BrokerClient
 from sparkstore.core import entries as entries_module
 from sparkstore.core.entries import Entries, Stretch
 from tests.support.checkout import CHECKOUT
@@ -75,13 +75,13 @@ def test_a_client_lists_queues_with_their_arguments_by_one_request_a_page(
 ) -> None:
     for name in ("listed.a", "listed.b"):
         house.ask("PUT", path_of(name), None, {"arguments": {"max_depth": 3}})
-    asked, ask = list[str](), RemoteBroker.ask
+    asked, ask = list[str](), BrokerClient.ask
 
-    def noted(broker: RemoteBroker, method: str, path: str, *more: Any, **query: Any) -> Any:
+    def noted(broker: BrokerClient, method: str, path: str, *more: Any, **query: Any) -> Any:
         asked.append(path)
         return ask(broker, method, path, *more, **query)
 
-    monkeypatch.setattr(RemoteBroker, "ask", noted)
+    monkeypatch.setattr(BrokerClient, "ask", noted)
     assert main(["queue", "list", "--url", f"http://127.0.0.1:{house.port}", "--json"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert {"max_depth": 3} in [each["arguments"] for each in rows if each["queue"] == "listed.b"]
@@ -201,7 +201,7 @@ BAD: list[tuple[str, str, Any, int, str]] = [
     ("PUT", "/api/v1/queues/q", {"argments": {}}, 400, "did you mean 'arguments'?"),
     ("PUT", "/api/v1/queues/q", {"arguments": {"max_deph": 1}}, 400, "did you mean 'max_depth'?"),
     ("PUT", "/api/v1/queues/q", {"arguments": {"max_depth": "x"}}, 400, "max_depth"),
-    ("PUT", "/api/v1/queues/q", {"arguments": {"max_depth": [1]}}, 400, "array"),
+    ("PUT", "/api/v1/queues/q", {"arguments": {"max_depth": [1]}}, 400, "say an integer"),
     ("PUT", "/api/v1/queues/q", {"durability": 2}, 400, "durability"),
     ("PUT", "/api/v1/queues/q", [], 400, "Expected `object`"),
     ("PUT", "/api/v1/queues/q", b'{"arguments":', 400, "not JSON"),
