@@ -61,7 +61,7 @@ class _Peer:
         self.say(ConnectionStartOk({}, "ANONYMOUS", b"", "en_US"), 0)
         self.say(ConnectionTuneOk(8, 65_535, 0), 0)
         self.say(ConnectionOpen(""), 0)
-        while not any(isinstance(self.method(each), ConnectionOpenOk) for each in self.frames()):
+        while not any(isinstance(self.method(frame), ConnectionOpenOk) for frame in self.frames()):
             pass
         self.say(SessionAttach(name))
         self.frames()
@@ -69,8 +69,8 @@ class _Peer:
 
     def say(self, method: Control | Command, channel: int = 1, *, sync: bool = False) -> None:
         """Send a control or command."""
-        told = frames_of(Assembly(channel, method, sync))
-        self.socket.sendall(b"".join(frame.encoded for frame in told))
+        frames = frames_of(Assembly(channel, method, sync))
+        self.socket.sendall(b"".join(frame.encoded for frame in frames))
 
     def frames(self) -> list[Frame]:
         """Wait for bytes; the frames that are whole."""
@@ -80,15 +80,15 @@ class _Peer:
 
     def method(self, frame: Frame) -> object:
         """The control or command that a frame ends, if it does."""
-        found = self._methods.take(frame)
-        return found.method if isinstance(found, Assembly) else None
+        assembly = self._methods.take(frame)
+        return assembly.method if isinstance(assembly, Assembly) else None
 
     def wait_for(self, command_id: int) -> None:
         """Until this command is complete."""
         while True:
             for frame in self.frames():
-                told = self.method(frame)
-                if isinstance(told, SessionCompleted) and contains(told.commands or (), command_id):
+                done = self.method(frame)
+                if isinstance(done, SessionCompleted) and contains(done.commands or (), command_id):
                     return
 
 
@@ -111,13 +111,13 @@ def receive(port: int, queue: str, count: int) -> float:
     peer.say(MessageSubscribe(queue, "d", 0, 0))
     peer.say(MessageFlow("d", 1, _INFINITE))
     peer.say(MessageFlow("d", 0, count))
-    came = said = 0
+    came = accepted = 0
     commands = 3
     while came < count:
         came += sum(f.type == _COMMAND and f.flags & FIRST_SEGMENT != 0 for f in peer.frames())
-        if came > said:
-            peer.say(MessageAccept(((said, came - 1),)))
-            said, commands = came, commands + 1
+        if came > accepted:
+            peer.say(MessageAccept(((accepted, came - 1),)))
+            accepted, commands = came, commands + 1
     peer.say(ExecutionSync(), sync=True)
     peer.wait_for(commands)
     took_s = time.perf_counter() - began_s

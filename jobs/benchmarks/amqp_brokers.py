@@ -47,14 +47,14 @@ class Listening(NamedTuple):
 
 def available(names: Sequence[str]) -> list[str]:
     """The brokers among these that this machine has or can build; tells of each other why not."""
-    found = []
+    brokers = []
     for name in names:
         reason = _lacking(name)
         if reason is None:
-            found.append(name)
+            brokers.append(name)
         else:
             print(f"{name}: skipped, {reason}", file=sys.stderr)
-    return found
+    return brokers
 
 
 def _lacking(name: str) -> str | None:
@@ -119,7 +119,7 @@ def sparkstore_serving(
         assert process.stdout is not None
         ready = process.stdout.readline()
         try:
-            ports = [int(each.rpartition(":")[2]) for each in _ADDRESS.findall(ready)]
+            ports = [int(address.rpartition(":")[2]) for address in _ADDRESS.findall(ready)]
             yield Listening(ports[0], process.pid, *ports[1:])
         finally:
             process.terminate()
@@ -193,7 +193,7 @@ def _artemis(folder: Path) -> Iterator[Listening]:
     target = _built_artemis() / "target"
     native = "lib/linux-x86_64/"
     with ZipFile(next((target / "lib").glob("activemq-artemis-native-*.jar"))) as jar:
-        jar.extractall(folder, [each for each in jar.namelist() if each.startswith(native)])
+        jar.extractall(folder, [entry for entry in jar.namelist() if entry.startswith(native)])
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -50,9 +50,9 @@ _HEADERS = {True: b"\x00\x53\x70\xc0\x02\x01\x41", False: b"\x00\x53\x70\xc0\x02
 
 def message(size: int, *, durable: bool = True, number: int | None = None) -> bytes:
     """A message with `size` bytes of data, and with a message id, if it has a number."""
-    said = b"" if number is None else b"\x00\x53\x73\xc0\x0a\x01\x80" + number.to_bytes(8, "big")
+    named = b"" if number is None else b"\x00\x53\x73\xc0\x0a\x01\x80" + number.to_bytes(8, "big")
     data = b"\x00\x53\x75\xb0" + size.to_bytes(4, "big") + bytes(size)
-    return _HEADERS[durable] + said + data
+    return _HEADERS[durable] + named + data
 
 
 def transfers(count: int, payload: bytes) -> bytes:
@@ -168,16 +168,18 @@ class LoadSender:
     def step(self) -> None:
         """Read what came, send what may go."""
         for encoded, start, end in self.peer.frames():
-            told = read_performative(encoded, start, end)[0]
-            if isinstance(told, Disposition):
-                assert isinstance(told.state, Accepted), told
-                self.settled += (told.first if told.last is None else told.last) - told.first + 1
-            elif isinstance(told, Flow):
-                self._window = (told.next_incoming_id or 0) + told.incoming_window
-                if told.handle is not None:
-                    self._limit = (told.delivery_count or 0) + (told.link_credit or 0)
+            answer = read_performative(encoded, start, end)[0]
+            if isinstance(answer, Disposition):
+                assert isinstance(answer.state, Accepted), answer
+                self.settled += (
+                    (answer.first if answer.last is None else answer.last) - answer.first + 1
+                )
+            elif isinstance(answer, Flow):
+                self._window = (answer.next_incoming_id or 0) + answer.incoming_window
+                if answer.handle is not None:
+                    self._limit = (answer.delivery_count or 0) + (answer.link_credit or 0)
             else:
-                assert isinstance(told, Attach), told
+                assert isinstance(answer, Attach), answer
         self.write()
 
     def write(self) -> None:
@@ -199,8 +201,8 @@ def send_all(
     """
     addresses = [address] * len(streams) if isinstance(address, str) else address
     senders = [
-        LoadSender(port, each, stream, count)
-        for each, stream in zip(addresses, streams, strict=True)
+        LoadSender(port, address, stream, count)
+        for address, stream in zip(addresses, streams, strict=True)
     ]
     with selectors.DefaultSelector() as selector:
         for sender in senders:
@@ -274,7 +276,7 @@ def receive_all(port: int, address: str, count: int) -> float:
     peer = RawPeer(port)
     source, target = Source(address), Target("load")
     peer.send(Attach("r", 0, True, source=source, target=target))
-    started, got, told = time.perf_counter(), 0, 0
+    started, got, credited = time.perf_counter(), 0, 0
     peer.send(_credit(0))
     while got < count:
         first = None
@@ -287,9 +289,9 @@ def receive_all(port: int, address: str, count: int) -> float:
         if first is not None:
             last = first + got - before - 1
             peer.send(Disposition(True, first, last, settled=True, state=Accepted()))
-        if got - told >= CREDIT // 2:
+        if got - credited >= CREDIT // 2:
             peer.send(_credit(got))
-            told = got
+            credited = got
     took = time.perf_counter() - started
     peer.close()
     return took

@@ -45,8 +45,8 @@ def names_of(queues: int, count: int) -> dict[str, list[str]]:
         "full": [f"address.{number % 1000}::queue-{number}" for number in chosen],
         "short": short,
         "ambiguous": [
-            each if number % 20 else f"twin-{number % 100}"
-            for number, each in zip(chosen, short, strict=True)
+            name if number % 20 else f"twin-{number % 100}"
+            for number, name in zip(chosen, short, strict=True)
         ],
         "unknown": [f"none-{n}" if n % 2 else f"address.1::none-{n}" for n in chosen],
     }
@@ -70,7 +70,7 @@ def measured(manager: AddressManager, names: Sequence[str], rounds: int) -> tupl
         (nanoseconds(plain.get, names), nanoseconds(manager.resolve, names))
         for _ in repeat(None, rounds)
     ]
-    return median([each[0] for each in both]), median([each[1] for each in both])
+    return median([pair[0] for pair in both]), median([pair[1] for pair in both])
 
 
 def main() -> int:
@@ -82,17 +82,17 @@ def main() -> int:
     arguments = parser.parse_args()
     sys.stderr.write(describe() + "\n")
     manager = manager_of(arguments.queues)
-    found: dict[str, dict[str, float]] = {}
+    figures: dict[str, dict[str, float]] = {}
     for kind, names in names_of(arguments.queues, arguments.names).items():
         plain_ns, resolve_ns = measured(manager, names, arguments.rounds)
         ratio = resolve_ns / plain_ns
-        found[kind] = {"dict_ns": plain_ns, "resolve_ns": resolve_ns, "ratio": ratio}
+        figures[kind] = {"dict_ns": plain_ns, "resolve_ns": resolve_ns, "ratio": ratio}
         sys.stderr.write(
             f"{kind:9} dict {plain_ns:6.0f} ns  resolve {resolve_ns:6.0f} ns  {ratio:5.2f} x\n"
         )
-    sys.stdout.write(json.dumps({"addresses": found}) + "\n")
-    limited = found.keys() - {"unknown"}
-    too_slow = sorted(kind for kind in limited if found[kind]["ratio"] > LIMIT)
+    sys.stdout.write(json.dumps({"addresses": figures}) + "\n")
+    limited = figures.keys() - {"unknown"}
+    too_slow = sorted(kind for kind in limited if figures[kind]["ratio"] > LIMIT)
     if too_slow:
         sys.stderr.write(f"{', '.join(too_slow)}: more than {LIMIT} x a plain look-up\n")
     return 1 if too_slow else 0

@@ -99,10 +99,10 @@ def measure_waits(broker: Listening, count: int, stream: bytes) -> dict[str, Wai
     """A client that waits for each message: `stream` has `count`; as many are there to receive."""
     sent = send_in_turn(broker.port, "load", stream, count)
     received = receive_in_turn(broker.port, "load", count)
-    told = {"send in turn": sent, "receive in turn": received}
+    waits_of = {"send in turn": sent, "receive in turn": received}
     return {
         phase: Waits(percentile(waits, 0.5), percentile(waits, 0.99))
-        for phase, waits in told.items()
+        for phase, waits in waits_of.items()
     }
 
 
@@ -169,7 +169,7 @@ def main() -> None:
         durable: {n: [transfers(count // n, message(SIZE, durable=durable))] * n for n in (1, 8)}
         for durable in (True, False)
     }
-    found: dict[tuple[str, str], list[Figure]] = defaultdict(list)
+    figures: dict[tuple[str, str], list[Figure]] = defaultdict(list)
     waits: dict[tuple[str, str], list[Waits]] = defaultdict(list)
     in_turn: int = options.in_turn
     for _ in range(options.rounds):
@@ -179,11 +179,11 @@ def main() -> None:
                 prepared = streams[is_durable]
                 warm_up(broker, count, prepared, options.warm_up)
                 for phase, figure in measure(broker, count, prepared).items():
-                    found[name, phase].append(figure)
+                    figures[name, phase].append(figure)
                 few = transfers(in_turn, message(SIZE, durable=is_durable))
                 for phase, waited in measure_waits(broker, in_turn, few).items():
                     waits[name, phase].append(waited)
-    _print(found, waits, {} if options.no_idle else _idle(names), as_json=options.json)
+    _print(figures, waits, {} if options.no_idle else _idle(names), as_json=options.json)
 
 
 def _idle(names: list[str]) -> dict[str, float]:
@@ -191,9 +191,11 @@ def _idle(names: list[str]) -> dict[str, float]:
     return {name: idle_mib(name, 1_000, 10) for name in own}
 
 
-def _ratios(found: dict[tuple[str, str], list[Figure]]) -> dict[str, float]:
+def _ratios(rounds: dict[tuple[str, str], list[Figure]]) -> dict[str, float]:
     """AMQP 0-10 beside AMQP 1.0 of the same broker in the same rounds."""
-    rates = {key: median([each.per_second for each in figures]) for key, figures in found.items()}
+    rates = {
+        key: median([figure.per_second for figure in figures]) for key, figures in rounds.items()
+    }
     return {
         f"{phase} of {name} beside its 1.0": round(rate / rates[name, phase[5:]], 2)
         for (name, phase), rate in sorted(rates.items())
@@ -202,7 +204,7 @@ def _ratios(found: dict[tuple[str, str], list[Figure]]) -> dict[str, float]:
 
 
 def _print(
-    found: dict[tuple[str, str], list[Figure]],
+    figures: dict[tuple[str, str], list[Figure]],
     waits: dict[tuple[str, str], list[Waits]],
     idle: dict[str, float],
     *,
@@ -210,28 +212,28 @@ def _print(
 ) -> None:
     synced_ms = median(append_and_sync_ms(BUILD, SIZE))
     print(f"{describe()}; append + fdatasync of 1 KiB {synced_ms:.2f} ms", file=sys.stderr)
-    told: dict[str, list[float]] = {}
-    for (name, phase), figures in sorted(found.items(), key=lambda each: each[0][1]):
-        rates = [figure.per_second for figure in figures]
-        broker_us = median([figure.broker_us for figure in figures])
-        client_us = median([figure.client_us for figure in figures])
-        told[f"{phase} {name}"] = [round(median(rates)), round(broker_us, 1)]
+    printed: dict[str, list[float]] = {}
+    for (name, phase), rounds in sorted(figures.items(), key=lambda item: item[0][1]):
+        rates = [figure.per_second for figure in rounds]
+        broker_us = median([figure.broker_us for figure in rounds])
+        client_us = median([figure.client_us for figure in rounds])
+        printed[f"{phase} {name}"] = [round(median(rates)), round(broker_us, 1)]
         line = f"{phase:13} {name:16} {median(rates):>9,.0f} a second"
         spread = f"({min(rates):,.0f} to {max(rates):,.0f})"
         line += f" {spread:22} broker {broker_us:5.1f} µs, client {client_us:4.1f} µs a message"
         print(line, file=sys.stderr)
-    for (name, phase), waited in sorted(waits.items(), key=lambda each: each[0][1]):
-        p50, p99 = median([each.p50 for each in waited]), median([each.p99 for each in waited])
-        told[f"{phase} {name}"] = [round(p50, 2), round(p99, 2)]
+    for (name, phase), waited in sorted(waits.items(), key=lambda item: item[0][1]):
+        p50, p99 = median([item.p50 for item in waited]), median([item.p99 for item in waited])
+        printed[f"{phase} {name}"] = [round(p50, 2), round(p99, 2)]
         print(f"{phase:15} {name:16} p50 {p50:5.2f} ms, p99 {p99:6.2f} ms", file=sys.stderr)
-    for phase, ratio in _ratios(found).items():
-        told[phase] = [ratio]
+    for phase, ratio in _ratios(figures).items():
+        printed[phase] = [ratio]
         print(f"{phase}: {ratio:.2f}", file=sys.stderr)
     for name, mib in idle.items():
-        told[f"idle {name}"] = [round(mib)]
+        printed[f"idle {name}"] = [round(mib)]
         print(f"idle       {name:16} {mib:9.0f} MiB for 1,000 x 10 links", file=sys.stderr)
     if as_json:
-        print(json.dumps(told))
+        print(json.dumps(printed))
 
 
 if __name__ == "__main__":

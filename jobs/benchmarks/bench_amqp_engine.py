@@ -146,10 +146,10 @@ def our_receive(count: int, stream: bytes) -> int:
     return received
 
 
-def our_send(count: int, told: list[bytes]) -> int:
+def our_send(count: int, dispositions: list[bytes]) -> int:
     machine, link = our_machine(count, is_receiver=True)
     settled = 0
-    for number, disposition in enumerate(told):
+    for number, disposition in enumerate(dispositions):
         for tag in range(number * BATCH, (number + 1) * BATCH):
             link.transfer(tag.to_bytes(8, "big"), (PAYLOAD,))
         b"".join(machine.data_to_send(now_s=0.0))
@@ -225,10 +225,10 @@ def proton_receive(count: int, stream: bytes) -> int:
     return received
 
 
-def proton_send(count: int, told: list[bytes]) -> int:
+def proton_send(count: int, dispositions: list[bytes]) -> int:
     engine, link = proton_engine(count, is_receiver=True)
     settled = 0
-    for number, disposition in enumerate(told):
+    for number, disposition in enumerate(dispositions):
         for tag in range(number * BATCH, (number + 1) * BATCH):
             send(link, tag, PAYLOAD)
         proton_output(engine)
@@ -333,27 +333,27 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     count: int = options.count
-    stream, told = transfers(count), settlements(count)
+    stream, settled = transfers(count), settlements(count)
     calls: dict[str, Callable[[], int]] = {
         "receive ours": lambda: our_receive(count, stream),
         "receive proton": lambda: proton_receive(count, stream),
-        "send ours": lambda: our_send(count, told),
-        "send proton": lambda: proton_send(count, told),
+        "send ours": lambda: our_send(count, settled),
+        "send proton": lambda: proton_send(count, settled),
         "decode ours": lambda: our_decode(count),
         "decode proton": lambda: proton_decode(count),
         "encode ours": lambda: our_encode(count),
         "encode proton": lambda: proton_encode(count),
         "copy": lambda: copies(count),
     }
-    found: dict[str, list[float]] = {name: [] for name in calls}
+    rates_of: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(options.rounds):
         for name, call in calls.items():
-            found[name].append(per_second(call, count))
+            rates_of[name].append(per_second(call, count))
     print(describe(), file=sys.stderr)
-    for name, rates in found.items():
+    for name, rates in rates_of.items():
         spread = f"{min(rates):,.0f} to {max(rates):,.0f}"
         print(f"{name:16} {median(rates):>12,.0f} a second   ({spread})", file=sys.stderr)
-    print(json.dumps({name: round(median(rates)) for name, rates in found.items()}))
+    print(json.dumps({name: round(median(rates)) for name, rates in rates_of.items()}))
 
 
 if __name__ == "__main__":

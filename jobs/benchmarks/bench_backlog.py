@@ -72,9 +72,9 @@ class Backlog(Bench):
             made.mkdir()
             (made / "store.toml").write_text(self._settings)
         _, filled_ms = self._do("fill", name, deep)
-        found, start_ms = self._do("open", name, deep)
-        if found != self._n:
-            sys.exit(f"{name}: {found} of {self._n} messages are there after a restart")
+        waiting, start_ms = self._do("open", name, deep)
+        if waiting != self._n:
+            sys.exit(f"{name}: {waiting} of {self._n} messages are there after a restart")
         sys.stderr.write(f"{name}: filled in {filled_ms} ms, started in {start_ms} ms\n")
         _, churned_ms = self._do("churn", name, churned)
         left = _size_mb(name, churned)
@@ -131,14 +131,14 @@ def main() -> None:
     for _ in range(arguments.rounds):
         for name in arguments.stores:
             with tempfile.TemporaryDirectory(dir=BUILD) as folder:
-                told = bench.run(name, Path(folder).absolute())
-            rounds[name].append(told)
-            sys.stderr.write(f"{name}: {told}\n")
-    found = {
-        name: Told(*(median(values) for values in zip(*told, strict=True)))._asdict()
-        for name, told in rounds.items()
+                figures = bench.run(name, Path(folder).absolute())
+            rounds[name].append(figures)
+            sys.stderr.write(f"{name}: {figures}\n")
+    medians = {
+        name: Told(*(median(values) for values in zip(*figures, strict=True)))._asdict()
+        for name, figures in rounds.items()
     }
-    print(json.dumps(found))
+    print(json.dumps(medians))
 
 
 if __name__ == "__main__":

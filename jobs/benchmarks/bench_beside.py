@@ -106,7 +106,7 @@ def main() -> None:
     arguments = parser.parse_args()
     sys.stderr.write(describe() + "\n")
     tune_process()
-    found: dict[str, object] = {}
+    figures: dict[str, object] = {}
     with TemporaryDirectory(dir=BUILD) as folder:
         root = Path(folder) / "root"
         config = StoreConfig(segment_commits=20, reader_grace_s=5.0)
@@ -117,24 +117,24 @@ def main() -> None:
         load = Load(store)
         load.measured(5)
         idle = load.measured(arguments.seconds)
-        found["idle p50, p99 ms"] = [round(value, 2) for value in idle]
+        figures["idle p50, p99 ms"] = [round(value, 2) for value in idle]
         for nice in (19, 0):
             with _compacting(root, nice) as ended:
                 beside = load.measured(arguments.seconds)
             name = f"beside compact, nice {nice}"
-            found[f"{name}: p50, p99 ms"] = [round(value, 2) for value in beside]
-            found[f"{name}: p99 / idle p99 (<= 3)"] = round(beside[1] / idle[1], 2)
-            found[f"{name}: runs, failed"] = [len(ended), sum(code != 0 for code in ended)]
-        found["answers"] = load.end()
+            figures[f"{name}: p50, p99 ms"] = [round(value, 2) for value in beside]
+            figures[f"{name}: p99 / idle p99 (<= 3)"] = round(beside[1] / idle[1], 2)
+            figures[f"{name}: runs, failed"] = [len(ended), sum(code != 0 for code in ended)]
+        figures["answers"] = load.end()
         store.close()
         again = DeltaMessageStore(root, config)
-        there = set(again.recover().entries["bench"])
-        found["acknowledged and missing (0)"] = len(load.waiting - there)
-        found["taken and there again (0)"] = len(there - load.waiting)
+        standing = set(again.recover().entries["bench"])
+        figures["acknowledged and missing (0)"] = len(load.waiting - standing)
+        figures["taken and there again (0)"] = len(standing - load.waiting)
         again.close()
-    for name, value in found.items():
+    for name, value in figures.items():
         sys.stderr.write(f"{name:46} {value}\n")
-    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.write(json.dumps(figures) + "\n")
 
 
 if __name__ == "__main__":

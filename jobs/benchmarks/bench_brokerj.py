@@ -49,7 +49,7 @@ class Figure(NamedTuple):
 
 def figures_of(printed: str) -> dict[str, Figure]:
     """What the harness printed, by phase; its warm-up, labelled with ~, is left out."""
-    found: dict[str, Figure] = {}
+    figures: dict[str, Figure] = {}
     for line in printed.splitlines():
         match = _LINE.search(line)
         if match is None or "~" in line:
@@ -57,10 +57,10 @@ def figures_of(printed: str) -> dict[str, Figure]:
         callers = match["threads"] or match["producers"]
         is_async = "Async" in match["phase"]
         phase = match["phase"] if is_async or not callers else f"{match['phase']} x {callers}"
-        found[phase] = Figure(
+        figures[phase] = Figure(
             float(match["rate"]), float(match["p50"] or 0), float(match["p99"] or 0)
         )
-    return found
+    return figures
 
 
 class Bench:
@@ -94,7 +94,7 @@ class Bench:
             self._broker(options, [kind, str(folder / "work"), str(PORT), node]),
         ):
             url = f"amqp://127.0.0.1:{PORT}?amqp.saslMechanisms=ANONYMOUS"
-            found: dict[str, Figure] = {}
+            figures: dict[str, Figure] = {}
             for queue, producers, count in (
                 ("warm", 1, 500),
                 ("q1", 1, self._n),
@@ -104,11 +104,11 @@ class Bench:
                 printed = self._java((), "bench.JmsBench", words)
                 if queue != "warm":
                     sent = figures_of(printed)
-                    found |= {
+                    figures |= {
                         f"{phase} after x {producers}" if "receive" in phase else phase: figure
                         for phase, figure in sent.items()
                     }
-            return found
+            return figures
 
     def _java(self, options: tuple[str, ...], main: str, words: list[str]) -> str:
         done = subprocess.run(

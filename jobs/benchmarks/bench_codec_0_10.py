@@ -119,12 +119,12 @@ def main() -> int:
     for _ in range(options.rounds):
         for name, call in calls.items():
             rounds[name].append(mb_per_s(call, len(stream)))
-    found = {name: median(values) for name, values in rounds.items()}
-    for name, value in found.items():
-        share = f"{found['memcpy'] / value:.0f} x less than memcpy"
+    rates = {name: median(values) for name, values in rounds.items()}
+    for name, value in rates.items():
+        share = f"{rates['memcpy'] / value:.0f} x less than memcpy"
         print(f"{name:8} {value:10,.0f} MB/s   {share}", file=sys.stderr)
-    print(json.dumps({"mb_per_s": found, "machine": describe()}))
-    return int(min(found["decode"], found["encode"]) < LEAST_MB_PER_S)
+    print(json.dumps({"mb_per_s": rates, "machine": describe()}))
+    return int(min(rates["decode"], rates["encode"]) < LEAST_MB_PER_S)
 
 
 if __name__ == "__main__":

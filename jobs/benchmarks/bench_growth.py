@@ -80,7 +80,7 @@ def measure(broker: Listening, queues: int) -> dict[str, Row]:
 
 def run(waiting: int, queues: int, rounds: int) -> tuple[dict[str, Row], float]:
     """Medians of the rounds, each on a copy of one root; the most MiB that were resident."""
-    found: dict[str, list[Row]] = defaultdict(list)
+    rows_of: dict[str, list[Row]] = defaultdict(list)
     most = 0.0
     with tempfile.TemporaryDirectory(dir=BUILD) as folder:
         filled = Path(folder).resolve() / "filled"
@@ -91,17 +91,17 @@ def run(waiting: int, queues: int, rounds: int) -> tuple[dict[str, Row], float]:
             with sparkstore_serving([str(root)]) as broker:
                 most = max(most, resident_mib(broker.pid))
                 for phase, row in measure(broker, queues).items():
-                    found[phase].append(row)
+                    rows_of[phase].append(row)
             shutil.rmtree(root)
     medians = {
         phase: Row(*(median([row[column] for row in rows]) for column in range(2)))
-        for phase, rows in found.items()
+        for phase, rows in rows_of.items()
     }
     return medians, most
 
 
 def _numbers(text: str) -> list[int]:
-    return [int(each.replace("_", "")) for each in text.split(",")]
+    return [int(number.replace("_", "")) for number in text.split(",")]
 
 
 def main() -> int:
@@ -116,23 +116,23 @@ def main() -> int:
     cases = [(waiting, 1) for waiting in options.waiting]
     middle = sorted(options.waiting)[len(options.waiting) // 2]
     cases += [(middle, queues) for queues in options.queues if (middle, queues) not in cases]
-    found: dict[tuple[int, int], dict[str, Row]] = {}
+    figures: dict[tuple[int, int], dict[str, Row]] = {}
     for waiting, queues in cases:
-        found[waiting, queues], mib = run(waiting, queues, options.rounds)
-        for phase, row in found[waiting, queues].items():
-            told = f"{waiting:>10,} waiting on {queues:>5,} queues, {phase:7}"
-            print(f"{told} {row.per_second:>8,.0f}/s {row.broker_us:6.1f} µs, {mib:,.0f} MiB")
-    _draw(found, options.picture)
-    return _judge(found)
+        figures[waiting, queues], mib = run(waiting, queues, options.rounds)
+        for phase, row in figures[waiting, queues].items():
+            line = f"{waiting:>10,} waiting on {queues:>5,} queues, {phase:7}"
+            print(f"{line} {row.per_second:>8,.0f}/s {row.broker_us:6.1f} µs, {mib:,.0f} MiB")
+    _draw(figures, options.picture)
+    return _judge(figures)
 
 
-def _judge(found: dict[tuple[int, int], dict[str, Row]]) -> int:
+def _judge(figures: dict[tuple[int, int], dict[str, Row]]) -> int:
     least = {
-        phase: min(each[phase].broker_us for each in found.values())
+        phase: min(row[phase].broker_us for row in figures.values())
         for phase in ("send", "receive")
     }
     is_met = True
-    for (waiting, queues), rows in found.items():
+    for (waiting, queues), rows in figures.items():
         for phase, row in rows.items():
             share = row.broker_us / least[phase]
             if share > MOST:
@@ -141,22 +141,22 @@ def _judge(found: dict[tuple[int, int], dict[str, Row]]) -> int:
     return 0 if is_met else 1
 
 
-def _draw(found: dict[tuple[int, int], dict[str, Row]], picture: Path) -> None:
+def _draw(figures: dict[tuple[int, int], dict[str, Row]], picture: Path) -> None:
     import matplotlib as mpl  # noqa: PLC0415
 
     mpl.use("Agg")
     from matplotlib import pyplot  # noqa: PLC0415
 
     figure, (by_depth, by_queues) = pyplot.subplots(1, 2, figsize=(10, 4), sharey=True)
-    deep = sorted(key for key in found if key[1] == 1)
+    deep = sorted(key for key in figures if key[1] == 1)
     middle = deep[len(deep) // 2][0]
-    wide = sorted(key for key in found if key[0] == middle)
+    wide = sorted(key for key in figures if key[0] == middle)
     for axes, keys, values, name in (
         (by_depth, deep, [key[0] for key in deep], "messages waiting on one queue"),
         (by_queues, wide, [key[1] for key in wide], f"queues, {middle:,} messages waiting"),
     ):
         for phase in ("send", "receive"):
-            axes.plot(values, _us(found, keys, phase), marker="o", label=phase)
+            axes.plot(values, _us(figures, keys, phase), marker="o", label=phase)
         axes.set_xscale("log")
         axes.set_xlabel(name)
         axes.set_ylim(bottom=0)
@@ -167,9 +167,9 @@ def _draw(found: dict[tuple[int, int], dict[str, Row]], picture: Path) -> None:
 
 
 def _us(
-    found: dict[tuple[int, int], dict[str, Row]], keys: Sequence[tuple[int, int]], phase: str
+    figures: dict[tuple[int, int], dict[str, Row]], keys: Sequence[tuple[int, int]], phase: str
 ) -> list[float]:
-    return [found[key][phase].broker_us for key in keys]
+    return [figures[key][phase].broker_us for key in keys]
 
 
 if __name__ == "__main__":

@@ -128,9 +128,9 @@ class Served:
     def memory_mib(self) -> float:
         """Resident now."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        found = re.search(r"VmRSS:\s+(\d+)", status)
-        assert found is not None
-        return int(found[1]) / 1024
+        match = re.search(r"VmRSS:\s+(\d+)", status)
+        assert match is not None
+        return int(match[1]) / 1024
 
     def stop(self) -> None:
         """A clean end."""
@@ -167,7 +167,7 @@ def main() -> int:
     parser.add_argument("--most-mib", type=float, default=20.0)
     options = parser.parse_args()
     print(describe(), file=sys.stderr)
-    found: dict[str, dict[str, float]] = {}
+    figures: dict[str, dict[str, float]] = {}
     for kind in options.kinds or KINDS:
         folder = Path(tempfile.mkdtemp(prefix="hang-ups-", dir=BUILD)).resolve()
         served = Served(folder, is_tls=kind == "tls")
@@ -179,11 +179,11 @@ def main() -> int:
         later = served.memory_mib()
         served.stop()
         shutil.rmtree(folder)
-        found[kind] = {"before_mib": before, "after_mib": after, "later_mib": later}
+        figures[kind] = {"before_mib": before, "after_mib": after, "later_mib": later}
         text = f"{kind:6} {options.count} in {took_s:5.0f} s   MiB {before:6.0f} {after:6.0f}"
         print(f"{text} {later:6.0f}, 10 s later", file=sys.stderr)
-    print(json.dumps(found))
-    grown = max(each["after_mib"] - each["before_mib"] for each in found.values())
+    print(json.dumps(figures))
+    grown = max(row["after_mib"] - row["before_mib"] for row in figures.values())
     return 1 if grown > options.most_mib else 0
 
 

@@ -126,8 +126,8 @@ class Foe:
 
     def transfer(self, number: int, payload: bytes, handle: int = 0, **fields: Any) -> None:
         """A delivery in one frame, settled; unless `fields` say otherwise."""
-        told = {"settled": True, **fields}
-        transfer = Transfer(handle, number, number.to_bytes(4, "big"), 0, **told)
+        options = {"settled": True, **fields}
+        transfer = Transfer(handle, number, number.to_bytes(4, "big"), 0, **options)
         self.write(transfer_frame(0, transfer, len(payload)) + payload)
 
     def write(self, encoded: bytes) -> None:
@@ -173,9 +173,9 @@ class Hearing(Foe):
                     self._skip_sasl()
             while not self._headers and (frame := self._decoder.next_frame()) is not None:
                 if frame.start != frame.end:
-                    told = read_performative(frame.encoded, frame.start, frame.end)[0]
-                    if isinstance(told, kind):
-                        return told
+                    performative = read_performative(frame.encoded, frame.start, frame.end)[0]
+                    if isinstance(performative, kind):
+                        return performative
             self._read()
 
     def _skip_sasl(self) -> None:
@@ -208,9 +208,9 @@ class Honest(Hearing):
         """One durable message, accepted."""
         self.transfer(self._number, DURABLE + BODY, settled=False)
         self._number += 1
-        told = self.wait_for(Disposition)
-        if not isinstance(told.state, Accepted):
-            message = f"an honest message was not accepted: {told}"
+        disposition = self.wait_for(Disposition)
+        if not isinstance(disposition.state, Accepted):
+            message = f"an honest message was not accepted: {disposition}"
             raise TypeError(message)
 
 
@@ -444,12 +444,12 @@ def first_frames(door: Door) -> Iterator[None]:
         foe.connect(str(door.members))
         with suppress(BrokenPipeError, ConnectionResetError):
             foe.sendall(frame)
-        told = b""
+        echoed = b""
         with suppress(ConnectionResetError):
             while piece := foe.recv(1 << 18):
-                told += piece
-        if len(told) > wire.MAX_HELLO_BYTES:
-            raise Granted(f"{len(told)} bytes are echoed")
+                echoed += piece
+        if len(echoed) > wire.MAX_HELLO_BYTES:
+            raise Granted(f"{len(echoed)} bytes are echoed")
         foe.close()
         yield
 
@@ -476,11 +476,11 @@ class Broker:
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        found = re.search(r"amqp://([\d.]+):(\d+)", line)
-        if found is None and not is_service:
+        match = re.search(r"amqp://([\d.]+):(\d+)", line)
+        if match is None and not is_service:
             message = f"the broker did not start: {(folder / 'log').read_text()}"
             raise RuntimeError(message)
-        self.door = Door(found[1], int(found[2])) if found else Door("", 0, members)
+        self.door = Door(match[1], int(match[2])) if match else Door("", 0, members)
         main = self._process.pid
         self._tasks = Path(f"/proc/{main}/task")
         self._threads = f"{'*' if is_service else main}/schedstat"
@@ -492,9 +492,9 @@ class Broker:
     def memory_mib(self) -> float:
         """Resident now."""
         status = Path(f"/proc/{self._process.pid}/status").read_text()
-        found = re.search(r"VmRSS:\s+(\d+)", status)
-        assert found is not None
-        return int(found[1]) / 1024
+        match = re.search(r"VmRSS:\s+(\d+)", status)
+        assert match is not None
+        return int(match[1]) / 1024
 
     @property
     def lives(self) -> bool:
@@ -569,12 +569,12 @@ def measured(broker: Broker, seconds: float, attack: Attack) -> Figures:
     memory_mib = broker.memory_mib()
     foe.join(1.0)
     foe.kill()
-    told = "" if granted.empty() else granted.get()
-    return Figures(broker_ms, latency_ms, share, memory_mib, shots.value, told)
+    why = "" if granted.empty() else granted.get()
+    return Figures(broker_ms, latency_ms, share, memory_mib, shots.value, why)
 
 
 def _kinds(attacks: list[Attack]) -> set[bool]:
-    return {each.is_on_service for each in attacks}
+    return {attack.is_on_service for attack in attacks}
 
 
 def _ran_ns(schedstat: Path) -> int:
@@ -592,36 +592,36 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--most-ms", type=float, default=20.0)
     options = parser.parse_args()
-    known = {each.name: each for each in ATTACKS}
+    known = {attack.name: attack for attack in ATTACKS}
     if unknown := set(options.names) - set(known):
         parser.error(f"no attack {', '.join(sorted(unknown))}: say some of {', '.join(known)}")
     print(describe(), file=sys.stderr)
-    found: dict[str, Any] = {}
+    rows: dict[str, Any] = {}
     failed = []
     folder = Path(tempfile.mkdtemp(prefix="hostile-", dir=BUILD))
     asked = [known[name] for name in options.names or known]
-    alone = [each for each in (ALONE, MEMBER_ALONE) if each.is_on_service in _kinds(asked)]
-    for each in [*alone, *asked]:
+    alone = [attack for attack in (ALONE, MEMBER_ALONE) if attack.is_on_service in _kinds(asked)]
+    for attack in [*alone, *asked]:
         (folder / "root").exists() and shutil.rmtree(folder / "root")
-        broker = Broker(folder, is_service=each.is_on_service)
+        broker = Broker(folder, is_service=attack.is_on_service)
         try:
-            figures = measured(broker, options.seconds, each)
+            figures = measured(broker, options.seconds, attack)
             is_alive = broker.lives
         finally:
             broker.stop()
         p99_ms = percentile(figures.broker_ms, 0.99)
-        found[each.name] = {
+        rows[attack.name] = {
             "broker_p99_ms": p99_ms,
             "latency_p99_ms": percentile(figures.latency_ms, 0.99),
         }
-        print(f"{each.name:16} {figures.line()}", file=sys.stderr)
-        before = found[(MEMBER_ALONE if each.is_on_service else ALONE).name]["broker_p99_ms"]
+        print(f"{attack.name:16} {figures.line()}", file=sys.stderr)
+        before = rows[(MEMBER_ALONE if attack.is_on_service else ALONE).name]["broker_p99_ms"]
         if not is_alive or figures.granted or p99_ms > before + options.most_ms:
-            failed.append(f"{each.name} {figures.granted}".strip())
+            failed.append(f"{attack.name} {figures.granted}".strip())
     shutil.rmtree(folder)
     if failed:
         print(f"more than {options.most_ms:g} ms, or granted: {', '.join(failed)}", file=sys.stderr)
-    print(json.dumps(found))
+    print(json.dumps(rows))
     return 1 if failed else 0
 
 

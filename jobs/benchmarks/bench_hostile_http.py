@@ -87,9 +87,9 @@ class Served:
     def memory_mib(self) -> float:
         """Resident now."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        found = re.search(r"VmRSS:\s+(\d+)", status)
-        assert found is not None
-        return int(found[1]) / 1024
+        match = re.search(r"VmRSS:\s+(\d+)", status)
+        assert match is not None
+        return int(match[1]) / 1024
 
     def line_count(self) -> int:
         """Lines of log so far."""
@@ -216,7 +216,7 @@ def measured(served: Served, attack: Callable[[], int]) -> Figures:
     return Figures(send_ms, probe_ms, failed, max(memory), connects[0])
 
 
-def _monitor(served: Served, end: Any, told: Any) -> None:
+def _monitor(served: Served, end: Any, results: Any) -> None:
     probe_ms, failed = list[float](), 0
     while not end.is_set():
         began_s = time.monotonic()
@@ -226,7 +226,7 @@ def _monitor(served: Served, end: Any, told: Any) -> None:
             failed += 1
         probe_ms.append((time.monotonic() - began_s) * 1e3)
         time.sleep(0.1)
-    told.put((probe_ms, failed))
+    results.put((probe_ms, failed))
 
 
 def _probed(served: Served) -> int:
@@ -260,13 +260,13 @@ def _fill(served: Served) -> None:
 def complaints(before: float, after: float, alone: Figures, beside: Figures) -> list[str]:
     """Say what is more than it may be."""
     slow_ms = percentile(beside.send_ms, 0.99)
-    found = {
+    wrong = {
         f"{after - before:.0f} MiB stay": after - before > _MOST_MIB,
         "a probe got no answer": beside.failed_probes > 0,
         "probes are slow": percentile(beside.probe_ms, 0.99) > _MOST_PROBE_MS,
         "sends are slow": slow_ms > _MOST_TIMES * percentile(alone.send_ms, 0.99),
     }
-    return [text for text, is_so in found.items() if is_so]
+    return [text for text, is_so in wrong.items() if is_so]
 
 
 def run(scheme: str, kind: str, count: int, per_second: float) -> dict[str, object]:
@@ -306,13 +306,13 @@ def main() -> int:
     if unknown := set(options.kinds) - set(KINDS):
         parser.error(f"no kind {', '.join(sorted(unknown))}: say some of {', '.join(KINDS)}")
     print(describe(), file=sys.stderr)
-    found = {
+    rows = {
         f"{scheme} {kind}": run(scheme, kind, options.count, options.per_second)
         for scheme in options.scheme or ["http", "https"]
         for kind in options.kinds or KINDS
     }
-    print(json.dumps(found))
-    return 1 if any(row["wrong"] for row in found.values()) else 0
+    print(json.dumps(rows))
+    return 1 if any(row["wrong"] for row in rows.values()) else 0
 
 
 if __name__ == "__main__":

@@ -103,11 +103,11 @@ def measure_beside(title: str, sending: Sending, http_port: int, rounds: int) ->
     quiet, asked, lists = list[Round](), list[Round](), list[float]()
     for _ in range(rounds):
         quiet.append(one_round(sending))
-        found, took = beside(http_port, lambda: one_round(sending))
-        asked.append(found)
+        answer, took = beside(http_port, lambda: one_round(sending))
+        asked.append(answer)
         lists += took
     for name, some in (("nobody asks", quiet), ("20 lists a second", asked)):
-        rates, cost = [each.rate for each in some], median([each.cost_us for each in some])
+        rates, cost = [one.rate for one in some], median([one.cost_us for one in some])
         told_rates = f"{median(rates):,.0f} ({spread(rates)})"
         print(f"{title}, {name}: {told_rates} a second, {cost:.1f} µs of processor each")
     print(f"{title}: those lists: {told(lists)}")
@@ -123,7 +123,7 @@ def one_round(sending: Sending) -> Round:
 
 def measure_console(url: str, last: int) -> None:
     """Open the console again and again; print how long until it shows queues, and finds one."""
-    shown, found = list[float](), list[float]()
+    shown, filtered = list[float](), list[float]()
     profile = tempfile.TemporaryDirectory(prefix="profile-", dir=BUILD)
     with profile, browser(Path(profile.name).resolve()) as page:
         for _ in range(_OPENED):
@@ -132,9 +132,9 @@ def measure_console(url: str, last: int) -> None:
             page.open(url)
             page.until(_ROWS.format(100))
             shown.append(page.evaluate("performance.now()") / 1000)
-            found.append(filtered_s(page, f"q.{last:05}"))
+            filtered.append(filtered_s(page, f"q.{last:05}"))
     print(f"console: {told(shown)} until 100 queues are shown")
-    print(f"console: {told(found)} from a name typed to that queue alone")
+    print(f"console: {told(filtered)} from a name typed to that queue alone")
 
 
 def filtered_s(page: Page, name: str) -> float:
@@ -152,12 +152,12 @@ def beside(http_port: int, work: Callable[[], T]) -> tuple[T, list[float]]:
     process = multiprocessing.Process(target=keep_asking, args=(http_port, theirs))
     process.start()
     try:
-        found = work()
+        answer = work()
         ours.send(None)
         took: list[float] = ours.recv()
     finally:
         process.join()
-    return found, took
+    return answer, took
 
 
 def keep_asking(http_port: int, until: Connection) -> None:

@@ -53,7 +53,7 @@ class Timing:
 
 def one_process(count: int, *, have_ids: bool) -> dict[str, float]:
     """Microseconds a message, the least of several passes after one to warm up."""
-    found: dict[str, list[float]] = defaultdict(list)
+    passes_of: dict[str, list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
         server = Server(Path(folder) / "root")
         tune_process()
@@ -63,10 +63,10 @@ def one_process(count: int, *, have_ids: bool) -> dict[str, float]:
                 send(server, count, times["send"], have_ids=have_ids)
                 receive(server, count, _RANGE, times["deliver"], times["accept"])
                 for name, timing in times.items():
-                    found[name].append(timing.took_s / count * 1e6)
+                    passes_of[name].append(timing.took_s / count * 1e6)
         finally:
             server.close()
-    least = {name: min(passes[1:]) for name, passes in found.items()}
+    least = {name: min(passes[1:]) for name, passes in passes_of.items()}
     return {**least, "receive and accept": least["deliver"] + least["accept"]}
 
 
@@ -75,11 +75,11 @@ def _measured(where: Path, count: int, *, have_ids: bool) -> dict[str, float]:
     words = [sys.executable, "-m", "jobs.benchmarks.bench_loop", "--worker", "--count", str(count)]
     words += ["--ids"] if have_ids else []
     environment = {**os.environ, "PYTHONPATH": f"{where}{os.pathsep}{_HERE}"}
-    told = subprocess.run(
+    run = subprocess.run(
         words, check=True, cwd=where, env=environment, stdout=subprocess.PIPE, text=True
     )
-    found: dict[str, float] = json.loads(told.stdout)
-    return found
+    figures: dict[str, float] = json.loads(run.stdout)
+    return figures
 
 
 def main() -> None:
@@ -102,18 +102,18 @@ def main() -> None:
     for _ in range(asked.rounds):
         for name, where in places.items():
             rounds[name].append(_measured(where, asked.count, have_ids=asked.ids))
-    found = {
-        name: {phase: median([each[phase] for each in told]) for phase in told[0]}
-        for name, told in rounds.items()
+    medians = {
+        name: {phase: median([row[phase] for row in rows]) for phase in rows[0]}
+        for name, rows in rounds.items()
     }
     if asked.json:
-        print(json.dumps(found))
+        print(json.dumps(medians))
         return
     print(describe())
-    for phase, took_us in found["now"].items():
+    for phase, took_us in medians["now"].items():
         line = f"{phase:20} {took_us:6.2f} µs"
         if asked.against:
-            before_us = found["before"][phase]
+            before_us = medians["before"][phase]
             line += f", before {before_us:6.2f} µs: {took_us / before_us:.3f} x"
         print(line)
 

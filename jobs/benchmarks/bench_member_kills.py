@@ -178,7 +178,7 @@ def members_killed(folder: Path, kills: int, count: int) -> tuple[int, int]:
     for broker in brokers:
         settled.update(broker.settled)
     lost = count - len(_all(brokers))
-    return lost, sum(each > 1 for each in settled.values())
+    return lost, sum(times > 1 for times in settled.values())
 
 
 def _all(brokers: list[Killed]) -> set[int]:
@@ -204,15 +204,15 @@ def send_times(folder: Path, sends: int, rounds: int) -> dict[str, float]:
         }
         for store in stores.values():
             _wait(lambda done, store=store: store.create(Queue("q"), done))
-        found: dict[str, list[float]] = {name: [] for name in stores}
+        times_of: dict[str, list[float]] = {name: [] for name in stores}
         for _ in range(rounds):
             for name, store in stores.items():
-                found[name].append(_p50(store, sends))
+                times_of[name].append(_p50(store, sends))
         for store in stores.values():
             store.close()
         service.stop()
         service.close()
-    return {name: median(times) for name, times in found.items()}
+    return {name: median(times) for name, times in times_of.items()}
 
 
 def _p50(store: BrokerStore, sends: int) -> float:

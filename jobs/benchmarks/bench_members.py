@@ -114,10 +114,10 @@ class Consumers(MessagingHandler):
             event.container.schedule(0.1, self)
 
 
-def _consume(url: str, consumers: int, count: int, taken: Any, told: Any) -> None:
+def _consume(url: str, consumers: int, count: int, taken: Any, results: Any) -> None:
     handler = Consumers(url, consumers, count, taken)
     Container(handler).run()
-    told.put(handler.ids)
+    results.put(handler.ids)
 
 
 @contextmanager
@@ -150,31 +150,31 @@ def serving(members: int) -> Iterator[Serving]:
 
 def run_round(members: int, count: int) -> Round:
     """Put and take; raises AssertionError if a message is lost or taken twice."""
-    with serving(members) as there:
+    with serving(members) as brokers:
         began_s = time.monotonic()
-        Container(Sender(there.urls[0], count)).run()
+        Container(Sender(brokers.urls[0], count)).run()
         sent_s = time.monotonic() - began_s
-        before = [_processor_s(pid) for pid in there.pids]
-        taken, told = multiprocessing.Value("i", 0), multiprocessing.Queue()
-        each = CONSUMERS // len(there.urls)
+        before = [_processor_s(pid) for pid in brokers.pids]
+        taken, results = multiprocessing.Value("i", 0), multiprocessing.Queue()
+        of_broker = CONSUMERS // len(brokers.urls)
         clients = [
-            multiprocessing.Process(target=_consume, args=(url, each, count, taken, told))
-            for url in there.urls
+            multiprocessing.Process(target=_consume, args=(url, of_broker, count, taken, results))
+            for url in brokers.urls
         ]
         began_s = time.monotonic()
         for client in clients:
             client.start()
-        found = [told.get() for _ in clients]
+        ids_of = [results.get() for _ in clients]
         taken_s = time.monotonic() - began_s
-        spent = [_processor_s(pid) - b for pid, b in zip(there.pids, before, strict=True)]
+        spent = [_processor_s(pid) - b for pid, b in zip(brokers.pids, before, strict=True)]
         for client in clients:
             client.join()
-    counts = Counter(number for ids in found for number in ids)
+    counts = Counter(number for ids in ids_of for number in ids)
     lost = count - len(counts)
-    twice = sum(each > 1 for each in counts.values())
+    twice = sum(times > 1 for times in counts.values())
     assert (lost, twice) == (0, 0), f"{lost} messages lost, {twice} taken twice"
     per_message = [1e6 * seconds / count for seconds in spent]
-    shares = [len(ids) / count for ids in found]
+    shares = [len(ids) / count for ids in ids_of]
     return Round(count / sent_s, count / taken_s, sum(per_message), max(per_message), shares)
 
 
@@ -210,11 +210,11 @@ def main() -> int:
 def _row(kind: int, rounds: list[Round]) -> dict[str, Any]:
     return {
         "brokers": f"{kind} members" if kind else "one alone",
-        "sent/s": round(median([each.sent_per_second for each in rounds])),
-        "taken/s": round(median([each.taken_per_second for each in rounds])),
-        "all µs": round(median([each.all_us for each in rounds])),
-        "busiest µs": round(median([each.busiest_us for each in rounds])),
-        "least share": round(min(min(each.shares) for each in rounds), 2),
+        "sent/s": round(median([one.sent_per_second for one in rounds])),
+        "taken/s": round(median([one.taken_per_second for one in rounds])),
+        "all µs": round(median([one.all_us for one in rounds])),
+        "busiest µs": round(median([one.busiest_us for one in rounds])),
+        "least share": round(min(min(one.shares) for one in rounds), 2),
     }
 
 

@@ -164,32 +164,32 @@ def _in_memory(url: str) -> float:
     return _IN_MEMORY / took_s
 
 
-def report(told: Told, count: int) -> int:
+def report(run: Told, count: int) -> int:
     """Print what was found beside what is asked for; the exit code."""
-    share = told.on_disk_per_second / told.in_memory_per_second
-    most_mb = max(told.waiting.now_mb, told.consuming.most_mb)
+    share = run.on_disk_per_second / run.in_memory_per_second
+    most_mb = max(run.waiting.now_mb, run.consuming.most_mb)
     print(
-        f"\n{count:,} waiting messages of {SIZE} bytes; the broker started in {told.start_s:.1f} s,"
-        f" most resident until then {told.waiting.most_mb:,.0f} MB\n"
-        f"consumed from memory {told.in_memory_per_second:,.0f}/s,"
-        f" from disk in order {told.on_disk_per_second:,.0f}/s"
+        f"\n{count:,} waiting messages of {SIZE} bytes; the broker started in {run.start_s:.1f} s,"
+        f" most resident until then {run.waiting.most_mb:,.0f} MB\n"
+        f"consumed from memory {run.in_memory_per_second:,.0f}/s,"
+        f" from disk in order {run.on_disk_per_second:,.0f}/s"
     )
     checks = [
-        ("resident, waiting", f"{told.waiting.now_mb:,.0f} MB", f"<= {MAX_RESIDENT_MB} MB"),
+        ("resident, waiting", f"{run.waiting.now_mb:,.0f} MB", f"<= {MAX_RESIDENT_MB} MB"),
         ("most resident, consuming", f"{most_mb:,.0f} MB", f"<= {MAX_RESIDENT_MB} MB"),
         ("from disk / from memory", f"{share:.2f}", f">= {LEAST_SHARE}"),
-        ("first message after credit", f"{told.first_ms:.0f} ms", f"<= {MAX_FIRST_MS:.0f} ms"),
-        ("in order", str(told.is_in_order), "True"),
+        ("first message after credit", f"{run.first_ms:.0f} ms", f"<= {MAX_FIRST_MS:.0f} ms"),
+        ("in order", str(run.is_in_order), "True"),
     ]
     passed = [
-        told.waiting.now_mb <= MAX_RESIDENT_MB,
+        run.waiting.now_mb <= MAX_RESIDENT_MB,
         most_mb <= MAX_RESIDENT_MB,
         share >= LEAST_SHARE,
-        told.first_ms <= MAX_FIRST_MS,
-        told.is_in_order,
+        run.first_ms <= MAX_FIRST_MS,
+        run.is_in_order,
     ]
-    for (what, found, asked), is_met in zip(checks, passed, strict=True):
-        print(f"{what:28} {found:>10}  {asked:>10}  {'ok' if is_met else 'MISSED'}")
+    for (what, value, asked), is_met in zip(checks, passed, strict=True):
+        print(f"{what:28} {value:>10}  {asked:>10}  {'ok' if is_met else 'MISSED'}")
     return 0 if all(passed) else 1
 
 
@@ -210,9 +210,9 @@ def main() -> int:
         if options.root is None and not options.wire:
             per_second = _fill_in_a_process(root, options.n)
             print(f"filled without a broker: {per_second:,.0f}/s, load {os.getloadavg()[0]:.1f}")
-        told = measure(root, options.n, options.sample, wire=options.wire)
+        figures = measure(root, options.n, options.sample, wire=options.wire)
         shutil.rmtree(Path(scratch) / "root", ignore_errors=True)
-    return report(told, options.n)
+    return report(figures, options.n)
 
 
 def _fill_in_a_process(root: Path, count: int) -> float:

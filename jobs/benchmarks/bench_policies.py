@@ -27,9 +27,9 @@ def main() -> None:
         for depth in range(1, ROUNDS + 1):
             order = Order(AdminAction.SET_POLICY, key="all", match="orders.#")
             began_s = time.perf_counter()
-            told = place.control.order(order._replace(arguments={"max_depth": depth}))
+            answer = place.control.order(order._replace(arguments={"max_depth": depth}))
             took_s = time.perf_counter() - began_s
-            print(f"a policy altered {told['altered']:,} queues in {took_s:.2f} s")
+            print(f"a policy altered {answer['altered']:,} queues in {took_s:.2f} s")
         place.close()
 
 

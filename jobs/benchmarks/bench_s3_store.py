@@ -89,13 +89,13 @@ def lags(store: DeltaMessageStore, a_second: int, seconds: int) -> list[float]:
     while not sights or sights[-1][1] < count:
         sights.append((time.perf_counter(), store.metrics.delta_rows - before))
         beat.wait(0.002)
-    found, sight = [], iter(sights)
+    lags_ms, sight = [], iter(sights)
     at, rows = next(sight)
     for number, answered in enumerate(acked):
         while rows <= number:
             at, rows = next(sight)
-        found.append(max(0.0, at - answered) * 1000)
-    return found
+        lags_ms.append(max(0.0, at - answered) * 1000)
+    return lags_ms
 
 
 class Bench:

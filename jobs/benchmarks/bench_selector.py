@@ -212,14 +212,14 @@ def main() -> int:
         sys.stderr.write(f"{describe()}; append + fdatasync {sync_ms:.2f} ms\n")
         if not root.exists():
             fill(root, options.messages)
-        found = measure(root, options.messages)
+        figures = measure(root, options.messages)
     finally:
         shutil.rmtree(folder)
-    for name, value in found.items():
+    for name, value in figures.items():
         sys.stderr.write(f"{name:22} {value:14,.1f}\n")
-    sys.stdout.write(json.dumps({"selector": found}) + "\n")
-    growth_mb = found["resident_most_mb"] - found["resident_before_mb"]
-    is_whole = found["found"] == options.messages // ONE_IN
+    sys.stdout.write(json.dumps({"selector": figures}) + "\n")
+    growth_mb = figures["resident_most_mb"] - figures["resident_before_mb"]
+    is_whole = figures["found"] == options.messages // ONE_IN
     return 0 if is_whole and growth_mb <= MOST_GROWTH_MB else 1
 
 

@@ -174,8 +174,8 @@ def main() -> int:
             for name, figure in run(Path(scratch), options.n).items():
                 rounds[name].append(figure)
     figures = {
-        name: Figure(*(median(column) for column in zip(*each, strict=True)))
-        for name, each in rounds.items()
+        name: Figure(*(median(column) for column in zip(*rows, strict=True)))
+        for name, rows in rounds.items()
     }
     bare_ms = median(raw) + median(hops)
     if options.json:

@@ -29,8 +29,8 @@ def stage(writer: QueueWriter, partition: int, count: int) -> tuple[float, objec
     batches = record_batches(BODY, [(b"x" * 200,)] * count)
     began = time.perf_counter()
     with task(partition):
-        told = writer.write(iter(batches))
-    return time.perf_counter() - began, told
+        message = writer.write(iter(batches))
+    return time.perf_counter() - began, message
 
 
 def main(count: int) -> None:
@@ -45,12 +45,12 @@ def main(count: int) -> None:
         writer = QueueWriter(BODY, options, overwrite=False)
         with ProcessPoolExecutor(TASKS, get_context("spawn")) as pool:
             warm = [pool.submit(stage, writer, number, 1) for number in range(TASKS)]
-            writer.abort([each.result()[1] for each in warm])  # type: ignore[misc]
+            writer.abort([task.result()[1] for task in warm])  # type: ignore[misc]
             tasks = [pool.submit(stage, writer, number, count // TASKS) for number in range(TASKS)]
-            found = [each.result() for each in tasks]
-            staged_s = max(seconds for seconds, _told in found)
+            staged = [task.result() for task in tasks]
+            staged_s = max(seconds for seconds, _told in staged)
         began = time.perf_counter()
-        writer.commit([told for _seconds, told in found])  # type: ignore[misc]
+        writer.commit([message for _seconds, message in staged])  # type: ignore[misc]
         published_s = time.perf_counter() - began
         print(machine.describe())
         print(f"staged     {count / staged_s:>10,.0f} messages/s")

@@ -70,7 +70,7 @@ def streamed(spark: SparkSession, root: Root, columns: str, folder: Path) -> flo
     sink = events.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
     query = sink.trigger(availableNow=True).start()
     query.awaitTermination()
-    return sum(each["durationMs"]["triggerExecution"] for each in query.recentProgress) / 1000
+    return sum(batch["durationMs"]["triggerExecution"] for batch in query.recentProgress) / 1000
 
 
 def lags(spark: SparkSession, folder: Path) -> list[float]:
@@ -90,15 +90,15 @@ def lags(spark: SparkSession, folder: Path) -> list[float]:
         time.sleep(0.01)
     query.stop()
     store.close()
-    found = []
-    for each in query.recentProgress:
-        ended = datetime.fromisoformat(each["timestamp"]).timestamp()
-        ended += each["durationMs"]["triggerExecution"] / 1000
-        if each["numInputRows"] and ended > began + WARM_S:
-            oldest = json.loads(each["sources"][0]["startOffset"])["at"]
-            found.append(ended - oldest / 1_000_000)
+    lags_s = []
+    for batch in query.recentProgress:
+        ended = datetime.fromisoformat(batch["timestamp"]).timestamp()
+        ended += batch["durationMs"]["triggerExecution"] / 1000
+        if batch["numInputRows"] and ended > began + WARM_S:
+            oldest = json.loads(batch["sources"][0]["startOffset"])["at"]
+            lags_s.append(ended - oldest / 1_000_000)
     print(f"{'lag':13}{'sent':10}{sent / LIVE_S:>12,.0f} messages/s")
-    return found
+    return lags_s
 
 
 def main(count: int) -> None:
@@ -122,8 +122,8 @@ def main(count: int) -> None:
             }
             for road, work in roads.items():
                 work()
-                found = statistics.median(work() for _ in range(ROUNDS))
-                print(f"{name:13}{road:10}{count / found:>12,.0f} rows/s {found:>8.2f} s")
+                took_s = statistics.median(work() for _ in range(ROUNDS))
+                print(f"{name:13}{road:10}{count / took_s:>12,.0f} rows/s {took_s:>8.2f} s")
         found_lags = lags(spark, Path(folder))
         middle, worst = statistics.median(found_lags), max(found_lags)
         print(f"{'lag':13}{'median':10}{middle:>12.2f} s; worst {worst:.2f} s")

@@ -33,13 +33,13 @@ def fill(store: RemoteMessageStore, count: int) -> None:
     """Put so many messages on the queue."""
     for _ in range(count // _PART):
         header = MessageHeader("t", durable=True, body_bytes=len(_BODY))
-        told = Completion()
-        store.enqueue_new([NewEntry(header, _BODY, "q")] * _PART, partial(_finish, told))
-        told.complete()
+        completion = Completion()
+        store.enqueue_new([NewEntry(header, _BODY, "q")] * _PART, partial(_finish, completion))
+        completion.complete()
 
 
-def _finish(told: Completion, _outcomes: object) -> None:
-    told.finish(None)
+def _finish(completion: Completion, _outcomes: object) -> None:
+    completion.finish(None)
 
 
 def alone_s(options: dict[str, str]) -> float:

@@ -68,9 +68,9 @@ class BulkJournal:
 
     def dequeue(self, ids: Sequence[int] | np.ndarray) -> None:
         """Take these messages."""
-        found = np.asarray(ids)
-        for start in range(0, len(found), COMMIT_RECORDS):
-            self._append(Kind.DEQUEUED, found[start : start + COMMIT_RECORDS], {})
+        message_ids = np.asarray(ids)
+        for start in range(0, len(message_ids), COMMIT_RECORDS):
+            self._append(Kind.DEQUEUED, message_ids[start : start + COMMIT_RECORDS], {})
 
     def trim(self) -> None:
         """Drop all that is there: it was folded."""

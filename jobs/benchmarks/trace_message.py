@@ -157,9 +157,9 @@ class Server:
         self.turn(connection)
         return connection
 
-    def turn(self, connection: Connection, *told: Composite, received: bytes = b"") -> None:
+    def turn(self, connection: Connection, *frames: Composite, received: bytes = b"") -> None:
         """One turn of the loop after a read, and those that its answers lead to."""
-        received += b"".join(map(encoded_frame, told))
+        received += b"".join(map(encoded_frame, frames))
         if received:
             connection.receive(received, self._turns.work)
         self._end_turn(connection)
@@ -274,12 +274,12 @@ def main() -> None:
     parser.add_argument("--functions", type=int, default=0, help="list the most called functions")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    found = traced(asked.count, asked.in_range, asked.functions)
+    traces = traced(asked.count, asked.in_range, asked.functions)
     if asked.json:
-        print(json.dumps({name: trace._asdict() for name, trace in found.items()}))
+        print(json.dumps({name: trace._asdict() for name, trace in traces.items()}))
         return
     print(f"{'one …':<22}{'calls':>8}{'functions':>11}{'files':>7}{'changes of file':>17}")
-    for name, trace in found.items():
+    for name, trace in traces.items():
         row = f"{trace.calls:>8}{trace.functions:>11}{trace.files:>7}{trace.changes:>17}"
         print(f"{name:<22}{row}")
         for function, calls in trace.top:

@@ -119,7 +119,9 @@ MACROS = (
 """Functions of Spark that the views and people use, each with its arguments and what it is."""
 
 _CASTS: Mapping[str, Mapping[str, str]] = {
-    "queues": {each.name: "BIGINT" for each in columns_of(Road.VIEW) if each.kind == "bigint"},
+    "queues": {
+        column.name: "BIGINT" for column in columns_of(Road.VIEW) if column.kind == "bigint"
+    },
     "transactions": {"operations": "INTEGER"},
     "members": {"acquired": "BIGINT", "acquired_bytes": "BIGINT"},
     "links": {"unsettled": "BIGINT"},
