@@ -364,7 +364,7 @@ class Administration:
         self._served.calls.destroy(Exchange(exchange, ""), destroyed)
 
     def _add_binding(self, decided: OrderDecision, on_done: OnComplete) -> None:
-        key, arguments = _key(decided), arguments_of(decided.detail)
+        key, arguments = decided.order.binding_key, arguments_of(decided.detail)
 
         def bound(error: StoreError | None) -> None:
             if error is None and not self._served.is_member:
@@ -375,7 +375,7 @@ class Administration:
         self._served.calls.bind(key, bound, arguments)
 
     def _remove_binding(self, decided: OrderDecision, on_done: OnComplete) -> None:
-        key = _key(decided)
+        key = decided.order.binding_key
 
         def unbound(error: StoreError | None) -> None:
             if error is None or isinstance(error, InvalidRequest):  # as above
@@ -424,7 +424,7 @@ class Administration:
                 return any(row.name == order.exchange for row in settings.exchanges)
             case AdminAction.REMOVE_BINDING:
                 bound = map(self._served.destinations.bound, settings.bindings)
-                return ExchangeBindingKey(order.exchange, order.queue, order.key) in bound
+                return order.binding_key in bound
             case _:
                 return False
 
@@ -432,8 +432,3 @@ class Administration:
 def _warn(answer: Mapping[str, Any]) -> None:
     for text in answer.get("warnings", ()):
         _log.warning("%s", text)
-
-
-def _key(decided: OrderDecision) -> ExchangeBindingKey:
-    order = decided.order
-    return ExchangeBindingKey(order.exchange, order.queue, order.key)

@@ -178,7 +178,7 @@ def _append(spark: SparkSession, root: Root, meta: Meta, after: int, at: Failpoi
     version = newest_version(root.journal)
     files = [file for file in extents(root.journal, version) if file.last > after]
     if root.remote is None:  # the copy of a bucket may have the logs alone
-        check_has_room(root.path, sum(file.size_bytes for file in files), "moving records")
+        check_has_room(root.path, sum(file.size_bytes for file in files))
     values = {
         "journal": f"{table_names(root)['journal']} VERSION AS OF {version}",
         "after": str(after),

@@ -58,7 +58,7 @@ def tidy(spark: SparkSession, root: Root, *, reader_grace_s: float, at: Failpoin
     at("history optimized")
     blocks = sorted(crowded(_files(root.state, "partition.block")))
     places = [f"part = 'entry' AND block = {number}" for number in blocks]
-    _optimize(spark, root, "state", places)
+    _optimize_state(spark, root, places)
     at("state optimized")
     deleted = sum(_vacuum(spark, root, table, reader_grace_s) for table in ("history", "state"))
     for table in ("history", "state"):
@@ -84,14 +84,14 @@ def _files(table: Path, partition: str) -> list[tuple[int | None, int]]:
     return list(zip(*columns, strict=True))
 
 
-def _optimize(spark: SparkSession, root: Root, table: str, places: list[str]) -> None:
+def _optimize_state(spark: SparkSession, root: Root, places: list[str]) -> None:
     for place in places:
-        metadata = state_fold.commit_metadata("compact", newest_version(root.table(table)))
+        metadata = state_fold.commit_metadata("compact", newest_version(root.state))
         with settings(spark, {state_fold.METADATA: metadata}):
             # As SQL: Delta's builder makes SQL of the path itself, and quotes no backtick in it.
-            spark.sql(f"OPTIMIZE {delta_name(root.spark_location(table))} WHERE {place}")
-        state_fold.check_is_newest(root, table, metadata)
-        _log.info("%s: small files of %s put together", table, place)
+            spark.sql(f"OPTIMIZE {delta_name(root.spark_location('state'))} WHERE {place}")
+        state_fold.check_is_newest(root, "state", metadata)
+        _log.info("state: small files of %s put together", place)
 
 
 def kept_s(commits: list[dict[str, Any]], reader_grace_s: float, now_ms: int) -> float:

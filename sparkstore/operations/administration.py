@@ -108,6 +108,11 @@ class Order(NamedTuple):
     match: str = ""
     priority: int = 0
 
+    @property
+    def binding_key(self) -> ExchangeBindingKey:
+        """The key of the binding that an order is about."""
+        return ExchangeBindingKey(self.exchange, self.queue, self.key)
+
 
 class OwnLink(NamedTuple):
     """The link that a queue belongs to.

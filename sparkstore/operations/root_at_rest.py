@@ -184,21 +184,16 @@ def _exchange_destroyed(decided: OrderDecision, machine: StoreStateMachine) -> S
 
 
 def _bound(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
-    return machine.bind(_key(decided), arguments_of(decided.detail))
+    return machine.bind(decided.order.binding_key, arguments_of(decided.detail))
 
 
 def _unbound(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
-    return machine.unbind(_key(decided))
+    return machine.unbind(decided.order.binding_key)
 
 
 def _policy_changed(decided: OrderDecision, machine: StoreStateMachine) -> Steps:
     detail = json.loads(decided.detail) if decided.detail else None
     return machine.configure(CATEGORY, decided.order.key, detail)
-
-
-def _key(decided: OrderDecision) -> ExchangeBindingKey:
-    order = decided.order
-    return ExchangeBindingKey(order.exchange, order.queue, order.key)
 
 
 _STEPS: Mapping[AdminAction, Callable[[OrderDecision, StoreStateMachine], Steps]] = {

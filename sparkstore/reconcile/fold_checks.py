@@ -53,25 +53,22 @@ class Folded(NamedTuple):
     others: DataFrame
 
 
-def compared(
-    broken: Invariant, left: Folded, right: Folded, advice: str | None = None
-) -> list[Finding]:
+def compared(broken: Invariant, left: Folded, right: Folded) -> list[Finding]:
     """Findings about what is not the same on two sides: entries, wiring, and the others.
 
     Args:
         broken: What does not hold if they differ.
         left: What is there.
         right: What should be there.
-        advice: What to do, if not what the invariant says.
     """
 
     def entry(row: Row) -> Finding:
         subject = f"message {row.message_id} on {row.queue!r}"
-        return finding_of(broken, subject, _both(row), advice)
+        return finding_of(broken, subject, _both(row))
 
     def wired(row: Row) -> Finding:
         what = " ".join(repr(row[name]) for name in WIRING_KEY if row[name] is not None)
-        return finding_of(broken, f"wiring {what}", _both(row), advice)
+        return finding_of(broken, f"wiring {what}", _both(row))
 
     def other(row: Row) -> Finding:
         subject = {
@@ -80,7 +77,7 @@ def compared(
             "link": f"link {row.exchange}",
             "delivery": f"delivery {row.binding_key} on link {row.exchange}",
         }[row.part]
-        return finding_of(broken, subject, _both(row), advice)
+        return finding_of(broken, subject, _both(row))
 
     return [
         *listed(_differing(left.entries, right.entries, ENTRY_KEY, ENTRY_VALUES), entry),

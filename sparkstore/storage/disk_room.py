@@ -168,16 +168,16 @@ def make_reserve(path: Path, size: int) -> None:
             unfinished.unlink(missing_ok=True)
 
 
-def check_has_room(folder: Path, byte_count: int, what: str) -> None:
+def check_has_room(folder: Path, byte_count: int) -> None:
     """Refuse what would fill a disk, and would be given up then with its files left on it.
 
     Raises:
-        Full: The disk has less free than so many bytes; the message names `what` it is for.
+        Full: The disk has less free than so many bytes.
     """
     free = disk_of(folder).free_bytes
     if byte_count and free < byte_count + _NOTHING:
-        message = f"the disk of {folder} has {free} bytes free, and {what} to history takes some"
-        message += f" {byte_count}: nothing was done; give it room, then run it again"
+        message = f"the disk of {folder} has {free} bytes free, and moving records to history"
+        message += f" takes some {byte_count}: nothing was done; give it room, then run it again"
         raise Full(message)
 
 

@@ -109,7 +109,7 @@ class Decisions:
             added, queue = annotations_of(fields[_DETAIL]), fields[2]
             return self.machine.enqueue(message, queue, admission, asked, added)
         except StoreError:
-            self.machine.dismiss(message.message_id)
+            self.machine.end_fresh(message.message_id)
             raise
 
     def holder_of_free(self, holder: str | None) -> str | None:
@@ -229,7 +229,7 @@ class Decisions:
             return transactions.abort(self.machine, opened.transaction)
         finally:
             for message_id in opened.messages:
-                self.machine.dismiss(message_id)
+                self.machine.end_fresh(message_id)
 
     @contextmanager
     def prepared(self, opened: Open, xid: bytes, *objects: Fields) -> Iterator[list[RecordStep]]:
@@ -251,7 +251,7 @@ class Decisions:
             yield [*others, *branches.prepare(self.machine, opened.transaction, named, member)]
         except StoreError:
             for message_id in opened.messages:
-                self.machine.dismiss(message_id)
+                self.machine.end_fresh(message_id)
             raise
         branches.accept(self.machine, opened.transaction, named)
 

@@ -135,10 +135,6 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
             self.fresh[message_id] = True
         return True
 
-    def dismiss(self, message_id: int) -> None:
-        """Undo `trust`: the message was refused."""
-        self.fresh.pop(message_id, None)
-
     def is_fresh(self, message_id: int) -> bool:
         """True if a message was made, with its content, and never put on a queue."""
         return self.fresh.get(message_id, False)
@@ -326,7 +322,7 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         return entry
 
     def end_fresh(self, message_id: int) -> None:
-        """Use a new message up: the log has its content, or will never have it."""
+        """Forget a new message: the log has its content, or it was refused."""
         self.fresh.pop(message_id, None)
 
     def _claimable(

@@ -44,10 +44,10 @@ def test_senders_go_on_with_more_room_than_made_them_wait(
 
 
 def test_what_would_fill_the_disk_is_not_begun(tmp_path: Path) -> None:
-    check_has_room(tmp_path, 1, "moving records")
-    check_has_room(tmp_path, 0, "moving records")
+    check_has_room(tmp_path, 1)
+    check_has_room(tmp_path, 0)
     with pytest.raises(Full, match="nothing was done; give it room"):
-        check_has_room(tmp_path, 1 << 60, "moving records")
+        check_has_room(tmp_path, 1 << 60)
 
 
 def test_without_a_limit_nobody_waits() -> None:
