@@ -5,7 +5,7 @@ both engines. A schema is given by its text or file, so it goes to the processes
 and each reads it once.
 
 Decision: Python decodes, and not Spark's packages spark-avro and spark-protobuf. DuckDB has
-neither, Spark is shipped without them, and their functions may not pass the gate of typed SQL.
+neither, Spark is shipped without them, and their functions may not pass the check of typed SQL.
 """
 
 from __future__ import annotations

@@ -9,13 +9,13 @@ tomorrow is refused until somebody lists it. Refused are
   where it is named (`_scoped`), and one that is named with a schema or a catalog: so neither a file
   nor the engine's own tables;
 - a common table expression with the name of a table of the engine or of ours: should DuckDB ever
-  see its scope otherwise than this gate does, the name leads nowhere;
+  see its scope otherwise than this check does, the name leads nowhere;
 - a table function that is not in `_TABLE_FUNCTIONS`: many read files, one takes an address in
   memory;
 - a function that is not DuckDB's own, or is not one of its arguments alone: a sequence, the
   engine's log, a pause. Random numbers are let in.
 
-Behind this gate the connection has no access to files, loads no extension, sees no variable of
+Behind this check the connection has no access to files, loads no extension, sees no variable of
 Python and takes no setting (`duckdb_views.SETTINGS`): each alone refuses most of the attempts in
 the tests.
 """

@@ -1,4 +1,4 @@
-"""The second look of the gate: what Spark found behind the names, before a row is read."""
+"""Check a typed query again: what Spark found behind its names, before a row is read."""
 
 from __future__ import annotations
 

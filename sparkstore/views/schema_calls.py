@@ -1,7 +1,7 @@
 """Calls of `body_as` and `queue_schema` in typed SQL, written as what Spark computes.
 
 A function whose type depends on a text that it is given is none that a session can register. So
-the text of a statement is written anew before it passes the gate:
+the text of a statement is written anew before it is checked:
 
     body_as(protocol, message_type, body, 'n BIGINT')
         → from_json(body_json(protocol, message_type, body, 'n BIGINT'), 'n BIGINT')

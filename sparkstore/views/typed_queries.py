@@ -1,7 +1,7 @@
-"""The gate for SQL that somebody typed: it asks the views and tables of one root, nothing else.
+"""Check SQL that somebody typed: it may ask the views and tables of one root, nothing else.
 
 Whoever may only ask must not run a command on this machine, read another file, send a request, or
-change a table, each of which has one committing engine. So the gate lists what may pass
+change a table, each of which has one committing engine. So this check lists what may pass
 (`permitted_sql`), and looks twice:
 
 - *As written*, before Spark looks up a name, since to look up a path is to read it. What stands at

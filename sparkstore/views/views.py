@@ -198,7 +198,7 @@ def sql(
     PySpark writes the value as a literal, escaped. Spark's own `:name` does not work in a session
     with delta-spark 4.4: its parser leaves parameters unbound.
 
-    The query passes the same gate as one that is typed at the command line (`typed_queries`): with
+    The query passes the same check as one that is typed at the command line (`typed_queries`): with
     functions of your own, or other tables, call `register` and ask the session itself. With
     `as_of` the views say how all was then (`register`).
 

@@ -1,4 +1,4 @@
-"""The first look of the gate: typed SQL as written, before Spark looks up a name."""
+"""Check a typed query as it is written, before Spark looks up a name."""
 
 from __future__ import annotations
 
