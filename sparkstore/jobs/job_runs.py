@@ -117,7 +117,7 @@ def last_success(root: Root, job: str) -> datetime | None:
     try:
         table = DeltaTable(str(root.table(NAME)))
         names = ["began_at", "seconds", "outcome"]
-        rows = table.to_pyarrow_table(partitions=[("job", "=", job)], columns=names).to_pylist()
+        rows = table.to_pyarrow_table(filters=[("job", "=", job)], columns=names).to_pylist()
     except (OSError, DeltaError, pa.ArrowException):
         return None
     ends = (

@@ -46,6 +46,16 @@ class Histogram:
         self._counts[bisect_left(self._bounds, took_s)] += 1
         self.sum_s += took_s
 
+    def quantile(self, share: float) -> float | None:
+        """Return the bound of the bucket that a share of all reaches; None: none was observed.
+
+        Of the last bucket, which has no bound, the largest bound is returned.
+        """
+        wanted = share * sum(self._counts)
+        reached = (at for at, count in enumerate(accumulate(self._counts)) if count >= wanted)
+        at = min(next(reached), len(self._bounds) - 1)
+        return self._bounds[at] if wanted else None
+
     @property
     def buckets(self) -> list[tuple[str, float]]:
         """The bound of each bucket as text, with how many were at most that."""

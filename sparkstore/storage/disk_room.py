@@ -116,6 +116,10 @@ class DiskRoom:
                 self._keep_reserve(disk)
             self._hold_back(self._limits.pressure(disks, was_held_back=bool(self.held_back)))
 
+    def least_free(self, disk: Disk) -> int:
+        """Return the free bytes of a disk below which senders are held back."""
+        return self._limits.least_free(disk.total_bytes)
+
     def has_room_for(self, byte_count: int) -> bool:
         """True if senders would not be held back after so many bytes were written beforehand."""
         least = self._limits.least_free

@@ -144,7 +144,7 @@ def test_back_finds_a_list_with_its_filter_and_an_address_of_nothing_is_told(
     problem = "document.getElementById('problem').textContent"
     assert page.until(problem) == "no view has the address #/queue/%zz: choose one above"
     page.evaluate("location.hash = '#/constructor'")
-    page.until("document.querySelector('h1')?.textContent === 'Queues'")
+    page.until("document.querySelector('h1')?.textContent === 'Overview'")
     assert page.evaluate(problem) == ""
     assert page.troubles == []
 

@@ -47,7 +47,16 @@ name = "dead"
 WORDS = "[...document.querySelectorAll('.chart desc')].map((each) => each.textContent)"
 PRODUCTS = ("eggs", "bread", "milk", "apples")
 TITLES = {"dead-letters": "Dead letters", "sql": "SQL"}
-VIEWS = ("queues", "queue/orders", "dead-letters", "connections", "operations", "upkeep", "sql")
+VIEWS = (
+    "overview",
+    "queues",
+    "queue/orders",
+    "dead-letters",
+    "connections",
+    "operations",
+    "upkeep",
+    "sql",
+)
 
 
 class Shop:
@@ -161,6 +170,22 @@ def test_charts_tell_in_words_what_they_show_of_the_last_minutes(
     page.evaluate("document.querySelector('tbody button').click()")
     page.until("document.querySelector('ol.history')")
     take(page, pictures / "dead-letter.png", "dark", 980)
+    assert page.troubles == []
+
+
+def test_the_first_page_tells_how_the_broker_is_on_one_screen(
+    shop: Shop, page: Page, pictures: Path
+) -> None:
+    open_view(shop, page, "overview")
+    page.until("document.querySelectorAll('.tiles li').length > 10")
+    page.looks("light", 1100)
+    assert page.evaluate("document.querySelector('main').getBoundingClientRect().bottom") < 800
+    text = page.evaluate("document.querySelector('main').innerText")
+    for name in ("Waiting", "Oldest", "Dead letters", "Log sync", "Last compaction"):
+        assert name in text
+    links = page.evaluate("[...document.querySelectorAll('.tiles a')].map((it) => it.hash)")
+    assert "#/queue/dead" in links or "#/queue/orders" in links
+    take(page, pictures / "overview.png", "light")
     assert page.troubles == []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 import resource
 import sys
@@ -10,12 +9,11 @@ from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
 
+from sparkstore.cli.health.clock_health import of_clock
 from sparkstore.cli.health.diagnosis import Diagnosis, of_open_files, of_version
 from sparkstore.errors import StoreError
 
 _REQUIREMENT = re.compile(r"([A-Za-z0-9_-]+)\s*([<>=!~][^;]*)?(?:;.*)?")
-_UNSYNCHRONISED = 5  # TIME_ERROR of <sys/timex.h>
-_TIMEX_BYTES = 512  # more than struct timex of any architecture
 
 
 def of_machine() -> Iterator[Diagnosis]:
@@ -23,7 +21,7 @@ def of_machine() -> Iterator[Diagnosis]:
     yield Diagnosis("python", "ok", sys.version.split()[0])
     yield from _packages()
     yield from _spark()
-    yield _clock()
+    yield of_clock()
     yield of_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
@@ -65,18 +63,3 @@ def _spark() -> Iterator[Diagnosis]:
     else:
         text = "the first start of Spark fetches it: let the network reach Maven's repository"
         yield Diagnosis("delta jar", "warn", f"{DELTA_PACKAGE} is not here yet", text)
-
-
-def _clock() -> Diagnosis:
-    """Ask the kernel whether something keeps the clock right.
-
-    The call changes nothing: no mode is set in the structure that it gets.
-    """
-    libc = ctypes.CDLL(None, use_errno=True)
-    state = libc.adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
-    if state < 0:
-        return Diagnosis("clock", "warn", "the kernel does not tell", "look whether chrony runs")
-    if state == _UNSYNCHRONISED:
-        text = "times to live and history go by it: run chrony, ntpd or systemd-timesyncd"
-        return Diagnosis("clock", "warn", "nothing keeps it right", text)
-    return Diagnosis("clock", "ok", "kept right")

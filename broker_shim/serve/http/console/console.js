@@ -5,6 +5,7 @@
 import { here } from "./address.js";
 import { complain, say, show } from "./elements.js";
 import { get } from "./requests.js";
+import { overview } from "./overview.js";
 import { queues } from "./queues.js";
 import { queue } from "./queue.js";
 import { connections } from "./connections.js";
@@ -14,7 +15,7 @@ import { sql } from "./sql.js";
 import { upkeep } from "./upkeep.js";
 import { zoneChoice } from "./times.js";
 
-const VIEWS = { queues, queue, connections, operations, upkeep, sql, "dead-letters": deadLetters };
+const VIEWS = { overview, queues, queue, connections, operations, upkeep, sql, "dead-letters": deadLetters };
 const LOOK_MS = 2000;
 
 let look = null;
@@ -34,7 +35,7 @@ async function open() {
     complain(error);
     return;
   }
-  const name = Object.hasOwn(VIEWS, address.view) ? address.view : "queues";
+  const name = Object.hasOwn(VIEWS, address.view) ? address.view : "overview";
   for (const each of document.querySelectorAll("nav a")) {
     const isHere = each.getAttribute("href") === "#/" + (name === "queue" ? "queues" : name);
     if (isHere) each.setAttribute("aria-current", "page");

@@ -11,6 +11,52 @@ from broker_shim.serve.http.bodies import Model
 MOST_STEPS = 2_000
 
 
+class DiskRow(Struct, kw_only=True):
+    """A disk of the root; below `least_free_bytes` senders are held back."""
+
+    folder: str
+    free_bytes: int
+    total_bytes: int
+    least_free_bytes: int
+
+
+class AlarmRow(Struct, kw_only=True):
+    """Something that is wrong, with what to do; `warn` costs speed, `fail` data or service."""
+
+    severity: Literal["warn", "fail"]
+    text: str
+
+
+class OverviewAnswer(Struct, kw_only=True):
+    """The state of a broker. Rates are those of the last minute; null: not known, or not there.
+
+    `sync_p50_ms` and `sync_p99_ms` are of the log since the start, rounded up to a bound of the
+    histogram. `uncommitted_bytes` wait for Delta.
+    """
+
+    version: str
+    started_at: str
+    uptime_s: int
+    in_rate: float
+    out_rate: float
+    queues: int
+    messages: int
+    acquired: int
+    bytes: int
+    oldest_age_s: float
+    oldest_queue: str | None
+    dead_lettered_last_hour: int
+    connections: int
+    memory_bytes: int
+    disks: list[DiskRow]
+    sync_p50_ms: float | None
+    sync_p99_ms: float | None
+    uncommitted_bytes: int | None
+    last_compaction_at: str | None
+    replica_lags: dict[str, int | None]
+    alarms: list[AlarmRow]
+
+
 class SeriesQuery(Model):
     """The time that is asked for: by default the last 15 minutes, in some 200 steps.
 

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from broker_shim.security.rules.http_roles import HttpRole
-from broker_shim.serve.http.endpoint import QUEUE, Endpoint
-from broker_shim.serve.http.figures import figure_bodies, series_requests
+from broker_shim.serve.http.endpoint import API, QUEUE, Endpoint
+from broker_shim.serve.http.figures import figure_bodies, overview_requests, series_requests
 
 FIGURE_ENDPOINTS = (
+    Endpoint(
+        "GET",
+        API + "/overview",
+        HttpRole.MONITOR,
+        overview_requests.show_overview,
+        figure_bodies.OverviewAnswer,
+    ),
     Endpoint(
         "GET",
         QUEUE + "/series",

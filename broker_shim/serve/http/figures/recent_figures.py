@@ -1,5 +1,7 @@
 """The figures of the last minutes, sampled on the loop's thread and kept in a ring.
 
+The counters of the broker are kept for an hour.
+
 Bounds: `KEPT` samples, `SAMPLE_S` apart, of `MOST_QUEUES` queues: those that are there for longest.
 That is 12 MB at most. A sample of 1,000 queues takes the loop some 3 ms.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import time
 from array import array
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable
 from itertools import islice
 from typing import Any, NamedTuple
@@ -18,6 +21,7 @@ from broker_shim.broker.virtual_host import Broker
 from sparkstore.embedded.series_times import SeriesTimes
 
 SAMPLE_S, KEPT, MOST_QUEUES = 5, 241, 1_000
+KEPT_TOTALS, RATE_S = 721, 60
 OTHER = "other"
 """How most messages leave a queue, as memory tells it: accepted, moved, purged, or expired."""
 
@@ -38,6 +42,15 @@ class FigureSample(NamedTuple):
     redelivered: float
 
 
+class TotalSample(NamedTuple):
+    """One look at the counters of the broker."""
+
+    at_us: int
+    enqueued: int
+    accepted: int
+    dead_lettered: int
+
+
 _WIDTH = len(FigureSample._fields)
 _NOTHING = FigureSample(*[0.0] * _WIDTH)
 
@@ -55,27 +68,37 @@ class RecentFigures:
         self._broker, self._later, self._clock = broker, later, clock
         self._times_us = array("q")
         self._samples: dict[str, array[float]] = {}
+        self._totals = deque[TotalSample](maxlen=KEPT_TOTALS)
         self.started_us = clock()
 
     def sample(self) -> None:
         """Look at each queue now, and again and again while the loop runs."""
-        at_us = self._clock()
+        at_us, broker = self._clock(), self._broker()
         self._times_us.append(at_us)
         del self._times_us[:-KEPT]
-        broker = self._broker()
+        if broker is not None:
+            counts = broker.metrics
+            total = TotalSample(at_us, counts.enqueued, counts.accepted, counts.dead_lettered)
+            self._totals.append(total)
         queues = {} if broker is None else broker.queues
         named = (item for item in queues.items() if item[1].owner is None)
         seen: dict[str, array[float]] = {}
         for name, queue in islice(named, MOST_QUEUES):
             assert broker is not None
             age_s = broker.queries.facts(name, at_us).oldest_age_s
-            counts = (queue.arrivals, queue.departures, queue.dead_lettered, queue.redelivered)
+            moves = (queue.arrivals, queue.departures, queue.dead_lettered, queue.redelivered)
             kept = self._samples.get(name, array("d"))
-            kept.extend((len(queue), age_s or 0, *counts))
+            kept.extend((len(queue), age_s or 0, *moves))
             del kept[: -KEPT * _WIDTH]
             seen[name] = kept
         self._samples = seen  # a queue that is gone is forgotten
         self._later(SAMPLE_S, self.sample)
+
+    def since(self, seconds: float) -> tuple[TotalSample, TotalSample]:
+        """Return the counters so long ago, or when the broker started, and the newest."""
+        newest = self._totals[-1] if self._totals else TotalSample(self._clock(), 0, 0, 0)
+        start_us = newest.at_us - int(seconds * 1_000_000)
+        return next((row for row in self._totals if row.at_us >= start_us), newest), newest
 
     def begin_us(self, queue: str) -> int | None:
         """Return from when on the ring tells of a queue, UTC µs; None: it does not.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from datetime import datetime
 from typing import Any, NamedTuple
 
+from broker_shim.serve.http.figures.figure_bodies import AlarmRow
 from sparkstore.embedded.series_times import SeriesTimes
 
 MOST_KEPT = 64
@@ -19,12 +21,29 @@ class SeriesParts(NamedTuple):
     left_out: list[str]
 
 
+class RootUpkeep(NamedTuple):
+    """The state of jobs, copies and faults, as the tables of a root tell it.
+
+    Attributes:
+        compacted_at: When the last compaction ended that did not fail; None: none is known.
+        replica_lags: How many records each replica in a folder lacks; None: it cannot be read.
+        alarms: Sentences about jobs that failed, and about findings.
+    """
+
+    compacted_at: datetime | None
+    replica_lags: dict[str, int | None]
+    alarms: list[AlarmRow]
+
+
 class SeriesKept:
     """Answers of history that do not change any more; used by the thread of the HTTP port.
 
     Attributes:
         turn: Held by the request whose process runs.
+        upkeep: What the tables told of jobs and replicas, and when, by the monotonic clock.
     """
+
+    upkeep: tuple[float, RootUpkeep] | None = None
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
