@@ -32,7 +32,7 @@ from sparkstore.core import fold, records
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import branches, publications
 from sparkstore.core.state_machine.batches import RequestOrigin, plain_dequeue
-from sparkstore.core.state_machine.call_values import RecordStep
+from sparkstore.core.state_machine.call_values import RecordStep, singles_of
 from sparkstore.core.xids import xid_from
 
 _MAX_NUMBER = (1 << 63) - 1
@@ -155,7 +155,7 @@ class MemberRequests:
     def _take_one_by_one(
         self, batch: Batch, steps: list[RecordStep], refuse: batch_request.Refuse
     ) -> None:
-        for own in batch_request.by_request(steps):
+        for own in batch_request.by_request(singles_of(steps)):
             try:
                 batch.take(own)
             except StoreError as refusal:

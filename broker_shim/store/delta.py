@@ -15,9 +15,8 @@ from broker_shim.store.local import LocalMessageStore, Observer, observed
 from broker_shim.store.memory import now_us
 from broker_shim.store.settlement_times import SettlementTimes
 from sparkstore.config import StoreConfig
-from sparkstore.core.records import Record
-from sparkstore.core.state_machine import batches
-from sparkstore.core.state_machine.call_values import RecordStep, Transaction
+from sparkstore.core.records import Run, rows_of
+from sparkstore.core.state_machine.call_values import RecordStep, Transaction, singles_of
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.log.log_metrics import LogBacklog, LogMetrics
 from sparkstore.log.start import open_log
@@ -53,7 +52,7 @@ class Batch:
         self._observer = observer
         self._steps: list[RecordStep] = []
         self._log, self._numbers = log, numbers
-        self._records: list[Record] = []
+        self._records: list[Run] = []
         self._packed: list[bytes] = []
         self._position = log.next_position
         self._on_complete: OnComplete = _nobody
@@ -65,22 +64,22 @@ class Batch:
             InvalidRequest: A record cannot be written; none of the steps is true.
         """
         steps = [*steps]
-        kept = [step.record for step in steps if step.is_kept]
+        kept = [step.run for step in steps if step.is_kept]
         # Packed first: this alone can refuse the records, and then none of the steps is true.
         self._packed.append(self._log.pack(kept))
         self._records += kept
         self._settlement_times.note(steps)  # before they are true: their entries are still there
-        batches.apply(self.machine, steps, kept, self._position)
-        self._position += len(kept)
+        self.machine.apply(steps, self._position)
+        self._position += rows_of(kept)
         if self._observer is not None:
-            self._steps += steps
+            self._steps += singles_of(steps)
 
     def take_enqueued(self, step: RecordStep) -> None:
         """Take a single enqueue as `take` does, by a shorter way: it is the hottest call."""
-        record, is_kept = step.record, step.is_kept
+        run, is_kept = step.run, step.is_kept
         if is_kept:
-            self._packed.append(self._log.pack((record,)))
-            self._records.append(record)
+            self._packed.append(self._log.pack((run,)))
+            self._records.append(run)
         self.machine.apply_enqueued(step, self._position)
         self._position += is_kept
         if self._observer is not None:

@@ -339,13 +339,13 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
             raise
 
     def _take(self, steps: list[RecordStep], on_complete: OnComplete) -> None:
-        kept = [step.record for step in steps if step.is_kept]
+        kept = [step.run for step in steps if step.is_kept]
         if self._observer is not None and steps and steps[0].record.kind in SHARED_KINDS:
             on_complete = observed(self._observer, steps, on_complete)
         self.settlement_times.note(steps)  # before they are true: their entries are still there
         on_complete = self.full_queues.telling(steps, on_complete)
         # The sink first: if it refuses the records, none of the steps is true.
-        batches.apply(self._machine, steps, kept, self._sink.append(kept, on_complete))
+        self._machine.apply(steps, self._sink.append(kept, on_complete))
 
     def _enqueue(
         self,

@@ -46,7 +46,7 @@ class LocalBatches:
                     self._take(steps, on_complete)
                     return True
                 (step,) = steps
-                position = self._sink.append((step.record,) if step.is_kept else (), on_complete)
+                position = self._sink.append((step.run,) if step.is_kept else (), on_complete)
             except StoreError as refusal:
                 self._sink.finish(on_complete, refusal)
             else:

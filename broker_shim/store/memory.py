@@ -11,7 +11,7 @@ from broker_shim.errors import StoreError
 from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.sink import Completions, NoContent
 from sparkstore.core.fold import State
-from sparkstore.core.records import Record
+from sparkstore.core.records import Run, rows_of
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 
 
@@ -27,10 +27,10 @@ class MemorySink(NoContent):
         self._completions = Completions()
         self._position = 1
 
-    def append(self, records: Sequence[Record], on_complete: OnComplete) -> int:
+    def append(self, runs: Sequence[Run], on_complete: OnComplete) -> int:
         """Number the records and complete at once, as nothing is written."""
         first = self._position
-        self._position += len(records)
+        self._position += rows_of(runs)
         self._completions.put(on_complete, None)
         return first
 

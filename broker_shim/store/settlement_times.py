@@ -29,7 +29,8 @@ class SettlementTimes:
         for step in steps:
             record = step.record
             if record.kind is Kind.DEQUEUED and record.detail is None:
-                queue = self._queues.get(record.queue or "")
-                entry = None if queue is None else queue.entries.get(record.message_id or 0)
-                if entry is not None:
-                    self.taken.observe((record.at - entry.at) / 1e6)
+                queue, message_ids = self._queues.get(record.queue or ""), step.run.message_ids
+                if queue is None or message_ids[0] not in queue.entries:
+                    continue
+                for came_at, count in queue.entries.came_at(message_ids):
+                    self.taken.observe((record.at - came_at) / 1e6, count)

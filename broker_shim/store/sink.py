@@ -9,15 +9,15 @@ from typing import Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
-from sparkstore.core.records import MessageHeader, Record
+from sparkstore.core.records import MessageHeader, Run
 from sparkstore.log.completions import fire_once
 
 
 class Sink(Protocol):
     """Takes records in order; fires completions in order, on a thread of its own."""
 
-    def append(self, records: Sequence[Record], on_complete: OnComplete) -> int:
-        """Take records that become durable together; may be none.
+    def append(self, runs: Sequence[Run], on_complete: OnComplete) -> int:
+        """Take runs of records that become durable together; may be none.
 
         Returns:
             The position of the first, or of the next record if there is none.

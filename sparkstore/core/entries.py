@@ -5,12 +5,6 @@ An `Entry` with its place in a dictionary takes 300 bytes, a packed one about 20
 is what lets millions of messages wait. What happens to a packed entry is written where it is, so
 nothing is ever unpacked to be changed, whatever order consumers work in.
 
-How an id is found: the ids of a queue rise nearly always. In a chunk, `keys` never fall: an entry
-whose id is above all before it on the queue has its id as key. Any other, a *stray*, repeats the
-key before it and is found by a dictionary. So one bisection finds the chunk and another the entry;
-only strays (enqueued out of turn, moved here, or one of two members' blocks of ids) cost an item
-of a dictionary each.
-
 How what has expired is found: each chunk, and the young entries together, know a time before which
 nothing of theirs expires. Only those whose time has come are looked through, and their time is
 exact then. So a message costs nothing for its expiry, and one without expiry is never looked at.
@@ -18,21 +12,27 @@ exact then. So a message costs nothing for its expiry, and one without expiry is
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
 from itertools import compress, islice
 from typing import NamedTuple, cast
 
 from sparkstore.core.annotations import DELIVERY_TIME, delivery_time_of
-from sparkstore.core.entry_chunk import NO_EXPIRY, NOBODY, Columns, Entry, EntryChunk
-from sparkstore.core.packed_integers import is_rising
+from sparkstore.core.entry_chunk import (
+    CHUNK,
+    NO_EXPIRY,
+    NOBODY,
+    Columns,
+    Entry,
+    EntryChunk,
+    PackedEntries,
+)
 
 __all__ = ["NO_EXPIRY", "Columns", "Entries", "Entry", "Expired", "Stretch", "stretches"]
 
 _YOUNG = 8_192
 """So many entries at most are objects."""
-_CHUNK = 1_024
-_CHUNK_BITS = 10
+LEAST_CHUNK = 32
+"""Entries that come together and are as many are columns from the beginning."""
 _CHUNKS_A_LOOK = 16
 """Chunks that one look for what has expired goes through: 2 ms."""
 
@@ -80,13 +80,7 @@ class Entries(Mapping[int, Entry]):
     """
 
     __slots__ = (
-        "_chunks",
-        "_firsts",
-        "_highest",
-        "_near",
-        "_next",
         "_packed",
-        "_strays",
         "_young",
         "_young_soonest",
         "has_delays",
@@ -96,13 +90,7 @@ class Entries(Mapping[int, Entry]):
 
     def __init__(self) -> None:
         self._young: dict[int, Entry] = {}
-        self._chunks: list[EntryChunk] = []
-        self._firsts: list[int] = []  # of each chunk: no id below it is a key there
-        self._strays: dict[int, int] = {}  # chunk's number << 10 | index
-        self._highest = 0  # of all ids that were ever packed
-        self._near = _NO_CHUNK  # where something was found last: what is next is there, too
-        self._next = 0
-        self._packed = 0
+        self._packed = PackedEntries()
         self.message_bytes = 0
         self.has_delays = False
         self.soonest = self._young_soonest = NO_EXPIRY
@@ -124,41 +112,83 @@ class Entries(Mapping[int, Entry]):
         self.message_bytes += sum(columns[4])
         for detail in filter(None, columns[7]):
             self._note(detail)
-        if not self._chunks and len(self._young) + len(message_ids) <= _YOUNG:
+        if len(message_ids) < LEAST_CHUNK and len(self._young) < _YOUNG:
             self._young.update(zip(message_ids, map(Entry, *columns), strict=True))
             self._expires(min((at for at in columns[3] if at is not None), default=NO_EXPIRY))
             return
         self._pack_all()
-        for start in range(0, len(message_ids), _CHUNK):
-            part = slice(start, start + _CHUNK)
-            self._append(message_ids[part], _part(columns, part))
+        for start in range(0, len(message_ids), CHUNK):
+            part = slice(start, start + CHUNK)
+            self._append_columns(message_ids[part], _part(columns, part))
 
-    def remove(self, message_id: int) -> None:
-        """Remove an entry from the queue; KeyError if the queue lacks it."""
-        entry = self._young.pop(message_id, None)
-        if entry is not None:
-            self.message_bytes -= entry.message_bytes
+    def remove(self, message_ids: Sequence[int]) -> None:
+        """Remove entries from the queue, of a range those of a chunk together; KeyError if gone."""
+        for chunk, start, end in self._pieces(message_ids):
+            if chunk is None:
+                self.message_bytes -= self._young.pop(start).message_bytes
+            else:
+                self.message_bytes -= chunk.message_bytes(start, end)
+                self._packed.remove(chunk, start, end)
+
+    def hold(self, message_ids: Sequence[int], holder: str | None) -> None:
+        """Mark entries as acquired by `holder`, of a range those of a chunk together."""
+        for chunk, start, end in self._pieces(message_ids):
+            if chunk is None:
+                self._young[start].acquired_by = holder
+            else:
+                chunk.hold(start, end, holder)
+
+    def free(self, message_ids: range, holder: str | None) -> int:
+        """Count the first of these messages that are kept here, and that nobody else holds.
+
+        Args:
+            message_ids: One at least.
+            holder: Who may hold them; None: nobody may.
+        """
+        for message_id in message_ids:
+            entry = self._young.get(message_id)
+            if entry is None:
+                break
+            if entry.position <= 0 or entry.acquired_by not in (None, holder):
+                return message_id - message_ids.start
         else:
-            chunk, index = self._place(message_id)
-            self.message_bytes -= chunk.message_bytes(index)
-            self._strays.pop(message_id, None)
-            self._packed -= 1
-            chunk.remove(index)
-            if chunk.is_wasteful:
-                self._shrink(chunk)
+            return len(message_ids)
+        count = message_id - message_ids.start
+        place = self._packed.find(message_id)
+        if place is None:
+            return count
+        chunk, index = place
+        end = min(index + len(message_ids) - count, len(chunk.run) or index + 1)
+        return count + chunk.free_until(index, end, holder) - index
+
+    def came_at(self, message_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """The time at which messages came to the queue, and how many of them, in their order.
+
+        KeyError if one is not there.
+        """
+        for chunk, start, end in self._pieces(message_ids):
+            if chunk is None:
+                yield self._young[start].at, 1
+            else:
+                yield from chunk.came_at(start, end)
+
+    def _pieces(self, message_ids: Sequence[int]) -> Iterator[tuple[EntryChunk | None, int, int]]:
+        """Where entries are: a chunk, and from which index to which; or None, and one's id."""
+        at, stop, is_range = 0, len(message_ids), type(message_ids) is range
+        while at < stop:
+            first = message_ids[at]
+            if first in self._young:
+                at += 1
+                yield None, first, 0
+                continue
+            chunk, index = self._place(first)
+            end = min(index + stop - at, len(chunk.run)) if is_range and chunk.run else index + 1
+            at += end - index
+            yield chunk, index, end
 
     def oldest(self) -> Entry | None:
         """Return the first entry of the queue; None if it is empty."""
         return next(iter(self.values()), None)
-
-    def hold(self, message_id: int, holder: str | None) -> None:
-        """Mark an entry as acquired by `holder`; KeyError if it is not on the queue."""
-        entry = self._young.get(message_id)
-        if entry is not None:
-            entry.acquired_by = holder
-        else:
-            chunk, index = self._place(message_id)
-            chunk.set_held(index, (holder, *chunk.held_of(index)[1:]))
 
     def give_back(self, message_id: int, delivery_count: int, detail: str | None = None) -> None:
         """Make an entry available again, with a new detail if not None; KeyError if it is gone."""
@@ -185,7 +215,7 @@ class Entries(Mapping[int, Entry]):
         """
         message_ids: list[int] = []
         looks = 0
-        for chunk in self._chunks:
+        for chunk in self._packed.chunks:
             if chunk.soonest <= now_us:
                 if looks == _CHUNKS_A_LOOK or len(message_ids) >= count:
                     return Expired(message_ids[:count], is_all=False)
@@ -195,7 +225,7 @@ class Entries(Mapping[int, Entry]):
             if len(message_ids) >= count:
                 return Expired(message_ids[:count], is_all=False)
             message_ids += self._expired_young(now_us)
-        packed = min((chunk.soonest for chunk in self._chunks), default=NO_EXPIRY)
+        packed = min((chunk.soonest for chunk in self._packed.chunks), default=NO_EXPIRY)
         self.soonest = min(packed, self._young_soonest)
         return Expired(message_ids[:count], is_all=len(message_ids) <= count)
 
@@ -229,7 +259,7 @@ class Entries(Mapping[int, Entry]):
         entry = self._young.get(message_id)
         if entry is not None:
             return entry
-        place = self._find(message_id)
+        place = self._packed.find(message_id)
         return default if place is None else place[0].entry(place[1])
 
     def holder(self, message_id: int) -> tuple[str | None, int] | None:
@@ -240,22 +270,22 @@ class Entries(Mapping[int, Entry]):
         entry = self._young.get(message_id)
         if entry is not None:
             return entry.acquired_by, entry.position
-        place = self._find(message_id)
+        place = self._packed.find(message_id)
         return None if place is None else place[0].holder(place[1])
 
     def __contains__(self, message_id: object) -> bool:
         """True if the message is on the queue."""
         if message_id in self._young:
             return True
-        return isinstance(message_id, int) and self._find(message_id) is not None
+        return isinstance(message_id, int) and self._packed.find(message_id) is not None
 
     def __len__(self) -> int:
         """The number of entries on the queue."""
-        return self._packed + len(self._young)
+        return self._packed.count + len(self._young)
 
     def __iter__(self) -> Iterator[int]:
         """Message ids in queue order."""
-        for chunk in [*self._chunks]:
+        for chunk in [*self._packed.chunks]:
             yield from chunk.message_ids()
         yield from self._young
 
@@ -269,14 +299,14 @@ class Entries(Mapping[int, Entry]):
 
     def walk(self) -> Iterator[tuple[int, Entry]]:
         """Iterate over ids and entries in queue order."""
-        for chunk in [*self._chunks]:
+        for chunk in [*self._packed.chunks]:
             for index in compress(range(len(chunk.is_there)), chunk.is_there):
                 yield chunk.ids[index], chunk.entry(index)
         yield from self._young.items()
 
     def marked(self) -> Iterator[tuple[int, Entry]]:
         """Iterate over the few entries that are acquired, came back before, or are annotated."""
-        for chunk in [*self._chunks]:
+        for chunk in [*self._packed.chunks]:
             yield from chunk.marked()
         yield from _marked(self._young)
 
@@ -291,7 +321,7 @@ class Entries(Mapping[int, Entry]):
         The queue may change between two: none is left out that is there all the time, as the young
         ones get another dictionary when some are packed. What left may still be told.
         """
-        chunks, young = [*self._chunks], self._young
+        chunks, young = [*self._packed.chunks], self._young
         for chunk in chunks:
             yield Stretch(chunk.message_ids(), chunk.priorities(), [*chunk.marked()])
         yield from map(_stretch, filter(None, (young,)))
@@ -301,47 +331,29 @@ class Entries(Mapping[int, Entry]):
         return f"Entries({dict(self.walk())})"
 
     def _place(self, message_id: int) -> tuple[EntryChunk, int]:
-        place = self._find(message_id)
+        place = self._packed.find(message_id)
         if place is None:
             raise KeyError(message_id)
         return place
 
-    def _find(self, message_id: int) -> tuple[EntryChunk, int] | None:
-        near = self._near
-        if message_id in near.run and near.is_there[index := message_id - near.run.start]:
-            return near, index
-        if message_id > self._highest:
-            return None
-        slot = self._strays.get(message_id) if self._strays else None
-        if slot is not None:
-            number = slot >> _CHUNK_BITS
-            at = bisect_left(self._chunks, number, key=_number_of)
-            return self._chunks[at], slot & (_CHUNK - 1)
-        at = bisect_right(self._firsts, message_id) - 1
-        if at < 0:
-            return None
-        chunk = self._chunks[at]
-        index = chunk.keys.find(message_id)
-        if index < 0 or not chunk.is_there[index] or chunk.ids[index] != message_id:
-            return None
-        self._near = chunk
-        return chunk, index
-
     def _pack_older_half(self) -> None:
         walk = iter(self._young.items())
-        for _ in range(_YOUNG // 2 // _CHUNK):
-            self._append_entries([*islice(walk, _CHUNK)])
+        for _ in range(_YOUNG // 2 // CHUNK):
+            self._append_entries([*islice(walk, CHUNK)])
         self._young = dict(walk)
 
     def _pack_all(self) -> None:
         walk = iter(self._young.items())
-        while part := [*islice(walk, _CHUNK)]:
+        while part := [*islice(walk, CHUNK)]:
             self._append_entries(part)
         self._young = {}
 
+    def _append_columns(self, message_ids: Sequence[int], columns: Columns) -> None:
+        self.soonest = min(self.soonest, self._packed.append(message_ids, columns).soonest)
+
     def _append_entries(self, part: list[tuple[int, Entry]]) -> None:
         entries = [entry for _, entry in part]
-        self._append(
+        self._append_columns(
             [message_id for message_id, _ in part],
             (
                 [entry.position for entry in entries],
@@ -354,46 +366,6 @@ class Entries(Mapping[int, Entry]):
                 [entry.detail for entry in entries],
             ),
         )
-
-    def _append(self, message_ids: Sequence[int], columns: Columns) -> None:
-        number, highest = self._next, self._highest
-        self._next += 1
-        keys = message_ids
-        first = message_ids[0]
-        if first <= highest or not is_rising(message_ids):
-            keys, first = self._keys_with_strays(number, message_ids)
-        self._highest = max(highest, keys[-1])
-        self._chunks.append(chunk := EntryChunk(number, keys, message_ids, columns))
-        self.soonest = min(self.soonest, chunk.soonest)
-        self._firsts.append(first)
-        self._packed += len(message_ids)
-
-    def _keys_with_strays(self, number: int, message_ids: Sequence[int]) -> tuple[list[int], int]:
-        """Keys of a chunk with strays, which are noted, and the least id that is one."""
-        highest, keys = self._highest, []
-        first = highest + 1
-        for index, message_id in enumerate(message_ids):
-            if message_id > highest:
-                if highest == self._highest:
-                    first = message_id
-                highest = message_id
-            else:
-                self._strays[message_id] = number << _CHUNK_BITS | index
-            keys.append(highest)
-        return keys, first
-
-    def _shrink(self, chunk: EntryChunk) -> None:
-        """Leave the entries that are gone out of a chunk; an empty one goes."""
-        self._near = _NO_CHUNK
-        at = bisect_left(self._chunks, chunk.number, key=_number_of)
-        if not any(chunk.is_there):
-            del self._chunks[at], self._firsts[at]
-            return
-        self._chunks[at] = smaller = chunk.without_gaps()
-        if self._strays:
-            for index, message_id in enumerate(smaller.ids.values()):
-                if message_id in self._strays:
-                    self._strays[message_id] = smaller.number << _CHUNK_BITS | index
 
 
 def _marked(entries: Mapping[int, Entry]) -> Iterator[tuple[int, Entry]]:
@@ -409,15 +381,6 @@ def _stretch(entries: Mapping[int, Entry]) -> Stretch:
 
 def _part(columns: Columns, part: slice) -> Columns:
     return cast("Columns", tuple(column[part] for column in columns))
-
-
-def _number_of(chunk: EntryChunk) -> int:
-    return chunk.number
-
-
-_NOTHING: Columns = ((0,), (0,), (0,), (None,), (0,), (None,), (0,), (None,))
-_NO_CHUNK = EntryChunk(-1, (-1,), (-1,), _NOTHING)
-_NO_CHUNK.run = range(0)
 
 
 class _Items(ItemsView[int, Entry]):

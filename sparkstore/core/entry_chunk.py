@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress, repeat
+from itertools import compress, groupby, repeat
 
 from sparkstore.core.annotations import plain_time, plain_time_of
-from sparkstore.core.packed_integers import Column, Keys, pack, pack_keys, values_at
+from sparkstore.core.packed_integers import Column, Keys, is_rising, pack, pack_keys, values_at
 
+CHUNK = 1_024
+_CHUNK_BITS = 10
 _NEVER = -(1 << 63)
 """Stands for no expiry, and for no delivery time."""
 NO_EXPIRY = (1 << 63) - 1
@@ -156,9 +159,38 @@ class EntryChunk:
         """Return the holder of an entry, and its position."""
         return self.held.get(index, NOBODY)[0], self._columns[0][index]
 
-    def message_bytes(self, index: int) -> int:
-        """Header and body of an entry."""
-        return self._columns[4][index]
+    def message_bytes(self, start: int, end: int) -> int:
+        """Headers and bodies of entries."""
+        return sum(self._columns[4].part(start, end))
+
+    def came_at(self, start: int, end: int) -> Iterator[tuple[int, int]]:
+        """The time at which entries came, and how many of them, in their order."""
+        for at, group in groupby(self._columns[1].part(start, end)):
+            yield at, len([*group])
+
+    def free_until(self, start: int, end: int, holder: str | None) -> int:
+        """Find where the entries end that are there, are kept, and that nobody else holds."""
+        gone = self.is_there.find(0, start, end)
+        end = end if gone < 0 else gone
+        if self._columns[0].base <= 0:  # some are kept in memory only
+            positions = self._columns[0].part(start, end)
+            end = next((start + n for n, at in enumerate(positions) if at <= 0), end)
+        if self.held:
+            for index, held in enumerate(map(self.held.get, range(start, end)), start):
+                if held is not None and held[0] is not None and held[0] != holder:
+                    return index
+        return end
+
+    def hold(self, start: int, end: int, holder: str | None) -> None:
+        """Mark entries as acquired by one holder."""
+        held, fresh = self.held, (holder, 0, None)
+        if self._delays is not None or holder is None:
+            for index in range(start, end):
+                self.set_held(index, (holder, *self.held_of(index)[1:]))
+            return
+        for index in range(start, end):
+            before = held.get(index)
+            held[index] = fresh if before is None else (holder, *before[1:])
 
     def expired(self, now_us: int) -> list[int]:
         """Return the ids of expired entries that nobody has; `soonest` is exact then."""
@@ -188,18 +220,26 @@ class EntryChunk:
         else:
             self.held[index] = held
 
-    def remove(self, index: int) -> None:
-        """Mark an entry as removed from the queue."""
-        self.is_there[index] = 0
-        self.held.pop(index, None)
-        self._gone += 1
+    def remove(self, start: int, end: int) -> None:
+        """Mark entries that are there as removed from the queue."""
+        self.is_there[start:end] = bytes(end - start)
+        for index in range(start, end) if self.held else ():
+            self.held.pop(index, None)
+        self._gone += end - start
 
     def without_gaps(self) -> EntryChunk:
         """Return the chunk without its removed entries."""
-        left = [*compress(range(len(self.is_there)), self.is_there)]
-        ids = [self.ids[index] for index in left]
+        there = self.is_there
+        first, end = there.find(1), there.rfind(1) + 1
+        if there.count(1, first, end) == end - first:  # what came first has left first
+            left: Sequence[int] = range(first, end)
+            columns = [[*column.part(first, end)] for column in self._columns]
+        else:
+            left = [*compress(range(len(there)), there)]
+            columns = [[column[index] for index in left] for column in self._columns]
+        is_run = bool(self.run) and type(left) is range
+        ids = self.run[first:end] if is_run else [self.ids[index] for index in left]
         keys = ids if self.ids is self.keys else [self.keys[index] for index in left]
-        columns = [[column[index] for index in left] for column in self._columns]
         held = [self.held_of(index) for index in left]
         positions, ats, priorities, ends, sizes = columns
         expires_at = [None if at == _NEVER else at for at in ends]
@@ -235,3 +275,110 @@ def _packed_ends(expires_at: Sequence[int | None]) -> Column:
 
 def _is_all(value: object, values: Sequence[object]) -> bool:
     return values.count(value) == len(values)
+
+
+class PackedEntries:
+    """The old entries of a queue, in chunks.
+
+    How an id is found: the ids of a queue rise nearly always. In a chunk, `keys` never fall: an
+    entry whose id is above all before it on the queue has its id as key. Any other, a *stray*,
+    repeats the key before it and is found by a dictionary. So one bisection finds the chunk and
+    another the entry; only strays (enqueued out of turn, moved here, or one of two members' blocks
+    of ids) cost an item of a dictionary each.
+
+    Attributes:
+        chunks: In the order of the queue.
+        count: Entries that are there.
+    """
+
+    __slots__ = ("_firsts", "_highest", "_near", "_next", "_strays", "chunks", "count")
+
+    def __init__(self) -> None:
+        self.chunks: list[EntryChunk] = []
+        self.count = 0
+        self._firsts: list[int] = []  # of each chunk: no id below it is a key there
+        self._strays: dict[int, int] = {}  # chunk's number << 10 | index
+        self._highest = 0  # of all ids that were ever packed
+        self._near = _NO_CHUNK  # where something was found last: what is next is there, too
+        self._next = 0
+
+    def find(self, message_id: int) -> tuple[EntryChunk, int] | None:
+        """The chunk that has an entry, and its index there; None if no chunk has it."""
+        near = self._near
+        if message_id in near.run and near.is_there[index := message_id - near.run.start]:
+            return near, index
+        if message_id > self._highest:
+            return None
+        slot = self._strays.get(message_id) if self._strays else None
+        if slot is not None:
+            number = slot >> _CHUNK_BITS
+            at = bisect_left(self.chunks, number, key=_number_of)
+            return self.chunks[at], slot & (CHUNK - 1)
+        at = bisect_right(self._firsts, message_id) - 1
+        if at < 0:
+            return None
+        chunk = self.chunks[at]
+        index = chunk.keys.find(message_id)
+        if index < 0 or not chunk.is_there[index] or chunk.ids[index] != message_id:
+            return None
+        self._near = chunk
+        return chunk, index
+
+    def append(self, message_ids: Sequence[int], columns: Columns) -> EntryChunk:
+        """Put a chunk of entries at the end; no more than `CHUNK` of them."""
+        number, highest = self._next, self._highest
+        self._next += 1
+        keys = message_ids
+        first = message_ids[0]
+        if first <= highest or not is_rising(message_ids):
+            keys, first = self._keys_with_strays(number, message_ids)
+        self._highest = max(highest, keys[-1])
+        self.chunks.append(chunk := EntryChunk(number, keys, message_ids, columns))
+        self._firsts.append(first)
+        self.count += len(message_ids)
+        return chunk
+
+    def _keys_with_strays(self, number: int, message_ids: Sequence[int]) -> tuple[list[int], int]:
+        """Keys of a chunk with strays, which are noted, and the least id that is one."""
+        highest, keys = self._highest, []
+        first = highest + 1
+        for index, message_id in enumerate(message_ids):
+            if message_id > highest:
+                if highest == self._highest:
+                    first = message_id
+                highest = message_id
+            else:
+                self._strays[message_id] = number << _CHUNK_BITS | index
+            keys.append(highest)
+        return keys, first
+
+    def remove(self, chunk: EntryChunk, start: int, end: int) -> None:
+        """Remove entries of a chunk."""
+        for index in range(start, end) if self._strays else ():
+            self._strays.pop(chunk.ids[index], None)
+        self.count -= end - start
+        chunk.remove(start, end)
+        if chunk.is_wasteful:
+            self._shrink(chunk)
+
+    def _shrink(self, chunk: EntryChunk) -> None:
+        """Leave the entries that are gone out of a chunk; an empty one goes."""
+        self._near = _NO_CHUNK
+        at = bisect_left(self.chunks, chunk.number, key=_number_of)
+        if not any(chunk.is_there):
+            del self.chunks[at], self._firsts[at]
+            return
+        self.chunks[at] = smaller = chunk.without_gaps()
+        if self._strays:
+            for index, message_id in enumerate(smaller.ids.values()):
+                if message_id in self._strays:
+                    self._strays[message_id] = smaller.number << _CHUNK_BITS | index
+
+
+def _number_of(chunk: EntryChunk) -> int:
+    return chunk.number
+
+
+_NOTHING: Columns = ((0,), (0,), (0,), (None,), (0,), (None,), (0,), (None,))
+_NO_CHUNK = EntryChunk(-1, (-1,), (-1,), _NOTHING)
+_NO_CHUNK.run = range(0)

@@ -1,4 +1,4 @@
-"""The meaning of records: `apply(state, position, record)` changes the state. Pure: the oracle.
+"""The meaning of records: `apply(state, position, run)` changes the state. Pure: the oracle.
 
 A live store's own state is this fold of the records it wrote. Recovery (`arrow_fold`) and the
 jobs and views (`compact`, SQL) have fast forms of it, and a property test holds the three equal.
@@ -7,12 +7,13 @@ jobs and views (`compact`, SQL) have fast forms of it, and a property test holds
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from sparkstore.core.entries import Entries, Entry
+from sparkstore.core.entries import LEAST_CHUNK, Columns, Entries, Entry
 from sparkstore.core.message_counts import MessageCounts
-from sparkstore.core.records import ExchangeBindingKey, Kind, Record
+from sparkstore.core.records import ExchangeBindingKey, Kind, Record, RecordRun, Run
 
 __all__ = [
     "APPLY",
@@ -24,7 +25,6 @@ __all__ = [
     "QueueState",
     "State",
     "apply",
-    "apply_alike",
     "decided",
     "enqueued",
 ]
@@ -114,44 +114,23 @@ class State:
     prepared: dict[str, str] = field(default_factory=dict)
 
 
-def apply(state: State, position: int, record: Record, epoch: int = 0) -> None:
-    """Fold one record into the state, in place; `epoch` is its row's, which only `opened` uses.
+def apply(state: State, position: int, run: Run, epoch: int = 0) -> None:
+    """Fold a run of records into the state, in place; most are of one record.
 
-    A record is taken as it is: what would refuse it has done so before it was written.
-    """
-    APPLY[record.kind](state, position, record, epoch)
-    if record.request is not None and record.member is not None:
-        decided(state, record.member, record.request)
-    state.position = position
-
-
-def apply_alike(state: State, records: Sequence[Record]) -> bool:
-    """Fold records that follow each other, as `apply` does each; for what a store does most.
+    They are taken as they are: what would refuse one has done so before it was written.
 
     Args:
-        state: Folded up to the position before theirs.
-        records: At least one.
-
-    Returns:
-        False if nothing was done: they are not all messages that were put on one queue, acquired
-        there or taken off it, all by requests of one member, in their order, or none of them.
+        state: Folded up to the position before.
+        position: Position of the first record; 0: it is true in memory only.
+        run: The records, which mean what they mean one by one.
+        epoch: The epoch of their rows, which only `opened` uses.
     """
-    first, last = records[0], records[-1]
-    kind, queue, member = first.kind, first.queue, first.member
-    fold = _ALIKE.get(kind)
-    if fold is None or queue is None:
-        return False
-    is_asked = first.request is not None
-    for record in records:
-        if record.kind is not kind or record.queue != queue or record.member != member:
-            return False
-        if (record.request is not None) is not is_asked:
-            return False
-    fold(state, state.queues[queue].entries, records)
-    if member is not None and last.request is not None:
-        decided(state, member, last.request)
-    state.position += len(records)
-    return True
+    record = run.record
+    APPLY[record.kind](state, position, run, epoch)
+    last = run.rows - 1
+    if record.request is not None and record.member is not None:
+        decided(state, record.member, record.request + last)
+    state.position = position + last
 
 
 def decided(state: State, member: str, request: int) -> None:
@@ -248,69 +227,51 @@ def _staging_aborted(state: State, _position: int, record: Record, _epoch: int) 
     del state.staged[record.message_id]
 
 
-def enqueued(state: State, position: int, record: Record, _epoch: int = 0) -> None:
-    """Apply an `enqueued` record: public, because a store does nothing more often."""
-    message_id, header = record.message_id, record.message
+def enqueued(state: State, position: int, run: Run, _epoch: int = 0) -> None:
+    """Apply `enqueued` records: public, because a store does nothing more often."""
+    record, message_ids = run.record, run.message_ids
     assert record.queue is not None
-    assert message_id is not None
-    assert header is not None
-    state.messages.add(message_id)
-    if state.staged:
-        state.staged.pop(message_id, None)
-    message_bytes = header.header_bytes + header.body_bytes
-    state.queues[record.queue].entries.add(
-        message_id,
-        Entry(
-            position,
-            record.at,
-            header.priority,
-            header.expires_at,
-            message_bytes,
-            detail=record.detail,
-        ),
-    )
-
-
-def _enqueued_alike(state: State, entries: Entries, records: Sequence[Record]) -> None:
-    message_ids = [record.message_id or 0 for record in records]
     state.messages.extend(message_ids)
     for message_id in message_ids if state.staged else ():
         state.staged.pop(message_id, None)
-    add = entries.add
-    for position, record in enumerate(records, state.position + 1):
-        header = record.message
-        assert header is not None
-        message_bytes = header.header_bytes + header.body_bytes
-        sent, lives_until = (record.at, header.priority), header.expires_at
-        entry = Entry(position, *sent, lives_until, message_bytes, None, 0, record.detail)
-        add(record.message_id or 0, entry)
+    entries = state.queues[record.queue].entries
+    if run.rows < LEAST_CHUNK:
+        for index, header in enumerate(run.headers):
+            assert header is not None
+            size, rest = header.header_bytes + header.body_bytes, (None, 0, record.detail)
+            about = record.at, header.priority, header.expires_at, size
+            entries.add(message_ids[index], Entry(position + index, *about, *rest))
+    else:
+        assert isinstance(run, RecordRun)
+        entries.extend(message_ids, _columns(position, run))
 
 
-def _dequeued_alike(state: State, entries: Entries, records: Sequence[Record]) -> None:
-    leave, uncount = entries.remove, state.messages.remove
-    for record in records:
-        leave(record.message_id or 0)
-        uncount(record.message_id or 0)
+def _columns(position: int, run: RecordRun) -> Columns:
+    """The columns of entries that a long run puts on a queue."""
+    rows, record = run.rows, run.record
+    headers = run.messages
+    about = (
+        [header.priority for header in headers],
+        [header.expires_at for header in headers],
+        [header.header_bytes + header.body_bytes for header in headers],
+    )
+    if len(headers) == 1:
+        about = (about[0] * rows, about[1] * rows, about[2] * rows)
+    rest = [None] * rows, [0] * rows, [record.detail] * rows
+    return range(position, position + rows), [record.at] * rows, *about, *rest
 
 
-def _acquired_alike(_state: State, entries: Entries, records: Sequence[Record]) -> None:
-    hold = entries.hold
-    for record in records:
-        hold(record.message_id or 0, record.holder)
+def _dequeued(state: State, _position: int, run: Run, _epoch: int) -> None:
+    queue, message_ids = run.record.queue, run.message_ids
+    assert queue is not None
+    state.queues[queue].entries.remove(message_ids)
+    state.messages.remove_all(message_ids)
 
 
-def _dequeued(state: State, _position: int, record: Record, _epoch: int) -> None:
-    message_id = record.message_id
+def _acquired(state: State, _position: int, run: Run, _epoch: int) -> None:
+    record = run.record
     assert record.queue is not None
-    assert message_id is not None
-    state.queues[record.queue].entries.remove(message_id)
-    state.messages.remove(message_id)
-
-
-def _acquired(state: State, _position: int, record: Record, _epoch: int) -> None:
-    assert record.queue is not None
-    assert record.message_id is not None
-    state.queues[record.queue].entries.hold(record.message_id, record.holder)
+    state.queues[record.queue].entries.hold(run.message_ids, record.holder)
 
 
 def _released(state: State, _position: int, record: Record, _epoch: int) -> None:
@@ -364,7 +325,7 @@ def _configured_key(record: Record) -> tuple[str, str]:
     return record.exchange, record.binding_key
 
 
-APPLY = {
+APPLY: dict[Kind, Callable[[State, int, Any, int], None]] = {
     Kind.OPENED: _opened,
     Kind.IDS_RESERVED: _ids_reserved,
     Kind.CREATED: _created,
@@ -388,9 +349,4 @@ APPLY = {
     Kind.PREPARED: _prepared,
     Kind.COMMITTED: _branch_decided,
     Kind.ROLLED_BACK: _branch_decided,
-}
-_ALIKE = {
-    Kind.ENQUEUED: _enqueued_alike,
-    Kind.ACQUIRED: _acquired_alike,
-    Kind.DEQUEUED: _dequeued_alike,
 }

@@ -47,6 +47,9 @@ class MessageCounts(Mapping[int, int]):
 
         New ids that follow each other are marked together.
         """
+        if len(message_ids) == 1:
+            self.add(message_ids[0])
+            return
         first, end = message_ids[0], message_ids[-1] + 1
         run = range(first, end)
         is_as_long = end - first == len(message_ids)
@@ -54,16 +57,14 @@ class MessageCounts(Mapping[int, int]):
             for message_id in message_ids:
                 self.add(message_id)
             return
-        for number in range(first >> _BITS, (end - 1 >> _BITS) + 1):
+        for number, low, high in _places(run):
             page = self._pages.setdefault(number, bytearray(_PAGE))
-            start = number << _BITS
-            low, high = max(first - start, 0), min(end - start, _PAGE)
             if page.count(0, low, high) == high - low:
                 page[low:high] = _ONES[low:high]
                 self._length += high - low
             else:
-                for message_id in range(start + low, start + high):
-                    self.add(message_id)
+                for index in range(low, high):
+                    self.add(number << _BITS | index)
 
     def remove(self, message_id: int) -> None:
         """Count one queue less that has the message; KeyError if none had it."""
@@ -82,6 +83,23 @@ class MessageCounts(Mapping[int, int]):
             self._length -= 1
             if page.count(0) == _PAGE:
                 del self._pages[number]
+
+    def remove_all(self, message_ids: Sequence[int]) -> None:
+        """Count one queue less that has each message; of a range those of a page together."""
+        if type(message_ids) is not range:
+            for message_id in message_ids:
+                self.remove(message_id)
+            return
+        for number, low, high in _places(message_ids):
+            page = self._pages[number]
+            if page.count(1, low, high) == high - low:
+                page[low:high] = bytes(high - low)
+                self._length -= high - low
+                if page.count(0) == _PAGE:
+                    del self._pages[number]
+            else:
+                for index in range(low, high):
+                    self.remove(number << _BITS | index)
 
     def __getitem__(self, message_id: int) -> int:
         """The number of queues that a message is on; KeyError for none."""
@@ -117,3 +135,11 @@ class MessageCounts(Mapping[int, int]):
     def __repr__(self) -> str:
         """Show the counts as a dictionary."""
         return f"MessageCounts({dict(self)})"
+
+
+def _places(message_ids: range) -> Iterator[tuple[int, int, int]]:
+    """The pages of ids that follow each other, and where on each they begin and end."""
+    first, end = message_ids.start, message_ids.stop
+    for number in range(first >> _BITS, (end - 1 >> _BITS) + 1):
+        start = number << _BITS
+        yield number, max(first - start, 0), min(end - start, _PAGE)

@@ -44,6 +44,13 @@ class Column:
             return self.run
         return [base + offset for offset in self.offsets] if base else self.offsets
 
+    def part(self, start: int, end: int) -> Iterable[int]:
+        """Return the integers from one index to before another."""
+        base, offsets = self.base, self.offsets
+        if offsets is None:
+            return [base] * (end - start)
+        return [base + offset for offset in offsets[start:end]] if base else offsets[start:end]
+
 
 def values_at(columns: Iterable[Column], index: int) -> list[int]:
     """Return the value of each column at an index."""

@@ -14,6 +14,7 @@ message is written once, so `message_id` finds it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -149,6 +150,94 @@ class Record(NamedTuple):
     member: str | None = None
     request: int | None = None
     xid: bytes | None = None
+
+    @property
+    def record(self) -> Record:
+        """The record itself: it is a run of one."""
+        return self
+
+    @property
+    def rows(self) -> int:
+        """The number of positions that it takes."""
+        return 1
+
+    @property
+    def message_ids(self) -> Sequence[int]:
+        """The one message that it is about."""
+        return (self.message_id or 0,)
+
+    @property
+    def headers(self) -> Sequence[MessageHeader | None]:
+        """Its header, if it brings one."""
+        return (self.message,)
+
+    def singles(self) -> Sequence[Record]:
+        """The record itself, as the only one of its run."""
+        return (self,)
+
+
+class RecordRun(NamedTuple):
+    """Two records or more that differ in message, request number, header and content alone.
+
+    Their message ids rise by one, and so do their request numbers. What a run means is what its
+    records mean one by one (`singles`), in their order: each has its own position and its own row.
+
+    Attributes:
+        record: The first of them, without header and content.
+        rows: How many there are: so many positions they take.
+        messages: Headers of `enqueued`: one for each message, or one that all of them share.
+        bodies: Contents of `enqueued`: one for each message.
+    """
+
+    record: Record
+    rows: int
+    messages: Sequence[MessageHeader] = ()
+    bodies: Sequence[bytes] = ()
+
+    @property
+    def message_ids(self) -> range:
+        """The messages that it is about, in order."""
+        first = self.record.message_id or 0
+        return range(first, first + self.rows)
+
+    @property
+    def headers(self) -> Sequence[MessageHeader]:
+        """The header of each message."""
+        return self.messages if len(self.messages) != 1 else [*self.messages] * self.rows
+
+    def singles(self) -> Iterator[Record]:
+        """Iterate over the records that the run stands for, in the order of their positions."""
+        nothing = [None] * self.rows
+        contents = zip(self.headers or nothing, self.bodies or nothing, strict=True)
+        request = self.record.request
+        for index, (message_id, (header, body)) in enumerate(
+            zip(self.message_ids, contents, strict=True)
+        ):
+            number = None if request is None else request + index
+            yield self.record._replace(
+                message_id=message_id, message=header, body=body, request=number
+            )
+
+
+Run = Record | RecordRun
+"""Facts of one kind about messages whose ids follow each other; most are about one."""
+
+
+def run_of(
+    record: Record,
+    rows: int,
+    messages: Sequence[MessageHeader] = (),
+    bodies: Sequence[bytes] = (),
+) -> Run:
+    """Make a run as `RecordRun` has it; one of one is the record itself."""
+    if rows > 1:
+        return RecordRun(record, rows, messages, bodies)
+    return record._replace(message=messages[0], body=bodies[0]) if bodies else record
+
+
+def rows_of(runs: Iterable[Run]) -> int:
+    """Count the positions that runs take."""
+    return sum([run.rows for run in runs])
 
 
 class ExchangeBindingKey(NamedTuple):

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from sparkstore.core.records import Record
+from sparkstore.core.records import Run
 from sparkstore.errors import StoreError
 
 Fire = Callable[[StoreError | None], None]
@@ -18,13 +18,13 @@ class RecordGroup:
 
     Attributes:
         first_position: Position of the first record.
-        records: The records, in the order of their positions.
+        runs: The records, in the order of their positions.
         packed_bytes: Their size in the write-ahead log.
         on_commit: Called in order when a Delta commit holds the group.
     """
 
     first_position: int
-    records: Sequence[Record]
+    runs: Sequence[Run]
     packed_bytes: int
     on_commit: list[Fire] = field(default_factory=list)
 

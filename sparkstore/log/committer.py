@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from sparkstore.config import StoreConfig
-from sparkstore.core.records import Record
+from sparkstore.core.records import Run
 from sparkstore.errors import CorruptData, Ended, StoreError, Unavailable
 from sparkstore.log.batcher import (
     CommitBatcher,
@@ -51,7 +51,7 @@ _MARK_BYTES_HELD_BACK = 1 << 19
 class CommitterEvents(NamedTuple):
     """Callbacks of a committer: for records that a Delta commit holds, and for its failure."""
 
-    on_committed: Callable[[Sequence[Record]], None]
+    on_committed: Callable[[Sequence[Run]], None]
     on_failure: Callable[[StoreError], None]
 
 
@@ -174,25 +174,25 @@ class Committer:
                     return []
 
     def _commit(self, groups: list[RecordGroup]) -> None:
-        records = [record for group in groups for record in group.records]
-        if records:
-            self._commit_rows(groups, records)
+        runs = [run for group in groups for run in group.runs]
+        if runs:
+            self._commit_rows(groups, runs)
         self._in_hand = (0, None)
         _fire(groups, None)
 
-    def _commit_rows(self, groups: list[RecordGroup], records: list[Record]) -> None:
-        first = next(group.first_position for group in groups if group.records)
+    def _commit_rows(self, groups: list[RecordGroup], runs: list[Run]) -> None:
+        first = next(group.first_position for group in groups if group.runs)
         segment = self._segments.current
         started = time.monotonic()
         table = rows.to_table(
-            records, first_position=first, epoch=self._journal.epoch, segment=segment
+            runs, first_position=first, epoch=self._journal.epoch, segment=segment
         )
-        last = first + len(records) - 1
+        last = first + table.num_rows - 1
         commit = Commit(table, first, last, segment)
         self._insist(lambda: self._journal.append(commit))
         packed_bytes = sum(group.packed_bytes for group in groups)
-        self._metrics.committed(len(records), time.monotonic() - started)
-        self._segments.add(len(records), packed_bytes, now_ms=_now_ms())
+        self._metrics.committed(table.num_rows, time.monotonic() - started)
+        self._segments.add(table.num_rows, packed_bytes, now_ms=_now_ms())
         self._committed_position = last
         self._unmarked_bytes += packed_bytes
         self._unmarked_commits += 1
@@ -201,7 +201,7 @@ class Committer:
         elif self._wal is None:
             self._insist(self._mark)
         # Last: from now on their content is read from the tables and not from memory.
-        self._on_committed(records)
+        self._on_committed(runs)
 
     def _insist(self, act: Callable[[], None]) -> None:
         """Retry a commit, or its mark, until its fate is known.

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 from sparkstore.content.cache import Content, size_of
-from sparkstore.core.records import Kind, Record
+from sparkstore.core.records import Kind, Record, RecordRun, Run
 
 
 class RecentContent:
@@ -26,10 +26,15 @@ class RecentContent:
         self._staged: OrderedDict[int, dict[int, bytes]] = OrderedDict()
         self._staged_bytes = 0
 
-    def add(self, records: Iterable[Record]) -> None:
+    def add(self, runs: Iterable[Run]) -> None:
         """Keep the content that these records bring, at least until `committed`."""
-        for record in records:
-            if record.kind is Kind.ENQUEUED:
+        for run in runs:
+            record = run.record
+            if isinstance(run, RecordRun):
+                if run.bodies:
+                    contents = zip(run.headers, run.bodies, strict=True)
+                    self._uncommitted.update(zip(run.message_ids, contents, strict=True))
+            elif record.kind is Kind.ENQUEUED:
                 if record.body is None:
                     self._enqueued_staged(record)
                 elif record.message is not None:
@@ -37,26 +42,28 @@ class RecentContent:
             elif record.kind is Kind.CONTENT:
                 self._stage(record.message_id or 0, record.body_offset or 0, record.body or b"")
 
-    def committed(self, records: Iterable[Record]) -> None:
+    def committed(self, runs: Iterable[Run]) -> None:
         """Delta holds these records: their content may be dropped from now on."""
-        uncommitted, cached = self._uncommitted, self._cached
+        cached = self._cached
         with self._guard:
-            size = self._cached_bytes
-            for record in records:
-                if record.kind is Kind.ENQUEUED:
-                    content = uncommitted.get(record.message_id or 0)
-                    if content is not None and _brings_message(record):
-                        cached[record.message_id or 0] = content
-                        size += size_of(content)
-                        # Only now: a reader looks here first, then in the cache.
-                        del uncommitted[record.message_id or 0]
-                elif record.kind is Kind.DEQUEUED:
-                    content = cached.pop(record.message_id or 0, None)
-                    if content is not None:
-                        size -= size_of(content)
-            while size > self._cache_bytes:
-                size -= size_of(cached.popitem(last=False)[1])
-            self._cached_bytes = size
+            for run in runs:
+                if run.record.kind is Kind.ENQUEUED and _brings_message(run):
+                    self._cache(run.message_ids)
+                elif run.record.kind is Kind.DEQUEUED:
+                    gone = [cached.pop(each, None) for each in run.message_ids]
+                    self._cached_bytes -= sum(map(size_of, filter(None, gone)))
+            while self._cached_bytes > self._cache_bytes:
+                self._cached_bytes -= size_of(cached.popitem(last=False)[1])
+
+    def _cache(self, message_ids: Iterable[int]) -> None:
+        """Keep content as far as there is room, no longer because it is nowhere else."""
+        for message_id in message_ids:
+            content = self._uncommitted.get(message_id)
+            if content is not None:
+                self._cached[message_id] = content
+                self._cached_bytes += size_of(content)
+                # Only now: a reader looks here first, then in the cache.
+                del self._uncommitted[message_id]
 
     def get(self, message_id: int) -> Content | None:
         """Header and body if they are here."""
@@ -109,5 +116,6 @@ class RecentContent:
             self._staged_bytes -= sum(map(len, pieces.values()))
 
 
-def _brings_message(record: Record) -> bool:
-    return record.message is not None and record.message.protocol is not None
+def _brings_message(run: Run) -> bool:
+    header = run.headers[0]
+    return header is not None and header.protocol is not None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from sparkstore.core import codec
 from sparkstore.errors import StoreError, Unavailable
 from sparkstore.log.wal_replay import read_wal
 from sparkstore.recovery.recovery import journal_tail
@@ -26,12 +27,14 @@ class Unreplayed:
         first_position: Position of the first of them.
         last_position: Position of the last of them.
         successor: The root that took over, which has not got them; empty: a start replays them.
+        has_runs: Some are in runs (`codec`), which releases before those refuse.
     """
 
     wal: Path
     first_position: int
     last_position: int
     successor: str = ""
+    has_runs: bool = False
 
     @property
     def records(self) -> int:
@@ -90,7 +93,8 @@ def _unreplayed(root: Root, folder: Path) -> Unreplayed | None:
     if not groups:
         return None
     ends = groups[0].first_position, groups[-1].last_position
-    return Unreplayed(folder, *ends, root.identity.successor)
+    has_runs = any(codec.has_runs(group.payload) for group in groups)
+    return Unreplayed(folder, *ends, root.identity.successor, has_runs)
 
 
 def _is_served(root: Root, folder: Path) -> bool:

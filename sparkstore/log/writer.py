@@ -25,7 +25,7 @@ from sparkstore.config import StoreConfig
 from sparkstore.content.reader import ContentReader
 from sparkstore.content.scratch import Scratch
 from sparkstore.core import codec
-from sparkstore.core.records import MessageHeader, Record
+from sparkstore.core.records import MessageHeader, Run, rows_of
 from sparkstore.errors import Closed, Ended, Full, InvalidRequest, StoreError, Unavailable
 from sparkstore.log.batcher import Fire, RecordGroup
 from sparkstore.log.committer import Committer, CommitterEvents
@@ -51,7 +51,7 @@ class _Item(NamedTuple):
     """An item of the log thread's queue: records, a bare completion, a flush, or the end."""
 
     packed: bytes
-    records: Sequence[Record]
+    runs: Sequence[Run]
     fire: Fire
     error: StoreError | None = None
     is_flush: bool = False
@@ -129,8 +129,8 @@ class Log:
             return LogBacklog(unsynced, waiting, files, witness_left_s=left_s)
         return LogBacklog(unsynced, waiting, files, *self._committer.uncommitted)
 
-    def append(self, records: Sequence[Record], on_complete: Fire) -> int:
-        """Take records that become durable together; they get consecutive positions.
+    def append(self, runs: Sequence[Run], on_complete: Fire) -> int:
+        """Take runs of records that become durable together; they get consecutive positions.
 
         `on_complete` fires on a thread of the log's, once they survive a power cut. Only one thread
         at a time may call this: the caller's lock gives the order.
@@ -145,28 +145,28 @@ class Log:
             StoreError: The log has stopped, and this is why.
         """
         self.check()
-        return self.append_packed(records, self.pack(records), on_complete)
+        return self.append_packed(runs, self.pack(runs), on_complete)
 
-    def pack(self, records: Iterable[Record]) -> bytes:
-        """Encode records as `append_packed` takes them; under the caller's lock, as `append`.
+    def pack(self, runs: Iterable[Run]) -> bytes:
+        """Encode runs as `append_packed` takes them; under the caller's lock, as `append`.
 
         Raises:
             InvalidRequest: One cannot be written, for the reasons of `append`.
         """
         try:
-            return b"".join(map(self._pack, records))
+            return b"".join(map(self._pack, runs))
         except (OverflowError, ValueError) as reason:
             message = f"a record cannot be written: {reason}"
             raise InvalidRequest(message) from reason
 
-    def append_packed(self, records: Sequence[Record], packed: bytes, on_complete: Fire) -> int:
-        """Append checked records that `pack` encoded, as `append` does; refuses nothing."""
+    def append_packed(self, runs: Sequence[Run], packed: bytes, on_complete: Fire) -> int:
+        """Append checked runs that `pack` encoded, as `append` does; refuses nothing."""
         first = self.next_position
-        self.next_position = first + len(records)
+        self.next_position = first + rows_of(runs)
         self._taken_bytes += len(packed)
         # Before the put: from then on another thread may complete them, and their content is read.
-        self._recent.add(records)
-        self._inbox.put(_new(_Item, (packed, records, on_complete, None, False)))
+        self._recent.add(runs)
+        self._inbox.put(_new(_Item, (packed, runs, on_complete, None, False)))
         return first
 
     def finish(self, on_complete: Fire, error: StoreError | None) -> None:
@@ -255,24 +255,25 @@ class Log:
     def _settle(self, batch: list[_Item], size: int) -> None:
         """Make a batch durable as one group, and fire what it completes, in order."""
         first = self._synced_below
-        records = [record for item in batch for record in item.records]
-        error = self._secure(batch, size, len(records))
+        runs = [run for item in batch for run in item.runs]
+        rows = rows_of(runs)
+        error = self._secure(batch, size, rows)
         self._done_bytes += size
         if error is not None:
             self.fail(error)
             for item in batch:
                 fire_once(item.fire, item.error or error)
             return
-        self._synced_below = first + len(records)
+        self._synced_below = first + rows
         if self._wal is None:
-            self._hand_over_unacknowledged(batch, RecordGroup(first, records, size))
+            self._hand_over_unacknowledged(batch, RecordGroup(first, runs, size))
             return
-        if records:
-            self.metrics.synced(len(records), size)
+        if runs:
+            self.metrics.synced(rows, size)
         flushes = self._tell(batch)
-        if records:
+        if runs:
             # Only now: it is on disk, and whoever waits for that has nothing of its Delta commit.
-            self._committer.add(RecordGroup(first, records, size))
+            self._committer.add(RecordGroup(first, runs, size))
         for item in flushes:
             self._committer.flush(bound(item.fire, None), self._synced_below)
 

@@ -40,11 +40,11 @@ class Histogram:
         self._counts = [0] * (len(bounds_s) + 1)
         self.sum_s = 0.0
 
-    def observe(self, seconds: float) -> None:
-        """Count one duration; a negative one, of a clock that was set back, counts as 0."""
+    def observe(self, seconds: float, count: int = 1) -> None:
+        """Count so many equal durations; a negative one, of a clock that was set back, is 0."""
         took_s = max(seconds, 0.0)
-        self._counts[bisect_left(self._bounds, took_s)] += 1
-        self.sum_s += took_s
+        self._counts[bisect_left(self._bounds, took_s)] += count
+        self.sum_s += took_s * count
 
     def quantile(self, share: float) -> float | None:
         """Return the bound of the bucket that a share of all reaches; None: none was observed.

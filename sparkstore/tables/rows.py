@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from sparkstore.core.records import Kind, MessageHeader, Record
+from sparkstore.core.records import Kind, MessageHeader, Record, RecordRun, Run
 from sparkstore.tables.schema import HEADER_FIELDS, ROW
 
 _NO_MESSAGE = (None,) * len(HEADER_FIELDS)
@@ -16,31 +18,92 @@ _KINDS = {kind.column: kind for kind in Kind}
 _TIMES = {field.name for field in ROW if pa.types.is_timestamp(field.type)}
 
 
-def to_table(
-    records: Sequence[Record], *, first_position: int, epoch: int, segment: int
-) -> pa.Table:
-    """Rows of consecutive records of one epoch, in the order of `schema.ROW`."""
-    count = len(records)
-    columns: dict[str, Any] = dict(zip(Record._fields, zip(*records, strict=True), strict=True))
-    messages = columns.pop("message")
-    if messages.count(None) < count:
-        headers = (_NO_MESSAGE if message is None else message for message in messages)
-        columns.update(zip(MessageHeader._fields, zip(*headers, strict=True), strict=True))
-    columns["kind"] = [_KIND_COLUMN[kind] for kind in columns["kind"]]
-    columns["position"] = pa.array(range(first_position, first_position + count), pa.int64())
-    columns["epoch"] = pa.repeat(pa.scalar(epoch, pa.int64()), count)
-    columns["segment"] = pa.repeat(pa.scalar(segment, pa.int32()), count)
-    return pa.Table.from_arrays(
-        [_array(columns.get(field.name), field.type, count) for field in ROW], schema=ROW
+def to_table(runs: Sequence[Run], *, first_position: int, epoch: int, segment: int) -> pa.Table:
+    """Rows of consecutive records of one epoch, in the order of `schema.ROW`.
+
+    A run is one value of each column here, which Arrow repeats for its rows.
+    """
+    of_runs = _Rows([run.rows for run in runs])
+    columns: dict[str, Any] = dict(
+        zip(Record._fields, zip(*[run.record for run in runs], strict=True), strict=True)
     )
+    columns["kind"] = [_KIND_COLUMN[kind] for kind in columns["kind"]]
+    del columns["message"], columns["body"]
+    arrays = {
+        name: of_runs.repeated(values, ROW.field(name).type) for name, values in columns.items()
+    }
+    arrays |= _contents(runs, of_runs)
+    for name in ("message_id", "request"):  # of a run they rise by one
+        arrays[name] = of_runs.rising(arrays[name])
+    count = of_runs.count
+    arrays["position"] = pa.array(range(first_position, first_position + count), pa.int64())
+    arrays["epoch"] = pa.repeat(pa.scalar(epoch, pa.int64()), count)
+    arrays["segment"] = pa.repeat(pa.scalar(segment, pa.int32()), count)
+    return pa.Table.from_arrays([arrays[field.name] for field in ROW], schema=ROW)
 
 
-def _array(values: Any, kind: pa.DataType, count: int) -> pa.Array:
+def _contents(runs: Sequence[Run], of_runs: _Rows) -> dict[str, pa.Array]:
+    """The columns of headers and contents."""
+    headers: list[MessageHeader | None] = []
+    bodies: list[bytes | None] = []
+    rows: list[int] = []
+    for run in runs:
+        if isinstance(run, RecordRun):
+            own = run.messages or (None,)
+            headers += own
+            rows += [1] * run.rows if len(own) > 1 else [run.rows]
+            bodies += run.bodies or [None] * run.rows
+        else:
+            headers.append(run.message)
+            rows.append(1)
+            bodies.append(run.body)
+    arrays = {"body": _array(bodies, ROW.field("body").type)}
+    if headers.count(None) == len(headers):
+        nothing = {field.name: pa.nulls(of_runs.count, field.type) for field in HEADER_FIELDS}
+        return arrays | nothing
+    values = zip(*[header or _NO_MESSAGE for header in headers], strict=True)
+    of_headers = _Rows(rows)
+    for name, column in zip(MessageHeader._fields, values, strict=True):
+        arrays[name] = of_headers.repeated(column, ROW.field(name).type)
+    return arrays
+
+
+class _Rows:
+    """How often a value of each run, or of each header, is repeated: once for each of its rows.
+
+    Attributes:
+        count: Rows of the table.
+    """
+
+    def __init__(self, rows: Sequence[int]) -> None:
+        ends = [*accumulate(rows)]
+        self.count = ends[-1] if ends else 0
+        self._places: pa.Array | None = None
+        if len(rows) < self.count:
+            places = pa.RunEndEncodedArray.from_arrays(
+                pa.array(ends, pa.int32()), pa.array(range(len(rows)), pa.int32())
+            )
+            self._places = pc.run_end_decode(places)
+            self._starts = pa.array([0, *ends[:-1]], pa.int64())
+
+    def repeated(self, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+        """A column with each value in all rows of its own."""
+        if self._places is None or values.count(None) == len(values):
+            return _array(values, kind, self.count)
+        return pa.array(values, kind).take(self._places)
+
+    def rising(self, column: pa.Array) -> pa.Array:
+        """A column whose values rise by one from row to row of a run."""
+        if self._places is None or column.null_count == self.count:
+            return column
+        numbers = pa.array(range(self.count), pa.int64())
+        return pc.add(column, pc.subtract(numbers, self._starts.take(self._places)))
+
+
+def _array(values: Sequence[Any], kind: pa.DataType, count: int = 0) -> pa.Array:
     """A column of the values; of most kinds of records most columns have none, which is cheaper."""
-    if isinstance(values, pa.Array):
-        return values
-    if values is None or values.count(None) == count:
-        return pa.nulls(count, kind)
+    if values.count(None) == len(values):
+        return pa.nulls(count or len(values), kind)
     return pa.array(values, kind)
 
 

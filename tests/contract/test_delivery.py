@@ -92,6 +92,38 @@ def cell(home: Home, driver: type[Driver]) -> Iterator[Cell]:
     home.end_places()
 
 
+# -- messages that travel together ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 1000])
+def test_messages_that_travel_together_stay_in_order_and_are_each_there_once(
+    cell: Cell, length: int
+) -> None:
+    client, sent = cell.with_queue(), [f"{number:04}" for number in range(length)]
+    assert client.send(cell.queue, *sent) == [True] * length
+    assert [*cell.place.entries(cell.queue).values()].count(None) == 0
+    client.consume(cell.queue, credit=length)
+    came = client.receive(length)
+    assert client.bodies() == sent
+    begin, end = length // 3, length - length // 3
+    client.accept(*came[begin:end])  # cuts what was sent, acquired and delivered together in three
+    cell.place.await_depth(cell.queue, length - (end - begin))
+    client.lose()
+    second, left = cell.client(), sent[:begin] + sent[end:]
+    second.consume(cell.queue, credit=length)
+    came = second.receive(len(left))
+    assert second.bodies() == left
+    assert all(delivery.is_redelivered for delivery in came)
+    second.accept(*came)
+    cell.place.await_depth(cell.queue, 0)
+
+
+def test_a_limit_cuts_messages_that_travel_together(cell: Cell) -> None:
+    client = cell.with_queue(max_depth=3, when_full="reject")
+    assert client.send(cell.queue, *"abcdefg")[:4] == [True, True, True, False]
+    assert len(cell.place.entries(cell.queue)) == 3
+
+
 # -- what a queue asks of its messages ----------------------------------------------------------
 
 

@@ -22,7 +22,7 @@ from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import MemorySink
 from broker_shim.store.unbatched_calls import UnbatchedCalls
 from sparkstore.core.fold import State
-from sparkstore.core.records import Record
+from sparkstore.core.records import Record, Run
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from tests.support.stores.stores import done
 
@@ -37,11 +37,12 @@ class _Recording(MemorySink):
         self.records: list[Record] = []
         self.is_full = False
 
-    def append(self, records: Sequence[Record], on_complete: OnComplete) -> int:
+    def append(self, runs: Sequence[Run], on_complete: OnComplete) -> int:
         if self.is_full:
             raise Unavailable("full")
-        self.records += records
-        return super().append(records, on_complete)
+        for run in runs:
+            self.records += run.singles()
+        return super().append(runs, on_complete)
 
 
 class _Store(LocalMessageStore):

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from hypothesis.stateful import run_state_machine_as_test as run
 
 from sparkstore.core import entries as module
+from sparkstore.core import entry_chunk
 from sparkstore.core.annotations import NONE, delivery_time_of, plain_time
 from sparkstore.core.entries import Entries, Entry, stretches
 from sparkstore.core.message_counts import MessageCounts
@@ -73,17 +74,44 @@ class EntriesMachine(RuleBasedStateMachine):
     @rule(which=st.integers(0, 1000), count=st.integers(1, 20))
     def remove(self, which: int, count: int) -> None:
         """From anywhere on, some that follow each other: chunks shrink and go."""
-        ids = [*self.model]
+        for message_ids in self._neighbours(which, count):
+            self.entries.remove(message_ids)
+            for message_id in message_ids:
+                del self.model[message_id]
+
+    def _neighbours(self, which: int, count: int) -> list[range]:
+        """The ids of entries that follow each other, as ranges that rise by one."""
+        ids, ranges = [*self.model], list[range]()
         first = which % len(ids)
         for message_id in ids[first : first + count]:
-            self.entries.remove(message_id)
-            del self.model[message_id]
+            if ranges and message_id == ranges[-1].stop:
+                ranges[-1] = range(ranges[-1].start, message_id + 1)
+            else:
+                ranges.append(range(message_id, message_id + 1))
+        return ranges
+
+    @precondition(lambda self: self.model)
+    @rule(which=st.integers(0, 1000), count=st.integers(1, 20), holder=HOLDERS)
+    def hold_some(self, which: int, count: int, holder: str) -> None:
+        """Hold those that are free, as a store does: what others have is left to them."""
+        for message_ids in self._neighbours(which, count):
+            free = self.entries.free(message_ids, holder)
+            is_free = [
+                entry.position > 0 and entry.acquired_by in (None, holder)
+                for entry in map(self.model.__getitem__, message_ids)
+            ]
+            assert free == [*is_free, False].index(False)
+            times = [at for at, n in self.entries.came_at(message_ids) for _ in range(n)]
+            assert times == [self.model[message_id].at for message_id in message_ids]
+            self.entries.hold(message_ids[:free], holder)
+            for message_id in message_ids[:free]:
+                self.model[message_id] = replace(self.model[message_id], acquired_by=holder)
 
     @precondition(lambda self: self.model)
     @rule(which=st.integers(0, 1000), holder=HOLDERS)
     def hold(self, which: int, holder: str) -> None:
         message_id = [*self.model][which % len(self.model)]
-        self.entries.hold(message_id, holder)
+        self.entries.hold((message_id,), holder)
         self.model[message_id] = replace(self.model[message_id], acquired_by=holder)
 
     @precondition(lambda self: self.model)
@@ -102,8 +130,8 @@ class EntriesMachine(RuleBasedStateMachine):
     def what_is_not_there_is_refused(self, message_id: int) -> None:
         if message_id not in self.model:
             for change in (
-                lambda: self.entries.remove(message_id),
-                lambda: self.entries.hold(message_id, "c"),
+                lambda: self.entries.remove((message_id,)),
+                lambda: self.entries.hold((message_id,), "c"),
                 lambda: self.entries.give_back(message_id, 1),
                 lambda: self.entries[message_id],
             ):
@@ -140,8 +168,10 @@ class EntriesMachine(RuleBasedStateMachine):
 
 
 def test_entries_are_a_dictionary_in_queue_order_whatever_is_done_to_them() -> None:
-    small = {"_YOUNG": 16, "_CHUNK": 4, "_CHUNK_BITS": 2}
-    with patch.multiple(module, **small):
+    with (
+        patch.multiple(module, _YOUNG=16, LEAST_CHUNK=3, CHUNK=4),
+        patch.multiple(entry_chunk, CHUNK=4, _CHUNK_BITS=2),
+    ):
         run(EntriesMachine, settings=settings(stateful_step_count=40))
 
 
@@ -151,16 +181,16 @@ def test_the_newest_message_that_came_back_is_found_when_those_around_it_are_gon
     for message_id in range(20_000):
         entries.add(message_id, entry)
     for message_id in [*entries._young]:
-        entries.remove(message_id)
+        entries.remove((message_id,))
     newest = [*entries][-1]
     for message_id in (0, newest):
-        entries.remove(message_id)
+        entries.remove((message_id,))
     for message_id in [0, newest, *range(20_000, 40_000)]:
         entries.add(message_id, entry)
     for message_id in [each for each in entries if each != newest]:
-        entries.remove(message_id)
+        entries.remove((message_id,))
     assert [*entries] == [newest]
-    entries.remove(newest)
+    entries.remove((newest,))
     assert not entries
 
 
@@ -220,15 +250,16 @@ def test_ids_that_come_as_a_range_are_as_those_of_a_list(
     entries = [Entry(first + index, 5, 4, None, 10) for index in range(count)]
     _, *rest = (list(column) for column in zip(*(astuple(each) for each in entries), strict=True))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_YOUNG", 0 if is_packed else 40)
-        patch.setattr(module, "_CHUNK", 16)
+        patch.setattr(module, "LEAST_CHUNK", 0 if is_packed else 41)
+        for each in (module, entry_chunk):
+            patch.setattr(each, "CHUNK", 16)
         made = [Entries(), Entries()]
         made[0].extend(ids, (ids, *rest))
         made[1].extend([*ids], ([*ids], *rest))
     gone = data.draw(st.sets(st.sampled_from(ids)))
     for each in made:
         for message_id in gone:
-            each.remove(message_id)
+            each.remove((message_id,))
     assert [*made[0].items()] == [*made[1].items()]
     assert [*made[0]] == [each for each in ids if each not in gone]
     assert [[*each.message_ids] for each in made[0].stretches()] == [

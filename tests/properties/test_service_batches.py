@@ -24,7 +24,7 @@ from broker_shim.store.remote.pending_requests import PendingRequests, Waiting
 from broker_shim.store.settlement_times import SettlementTimes
 from sparkstore.core import fold
 from sparkstore.core.fold import State
-from sparkstore.core.records import Kind, MessageHeader, Record
+from sparkstore.core.records import Kind, MessageHeader, Record, Run
 from sparkstore.core.state_machine.call_values import Queue
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 
@@ -60,8 +60,9 @@ class _Log:
     def pack(self, _records: Sequence[Record]) -> bytes:
         return b""
 
-    def append_packed(self, records: Sequence[Record], _packed: bytes, _done: object) -> None:
-        self.records += records
+    def append_packed(self, runs: Sequence[Run], _packed: bytes, _done: object) -> None:
+        for run in runs:
+            self.records += run.singles()
 
 
 class _Service:

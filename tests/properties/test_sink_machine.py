@@ -28,7 +28,7 @@ from broker_shim.store import protocol as wire
 from broker_shim.store.delta import Batch
 from broker_shim.store.settlement_times import SettlementTimes
 from sparkstore.core import fold
-from sparkstore.core.records import Kind, MessageHeader, Record
+from sparkstore.core.records import Kind, MessageHeader, Record, Run
 from sparkstore.core.state_machine import branches
 from sparkstore.core.state_machine.call_values import Queue
 from sparkstore.core.state_machine.publications import ABANDONED_S, UNNUMBERED, Attempt, attempt_of
@@ -69,8 +69,8 @@ class ListLog:
     def pack(self, _records: Sequence[Record]) -> bytes:
         return b""
 
-    def append_packed(self, records: Sequence[Record], _packed: bytes, _done: object) -> None:
-        self.items.append([*records])
+    def append_packed(self, runs: Sequence[Run], _packed: bytes, _done: object) -> None:
+        self.items.append([record for run in runs for record in run.singles()])
 
 
 class ListService:

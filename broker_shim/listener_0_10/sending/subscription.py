@@ -91,6 +91,7 @@ class SessionConsumer:
         self._credit = ConsumerCredit()
         self._charged: set[TakenMessage] = set()
         self._granted: deque[int] = deque()
+        self._is_taking = False
         self._on_flushed, self._on_stopped = list[Any](), list[Any]()
         self._has_ended = False
         self._delivery = ConsumerDelivery(
@@ -252,9 +253,18 @@ class SessionConsumer:
         return len(message_ids)
 
     def _take_granted(self) -> None:
-        """Take what a service acquired for this consumer, as far as there is credit in bytes."""
-        while self._granted and not self._delivery.is_full and self.takes(self._granted[0]):
-            self._delivery.take((self._granted.popleft(),))
+        """Take what a service acquired for this consumer, as far as there is credit in bytes.
+
+        One that is in memory is sent at once, which asks for the next: that is taken by this loop.
+        """
+        if self._is_taking:
+            return
+        self._is_taking = True
+        try:
+            while self._granted and not self._delivery.is_full and self.takes(self._granted[0]):
+                self._delivery.take((self._granted.popleft(),))
+        finally:
+            self._is_taking = False
 
     def _give_back_granted(self) -> None:
         while self._granted:

@@ -8,7 +8,7 @@ cut off, all numbers up to the last one that is there are decided, and their ref
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from broker_shim.errors import InvalidRequest, StoreError
@@ -162,11 +162,11 @@ def asked_by(steps: list[RecordStep], member: str, request: int) -> list[RecordS
     last = max((index for index, step in enumerate(steps) if step.is_kept), default=-1)
     if steps:
         record = steps[last].record._replace(member=member, request=request)
-        steps[last] = steps[last]._replace(record=record)
+        steps[last] = steps[last]._replace(run=record)
     return steps
 
 
-def by_request(steps: list[RecordStep]) -> Iterator[list[RecordStep]]:
+def by_request(steps: Iterable[RecordStep]) -> Iterator[list[RecordStep]]:
     """Split steps that were decided together into those of each request."""
     own: list[RecordStep] = []
     for step in steps:

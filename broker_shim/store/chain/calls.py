@@ -57,10 +57,11 @@ class ChainMember(Protocol):
 def calls_that_make_room(steps: Iterable[RecordStep]) -> Iterator[list[StoreCall]]:
     """Yield the calls by which a full queue dropped messages: each a dequeue, or a move."""
     calls: list[StoreCall] = []
-    for record, _is_kept, message, *_names in steps:
-        if message is not None:  # the dead letter of what is taken off next
+    for step in steps:
+        record = step.record
+        if step.message is not None:  # the dead letter of what is taken off next
             options = {"annotations": annotations_of(record.detail)}
-            calls.append(StoreCall("enqueue", (message, record.queue), options))
+            calls.append(StoreCall("enqueue", (step.message, record.queue), options))
             continue
         where = (record.message_id, record.queue, None)
         calls.append(StoreCall("dequeue", where, {"outcome": json.loads(record.detail or "{}")}))

@@ -24,7 +24,7 @@ from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.memory import now_us
 from broker_shim.store.sink import NoContent
 from sparkstore.core import fold
-from sparkstore.core.records import ExchangeBindingKey, Record
+from sparkstore.core.records import ExchangeBindingKey, Run
 from sparkstore.core.state_machine.definitions import as_json
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 
@@ -73,13 +73,13 @@ class JsonSink(NoContent):
         self._state = read_wiring(path)
         self._file = ReplacedFile(path, lambda: packed(self._state), "json-store")
 
-    def append(self, records: Sequence[Record], on_complete: OnComplete) -> int:
+    def append(self, runs: Sequence[Run], on_complete: OnComplete) -> int:
         """Apply records to the state; complete when the file has them."""
         with self._file.lock:
             first = self._state.position + 1
-            for position, record in enumerate(records, first):
-                fold.apply(self._state, position, record)
-            self._file.turn(on_complete, is_change=bool(records))
+            for run in runs:
+                fold.apply(self._state, self._state.position + 1, run)
+            self._file.turn(on_complete, is_change=bool(runs))
             return first
 
     def finish(self, on_complete: OnComplete, error: StoreError | None) -> None:

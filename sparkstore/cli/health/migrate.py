@@ -77,7 +77,8 @@ def _log(root: Root) -> Diagnosis:
     if found is None:
         return Diagnosis("write-ahead log", "ok", "nothing that is not in the tables", "")
     advice = "start the old release once and stop it cleanly: it replays them"
-    return Diagnosis("write-ahead log", "warn", str(found), advice)
+    form = "; some are in runs, which earlier releases refuse" if found.has_runs else ""
+    return Diagnosis("write-ahead log", "warn", f"{found}{form}", advice)
 
 
 def _opened(root: Root) -> Diagnosis:

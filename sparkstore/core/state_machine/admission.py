@@ -89,6 +89,7 @@ class Admission:
 
     Attributes:
         steps: What was decided so far; who decides something else in between may add to it.
+        now_us: The time at which all of it is decided.
         taken: Entries (queue, message id) that the same transaction dequeues.
         brought: Messages whose content comes with an earlier step of the same transaction.
     """
@@ -114,7 +115,7 @@ class Admission:
             is_promised: They are of a branch that was prepared: nothing of it may be refused.
         """
         self._machine, self._number, self._is_promised = machine, number, is_promised
-        self._now_us = machine.now_us()
+        self.now_us = machine.now_us()
         self._coming: dict[str, _Coming] = {}
         self._claimed, self._is_tried = claimed, is_tried
         self._named: set[tuple[str, Hashable]] = set()
@@ -175,7 +176,7 @@ class Admission:
         if is_logged:
             header = header.known()
         brings = is_kept and not is_logged and not is_staged
-        fields = (Kind.ENQUEUED, self._now_us, queue, message_id, None, None, self._number, header)
+        fields = (Kind.ENQUEUED, self.now_us, queue, message_id, None, None, self._number, header)
         rest = (None, None, None, detail, member, request, None)
         record = _new(Record, (*fields, body if brings else None, *rest))
         self.steps.append(_new(RecordStep, (record, is_kept, message, identity, value)))
@@ -185,10 +186,10 @@ class Admission:
         self, arguments: QueueArguments, header: MessageHeader, detail: str | None
     ) -> tuple[MessageHeader, str | None]:
         """Say when a message expires on its queue, and from when on it is handed out."""
-        header = header._replace(expires_at=arguments.expires_at(header.expires_at, self._now_us))
+        header = header._replace(expires_at=arguments.expires_at(header.expires_at, self.now_us))
         if arguments.delivery_delay_ms:
-            at_us = arguments.delivered_from(delivery_time_of(detail), self._now_us)
-            detail = with_delivery_time(detail, at_us or self._now_us)
+            at_us = arguments.delivered_from(delivery_time_of(detail), self.now_us)
+            detail = with_delivery_time(detail, at_us or self.now_us)
         return header, detail
 
     def _admitted(
@@ -215,7 +216,7 @@ class Admission:
         """
         put = self.steps[-1]
         if put.record.kind is Kind.ENQUEUED and put.record.queue == queue:
-            fields = self._now_us, queue, message_id, delivery_count, self._number
+            fields = self.now_us, queue, message_id, delivery_count, self._number
             self.steps.append(RecordStep(records.message_released(*fields), put.is_kept))
 
     def _dead_letter(self, message: StoredMessage, target: str, *, is_logged: bool) -> None:
@@ -226,13 +227,13 @@ class Admission:
         put = self.steps[-1]
         first, message_id = put.record, message.message_id
         queue = first.queue or ""
-        self.steps[-1] = put._replace(record=first._replace(member=None, request=None))
-        detail = as_detail(with_death(first.detail, Death(queue, QUEUE_FULL, 0, self._now_us)))
+        self.steps[-1] = put._replace(run=first._replace(member=None, request=None))
+        detail = as_detail(with_death(first.detail, Death(queue, QUEUE_FULL, 0, self.now_us)))
         dead = message._replace(header=message.header._replace(expires_at=None))
         self.admit(dead, target, detail, is_logged=is_logged, is_dead=True)
         self._overflowed.add((target, message_id))
         why = overflow(target), self._number
-        record = records.message_dequeued(self._now_us, queue, message_id, None, *why)
+        record = records.message_dequeued(self.now_us, queue, message_id, None, *why)
         record = record._replace(member=first.member, request=first.request)
         self.steps.append(RecordStep(record, put.is_kept))
         self._machine.has_dropped = True
@@ -248,7 +249,7 @@ class Admission:
         """Tell whether a message of this id came in the queue's window, or before in this batch."""
         if identity is None:
             return False
-        since_us = self._now_us - (arguments.duplicate_window_ms or 0) * 1000
+        since_us = self.now_us - (arguments.duplicate_window_ms or 0) * 1000
         is_known = self._machine.recent_ids.is_known(queue, identity, since_us)
         return is_known or (queue, identity) in self._named
 
@@ -266,7 +267,7 @@ class Admission:
         Its content is not written for this queue; another queue of the message may bring it.
         """
         known, message_id = message.header.known(), message.message_id
-        place = self._now_us, queue, message_id
+        place = self.now_us, queue, message_id
         put = records.message_enqueued(*place, known, None, self._number)
         bare = message._replace(header=known, body=b"", is_staged=False)
         self.steps.append(RecordStep(put, is_kept, bare))
@@ -357,7 +358,7 @@ class Admission:
         for message_id, size, is_kept in waiting:
             if self._is_tried:
                 return True
-            record = records.message_dequeued(self._now_us, queue, message_id, *why)
+            record = records.message_dequeued(self.now_us, queue, message_id, *why)
             off.append(RecordStep(record, is_kept))
             depth, byte_count = depth - 1, byte_count - size
             if arguments.why_full(depth, byte_count) is None:

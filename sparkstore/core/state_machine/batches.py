@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sparkstore.core import fold, records
+from sparkstore.core import records
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.entries import Entries
-from sparkstore.core.records import Kind, MessageHeader, Record
+from sparkstore.core.records import Kind, MessageHeader, Record, run_of
 from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import (
     check_body,
@@ -85,46 +85,84 @@ def enqueue_new(
     Returns:
         What was decided, and the id of each; 0 for one that got none.
     """
-    admission, ids = Admission(machine), list[int]()
-    decided = Decided(admission.steps, [])
+    arrivals, ids = _Arrivals(machine), list[int]()
+    outcomes: list[StoreError | None] = []
     keeps, now_us = machine.durability >= TerminusDurability.UNSETTLED_STATE, machine.now_us()
     reserved = machine.state.next_message_id
     for asked in messages:
         ids.append(machine.next_id)
         try:
             try:
-                message = _made(machine, asked, most_bytes)
+                header = _header_of(machine, asked, most_bytes)
             finally:  # the id is used up, whatever was refused
                 if ids[-1] >= reserved and machine.next_id > ids[-1]:
                     reserved = ids[-1] + ID_BLOCK
-                    decided.steps.append(RecordStep(records.ids_reserved(now_us, reserved), keeps))
-            admission.admit(message, asked.queue)
+                    arrivals.end().append(RecordStep(records.ids_reserved(now_us, reserved), keeps))
+            arrivals.add(ids[-1], header, asked.body, asked.queue)
         except StoreError as refusal:
-            decided.outcomes.append(refusal)
+            outcomes.append(refusal)
             continue
-        decided.outcomes.append(None)
-    return decided, ids
+        outcomes.append(None)
+    return Decided(arrivals.end(), outcomes), ids
 
 
-def apply(
-    machine: StoreStateMachine, steps: Sequence[RecordStep], kept: Sequence[Record], position: int
-) -> None:
-    """Apply steps to the state, as `StoreStateMachine.apply`, those of one kind together.
+class _Arrivals:
+    """New messages on their way through an admission; of neighbours that are plain it makes a run.
 
-    Args:
-        machine: Of the store.
-        steps: In their order.
-        kept: The records of those that are kept.
-        position: That of the first of these.
+    A message that is asked for anything is decided by `Admission.admit`, in its place among them.
     """
-    is_next = position == machine.state.position + 1 and len(kept) == len(steps) > 1
-    is_plain = is_next and not (machine.volatile or machine.has_dropped)
-    is_plain = is_plain and not machine.detects_duplicates(kept[0].queue)
-    if not (is_plain and fold.apply_alike(machine.state, kept)):
-        machine.apply(steps, position)
-    elif machine.fresh and kept[0].kind is Kind.ENQUEUED:
-        for record in kept:
-            machine.fresh.pop(record.message_id or 0, None)
+
+    def __init__(self, machine: StoreStateMachine, member: str | None = None) -> None:
+        """Begin with no run; `member` asked for the messages, if their requests have numbers."""
+        self._machine, self._member = machine, member
+        self.admission = Admission(machine)
+        self._headers: list[MessageHeader] = []
+        self._bodies: list[bytes] = []
+        self._queue, self._first = "", 0
+        self._request: int | None = None
+        self._is_shared = True
+
+    def add(
+        self,
+        message_id: int,
+        header: MessageHeader,
+        body: bytes,
+        queue: str,
+        request: int | None = None,
+    ) -> None:
+        """Put a message on a queue: see `Admission.admit`, also for what it raises."""
+        bodies = self._bodies
+        is_kept, _arguments, asks = self._machine.terms[queue]
+        if asks or self._machine.held_back or not (is_kept and header.durable):
+            self.end()
+            message = _new(StoredMessage, (message_id, header, body, False))
+            self.admission.admit(message, queue, None, self._member, request)
+            return
+        if bodies and not self._is_next(message_id, queue, request):
+            self.end()
+            bodies = self._bodies
+        if not bodies:
+            self._queue, self._first, self._request = queue, message_id, request
+        elif header is not self._headers[-1]:
+            self._is_shared = False
+        self._headers.append(header)
+        bodies.append(body)
+
+    def _is_next(self, message_id: int, queue: str, request: int | None) -> bool:
+        count, first = len(self._bodies), self._request
+        is_asked_next = request == first if first is None else request == first + count
+        return queue == self._queue and message_id == self._first + count and is_asked_next
+
+    def end(self) -> list[RecordStep]:
+        """End the run that is open; the steps by now, to which others may be added."""
+        steps, headers, bodies = self.admission.steps, self._headers, self._bodies
+        if bodies:
+            what = Kind.ENQUEUED, self.admission.now_us, self._queue, self._first
+            first = Record(*what, member=self._member, request=self._request)
+            shared = headers[:1] if self._is_shared else headers
+            steps.append(RecordStep(run_of(first, len(bodies), shared, bodies), is_kept=True))
+            self._headers, self._bodies, self._is_shared = [], [], True
+        return steps
 
 
 def new_entry(asked: object) -> NewEntry:
@@ -135,8 +173,11 @@ def new_entry(asked: object) -> NewEntry:
     return asked
 
 
-def _made(machine: StoreStateMachine, asked: NewEntry, most_bytes: int) -> StoredMessage:
-    """The message, with the next id, which is used up if only its enqueue is refused.
+def _header_of(machine: StoreStateMachine, asked: NewEntry, most_bytes: int) -> MessageHeader:
+    """Take the next id for a message; it is used up if only its enqueue is refused.
+
+    Returns:
+        The message's header, with its lengths.
 
     Raises:
         InvalidRequest: It is none, or it cannot be put on its queue.
@@ -147,7 +188,6 @@ def _made(machine: StoreStateMachine, asked: NewEntry, most_bytes: int) -> Store
     check_header(header)
     if type(body) is not bytes:
         check_body(body)  # which says so
-    message_id = machine.next_id
     machine.next_id += 1
     size = len(body)
     if size > most_bytes or type(queue) is not str or header.protocol is None:
@@ -159,7 +199,7 @@ def _made(machine: StoreStateMachine, asked: NewEntry, most_bytes: int) -> Store
     header_bytes = 0 if header.header is None else len(header.header)
     if header.body_bytes != size or header.header_bytes != header_bytes:
         header = header._replace(header_bytes=header_bytes, body_bytes=size)
-    return _new(StoredMessage, (message_id, header, body, False))
+    return header
 
 
 def plain_enqueue(
@@ -222,10 +262,10 @@ def enqueue_given(
         refuse: The steps that keep that the message at an index is refused.
         origin: Who asked; the records of `decide` say it themselves.
     """
-    admission = Admission(machine)
+    member, first = origin
+    arrivals = _Arrivals(machine, member)
     plain = queue if queue in machine.terms and not machine.in_doubt else None
     known, staged, next_id = machine.state.messages, machine.state.staged, machine.next_id
-    admit, (member, first) = admission.admit, origin
     for index, (message_id, header, body) in enumerate(messages):
         try:
             if (
@@ -236,13 +276,14 @@ def enqueue_given(
                 and message_id not in staged
                 and _is_plain(header, body, most_bytes)
             ):
-                message = _new(StoredMessage, (message_id, header, body, False))
-                admit(message, plain, None, member, first + index)
+                assert body is not None
+                arrivals.add(message_id, header, body, plain, first + index)
             else:
-                decide(index, admission)
+                arrivals.end()
+                decide(index, arrivals.admission)
         except StoreError as refusal:
-            admission.steps.extend(refuse(index, refusal))
-    return admission.steps
+            arrivals.end().extend(refuse(index, refusal))
+    return arrivals.end()
 
 
 def _is_plain(header: MessageHeader, body: bytes | None, most_bytes: int) -> bool:
@@ -347,25 +388,55 @@ def of_entries(
     """
     steps: list[RecordStep] = []
     outcomes: list[StoreError | None] = []
-    holder_of = _plain_entries(machine, queue, holder, kind).holder
-    now_us = machine.now_us()
+    entries = _plain_entries(machine, queue, holder, kind)
     held_by = holder if kind is Kind.DEQUEUED else None
-    rest: tuple[Any, ...] = _NONE_FROM_COUNT
-    for index, message_id in enumerate(message_ids):
-        holding = holder_of(message_id) if type(message_id) is int else None
-        if holding is None or holding[0] not in (None, held_by):
-            try:
-                steps += decide(index, message_id)
-            except StoreError as refusal:
-                outcomes.append(refusal)
-                continue
-        else:
-            if origin is not None:
-                rest = (*_NONE_TO_MEMBER, origin.member, origin.first + index, None)
-            fields = (kind, now_us, queue, message_id, holder, *rest)
-            steps.append(_new(RecordStep, (_new(Record, fields), holding[1] > 0, None, None, None)))
-        outcomes.append(None)
+    first = Record(kind or Kind.ACQUIRED, machine.now_us(), queue, holder=holder)
+    if origin is not None:
+        first = first._replace(member=origin.member)
+    for neighbours in _neighbours(message_ids):
+        at = 0
+        while at < len(neighbours):
+            index, left = len(outcomes), neighbours[at:]
+            count = entries.free(left, held_by) if type(left) is range else 0
+            if count:
+                request = None if origin is None else origin.first + index
+                record = first._replace(message_id=left[0], request=request)
+                steps.append(RecordStep(run_of(record, count), is_kept=True))
+                outcomes += [None] * count
+            else:
+                outcomes.append(_outcome(steps, decide, index, left[0]))
+            at += count or 1
     return Decided(steps, outcomes)
+
+
+def _outcome(
+    steps: list[RecordStep],
+    decide: Callable[[int, int], list[RecordStep]],
+    index: int,
+    message_id: int,
+) -> StoreError | None:
+    """Decide a call by itself, and add its steps; the reason if it is refused."""
+    try:
+        steps += decide(index, message_id)
+    except StoreError as refusal:
+        return refusal
+    return None
+
+
+def _neighbours(message_ids: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Part message ids, in order, into ranges that rise by one; what is no id is by itself."""
+    first, count = message_ids[0], len(message_ids)
+    if {*map(type, message_ids)} != {int}:
+        yield from ([message_id] for message_id in message_ids)
+        return
+    if [*message_ids] == [*range(first, first + count)]:  # as nearly always
+        yield range(first, first + count)
+        return
+    start = 0
+    for index in range(1, count + 1):
+        if index == count or message_ids[index] != message_ids[index - 1] + 1:
+            yield range(message_ids[start], message_ids[index - 1] + 1)
+            start = index
 
 
 def _plain_entries(
@@ -381,7 +452,6 @@ def _plain_entries(
         return _NO_ENTRIES
 
 
-_NONE_FROM_COUNT = (None,) * (len(Record._fields) - Record._fields.index("delivery_count"))
 _NONE_TO_MEMBER = (None,) * (
     Record._fields.index("member") - Record._fields.index("delivery_count")
 )

@@ -161,7 +161,7 @@ def commit(machine: StoreStateMachine, xid: Xid, number: int) -> list[RecordStep
     with machine.own_in_doubt():
         steps = transactions.decided_steps(machine, branch, is_promised=True)
     steps = [
-        step._replace(record=step.record._replace(at=machine.now_us(), transaction=number))
+        step._replace(run=step.record._replace(at=machine.now_us(), transaction=number))
         for step in steps
     ]
     record = records.committed(machine.now_us(), xid_bytes(xid), key)

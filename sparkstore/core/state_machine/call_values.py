@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -13,7 +13,7 @@ from sparkstore.core.annotations import Annotations
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.fold import Entry, QueueState
 from sparkstore.core.link_records import LinkKey
-from sparkstore.core.records import ExchangeBindingKey, MessageHeader, Record
+from sparkstore.core.records import ExchangeBindingKey, MessageHeader, Record, Run
 from sparkstore.errors import InvalidRequest, StoreError
 
 
@@ -104,21 +104,35 @@ class TransactionContext(Protocol):
 
 
 class RecordStep(NamedTuple):
-    """One record that a call makes true.
+    """A run of records that a call makes true; most are of one record.
 
     Attributes:
-        record: The record that `apply` folds into the state.
+        run: The records that `apply` folds into the state.
         is_kept: It goes to the log; else it is true in memory only.
         message: In `enqueued`: whose content it is.
         identity: In `enqueued`: what its sender calls it, on a queue that detects duplicates.
         value: In `enqueued`: the value of the key, on a last-value queue with a limit.
     """
 
-    record: Record
+    run: Run
     is_kept: bool
     message: StoredMessage | None = None
     identity: Hashable | None = None
     value: str | None = None
+
+    @property
+    def record(self) -> Record:
+        """The first of the records; nearly always it is the only one."""
+        return self.run.record
+
+
+def singles_of(steps: Iterable[RecordStep]) -> Iterator[RecordStep]:
+    """Iterate over steps of one record each, which these stand for."""
+    for step in steps:
+        if step.run.rows == 1:
+            yield step
+        else:
+            yield from (step._replace(run=record) for record in step.run.singles())
 
 
 class PlannedEnqueue(NamedTuple):

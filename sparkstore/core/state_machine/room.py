@@ -80,11 +80,6 @@ class RoomStateMachine:
             return detail
         return with_delivery_time(before if detail is None else detail, at_us)
 
-    def detects_duplicates(self, queue: str | None) -> bool:
-        """True if a queue remembers what the senders of its messages call them."""
-        terms = self.terms.get(queue or "")
-        return terms is not None and terms.arguments.duplicate_window_ms is not None
-
     def note_id(self, queue: str, identity: Hashable, at_us: int) -> None:
         """Remember what the sender of a message called it, for as long as its queue asks."""
         window_ms = self.terms[queue].arguments.duplicate_window_ms

@@ -280,15 +280,15 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
     def apply(self, steps: Sequence[RecordStep], position: int) -> None:
         """Apply steps to the state; `position` is that of the first that is kept."""
         for step in steps:
-            record, is_kept = step.record, step.is_kept
+            run, is_kept = step.run, step.is_kept
             if step.message is not None:
                 self.apply_enqueued(step, position)
             else:
-                fold.apply(self.state, position if is_kept else 0, record)
-                after = self._AFTER.get(record.kind)
+                fold.apply(self.state, position if is_kept else 0, run)
+                after = self._AFTER.get(run.record.kind)
                 if after is not None:
                     after(self, step)
-            position += is_kept
+            position += run.rows if is_kept else 0
         self.state.position = position - 1  # transient steps have none
         if self.has_dropped:
             self.has_dropped = False
@@ -378,9 +378,10 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
             for message_id in [*self.volatile]:
                 self._forget(message_id)
 
-    def _after_dequeued(self, step: RecordStep) -> None:
-        if self.volatile:
-            self._forget(step.record.message_id or 0)
+    def _after_entries(self, step: RecordStep) -> None:
+        for message_id in step.run.message_ids if self.fresh or self.volatile else ():
+            self.fresh.pop(message_id, None)
+            self._forget(message_id)
 
     def _forget(self, message_id: int) -> None:
         if message_id not in self.state.messages:
@@ -392,7 +393,8 @@ class StoreStateMachine(InDoubtStateMachine, RoomStateMachine):
         Kind.CREATED: _after_created,
         Kind.ALTERED: _after_created,
         Kind.DESTROYED: _after_destroyed,
-        Kind.DEQUEUED: _after_dequeued,
+        Kind.ENQUEUED: _after_entries,
+        Kind.DEQUEUED: _after_entries,
         Kind.DETACHED: InDoubtStateMachine.after_detached,
     }
 

@@ -33,7 +33,7 @@ from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.config import StoreConfig
 from sparkstore.core import fold
 from sparkstore.core.codec import packer, unpack_all
-from sparkstore.core.records import Kind, MessageHeader, Record
+from sparkstore.core.records import Kind, MessageHeader, Record, Run
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from tests.support.objects.bucket_home import copy_bucket, open_in_bucket
 
@@ -70,12 +70,12 @@ class RecordingSink(MemorySink):
         self.is_full = False
         self._pack = packer()
 
-    def append(self, records: Sequence[Record], on_complete: OnComplete) -> int:
+    def append(self, runs: Sequence[Run], on_complete: OnComplete) -> int:
         """Complete at once, or take nothing."""
         if self.is_full:
             raise Unavailable("no room")
         try:
-            packed = [self._pack(record) for record in records]
+            packed = [self._pack(record) for run in runs for record in run.singles()]
         except (OverflowError, ValueError) as reason:
             raise InvalidRequest("a record cannot be written") from reason
         first = len(self.log) + 1
@@ -141,9 +141,9 @@ class HeldSink(RecordingSink):
         self.is_holding = False
         self.held: deque[tuple[OnComplete, StoreError | None]] = deque()
 
-    def append(self, records: Sequence[Record], on_complete: OnComplete) -> int:
+    def append(self, runs: Sequence[Run], on_complete: OnComplete) -> int:
         """Take them; what was taken is told later."""
-        return super().append(records, self._held(on_complete, None))
+        return super().append(runs, self._held(on_complete, None))
 
     def finish(self, on_complete: OnComplete, error: StoreError | None) -> None:
         """Also a refusal is told in its turn."""

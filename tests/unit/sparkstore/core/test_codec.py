@@ -13,7 +13,9 @@ from sparkstore.core.records import (
     Kind,
     MessageHeader,
     Record,
+    RecordRun,
     bound,
+    message_dequeued,
     message_enqueued,
     message_released,
 )
@@ -130,6 +132,57 @@ def test_a_record_or_message_with_other_fields_is_corrupt_data(change: int) -> N
     for spoiled in (resized(whole), [*whole[:at], resized(whole[at]), *whole[at + 1 :]]):
         with pytest.raises(CorruptData):
             [*unpack_all(msgpack.packb(spoiled))]
+
+
+RUN = RecordRun(
+    Record(Kind.ENQUEUED, 5, "q", 7, member="m", request=3), 3, [HEADER], [b"a", b"", b"ccc"]
+)
+
+
+def test_a_run_is_read_as_its_records() -> None:
+    first = RUN.record._replace(message=HEADER)
+    expected = [
+        first._replace(body=b"a"),
+        first._replace(message_id=8, request=4, body=b""),
+        first._replace(message_id=9, request=5, body=b"ccc"),
+    ]
+    assert [*RUN.singles()] == expected
+    assert [*unpack_all(packer()(RUN) + packed(RECORDS))] == [*expected, *RECORDS]
+    taken = RecordRun(message_dequeued(5, "q", 7, "c"), 2)
+    assert [*unpack_all(packer()(taken))] == [taken.record, taken.record._replace(message_id=8)]
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        RUN._replace(rows=2),
+        RUN._replace(rows=1, bodies=[b"a"]),
+        RUN._replace(rows=0, bodies=[], messages=[]),
+        RUN._replace(rows=-1, bodies=[], messages=[]),
+        RUN._replace(rows=1 << 60, bodies=[], messages=[]),
+        RUN._replace(rows="3"),
+        RUN._replace(messages=[]),
+        RUN._replace(messages=[HEADER, HEADER]),
+        RUN._replace(messages=[None]),
+        RUN._replace(bodies=[]),
+        RUN._replace(bodies=5),
+        RUN._replace(record=RUN.record._replace(message_id=None)),
+        RUN._replace(record=()),
+        RUN._replace(record=RUN),
+        tuple(RUN)[:3],
+        (*RUN, None),
+        (),
+    ],
+)
+def test_a_run_that_lies_about_its_records_is_corrupt_data(spoiled: Any) -> None:
+    with pytest.raises(CorruptData, match="unreadable record at byte"):
+        [*unpack_all(packed(RECORDS) + msgpack.packb(spoiled))]
+
+
+def test_a_record_of_an_earlier_release_is_read_as_it_was_written() -> None:
+    golden = "dc00100902a17105a163c0c0c0c0c0c0c0c0c0c0c0"
+    assert [*unpack_all(bytes.fromhex(golden))] == [message_dequeued(2, "q", 5, "c")]
+    assert packed([message_dequeued(2, "q", 5, "c")]).hex() == golden
 
 
 @given(st.binary(max_size=60))

@@ -31,7 +31,7 @@ def all_expired(entries: Entries, now_us: int) -> set[int]:
         assert gone.isdisjoint(found.message_ids)
         gone.update(found.message_ids)
         for message_id in found.message_ids:
-            entries.remove(message_id)
+            entries.remove((message_id,))
         if found.is_all and not found.message_ids:
             return gone
     raise AssertionError("never all")
@@ -56,11 +56,11 @@ def test_what_expires_is_found_once_whatever_happened_to_the_entries_before(seed
             position += count
         there = [*entries]
         for message_id in drawn.sample(there, min(len(there), 200)):
-            entries.hold(message_id, "c")
+            entries.hold((message_id,), "c")
         for message_id in drawn.sample(there, min(len(there), 200)):
             entries.give_back(message_id, 1)
         for message_id in drawn.sample(there, min(len(there), 200)):
-            entries.remove(message_id)
+            entries.remove((message_id,))
         now_us += drawn.randrange(4)
         wanted = walked(entries, now_us)
         assert not wanted or entries.soonest <= now_us
@@ -73,7 +73,7 @@ def test_an_entry_that_is_held_is_found_when_it_is_given_back() -> None:
     for message_id in range(1, 20_001):
         entries.add(message_id, entry(message_id, 5))
     for message_id in range(1, 20_001):
-        entries.hold(message_id, "c")
+        entries.hold((message_id,), "c")
     assert all_expired(entries, 9) == set()
     assert entries.soonest == NO_EXPIRY
     for message_id in (7, 19_999):

@@ -55,7 +55,7 @@ def test_a_message_that_waits_for_its_time_takes_some_bytes_and_no_timer() -> No
         for number in range(COUNT + 1, COUNT + 8_193):  # those that came last are objects
             entries.add(number, Entry(number, 0, 4, None, 1024))
         for number in range(COUNT + 1, COUNT + 8_193):
-            entries.remove(number)
+            entries.remove((number,))
         return entries, queue
 
     each = bytes_of(make) / COUNT

@@ -39,7 +39,7 @@ def test_one_that_nobody_holds_is_decided_as_by_the_single_call(
     machine: StoreStateMachine, message_id: int, queue: str
 ) -> None:
     (alone,) = machine.dequeue(message_id, queue, None, None)
-    asked = alone._replace(record=alone.record._replace(member="m", request=7))
+    asked = alone._replace(run=alone.record._replace(member="m", request=7))
     assert plain_dequeue(machine, message_id, queue, ORIGIN) == asked
 
 
