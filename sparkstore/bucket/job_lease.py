@@ -125,7 +125,7 @@ class JobLease:
         stored = self._bucket.read(NAME)
         standing = None if stored is None else _unpacked(self._bucket, stored.content)
         if stored is None or standing is None or standing.owner != self._own.owner:
-            who = "nobody" if standing is None else _told(standing)
+            who = "nobody" if standing is None else _who(standing)
             self._lost = f"{self._bucket.location}: {who} has the jobs' lease now"
             return
         renewed = replace(standing, renewal=standing.renewal + 1, is_free=is_free)
@@ -145,7 +145,7 @@ def _take(bucket: Storage, own: LeaseHolder, wait: Callable[[float], object]) ->
         standing = _unpacked(bucket, stored.content)
         now = (standing.owner, standing.renewal)
         if seen is not None and seen != now and not standing.is_free:
-            message = f"{bucket.location}: {_told(standing)} is at work: try again later"
+            message = f"{bucket.location}: {_who(standing)} is at work: try again later"
             raise Locked(message)
         patience_s = standing.lease_s * _CLOCKS_DIFFER
         if standing.is_free or since_s >= patience_s:
@@ -155,7 +155,7 @@ def _take(bucket: Storage, own: LeaseHolder, wait: Callable[[float], object]) ->
         if seen is None:
             _log.info(
                 "%s had the jobs' lease last; if it is not renewed within %.0f s it is free",
-                _told(standing),
+                _who(standing),
                 patience_s,
             )
         seen = now
@@ -164,7 +164,7 @@ def _take(bucket: Storage, own: LeaseHolder, wait: Callable[[float], object]) ->
         since_s += step_s
 
 
-def _told(holder: LeaseHolder) -> str:
+def _who(holder: LeaseHolder) -> str:
     return f"the job {holder.job} of {holder.where}"
 
 

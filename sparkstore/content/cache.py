@@ -26,14 +26,14 @@ class ContentCache(Generic[T]):
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._size = 0
-        self._there: OrderedDict[int, tuple[T, int]] = OrderedDict()
+        self._contents: OrderedDict[int, tuple[T, int]] = OrderedDict()
 
     def get(self, message_id: int) -> T | None:
         """Return a message's cached value, which becomes the newest; None if it is not cached."""
-        kept = self._there.get(message_id)
+        kept = self._contents.get(message_id)
         if kept is None:
             return None
-        self._there.move_to_end(message_id)
+        self._contents.move_to_end(message_id)
         return kept[0]
 
     def peek(self, message_ids: Sequence[int]) -> dict[int, T]:
@@ -41,14 +41,14 @@ class ContentCache(Generic[T]):
 
         One look-up for each, which changes nothing.
         """
-        pairs = zip(message_ids, map(self._there.get, message_ids), strict=True)
+        pairs = zip(message_ids, map(self._contents.get, message_ids), strict=True)
         return {message_id: kept[0] for message_id, kept in pairs if kept is not None}
 
     def put(self, message_id: int, what: T, size: int = 1) -> None:
         """Keep it, if there is room when all else is gone."""
-        if message_id in self._there:
+        if message_id in self._contents:
             return
-        self._there[message_id] = (what, size)
+        self._contents[message_id] = (what, size)
         self._size += size
         while self._size > self._limit:
-            self._size -= self._there.popitem(last=False)[1][1]
+            self._size -= self._contents.popitem(last=False)[1][1]

@@ -46,7 +46,7 @@ def typed_properties(protocols: pa.Array, headers: pa.Array) -> pa.Array:
     """Read the application properties of messages from their columns `protocol` and `header`."""
     properties_of = decoder().properties_of
     rows = [
-        None if protocol is None or header is None else _told(properties_of(protocol, header))
+        None if protocol is None or header is None else _as_rows(properties_of(protocol, header))
         for protocol, header in zip(protocols.to_pylist(), headers.to_pylist(), strict=True)
     ]
     return pa.array(rows, PROPERTIES)
@@ -109,7 +109,7 @@ def decoder() -> Any:
     raise InvalidRequest("no decoder of messages is installed: pip install sparkstore again")
 
 
-def _told(properties: Mapping[str, tuple[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+def _as_rows(properties: Mapping[str, tuple[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
     return [(name, _fields(kind, value)) for name, (kind, value) in properties.items()]
 
 

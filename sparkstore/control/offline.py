@@ -139,7 +139,7 @@ class OfflineControl:
             audit_branch(write_audit, this_process(), order, reason)
             raise
         audit_branch(write_audit, this_process(), order, None)
-        return order.told()
+        return order.answer()
 
     def _branch(self, order: BranchOrder) -> None:
         machine, xid = self._machine, xid_of(order.xid)

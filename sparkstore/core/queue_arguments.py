@@ -359,7 +359,9 @@ def effective_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments that count: a queue's own, then those that policies give it."""
     policies = arguments.get(POLICY)
     by_policy = policies if isinstance(policies, dict) else {}
-    given = {name: argument["value"] for name, argument in by_policy.items() if _is_told(argument)}
+    given = {
+        name: argument["value"] for name, argument in by_policy.items() if _has_value(argument)
+    }
     return given | own_arguments(arguments)
 
 
@@ -377,7 +379,7 @@ def sources(arguments: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-def _is_told(argument: object) -> bool:
+def _has_value(argument: object) -> bool:
     return isinstance(argument, dict) and "value" in argument
 
 

@@ -244,11 +244,11 @@ def translated() -> Iterator[None]:
         if _SCAN in str(reason):  # a file of a table: gone with a newer version, or broken
             raise Unavailable(f"{message}: look at the storage, run it again") from reason
         if isinstance(reason, _CALLERS):
-            raise InvalidRequest(_told(reason)) from reason
+            raise InvalidRequest(_failure(reason)) from reason
         raise Unavailable(f"{message}: run it again, or {BY_SPARK}") from reason
 
 
-def _told(reason: Exception) -> str:
+def _failure(reason: Exception) -> str:
     lines = [line.strip() for line in str(reason).splitlines()]
     hint = next((f": {line}" for line in lines if line.startswith((_HINT, "Candidate"))), "")
     text = first_line(reason)

@@ -62,7 +62,7 @@ class Stopwatch:
         """Return the seconds since the command's start."""
         return round(time.monotonic() - self._began, 3)
 
-    def session_is_there(self, spark: SparkSession) -> None:
+    def session_started(self, spark: SparkSession) -> None:
         """Spark has started, or was there and has run other things."""
         self._session_at = time.monotonic()
         self._task_s = -_task_s(spark)

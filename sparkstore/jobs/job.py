@@ -155,7 +155,7 @@ def _worked(
     _log.info("starting Spark (heap %s, nice %d)", settings.heap, os.nice(0))
     spark = submitted_session(f"sparkstore {job}", heap=settings.heap, settings=settings.spark)
     _log.info("Spark is there")
-    watch.session_is_there(spark)
+    watch.session_started(spark)
     try:
         report = work(spark)
         watch.worked(spark)

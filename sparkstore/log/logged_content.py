@@ -47,7 +47,7 @@ class LoggedContent:
             Unavailable: Storage does not answer, or does not take what is still to be written.
         """
         recent = self._recent.get(message_id)
-        return recent or self._found(lambda: self._content.read(message_id))
+        return recent or self._read_again(lambda: self._content.read(message_id))
 
     def read_ahead(self, message_ids: Sequence[int]) -> None:
         """Make messages ready that are not in memory; what cannot be read now is left out."""
@@ -67,7 +67,7 @@ class LoggedContent:
         recent = self._recent.get(message_id)
         if recent is not None:
             return recent[1][offset : offset + length]
-        return self._found(lambda: self._content.read_part(message_id, offset, length))
+        return self._read_again(lambda: self._content.read_part(message_id, offset, length))
 
     def headers(self, message_ids: Sequence[int]) -> list[MessageHeader | None]:
         """Headers of messages in that order, None for one that is nowhere."""
@@ -82,7 +82,7 @@ class LoggedContent:
             headers |= self._content.headers([i for i in missing if i not in headers])
         return [headers.get(message_id) for message_id in message_ids]
 
-    def _found(self, read: Callable[[], T]) -> T:
+    def _read_again(self, read: Callable[[], T]) -> T:
         try:
             return read()
         except InvalidRequest:

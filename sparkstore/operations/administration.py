@@ -46,10 +46,10 @@ from sparkstore.core.wiring_arguments import (
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.order_checks import (
     check_alternate,
+    check_given,
     check_known,
     check_loss,
     check_name,
-    check_said,
     warnings_of,
 )
 from sparkstore.operations.policy_orders import PolicyFacts, decide_delete, decide_set
@@ -184,7 +184,7 @@ def _create_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
         raise InvalidRequest(message)
     check_known("queue", name, order.arguments)
     wanted = definition(order.arguments, order.durability)
-    check_said("queue", name, own_arguments_of(wanted), facts)
+    check_given("queue", name, own_arguments_of(wanted), facts)
     detail = facts.detail(name)
     own = None if detail is None else altered(detail, {})
     if own not in {None, wanted}:
@@ -202,7 +202,7 @@ def _alter_queue(order: Order, facts: AdministrationFacts) -> OrderDecision:
     standing = own_arguments_of(detail)
     check_known("queue", name, order.arguments.keys() - standing.keys())
     wanted = altered(detail, order.arguments)
-    check_said("queue", name, own_arguments_of(wanted), facts)
+    check_given("queue", name, own_arguments_of(wanted), facts)
     check_alteration(name, detail, wanted, facts.standing(name))
     arguments = arguments_of(wanted)
     answer = {"queue": name, "arguments": arguments, **_warnings(name, wanted, facts)}
@@ -391,10 +391,10 @@ def _check_as_it_is(order: Order, alternate: str | None, facts: AdministrationFa
         message = f"exchange {shown(name)} is there as {standing}: delete it first"
         raise InvalidRequest(message)
     if standing is not None and with_it != alternate:
-        message = f"exchange {shown(name)} is there with {_alternate_told(with_it)}, not with"
-        raise InvalidRequest(f"{message} {_alternate_told(alternate)}: delete it first")
+        message = f"exchange {shown(name)} is there with {_alternate_text(with_it)}, not with"
+        raise InvalidRequest(f"{message} {_alternate_text(alternate)}: delete it first")
 
 
-def _alternate_told(alternate: str | None) -> str:
+def _alternate_text(alternate: str | None) -> str:
     name = "none" if alternate is None else shown(alternate)
     return f"{ALTERNATE_EXCHANGE} {name}"

@@ -37,7 +37,7 @@ class BranchOrder(NamedTuple):
     xid: str
     by: str
 
-    def told(self) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
         """Return the answer to the operator who gave the order."""
         return {"act": self.act, "xid": self.xid, "by": self.by, "changed": True}
 

@@ -108,7 +108,7 @@ class Answer(NamedTuple):
     gone: int = 0
     full: int = 0
 
-    def told(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         """Return the counts by name; `full` only where it counts something."""
         return {name: count for name, count in self._asdict().items() if count or name != "full"}
 

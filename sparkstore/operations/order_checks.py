@@ -1,8 +1,9 @@
 """Refuse names and arguments of an administrator's order that nobody could use. Pure.
 
 Those that check raise InvalidRequest, with what to do. What may be said of a queue is one check,
-whoever says it (`check_said`): an order to create or alter it, a policy, a document of definitions,
-which is orders, and `sparkstore doctor`. What is allowed and seldom meant is a warning.
+whoever says it (`check_given`): an order to create or alter it, a policy, a document of
+definitions, which is orders, and `sparkstore doctor`. What is allowed and seldom meant is
+warned of.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ def check_loss(what: str, name: str, losses: Sequence[str], *, is_forced: bool) 
         raise InvalidRequest(message)
 
 
-def check_said(what: str, name: str, arguments: Mapping[str, Any], facts: WiringFacts) -> None:
+def check_given(what: str, name: str, arguments: Mapping[str, Any], facts: WiringFacts) -> None:
     """Refuse arguments that a queue cannot have, said by itself or by a policy.
 
     Args:

@@ -37,7 +37,7 @@ def placements_line(request: PlacementRequest) -> bytes:
 
 def placements_content(request: PlacementRequest) -> dict[str, Any]:
     """A request as an object."""
-    content = {"placements": [_told(placement) for placement in request.placements]}
+    content = {"placements": [_placement_object(placement) for placement in request.placements]}
     named = {"operation": request.operation, "undoes": request.undoes}
     return content | {name: value for name, value in named.items() if value is not None}
 
@@ -61,7 +61,7 @@ def placements_of(content: dict[str, Any]) -> PlacementRequest:
     return PlacementRequest(placements, operation, undoes)
 
 
-def _told(placement: Placement) -> dict[str, Any]:
+def _placement_object(placement: Placement) -> dict[str, Any]:
     plain = Placement()
     fields = {
         name: value for name, value in placement._asdict().items() if value != getattr(plain, name)

@@ -30,8 +30,8 @@ from sparkstore.core.state_machine.definitions import (
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.order_checks import (
     WiringFacts,
+    check_given,
     check_known,
-    check_said,
     warnings_of,
 )
 from sparkstore.operations.queue_alteration import QueueUsage, check_alteration
@@ -73,7 +73,7 @@ def decide_set(policy: Policy, facts: PolicyFacts) -> PolicyDecision:
         InvalidRequest: It is none, or a queue cannot take it now.
     """
     check_policy(policy)
-    check_said("policy", policy.name, policy.arguments, facts)
+    check_given("policy", policy.name, policy.arguments, facts)
     answer = {"policy": policy.name, **policy.detail}
     answer |= _effects(policy, with_change(facts.policies(), policy.name, policy), facts)
     if policy.left_out is not None:
@@ -132,17 +132,17 @@ def faults_of(facts: PolicyFacts) -> list[str]:
     faults = []
     for name, detail in definitions.items():
         try:
-            check_said("queue", name, own_arguments_of(detail), facts)
+            check_given("queue", name, own_arguments_of(detail), facts)
         except InvalidRequest as reason:
             faults.append(str(reason))
     for policy in facts.policies():
-        if _is_told(definitions.get(policy.left_out or "", "{}"), policy.name):
+        if _is_given(definitions.get(policy.left_out or "", "{}"), policy.name):
             text = f"queue {shown(policy.left_out or '')} has what policy {shown(policy.name)} says"
             faults.append(f"{text}, which names it for dead letters: set the policy again")
     return faults + warnings_of(definitions, facts).get("warnings", [])
 
 
-def _is_told(detail: str, policy: str) -> bool:
+def _is_given(detail: str, policy: str) -> bool:
     arguments = sources(arguments_of(detail)).values()
     return any(argument["from"] == f"policy {policy}" for argument in arguments)
 

@@ -24,7 +24,7 @@ from sparkstore.reconcile.catalogue import (
 )
 from sparkstore.reconcile.findings import Finding, finding_of
 from sparkstore.reconcile.inspection import MAX_RECOVERED, Look, Names
-from sparkstore.reconcile.record_checks import listed, told
+from sparkstore.reconcile.record_checks import evidence_of, listed
 from sparkstore.reconcile.table_copies import (
     ENTRY_KEY,
     ENTRY_VALUES,
@@ -127,7 +127,9 @@ def entries_have_queues(seen: Look) -> list[Finding]:
     """Find entries on queues that do not exist."""
     return listed(
         seen.rows("reconcile_unqueued", entries=seen.entries, wiring=seen.wiring),
-        lambda row: finding_of(ENTRIES_HAVE_QUEUES, f"queue {row.queue!r}: {row.what}", told(row)),
+        lambda row: finding_of(
+            ENTRIES_HAVE_QUEUES, f"queue {row.queue!r}: {row.what}", evidence_of(row)
+        ),
     )
 
 
@@ -136,7 +138,7 @@ def bindings_join_what_is_there(seen: Look) -> list[Finding]:
 
     def finding(row: Row) -> Finding:
         subject = f"binding {row.exchange!r} {row.queue!r} {row.binding_key!r}"
-        return finding_of(BINDINGS_JOIN_WHAT_IS_THERE, subject, told(row))
+        return finding_of(BINDINGS_JOIN_WHAT_IS_THERE, subject, evidence_of(row))
 
     return listed(seen.rows("reconcile_unjoined", wiring=seen.wiring), finding)
 
@@ -145,7 +147,7 @@ def deliveries_have_links(seen: Look) -> list[Finding]:
     """Find deliveries of links that do not exist."""
     return listed(
         seen.rows("reconcile_unlinked", others=seen.others),
-        lambda row: finding_of(DELIVERIES_HAVE_LINKS, f"link {row.link}", told(row)),
+        lambda row: finding_of(DELIVERIES_HAVE_LINKS, f"link {row.link}", evidence_of(row)),
     )
 
 
@@ -156,7 +158,7 @@ def acquisitions_are_alive(seen: Look) -> list[Finding]:
     held = seen.names.add("held", seen.held())
     return listed(
         seen.rows("reconcile_holders", held=held),
-        lambda row: finding_of(ACQUISITIONS_ARE_ALIVE, f"holder {row.holder!r}", told(row)),
+        lambda row: finding_of(ACQUISITIONS_ARE_ALIVE, f"holder {row.holder!r}", evidence_of(row)),
     )
 
 

@@ -34,7 +34,7 @@ from sparkstore.reconcile.catalogue import ERROR, WARNING, Invariant
 from sparkstore.reconcile.comparable_roots import Roots, check_roots
 from sparkstore.reconcile.findings import Finding
 from sparkstore.reconcile.inspection import Look, look
-from sparkstore.reconcile.repair import STEPS, Looks, Repair, told
+from sparkstore.reconcile.repair import STEPS, Looks, Repair, with_repairs
 from sparkstore.reconcile.replica_checks import checks_of_replica
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.fencing import COPY, check_may_work
@@ -154,7 +154,7 @@ def run(
             mended = steps.run(problems)
             if mended.done or mended.failed:
                 after, position = job.confirmed()
-                problems = [*told(problems, after, mended)]
+                problems = [*with_repairs(problems, after, mended)]
         run_id = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}-{uuid4().hex[:8]}"
         if roots.root.remote is None and not is_copy:  # what is no table of a bucket is only told
             findings.write(spark, roots.root, run_id, problems)

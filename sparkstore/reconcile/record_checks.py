@@ -115,7 +115,7 @@ def epochs_rise(seen: Look) -> list[Finding]:
     """Find epochs that overlap, or do not begin with their `opened` record."""
     return listed(
         seen.rows("reconcile_epochs"),
-        lambda row: finding_of(EPOCHS_RISE, f"epoch {row.epoch}", told(row)),
+        lambda row: finding_of(EPOCHS_RISE, f"epoch {row.epoch}", evidence_of(row)),
     )
 
 
@@ -124,7 +124,7 @@ def transactions_are_whole(seen: Look) -> list[Finding]:
 
     def finding(row: Row) -> Finding:
         subject = f"transaction {row.transaction} of epoch {row.epoch}"
-        return finding_of(TRANSACTIONS_ARE_WHOLE, subject, told(row))
+        return finding_of(TRANSACTIONS_ARE_WHOLE, subject, evidence_of(row))
 
     return listed(seen.rows("reconcile_transactions"), finding)
 
@@ -133,7 +133,7 @@ def requests_rise(seen: Look) -> list[Finding]:
     """Find members whose requests were decided twice, or out of order."""
     return listed(
         seen.rows("reconcile_requests"),
-        lambda row: finding_of(REQUESTS_RISE, f"member {row.member!r}", told(row)),
+        lambda row: finding_of(REQUESTS_RISE, f"member {row.member!r}", evidence_of(row)),
     )
 
 
@@ -142,7 +142,7 @@ def message_ids_were_reserved(seen: Look) -> list[Finding]:
     (row,) = seen.rows("reconcile_ids", entries=seen.entries).collect()
     if row.used < row.next:
         return []
-    return [finding_of(MESSAGE_IDS_WERE_RESERVED, f"message {row.used}", told(row))]
+    return [finding_of(MESSAGE_IDS_WERE_RESERVED, f"message {row.used}", evidence_of(row))]
 
 
 def layers_agree(seen: Look) -> list[Finding]:
@@ -161,7 +161,7 @@ def layers_agree(seen: Look) -> list[Finding]:
     if wrong is not None:  # what one of them lacks, or history repeats, is told elsewhere
         wrong = wrong.where("(left_copies = 1 AND right_copies = 1) OR right_copies > 1")
     return listed(
-        wrong, lambda row: finding_of(LAYERS_AGREE, f"position {row.position}", told(row))
+        wrong, lambda row: finding_of(LAYERS_AGREE, f"position {row.position}", evidence_of(row))
     )
 
 
@@ -169,7 +169,7 @@ def content_is_there(seen: Look) -> list[Finding]:
     """Find messages whose content is lost."""
     return listed(
         seen.lost_content().orderBy("message_id"),
-        lambda row: finding_of(CONTENT_IS_THERE, f"message {row.message_id}", told(row)),
+        lambda row: finding_of(CONTENT_IS_THERE, f"message {row.message_id}", evidence_of(row)),
     )
 
 
@@ -179,10 +179,12 @@ def staged_content_is_used(seen: Look) -> list[Finding]:
     ended = (newest.epoch or 0) + (0 if seen.is_written else 1)
     return listed(
         seen.rows("reconcile_orphans", ended=ended),
-        lambda row: finding_of(STAGED_CONTENT_IS_USED, f"message {row.message_id}", told(row)),
+        lambda row: finding_of(
+            STAGED_CONTENT_IS_USED, f"message {row.message_id}", evidence_of(row)
+        ),
     )
 
 
-def told(row: Row) -> Mapping[str, Any]:
+def evidence_of(row: Row) -> Mapping[str, Any]:
     """Return the fields of a row that have a value, as evidence."""
     return {name: value for name, value in row.asDict().items() if value is not None}

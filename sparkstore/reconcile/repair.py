@@ -171,7 +171,9 @@ class Repair:
         return "; ".join(done)
 
 
-def told(before: Sequence[Finding], after: Sequence[Finding], mended: Mended) -> Iterator[Finding]:
+def with_repairs(
+    before: Sequence[Finding], after: Sequence[Finding], mended: Mended
+) -> Iterator[Finding]:
     """The findings of a run with repairs: what is gone is done, what is left says why.
 
     Args:

@@ -12,10 +12,10 @@ from sparkstore.reconcile.findings import Finding, finding_of
 from sparkstore.reconcile.fold_checks import Folded, compared, state_is_the_fold_of_history
 from sparkstore.reconcile.inspection import Look, digests
 from sparkstore.reconcile.record_checks import (
+    evidence_of,
     listed,
     positions_are_gapless,
     tables_are_whole,
-    told,
 )
 from sparkstore.reconcile.table_copies import (
     TableCopy,
@@ -66,7 +66,7 @@ def _records(seen: Look, replica: Look) -> list[Finding]:
         wrong = wrong.where("left_copies > 0 AND right_copies > 0").orderBy("position")
 
     def finding(row: Row) -> Finding:
-        return finding_of(REPLICA_AGREES, f"position {row.position}", told(row))
+        return finding_of(REPLICA_AGREES, f"position {row.position}", evidence_of(row))
 
     return [*ends, *listed(wrong, finding)]
 

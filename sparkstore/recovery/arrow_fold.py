@@ -103,9 +103,7 @@ def fold_columns(state_rows: pa.Table, rows: pa.Table) -> tuple[State, pa.Table]
     if rows.num_rows:
         state.position = rows["position"][-1].as_py()
     base = state_rows.filter(pc.equal(state_rows["part"], "entry"))
-    entries = _still_there(
-        pa.concat_tables([_base_entries(base), _enqueued(rows)]), rows, destroyed
-    )
+    entries = _left_of(pa.concat_tables([_base_entries(base), _enqueued(rows)]), rows, destroyed)
     return state, _holders(entries, rows)
 
 
@@ -224,7 +222,7 @@ def _enqueued(rows: pa.Table) -> pa.Table:
     return pa.table([*columns, length, nobody, never, enqueued["detail"]], _ENTRIES)
 
 
-def _still_there(entries: pa.Table, rows: pa.Table, destroyed: dict[str, int]) -> pa.Table:
+def _left_of(entries: pa.Table, rows: pa.Table, destroyed: dict[str, int]) -> pa.Table:
     """Entries that no later `dequeued` or `destroyed` ended."""
     if destroyed:
         names = pa.array(list(destroyed), pa.string())

@@ -71,7 +71,7 @@ def message_headers(
     for start in range(0, len(message_ids), _IDS):
         wanted = message_ids[start : start + _IDS]
         kept = [number for number in wanted if number not in volatile] if volatile else wanted
-        rows = _found(root, kept, _ROWS)
+        rows = _header_rows(root, kept, _ROWS)
         if len(kept) < len(wanted):
             others = {n: volatile[n] for n in wanted if n in volatile}
             rows = pa.concat_tables([rows, _table_of(others)]).sort_by("message_id")
@@ -90,10 +90,10 @@ def typed_headers(root: Root, message_ids: Sequence[int]) -> pa.Table:
         CorruptData: The header of a message is in neither table.
         Unavailable: Storage did not answer, again and again.
     """
-    return _found(root, message_ids, TYPED)
+    return _header_rows(root, message_ids, TYPED)
 
 
-def _found(root: Root, wanted: Sequence[int], columns: pa.Schema) -> pa.Table:
+def _header_rows(root: Root, wanted: Sequence[int], columns: pa.Schema) -> pa.Table:
     """Read messages' headers; look again for those that a job or a merge moved meanwhile."""
     rows = columns.empty_table()
     if not wanted:

@@ -30,7 +30,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from sparkstore.spark_source.columns import ROOT, as_asked, check_columns, columns_there, opened
+from sparkstore.spark_source.columns import ROOT, all_columns, as_asked, check_columns, opened
 from sparkstore.spark_source.options import ReadSettings
 from sparkstore.storage.objects import is_object_uri
 from sparkstore.tables.root import open_root
@@ -71,7 +71,7 @@ class BatchReader(DataSourceReader):
             InvalidRequest: The view or a column is not there.
         """
         self._settings, self._schema = settings, schema
-        columns = columns_there(settings)
+        columns = all_columns(settings)
         check_columns(schema.names, columns, settings.view)
         self._conditions: list[tuple[str, str, Any]] = []
         if settings.queue:

@@ -27,7 +27,7 @@ def default_schema(options: Mapping[str, str]) -> StructType:
         InvalidRequest: An option is wrong, or a column or the view is not there.
     """
     settings = read_options(options)
-    columns = columns_there(settings)
+    columns = all_columns(settings)
     if settings.columns == ("*",):
         return columns
     wanted = settings.columns or [name for name in columns.names if name != _ON_REQUEST]
@@ -35,7 +35,7 @@ def default_schema(options: Mapping[str, str]) -> StructType:
     return StructType([columns[name] for name in wanted])
 
 
-def columns_there(settings: ReadSettings) -> StructType:
+def all_columns(settings: ReadSettings) -> StructType:
     """Return all columns of the view, and `root` if there are several."""
     with opened(settings.roots[0]) as root:
         columns: StructType = from_arrow_schema(_schema(root, settings.view))

@@ -40,7 +40,7 @@ def event_schema(options: Mapping[str, str]) -> StructType:
         InvalidRequest: An option is wrong, or a column is not there.
     """
     settings = stream_options(options)
-    columns = _columns_there()
+    columns = _all_columns()
     names = columns.names if settings.columns == ("*",) else settings.columns or _USUAL
     check_event_columns(names)
     return StructType([columns[name] for name in names])
@@ -52,7 +52,7 @@ def check_event_columns(names: Iterable[str]) -> None:
     Raises:
         InvalidRequest: One is not there; the message lists those that are.
     """
-    check_columns([*names], _columns_there(), "of events")
+    check_columns([*names], _all_columns(), "of events")
 
 
 def has_content(names: Iterable[str]) -> bool:
@@ -119,7 +119,7 @@ def _content(
         raise InvalidRequest(f"{message} failOnDataLoss = false to read it as null") from reason
 
 
-def _columns_there() -> StructType:
+def _all_columns() -> StructType:
     fields = [field for field in ROW if field.name != _OF_TABLES]
     fields.append(pa.field(_BYTES, pa.int64()))
     nullable = [field.with_nullable(nullable=True) for field in fields]

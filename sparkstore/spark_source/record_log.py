@@ -144,14 +144,14 @@ class RecordLog:
         moved = last_position(history)
         if moved != self._moved.position:
             files = [file for file in history if file.positions[1] >= moved]
-            self._moved = _found_at(files, moved)
+            self._moved = _newest_at(files, moved)
         is_newer = ours.epoch >= self._moved.epoch and ours.position > moved
         return ours if is_newer else self._moved
 
     def _at_position(self, position: int) -> RecordPlace | None:
         files = [*snapshot(self._root.journal), *snapshot(self._root.history)]
         here = [file for file in files if file.positions[0] <= position <= file.positions[1]]
-        place = _found_at(here, position)
+        place = _newest_at(here, position)
         return place if place.position else None
 
 
@@ -184,7 +184,7 @@ def _end_of(file: FileStats) -> RecordPlace:
     return _newest(rows)
 
 
-def _found_at(files: list[FileStats], position: int) -> RecordPlace:
+def _newest_at(files: list[FileStats], position: int) -> RecordPlace:
     """Return the record at a position: of several in the journal that of the highest epoch."""
     return _newest(read_files(files, _PLACE, ds.field("position") == position))
 

@@ -83,7 +83,7 @@ class ObjectStorage:
         """A small file as a whole; None if there is none of this name."""
         import obstore  # noqa: PLC0415 - the extra `s3`
 
-        with self._told("read"):
+        with self._as_store_errors("read"):
             try:
                 answer = obstore.get(self._store, name)
                 return StoredContent(bytes(answer.bytes()), str(answer.meta["e_tag"]))
@@ -95,7 +95,7 @@ class ObjectStorage:
         """Every file below a folder, in any order."""
         import obstore  # noqa: PLC0415
 
-        with self._told("list"):
+        with self._as_store_errors("list"):
             for page in obstore.list(self._store, under or None):
                 for stored in page:
                     yield StoredFile(stored["path"], stored["size"])
@@ -106,7 +106,7 @@ class ObjectStorage:
         from obstore.exceptions import AlreadyExistsError  # noqa: PLC0415
 
         for _ in range(_CONFLICT_TRIES):
-            with self._told("put"):
+            with self._as_store_errors("put"):
                 try:
                     obstore.put(self._store, name, content, mode="create")
                 except AlreadyExistsError:
@@ -124,7 +124,7 @@ class ObjectStorage:
         from obstore.exceptions import PreconditionError  # noqa: PLC0415
 
         for _ in range(_CONFLICT_TRIES):
-            with self._told("put"):
+            with self._as_store_errors("put"):
                 try:
                     obstore.put(self._store, name, content, mode={"e_tag": tag})
                 except PreconditionError:
@@ -140,7 +140,7 @@ class ObjectStorage:
         """Write a file of any size, which whoever else writes this name writes alike."""
         import obstore  # noqa: PLC0415
 
-        with self._told("put"):
+        with self._as_store_errors("put"):
             obstore.put(self._store, name, file, chunk_size=_CHUNK_BYTES, max_concurrency=4)
 
     def download(self, name: str, file: Path) -> None:
@@ -154,7 +154,7 @@ class ObjectStorage:
         file.parent.mkdir(parents=True, exist_ok=True)
         scratch = file.with_name(f"{file.name}.{uuid4().hex}")
         try:
-            with self._told("read"), scratch.open("xb") as new:
+            with self._as_store_errors("read"), scratch.open("xb") as new:
                 for chunk in obstore.get(self._store, name).stream(_CHUNK_BYTES):
                     new.write(chunk)
                 new.flush()
@@ -168,14 +168,14 @@ class ObjectStorage:
         """Remove a file; nothing happens if there is none of this name."""
         import obstore  # noqa: PLC0415
 
-        with self._told("delete"):
+        with self._as_store_errors("delete"):
             try:
                 obstore.delete(self._store, name)
             except FileNotFoundError as reason:
                 self._check_place(reason)
 
     @contextmanager
-    def _told(self, act: str) -> Iterator[None]:
+    def _as_store_errors(self, act: str) -> Iterator[None]:
         """Raise the library's errors as those of a store: one line, by what the caller can do."""
         from obstore import exceptions  # noqa: PLC0415
 

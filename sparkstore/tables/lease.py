@@ -26,7 +26,7 @@ def jobs_lease(root: Path) -> Iterator[None]:
     try:
         lock = FileLock(path, str(root))
     except Locked as reason:
-        raise Locked(_taken(root)) from reason
+        raise Locked(_at_work(root)) from reason
     try:
         yield
     finally:
@@ -44,8 +44,8 @@ def check_free(root: Path) -> None:
         Locked: Another job, or a store that heals at its start, has it.
     """
     if is_held(root / LOCK_FILE):
-        raise Locked(_taken(root))
+        raise Locked(_at_work(root))
 
 
-def _taken(root: Path) -> str:
+def _at_work(root: Path) -> str:
     return f"{root}: another job is at work (it holds {LOCK_FILE}): try again later"

@@ -82,7 +82,7 @@ class ControlOrders:
     def _branch(self, order: BranchOrder, broker: Broker, asker: Asker) -> None:
         def done(error: StoreError | None) -> None:
             audit_branch(self._audit, asker.name, order, error)
-            asker.answer(wire.told_line(order.told()) if error is None else error_line(error))
+            asker.answer(wire.told_line(order.answer()) if error is None else error_line(error))
 
         def took(steps: Sequence[RecordStep]) -> None:
             for step in steps:

@@ -167,7 +167,7 @@ def purge_queue(arguments: Namespace) -> int:
     operation = new_operation()
     with opened_control(arguments) as control:
         answer = control.purge(arguments.queue, shower(arguments, "purge"), operation)
-    row = {"queue": arguments.queue, "operation": answer.named(operation), **answer.told()}
+    row = {"queue": arguments.queue, "operation": answer.named(operation), **answer.counts()}
     show_row(arguments, {"act": "purge-queue", **row})
     return 0
 

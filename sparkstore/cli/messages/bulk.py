@@ -163,9 +163,9 @@ def _act_by_url(arguments: Namespace, action: Action, target: dict[str, str]) ->
     row = {"action": action.value, "from": answer["queue"], **target}
     fates = Answer(*(answer[name] for name in Answer._fields))
     if is_dry(arguments):
-        show_row(arguments, row | {"dry_run": True, "count": answer["would"], **fates.told()})
+        show_row(arguments, row | {"dry_run": True, "count": answer["would"], **fates.counts()})
         return check_code(arguments, answer["would"])
-    row |= {"operation": answer["operation"], **fates.told(), "seconds": seconds}
+    row |= {"operation": answer["operation"], **fates.counts(), "seconds": seconds}
     show_row(arguments, row)
     return 0
 
@@ -205,7 +205,7 @@ def _replay_by_url(arguments: Namespace) -> int:
     if is_dry(arguments):
         show_row(arguments, row | {"dry_run": True, "count": answer["would"]})
         return check_code(arguments, answer["would"])
-    show_row(arguments, row | Answer(done=answer["done"]).told() | {"seconds": seconds})
+    show_row(arguments, row | Answer(done=answer["done"]).counts() | {"seconds": seconds})
     return 0
 
 
@@ -268,7 +268,7 @@ def _run_on(
             answer = work(control, root, messages.ids(), shower(arguments, row["action"]))
     seconds = round(time.monotonic() - began, 3)
     named = {} if operation is None else {"operation": answer.named(operation)}
-    show_row(arguments, row | named | answer.told() | {"seconds": seconds})
+    show_row(arguments, row | named | answer.counts() | {"seconds": seconds})
     return 0
 
 

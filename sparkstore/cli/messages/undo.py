@@ -192,7 +192,7 @@ def _undo(arguments: Namespace) -> int:
         with opened_root(arguments.root, whole=True) as root:
             planned = planned_undo(root, recovered(root), arguments.operation, name)
             answer = run_undo(control, root, planned, name, shower(arguments, "undo"))
-    row = _fields(planned) | answer.told()
+    row = _fields(planned) | answer.counts()
     seconds = round(time.monotonic() - began, 3)
     lost = planned.plan.lost
     _print(arguments, {"operation": answer.named(name), **row, "seconds": seconds}, lost)

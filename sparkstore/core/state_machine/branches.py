@@ -49,10 +49,10 @@ from sparkstore.core.state_machine.call_values import (
 )
 from sparkstore.core.state_machine.heuristics import (
     HeuristicDecision,
+    decided_otherwise,
     forgotten,
     heuristic_of,
     remembered,
-    told_otherwise,
 )
 from sparkstore.core.state_machine.link_state_machine import DELIVERY_KINDS
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
@@ -203,7 +203,7 @@ def decide_heuristically(
     """
     key = xid_text(check_xid(xid))
     if (known := heuristic_of(machine.state, key)) is not None:
-        raise told_otherwise(key, known)
+        raise decided_otherwise(key, known)
     steps = (commit if commits else roll_back)(machine, xid, number)
     state = heuristics.COMMITTED if commits else heuristics.ROLLED_BACK
     entries = entries_of(machine, xid)
@@ -338,7 +338,7 @@ def _settled(machine: StoreStateMachine, xid: Xid, state: str) -> list[RecordSte
     if decision is None:
         return None
     if decision.state != state:
-        raise told_otherwise(key, decision)
+        raise decided_otherwise(key, decision)
     return [forgotten(machine.now_us(), key, is_kept=_keeps(machine))]
 
 

@@ -51,7 +51,7 @@ def heuristic_of(state: fold.State, key: str) -> HeuristicDecision | None:
     return None if detail is None else HeuristicDecision(**json.loads(detail))
 
 
-def told_otherwise(key: str, decision: HeuristicDecision) -> InvalidRequest:
+def decided_otherwise(key: str, decision: HeuristicDecision) -> InvalidRequest:
     """Say that a branch was decided otherwise, or already."""
     message = (
         f"branch {key} was {decision.state} by {decision.by}: its coordinator can only forget it"

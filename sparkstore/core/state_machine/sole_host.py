@@ -63,7 +63,7 @@ def why_unchangeable(state: State) -> str | None:
 
 def came(state: State, name: str, member: str | None, now_us: int) -> list[RecordStep]:
     """Note that this host serves the root and knows all of it; `member` None: not alone."""
-    return _told(state, SoleHost(name, member), now_us)
+    return _configured(state, SoleHost(name, member), now_us)
 
 
 def left(state: State, member: str, now_us: int) -> list[RecordStep]:
@@ -71,13 +71,13 @@ def left(state: State, member: str, now_us: int) -> list[RecordStep]:
     host = sole_host(state)
     if host is None or host.attached_as != member:
         return []
-    return _told(state, host._replace(attached_as=None), now_us)
+    return _configured(state, host._replace(attached_as=None), now_us)
 
 
 def changed_by_others(state: State, now_us: int) -> list[RecordStep]:
     """Note that somebody else changes the root; None if no host misses it."""
     host = sole_host(state)
-    return [] if host is None else _told(state, SoleHost(host.name, is_changed=True), now_us)
+    return [] if host is None else _configured(state, SoleHost(host.name, is_changed=True), now_us)
 
 
 def changed_object(detail: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -98,7 +98,7 @@ def _object(host: SoleHost) -> dict[str, Any]:
     return {"host": host.name, "attached": host.attached_as, "changed": host.is_changed}
 
 
-def _told(state: State, host: SoleHost, now_us: int) -> list[RecordStep]:
+def _configured(state: State, host: SoleHost, now_us: int) -> list[RecordStep]:
     if host == sole_host(state):
         return []
     detail = json.dumps(_object(host))

@@ -21,7 +21,7 @@ from pyspark_sparkstore import DefaultSource
 from sparkstore.errors import CorruptData, InvalidRequest, StoreError
 from sparkstore.recovery.recovery import recover
 from sparkstore.replication.promote import promote
-from sparkstore.spark_source.columns import columns_there
+from sparkstore.spark_source.columns import all_columns
 from sparkstore.spark_source.event_reader import EventStreamReader
 from sparkstore.spark_source.options import read_options
 from sparkstore.tables.root import open_root
@@ -167,7 +167,7 @@ def test_a_root_of_a_newer_release_is_refused_by_streams_reads_and_queries(root:
     settings = read_options({"path": str(root)})
     for ask in (
         lambda: stream(root),
-        lambda: columns_there(settings),
+        lambda: all_columns(settings),
         lambda: sparkstore.query(root, "SELECT 1"),
     ):
         with pytest.raises(CorruptData, match="install a newer sparkstore"):
