@@ -11,7 +11,6 @@ import proton
 import pytest
 from proton.utils import BlockingConnection
 
-from broker_shim.serve.http.http_server import HttpServer
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader
 from tests.support.stores.http_houses import PASSWORD, HttpHouse, path_of
@@ -48,11 +47,11 @@ def page(house: HttpHouse, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield it
 
 
-def at(page: Page, server: HttpServer, user: str, view: str, rows: int) -> None:
+def at(page: Page, house: HttpHouse, user: str, view: str, rows: int) -> None:
     """Open a view as a user, and wait for so many rows."""
     page.log_in(user, PASSWORD)
     page.open("about:blank")
-    page.open(f"{server.url}/#/{view}")
+    page.open(f"http://127.0.0.1:{house.port}/#/{view}")
     page.until(f"document.querySelectorAll('tbody tr').length === {rows}")
 
 
@@ -64,7 +63,7 @@ def press(page: Page, label: str) -> None:
 
 
 def open_hostile(page: Page, house: HttpHouse, user: str) -> None:
-    at(page, house.server, user, "queues", 4)
+    at(page, house, user, "queues", 4)
     links = "[...document.querySelectorAll('tbody a')]"
     page.evaluate(f"{links}.find((each) => each.textContent.startsWith('<img')).click()")
     page.until("document.querySelector('h1').textContent.startsWith('<img')")
@@ -86,7 +85,7 @@ def test_messages_are_asked_for_again_when_the_figures_of_their_queue_changed(
 ) -> None:
     """A page of them costs a read of the disk, and a line of the audit log."""
     house.put("aside", b"first")
-    at(page, house.server, "ada", "queue/aside", 1)
+    at(page, house, "ada", "queue/aside", 1)
     names = "performance.getEntriesByType('resource').map((each) => new URL(each.name).pathname)"
     figures = f"{names}.filter((each) => each.endsWith('/queues/aside')).length"
     asked = f"{names}.filter((each) => each.endsWith('/aside/messages')).length"
@@ -130,7 +129,7 @@ def test_a_message_is_a_panel_that_keys_step_through_and_that_has_an_address(
 def test_back_finds_a_list_with_its_filter_and_an_address_of_nothing_is_told(
     house: HttpHouse, page: Page
 ) -> None:
-    at(page, house.server, "ada", "queues?match=grav", 1)
+    at(page, house, "ada", "queues?match=grav", 1)
     assert page.evaluate("document.getElementById('filter').value") == "grav"
     page.evaluate("document.getElementById('filter').select()")
     page.write("asid")
@@ -152,7 +151,7 @@ def test_back_finds_a_list_with_its_filter_and_an_address_of_nothing_is_told(
 def test_what_an_order_complained_of_goes_when_the_next_one_begins(
     house: HttpHouse, page: Page
 ) -> None:
-    at(page, house.server, "ada", "queue/aside?message=x", 0)
+    at(page, house, "ada", "queue/aside?message=x", 0)
     problem = "document.getElementById('problem').textContent"
     page.until(f"{problem}.includes('named by its id')")
     press(page, "Purge")
@@ -178,7 +177,7 @@ def test_who_may_only_look_is_offered_no_order(house: HttpHouse, page: Page) -> 
 
 def test_what_sql_finds_is_shown_and_drawn_as_text(house: HttpHouse, page: Page) -> None:
     """Names of columns, too; a body, a property and a queue's name that are markup."""
-    at(page, house.server, "ada", "sql", 0)
+    at(page, house, "ada", "sql", 0)
     page.until("document.getElementById('statement') !== null")
     page.evaluate("document.getElementById('statement').select()")
     page.write(
@@ -202,7 +201,7 @@ def test_what_sql_finds_is_shown_and_drawn_as_text(house: HttpHouse, page: Page)
 
 
 def test_dead_letters_lead_to_their_queue(house: HttpHouse, page: Page) -> None:
-    at(page, house.server, "mia", "dead-letters", 1)
+    at(page, house, "mia", "dead-letters", 1)
     told = page.evaluate("document.querySelector('tbody').innerText")
     assert told.split() == ["grave", "0", "orders"]
     assert (

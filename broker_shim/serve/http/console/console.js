@@ -12,10 +12,12 @@ import { connections } from "./connections.js";
 import { deadLetters } from "./dead_letters.js";
 import { operations } from "./operations.js";
 import { sql } from "./sql.js";
+import { policies } from "./policies.js";
 import { upkeep } from "./upkeep.js";
+import { wiring } from "./wiring.js";
 import { zoneChoice } from "./times.js";
 
-const VIEWS = { overview, queues, queue, connections, operations, upkeep, sql, "dead-letters": deadLetters };
+const VIEWS = { overview, queues, queue, connections, operations, upkeep, sql, exchanges: wiring, policies, "dead-letters": deadLetters };
 const LOOK_MS = 2000;
 
 let look = null;
@@ -48,7 +50,7 @@ async function open() {
     user ??= await get("self");
     document.getElementById("user").textContent = `${user.user}, ${user.role}`;
     if (mine !== turn) return;
-    look = VIEWS[name](address.parts, { ...user, mayOperate: user.role !== "monitor" }, address.query);
+    look = VIEWS[name](address.parts, { ...user, mayOperate: user.role !== "monitor", mayAdminister: user.role === "admin" }, address.query);
     document.title = `${document.querySelector("h1").textContent} – sparkstore`;
     document.getElementById("main").focus();
     if (look) await again(mine);

@@ -49,18 +49,36 @@ const classOf = (column) =>
 // A table whose rows are kept by their key, so that what has the focus keeps it while figures change.
 // A column has a title and `text(row)`, or `node(row)`, which is made once for each key, or
 // `picture(row)`, which is made anew each time and has nothing that takes the focus. One that is
-// `isExtra` is left out on a narrow screen.
-export function table(caption, columns, keyOf) {
-  const head = columns.map((each) =>
-    element("th", { scope: "col", class: classOf(each) }, each.title));
+// `isExtra` is left out on a narrow screen. Where `sorting` is given, a column with `sort` has a button
+// that sorts by it: `sorting.by` is that of now, - before it for the largest first.
+export function table(caption, columns, keyOf, sorting) {
+  const head = columns.map((each) => element("th", { scope: "col", class: classOf(each), "data-sort": each.sort ?? null },
+    each.sort && sorting ? element("button", { type: "button", class: "sort", onclick: () => sorted(each.sort) }, each.title) : each.title));
   const body = element("tbody");
   const whole = element("table", { "aria-label": caption },
     element("thead", {}, element("tr", {}, ...head)), body);
   const there = new Map();
 
+  function marked() {
+    for (const each of head) {
+      const by = each.dataset.sort;
+      const is = sorting?.by === by ? "ascending" : sorting?.by === `-${by}` ? "descending" : null;
+      if (by && is) each.setAttribute("aria-sort", is);
+      else each.removeAttribute("aria-sort");
+    }
+  }
+
+  // The largest first, then the least, then as it was.
+  function sorted(by) {
+    sorting.by = { [`-${by}`]: by, [by]: "" }[sorting.by] ?? `-${by}`;
+    marked();
+    sorting.go();
+  }
+  marked();
+
   function made(row) {
     const cells = columns.map((each) =>
-      element("td", { class: classOf(each) }, each.node ? each.node(row) : ""));
+      element("td", { class: classOf(each), "data-title": each.title }, each.node ? each.node(row) : ""));
     return element("tr", {}, ...cells);
   }
 
@@ -109,7 +127,7 @@ export function pager(limit, go) {
 export function terms(pairs) {
   const known = pairs.filter(([, value]) => value !== null && value !== undefined && value !== "");
   return element("dl", {}, ...known.flatMap(([name, value]) =>
-    [element("dt", {}, name), element("dd", {}, String(value))]));
+    [element("dt", {}, name), element("dd", {}, value instanceof Node ? value : String(value))]));
 }
 
 // Ask before something is done; true if it shall be.

@@ -1,10 +1,11 @@
 // One queue: its figures and arguments, its messages with their bodies, and orders for operators.
 
 import { keep, offsetOf } from "./address.js";
-import { confirmed, element, order, pager, say, show, table, terms } from "./elements.js";
+import { element, link, order, pager, show, table, terms } from "./elements.js";
 import { historyOf } from "./history.js";
 import { age } from "./queues.js";
-import { get, post, queuePath } from "./requests.js";
+import { queueOrders, repairButton } from "./queue_orders.js";
+import { get, queuePath } from "./requests.js";
 import { timeCharts } from "./time_charts.js";
 import { when, zone } from "./times.js";
 
@@ -49,6 +50,10 @@ export function queue(parts, user, query) {
   const charts = timeCharts(name, query, kept);
   const details = element("aside", { class: "panel", hidden: true, onkeydown: typed });
   const list = table("Messages", [
+    ...(user.mayOperate ? [{
+      title: "Choose",
+      node: (row) => element("input", { type: "checkbox", class: "choice", value: row.id, "aria-label": `Choose message ${row.id}` }),
+    }] : []),
     {
       title: "Id",
       node: (row) => element("button",
@@ -69,7 +74,7 @@ export function queue(parts, user, query) {
       ["messages", told.depth], ["acquired", told.acquired], ["delayed", told.delayed], ["bytes", told.bytes],
       ["oldest", age(told.oldest_age_s)], ["consumers", told.consumers], ["durability", told.durability],
       ...Object.entries(told.effective).map(([argument, it]) => [argument, sourced(it)]),
-      ...told.bindings.map((each) => ["binding", `${each.exchange} ${each.key}`]),
+      ...told.bindings.map((each) => ["binding", link(`${each.exchange} ${each.key}`, "exchanges")]),
     ]));
     charts.look();  // it takes longer where history is asked, and tells by itself if that fails
     const now = signsOf(told, offset);
@@ -110,6 +115,7 @@ export function queue(parts, user, query) {
       ]),
       element("h2", {}, `Body (${it.body_form}, ${it.body_bytes} bytes)`),
       element("pre", { tabindex: "0" }, readable(it)),
+      ...(user.mayOperate && it.body_form !== "omitted" ? [repairButton(name, it, look)] : []),
       ...(user.has_history ? [element("h2", {}, "History"), await historyOf(it.id)] : []));
     details.hidden = false;
     heading.focus();
@@ -140,46 +146,7 @@ export function queue(parts, user, query) {
     act();
   }
 
-  const stay = (told) => (told.left ? ` ${told.left} that consumers hold stay.` : "");
-
-  const purge = order(async () => {
-    const told = await post(queuePath(name, "/purge"), { dry_run: true });
-    const text = `${told.would} messages are taken off ${name}.${stay(told)}`;
-    if (!(await confirmed("Purge this queue?", `Purge ${told.would} messages`, element("p", {}, text)))) return;
-    const done = await post(queuePath(name, "/purge"), {});
-    say(`${done.done} messages were purged; sparkstore undo ROOT ${done.operation} takes that back`);
-    await look();
-  });
-
-  const move = order(async () => {
-    const target = element("input", { id: "target", required: true, autofocus: true });
-    const label = element("label", { for: "target" }, "To the queue ");
-    const asked = element("p", {}, label, target);
-    if (!(await confirmed("Move all messages of this queue", "Count them", asked))) return;
-    const to = target.value;
-    const told = await post(queuePath(name, "/move"), { to, dry_run: true });
-    const text = `${told.would} messages go from ${name} to ${to}.${stay(told)}`;
-    if (!(await confirmed("Move these messages?", `Move ${told.would} messages`, element("p", {}, text)))) return;
-    const done = await post(queuePath(name, "/move"), { to });
-    say(`${done.done} messages were moved; sparkstore undo ROOT ${done.operation} takes that back`);
-    await look();
-  });
-
-  const redrive = order(async () => {
-    const told = await post(queuePath(name, "/redrive"), { dry_run: true });
-    const going = Object.entries(told.to).map(([queue, count]) => `${count} to ${queue}`).join(", ");
-    const gone = Object.keys(told.origin_gone).join(", ");
-    const text = `Dead letters go back: ${going || "none"}.${gone ? ` Gone: ${gone}.` : ""}`;
-    if (!(await confirmed("Redrive this queue?", "Send them back", element("p", {}, text)))) return;
-    const done = await post(queuePath(name, "/redrive"), {});
-    say(`${done.done} messages went back; sparkstore undo ROOT ${done.operation} takes that back`);
-    await look();
-  });
-
-  const orders = element("div", { class: "bar" },
-    element("button", { type: "button", onclick: purge }, "Purge…"),
-    element("button", { type: "button", onclick: move }, "Move…"),
-    element("button", { type: "button", onclick: redrive }, "Redrive…"));
+  const orders = queueOrders(name, user, list, look);
   show(element("h1", {}, name), element("div", { class: "overview" }, figures, charts.whole), ...(user.mayOperate ? [orders] : []), list.whole, pages.whole, details);
   if (query.get("message")) open(query.get("message"));
   return look;

@@ -2,11 +2,13 @@
 
 import { keep, offsetOf } from "./address.js";
 import { sparkline } from "./chart.js";
-import { element, link, pager, show, table } from "./elements.js";
-import { get } from "./requests.js";
+import { asked, carriedOut, valuesOf } from "./forms.js";
+import { element, link, order, pager, show, table } from "./elements.js";
+import { get, put, queuePath } from "./requests.js";
 import { sample } from "./samples.js";
 
 const LIMIT = 100;
+const DURABILITIES = ["unsettled-state", "configuration", "none"];
 
 export function age(seconds) {
   if (!seconds) return "";
@@ -15,10 +17,11 @@ export function age(seconds) {
   return seconds < 86400 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} d`;
 }
 
-const count = (title, field) => ({ title, isNumber: true, text: (row) => row[field].toLocaleString() });
+const count = (title, field) => ({ title, isNumber: true, sort: field, text: (row) => row[field].toLocaleString() });
 
-export function queues(_parts, _user, query) {
+export function queues(_parts, user, query) {
   let offset = offsetOf(query);
+  const sorting = { by: query.get("sort") ?? "", go: () => go(0) };
   const filter = element("input", { type: "search", id: "filter", oninput: () => go(0) });
   filter.value = query.get("match") ?? "";
   const rate = (title, field) => ({
@@ -33,26 +36,38 @@ export function queues(_parts, _user, query) {
     count("Acquired", "acquired"),
     rate("In/s", "inRate"),
     rate("Out/s", "outRate"),
-    { title: "Oldest", isNumber: true, text: (row) => age(row.oldest_age_s) },
+    { title: "Oldest", isNumber: true, sort: "oldest_age_s", text: (row) => age(row.oldest_age_s) },
     count("Consumers", "consumers"),
     count("Dead-lettered", "dead_lettered"),
-  ], (row) => row.name);
+  ], (row) => row.name, sorting);
   const pages = pager(LIMIT, go);
 
   async function look() {
-    const page = await get("queues", { match: filter.value, limit: LIMIT, offset });
+    const page = await get("queues", { match: filter.value, sort: sorting.by, limit: LIMIT, offset });
     list.fill(page.items.map((row) => ({ ...row, seen: sample(row) })));
     pages.at(page, page.items.length);
   }
 
   async function go(to) {
     offset = Math.max(0, to);
-    keep({ match: filter.value, offset });
+    keep({ match: filter.value, sort: sorting.by, offset });
     await look();
   }
 
+  const make = order(async () => {
+    const said = await asked("New queue", "Try it", [
+      { name: "name", label: "Name", required: true }, { name: "durability", label: "Durability", kind: "select", choices: DURABILITIES },
+      { name: "lines", label: "Arguments (name = value)", kind: "area" },
+    ], "Such as max_depth = 10000 or dead_letter_queue = dead");
+    if (!said) return;
+    const body = { durability: said.durability, arguments: valuesOf(said.lines) };
+    const send = (dryRun) => put(queuePath(said.name), { ...body, dry_run: dryRun });
+    if (await carriedOut("Create this queue?", "Create it", send)) await look();
+  });
+
   show(element("h1", {}, "Queues"),
-    element("div", { class: "bar" }, element("label", { for: "filter" }, "Name contains"), filter),
+    element("div", { class: "bar" }, element("label", { for: "filter" }, "Name contains"), filter,
+      ...(user.mayAdminister ? [element("button", { type: "button", onclick: make }, "New queue…")] : [])),
     list.whole, pages.whole);
   return look;
 }

@@ -7,13 +7,16 @@ export async function get(path, query = {}) {
   return ask(path + (said ? "?" + said : ""));
 }
 
-export async function post(path, body) {
+const sending = (method) => async (path, body) => {
   const headers = { "Content-Type": "application/json" };
-  return ask(path, { method: "POST", headers, body: JSON.stringify(body) });
-}
+  return ask(path, { method, headers, body: JSON.stringify(body) });
+};
 
-export async function remove(path) {
-  return ask(path, { method: "DELETE" });
+export const [post, put, patch] = ["POST", "PUT", "PATCH"].map(sending);
+
+export async function remove(path, query = {}) {
+  const said = new URLSearchParams(query).toString();
+  return ask(path + (said ? "?" + said : ""), { method: "DELETE" });
 }
 
 export const queuePath = (name, more = "") => `queues/${encodeURIComponent(name)}${more}`;

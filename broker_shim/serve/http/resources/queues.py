@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
+from broker_shim.broker.virtual_host import Broker
 from broker_shim.serve.http.bodies import (
     Durability,
     OrderModel,
@@ -15,21 +16,26 @@ from broker_shim.serve.http.bodies import (
 from broker_shim.serve.http.calls import Call, now_us
 from broker_shim.serve.http.endpoint import ADMIN, API, MONITOR, QUEUE, Endpoint
 from broker_shim.serve.http.figures.queue_rows import QueueRow, queue_fields
+from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.serve.http.resources.exchanges import BindingRow, binding_row
 from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
-from sparkstore.queue_columns import Road, row_of
+from sparkstore.queue_columns import Road, columns_of, row_of
 
 _SHOWN_SOURCES = 10
 
 
 class QueueQuery(PageQuery):
-    """The part of the list of queues that is asked for; `match`: a part of their names."""
+    """The part of the list of queues that is asked for; `match`: a part of their names.
+
+    `sort` is a column of numbers, such as `depth`, or `-depth` for the largest first.
+    """
 
     match: str = ""
+    sort: str = ""
 
 
 class QueueList(Struct, kw_only=True):
-    """A page of queues in the order of their names; `total` are there."""
+    """A page of queues in the order that was asked for, else of their names; `total` are there."""
 
     total: int
     offset: int
@@ -90,12 +96,25 @@ async def list_queues(call: Call) -> QueueList:
         names = sorted(broker.queues)
         if page.match:
             names = [name for name in names if page.match in name]
+        if page.sort:
+            names = _sorted(broker, names, page.sort)
         shown = names[page.offset : page.offset + page.limit]
         at_us = now_us()
         items = [QueueRow(**queue_fields(broker, name, at_us)) for name in shown]
         return QueueList(total=len(names), offset=page.offset, items=items)
 
     return await call.read(read)
+
+
+def _sorted(broker: Broker, names: list[str], sort: str) -> list[str]:
+    """Sort queues by a column; those that are alike stay in the order of their names."""
+    columns = {column.name: column for column in columns_of(Road.HTTP) if column.is_number}
+    column = columns.get(sort.removeprefix("-"))
+    if column is None:
+        raise HttpRefusal(400, f"query: sort is one of {', '.join(columns)}, or - before it")
+    at_us = now_us()
+    values = {name: column.value(broker.queries.facts(name, at_us)) or 0 for name in names}
+    return sorted(names, key=values.__getitem__, reverse=sort.startswith("-"))
 
 
 async def list_dead_letters(call: Call) -> DeadLetterList:

@@ -1,0 +1,60 @@
+// Policies: arguments for all queues that fit a pattern; administrators set and delete them.
+
+import { asked, carriedOut, linesOf, valuesOf } from "./forms.js";
+import { element, order, pager, show, table } from "./elements.js";
+import { get, put, remove } from "./requests.js";
+
+const LIMIT = 100;
+
+export function policies(_parts, user) {
+  let offset = 0;
+  const button = (text, label, onclick) => element("button", { type: "button", "aria-label": label, onclick }, text);
+  const list = table("Policies", [
+    { title: "Policy", text: (row) => row.name },
+    { title: "Pattern", text: (row) => row.match },
+    { title: "Priority", isNumber: true, text: (row) => String(row.priority) },
+    { title: "Arguments", text: (row) => linesOf(row.arguments).replaceAll("\n", ", ") },
+    { title: "Queues", isNumber: true, text: (row) => row.queues.toLocaleString() },
+    ...(user.mayAdminister ? [{
+      title: "Order",
+      node: (row) => element("span", { class: "bar" },
+        button("Change…", `Change ${row.name}`, () => set(row)), button("Delete…", `Delete ${row.name}`, () => drop(row))),
+    }] : []),
+  ], (row) => JSON.stringify(row));
+  const pages = pager(LIMIT, go);
+
+  async function look() {
+    const page = await get("policies", { limit: LIMIT, offset });
+    list.fill(page.items);
+    pages.at(page, page.items.length);
+  }
+
+  async function go(to) {
+    offset = Math.max(0, to);
+    await look();
+  }
+
+  const set = order(async (row) => {
+    const said = await asked(row ? `Change ${row.name}` : "New policy", "Try it", [
+      ...(row ? [] : [{ name: "name", label: "Name", required: true }]),
+      { name: "match", label: "Pattern", value: row?.match, required: true },
+      { name: "priority", label: "Priority", kind: "number", value: row?.priority ?? 0 },
+      { name: "lines", label: "Arguments (name = value)", kind: "area", value: linesOf(row?.arguments ?? {}) },
+    ], "* is a word, # any words");
+    if (!said) return;
+    const body = { match: said.match, priority: Number(said.priority), arguments: valuesOf(said.lines) };
+    const path = `policies/${encodeURIComponent(row?.name ?? said.name)}`;
+    if (await carriedOut("Set this policy?", "Set it", (dryRun) => put(path, { ...body, dry_run: dryRun }))) await look();
+  });
+
+  const drop = order(async ({ name }) => {
+    const send = (dryRun) => remove(`policies/${encodeURIComponent(name)}`, { dry_run: dryRun });
+    if (await carriedOut(`Delete the policy ${name}?`, "Delete it", send)) await look();
+  });
+
+  const make = element("button", { type: "button", onclick: () => set(null) }, "New policy…");
+  look.pauseMs = 5000;
+  show(element("h1", {}, "Policies"), ...(user.mayAdminister ? [element("div", { class: "bar" }, make)] : []),
+    list.whole, pages.whole);
+  return look;
+}
