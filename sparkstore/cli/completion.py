@@ -73,9 +73,11 @@ def _completed(
     parser: argparse.ArgumentParser, others: Mapping[str, EntryPoint]
 ) -> Iterator[Completed]:
     """Iterate over all commands with the words that may follow them."""
-    for each in _walk(parser, (), ""):
-        name = each.path[0] if each.path else ""
-        yield each if name not in others else each._replace(words=_told_by(others[name]))
+    for completed in _walk(parser, (), ""):
+        name = completed.path[0] if completed.path else ""
+        yield (
+            completed if name not in others else completed._replace(words=_options_of(others[name]))
+        )
 
 
 def _walk(
@@ -84,16 +86,17 @@ def _walk(
     options, inner = list[str](), dict[str, argparse.ArgumentParser]()
     summaries: dict[str, str] = {}
     for action in parser._actions:  # noqa: SLF001  # argparse has no other list of them
-        options += [each for each in action.option_strings if each.startswith("--")]
+        is_shown = action.help != argparse.SUPPRESS
+        options += [name for name in action.option_strings if name[:2] == "--" and is_shown]
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
             inner.update(action.choices)
-            summaries |= {each.dest: each.help or "" for each in action._choices_actions}  # noqa: SLF001
+            summaries |= {choice.dest: choice.help or "" for choice in action._choices_actions}  # noqa: SLF001
     yield Completed(path, (*inner, *options), summary)
-    for name, each in inner.items():
-        yield from _walk(each, (*path, name), summaries.get(name, ""))
+    for name, subparser in inner.items():
+        yield from _walk(subparser, (*path, name), summaries.get(name, ""))
 
 
-def _told_by(point: EntryPoint) -> tuple[str, ...]:
+def _options_of(point: EntryPoint) -> tuple[str, ...]:
     """Read the options of a command that has a parser of its own from its help."""
     text = io.StringIO()
     with redirect_stdout(text), suppress(SystemExit):
@@ -102,10 +105,10 @@ def _told_by(point: EntryPoint) -> tuple[str, ...]:
 
 
 def _bash(known: list[Completed], shell: str) -> str:
-    paths = "|".join(quote(" ".join(each.path)) for each in known if each.path)
+    paths = "|".join(quote(" ".join(completed.path)) for completed in known if completed.path)
     cases = "\n".join(
-        f"    {quote(' '.join(each.path))}) found={quote(' '.join(each.words))} ;;"
-        for each in known
+        f"    {quote(' '.join(completed.path))}) found={quote(' '.join(completed.words))} ;;"
+        for completed in known
     )
     begin = "#compdef sparkstore\nautoload -U +X bashcompinit && bashcompinit\n"
     return f"""\
@@ -127,16 +130,17 @@ complete -o default -F _sparkstore sparkstore
 
 def _fish(known: list[Completed]) -> str:
     lines = []
-    for each in known:
-        if not each.path:
+    for completed in known:
+        if not completed.path:
             continue
-        *before, name = each.path
+        *before, name = completed.path
         when = f"__fish_seen_subcommand_from {before[0]}" if before else "__fish_use_subcommand"
-        lines.append(f"complete -c sparkstore -n {quote(when)} -a {name} -d {quote(each.help)}")
-        seen = "; and ".join(f"__fish_seen_subcommand_from {part}" for part in each.path)
+        summary = quote(completed.help)
+        lines.append(f"complete -c sparkstore -n {quote(when)} -a {name} -d {summary}")
+        seen = "; and ".join(f"__fish_seen_subcommand_from {part}" for part in completed.path)
         lines += [
             f"complete -c sparkstore -n {quote(seen)} -l {word[2:]}"
-            for word in each.words
+            for word in completed.words
             if word.startswith("--")
         ]
     return "\n".join(lines) + "\n"

@@ -131,19 +131,18 @@ def check_target(arguments: Namespace) -> None:
         InvalidRequest: One is for a root, and a URL is named, or the other way round.
     """
     if arguments.url is None:
-        options = ((each, each[2:].replace("-", "_")) for each in _LOGIN)
+        options = ((option, option[2:].replace("-", "_")) for option in _LOGIN)
         useless = [option for option, name in options if getattr(arguments, name, None) is not None]
         why = f"is for a broker by its HTTP port: give {URL}, too"
     else:
-        actions = (each for each in arguments.for_root if each.default != _given(arguments, each))
-        useless = [action.option_strings[0] for action in actions]
+        useless = [
+            action.option_strings[0]
+            for action in arguments.for_root
+            if getattr(arguments, action.dest) != action.default
+        ]
         why = f"needs ROOT: leave it out with {URL}, or run this where the root is"
     if useless:
         raise InvalidRequest(f"{useless[0]} {why}")
-
-
-def _given(arguments: Namespace, action: argparse.Action) -> Any:
-    return getattr(arguments, action.dest)
 
 
 def add_for_root(parser: ArgumentParser, option: str, **settings: Any) -> None:

@@ -63,7 +63,7 @@ def audit_order(
     audit: Audit,
     peer: str,
     order: Order,
-    told: dict[str, Any],
+    answer: dict[str, Any],
     error: StoreError | None,
     user: str | None = None,
 ) -> None:
@@ -73,7 +73,7 @@ def audit_order(
         audit: Takes the line that is written.
         peer: The process or client that gave it.
         order: What was asked.
-        told: What it came to; empty if it was refused.
+        answer: What it came to; empty if it was refused.
         error: Why it was refused, or why nobody knows what it came to.
         user: The user who logged in to give it; None: the process `peer` gave it.
     """
@@ -81,13 +81,13 @@ def audit_order(
         AuditEvent.ADMINISTRATION,
         peer=peer,
         act=order.act,
-        queue=told.get("queue", order.queue) or None,
+        queue=answer.get("queue", order.queue) or None,
         exchange=order.exchange or None,
         key=order.key or None,
         match=order.match or None,
         arguments=json.dumps(order.arguments) if order.arguments else None,
         force=order.force or None,
-        messages=told.get("messages_lost", told.get("messages_rerouted")),
+        messages=answer.get("messages_lost", answer.get("messages_rerouted")),
         error=error,
         user=user,
     )
@@ -106,8 +106,8 @@ def this_process() -> str:
 
 def audit_line(event: StrEnum, at: str, **details: object) -> str:
     """Return an audit line as JSON. Pure."""
-    said = {name: _cut(value) for name, value in details.items() if value is not None}
-    return json.dumps({"at": at, "event": event, **said})
+    values = {name: _cut(value) for name, value in details.items() if value is not None}
+    return json.dumps({"at": at, "event": event, **values})
 
 
 def _cut(value: object) -> object:

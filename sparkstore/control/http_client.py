@@ -311,6 +311,6 @@ def _context(login: BrokerLogin) -> ssl.SSLContext:
             context.load_cert_chain(*login.certificate)
     except (OSError, ssl.SSLError) as reason:
         named = [login.ca_file, *(login.certificate or ())]
-        files = ", ".join(str(each) for each in named if each is not None)
+        files = ", ".join(str(file) for file in named if file is not None)
         raise InvalidRequest(f"TLS: {files}: {reason}") from reason
     return context

@@ -35,12 +35,12 @@ def chosen(state: State, reader: ContentReader, queue: str, choice: Choice) -> I
     """
     now_us = time.time_ns() // 1_000
     entries = state.queues[queue].entries
-    there = (pair for pair in entries.items() if choice.takes(pair[0], pair[1].at, now_us))
+    pairs = (pair for pair in entries.items() if choice.takes(pair[0], pair[1].at, now_us))
     if not choice.needs_header:
-        for message_id, entry in there:
+        for message_id, entry in pairs:
             yield message_id, entry, None
         return
-    while part := [*islice(there, _HEADERS)]:
+    while part := [*islice(pairs, _HEADERS)]:
         headers = reader.headers([message_id for message_id, _entry in part])
         for message_id, entry in part:
             header = headers.get(message_id)
@@ -62,12 +62,12 @@ def departed(
         choice: The conditions; an age counts from when a message left.
     """
     now_us = time.time_ns() // 1_000
-    there = state.queues[queue].entries
-    found = departed_messages(root, queue, there, REPLAYED, to)
-    left = (each for each in found if choice.takes(each.message_id, each.dequeued_at, now_us))
+    entries = state.queues[queue].entries
+    messages = departed_messages(root, queue, entries, REPLAYED, to)
+    left = (it for it in messages if choice.takes(it.message_id, it.dequeued_at, now_us))
     while part := [*islice(left, _HEADERS)]:
-        headers = reader.headers([each.message_id for each in part])
-        for each in part:
-            header = headers.get(each.message_id)
+        headers = reader.headers([message.message_id for message in part])
+        for message in part:
+            header = headers.get(message.message_id)
             if header is not None and choice.takes_header(header):
-                yield each, header
+                yield message, header

@@ -94,30 +94,30 @@ class OfflineControl:
     def run(self, request: Request) -> Answer:
         """Carry out a request and write its audit line (`AdminClient.run`)."""
         action, queue, message_ids, to, operation = request
-        with self._told(action, queue, len(message_ids), to, operation) as told:
-            told.append(answer := self._run(request))
+        with self._audited(action, queue, len(message_ids), to, operation) as answers:
+            answers.append(answer := self._run(request))
         return answer
 
     def put(self, queue: str, messages: Sequence[MessageDraft]) -> Answer:
         """Put new messages on a queue (`AdminClient.put`)."""
-        with self._told("put", queue, len(messages)) as told:
+        with self._audited("put", queue, len(messages)) as answers:
             self._transaction += 1
             for group in put_steps(self._machine, queue, messages, self._transaction):
                 self._append(group)
-            told.append(answer := Answer(done=len(messages)))
+            answers.append(answer := Answer(done=len(messages)))
         return answer
 
     def place(self, request: PlacementRequest) -> Answer:
         """Carry out changes of place (`AdminClient.place`)."""
         act = "resubmit" if request.undoes is None else "undo"
-        name = next((each.source or each.target for each in request.placements), None)
+        name = next((place.source or place.target for place in request.placements), None)
         count = len(request.placements)
-        with self._told(act, name or "", count, None, request.operation) as told:
+        with self._audited(act, name or "", count, None, request.operation) as answers:
             self._transaction += 1
             groups, answer = placement_steps(self._machine, request, self._transaction)
             for group in groups:
                 self._append(group)
-            told.append(answer)
+            answers.append(answer)
         return answer
 
     def order(self, order: Order) -> dict[str, Any]:
@@ -168,14 +168,14 @@ class OfflineControl:
     ) -> Answer:
         """Purge a queue in parts of `MAX_IDS`, showing each answer (`AdminClient.purge`)."""
         total = Answer()
-        with self._told("purge-queue", queue, operation=operation) as told:
+        with self._audited("purge-queue", queue, operation=operation) as answers:
             name = existing(queue, StateFacts(self._machine.state))
             message_ids = [*self._machine.state.queues[name].entries]
             for first in range(0, len(message_ids), MAX_IDS):
                 part = tuple(message_ids[first : first + MAX_IDS])
                 request = Request(Action.PURGE, name, part, operation=operation)
                 total = total.plus(self._run(request))
-                told.append(total)
+                answers.append(total)
                 show(total)
         return total
 
@@ -186,15 +186,15 @@ class OfflineControl:
 
     def _run(self, request: Request) -> Answer:
         machine = self._machine
-        found = plan(machine.state, request, now_us=machine.now_us())
-        if found.missing is not None:
-            self._append(machine.create(Queue(found.missing)))
+        planned = plan(machine.state, request, now_us=machine.now_us())
+        if planned.missing is not None:
+            self._append(machine.create(Queue(planned.missing)))
         self._transaction += 1
-        self._append(bulk_steps(machine, found.steps, self._transaction))
-        return found.answer
+        self._append(bulk_steps(machine, planned.steps, self._transaction))
+        return planned.answer
 
     @contextmanager
-    def _told(
+    def _audited(
         self,
         act: str,
         queue: str,

@@ -93,10 +93,10 @@ def planned_undo(
     plan = plan_undo(history, queues, undo, time.time_ns() // 1000, size_of)
     _find_content(reader, plan)
     unbound = [name for name, _key, _detail in history.bindings if name not in state.exchanges]
-    found = Undo(operation, history, plan, deleted, sorted({*unbound}))
+    planned = Undo(operation, history, plan, deleted, sorted({*unbound}))
     if not (is_missing or plan.steps) and (len(history.family) > 1 or not plan.lost):
         raise InvalidRequest(_why_nothing(operation, history.family[-1]))
-    return found
+    return planned
 
 
 def places_of(operation: str, rows: Sequence[LogRow]) -> tuple[set[str], set[str]]:
@@ -105,10 +105,10 @@ def places_of(operation: str, rows: Sequence[LogRow]) -> tuple[set[str], set[str
     Whoever may not do that there is not to be told what a plan says of these queues.
     """
     history = follow(operation, rows)
-    homes = {each.queue for each in history.courses if each.home is not None}
+    homes = {course.queue for course in history.courses if course.home is not None}
     if history.definition is not None and rows[0].queue:
         homes.add(rows[0].queue)
-    return homes, {each.queue for each in history.courses if each.home is None}
+    return homes, {course.queue for course in history.courses if course.home is None}
 
 
 def _why_nothing(operation: str, newest: str) -> str:
@@ -125,9 +125,9 @@ def _is_missing(definition: str | None, queue: str, state: State) -> bool:
     """
     if definition is None or queue not in state.queues:
         return definition is not None
-    there = state.queues[queue].detail
-    if json.loads(there) != json.loads(definition):
-        message = f"queue {shown(queue)} is there again as {there}, it was {definition}: alter or"
+    detail = state.queues[queue].detail
+    if json.loads(detail) != json.loads(definition):
+        message = f"queue {shown(queue)} is there again as {detail}, it was {definition}: alter or"
         raise InvalidRequest(f"{message} delete it first")
     return False
 
@@ -135,50 +135,50 @@ def _is_missing(definition: str | None, queue: str, state: State) -> bool:
 def _find_content(reader: ContentReader, plan: UndoPlan) -> None:
     """Leave out what history has no content of any more."""
     wanted = [step.copies for step in plan.steps if step.copies]
-    there = reader.headers(wanted)
-    gone = [message_id for message_id in wanted if message_id not in there]
+    headers = reader.headers(wanted)
+    gone = [message_id for message_id in wanted if message_id not in headers]
     if gone:
         plan.lost.setdefault(CONTENT_GONE, []).extend(gone)
         plan.steps = [step for step in plan.steps if step.copies not in {*gone}]
         for queue in plan.restored:
             placements = (step.placement for step in plan.steps)
-            back = (not each.is_shift and each.target == queue for each in placements)
+            back = (not place.is_shift and place.target == queue for place in placements)
             plan.restored[queue] = sum(back)
 
 
 def run_undo(
-    control: PlaceClient, root: Root, found: Undo, undo: str, show: Callable[[Answer], None]
+    control: PlaceClient, root: Root, planned: Undo, undo: str, show: Callable[[Answer], None]
 ) -> Answer:
     """Carry out a planned undo.
 
     Args:
         control: The client that changes queues.
         root: The root whose content is read.
-        found: What is to be done.
+        planned: What is to be done.
         undo: The name that the undo has in history.
         show: Called with the sum so far, after each request.
 
     Raises:
         StoreError: The broker or the store refused; run it again.
     """
-    if found.queue:
-        _make_queue(control, found)
+    if planned.queue:
+        _make_queue(control, planned)
     reader, total = ContentReader(root), Answer()
-    for part in _portions(found.plan.steps, reader):
-        total = total.plus(control.place(PlacementRequest(part, undo, found.operation)))
+    for part in _portions(planned.plan.steps, reader):
+        total = total.plus(control.place(PlacementRequest(part, undo, planned.operation)))
         show(total)
     return total
 
 
-def _make_queue(control: PlaceClient, found: Undo) -> None:
+def _make_queue(control: PlaceClient, planned: Undo) -> None:
     """Make a queue again as it was; what is there already stays, after an undo that was cut off."""
-    definition = found.history.definition or "{}"
+    definition = planned.history.definition or "{}"
     content: dict[str, Any] = json.loads(definition)
-    make = Order(AdminAction.CREATE_QUEUE, found.queue, arguments=own_arguments_of(definition))
+    make = Order(AdminAction.CREATE_QUEUE, planned.queue, arguments=own_arguments_of(definition))
     control.order(make._replace(durability=content.get("durability", 2)))
-    for exchange, key, detail in found.history.bindings:
-        if exchange not in found.unbound:
-            bind = Order(AdminAction.ADD_BINDING, found.queue, exchange, key)
+    for exchange, key, detail in planned.history.bindings:
+        if exchange not in planned.unbound:
+            bind = Order(AdminAction.ADD_BINDING, planned.queue, exchange, key)
             control.order(bind._replace(arguments=arguments_of(detail)))
 
 

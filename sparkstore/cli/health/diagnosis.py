@@ -30,10 +30,10 @@ class Diagnosis(NamedTuple):
     advice: str = ""
 
 
-def worst(found: Iterable[Diagnosis]) -> Status:
+def worst(diagnoses: Iterable[Diagnosis]) -> Status:
     """Return the worst status of all lines, `ok` of none."""
     order: tuple[Status, ...] = ("ok", "warn", "fail")
-    return max((each.status for each in found), key=order.index, default="ok")
+    return max((diagnosis.status for diagnosis in diagnoses), key=order.index, default="ok")
 
 
 def of_file_system(kind: str, place: str) -> Diagnosis:
@@ -43,17 +43,17 @@ def of_file_system(kind: str, place: str) -> Diagnosis:
         kind: Its type, as the kernel's mount table has it.
         place: The folder that is on it.
     """
-    name, told = "file system", f"{kind} at {place}"
+    name, state = "file system", f"{kind} at {place}"
     if kind in _OF_A_MACHINE:
-        return Diagnosis(name, "ok", told)
+        return Diagnosis(name, "ok", state)
     if kind in _IN_MEMORY:
         lost = "it is memory, and lost with the machine: put the root on a disk"
-        return Diagnosis(name, "fail", told, lost)
+        return Diagnosis(name, "fail", state, lost)
     if kind in _OF_AN_IMAGE:
         lost = "it is lost with the container: put the root on a volume"
-        return Diagnosis(name, "fail", told, lost)
+        return Diagnosis(name, "fail", state, lost)
     text = "whether its fsync and flock are true is not known here: ask who runs it"
-    return Diagnosis(name, "warn", told, text)
+    return Diagnosis(name, "warn", state, text)
 
 
 def of_sync_time(median_ms: float) -> Diagnosis:
@@ -62,59 +62,60 @@ def of_sync_time(median_ms: float) -> Diagnosis:
     Args:
         median_ms: The median of several, in milliseconds.
     """
-    name, told = "fsync", f"{median_ms:.3f} ms for 4 KiB (median)"
+    name, state = "fsync", f"{median_ms:.3f} ms for 4 KiB (median)"
     if median_ms < _NO_SYNC_MS:
         text = "no disk is so fast: something answers before it is written; see file system"
-        return Diagnosis(name, "warn", told, text)
+        return Diagnosis(name, "warn", state, text)
     if median_ms > _SLOW_SYNC_MS:
         text = "senders wait that long for each message: use a faster disk, or set wal_dir to one"
-        return Diagnosis(name, "warn", told, text)
-    return Diagnosis(name, "ok", told)
+        return Diagnosis(name, "warn", state, text)
+    return Diagnosis(name, "ok", state)
 
 
 def of_open_files(soft: int) -> Diagnosis:
     """Judge how many files and sockets a process may have open; -1: as many as it wants."""
-    name, told = "open files", "unlimited" if soft < 0 else f"{soft} for each process"
+    name, state = "open files", "unlimited" if soft < 0 else f"{soft} for each process"
     if 0 <= soft < _FEW_FILES:
         text = "each connection takes one: ulimit -n 65536, or LimitNOFILE=65536 in the unit"
-        return Diagnosis(name, "warn", told, text)
-    return Diagnosis(name, "ok", told)
+        return Diagnosis(name, "warn", state, text)
+    return Diagnosis(name, "ok", state)
 
 
 def of_room(free_bytes: int, total_bytes: int, least_free: int) -> Diagnosis:
     """Judge the room on a disk: below `least_free` senders are held back."""
     mib = 1 << 20
-    told = f"{free_bytes // mib:,} of {total_bytes // mib:,} MiB free"
+    state = f"{free_bytes // mib:,} of {total_bytes // mib:,} MiB free"
     if free_bytes < least_free:
         text = f"senders wait below {least_free // mib:,} MiB: free some, or run compact"
-        return Diagnosis("free disk", "fail", told, text)
+        return Diagnosis("free disk", "fail", state, text)
     if free_bytes < 4 * least_free:
         text = f"senders will wait below {least_free // mib:,} MiB: make room in time"
-        return Diagnosis("free disk", "warn", told, text)
-    return Diagnosis("free disk", "ok", told)
+        return Diagnosis("free disk", "warn", state, text)
+    return Diagnosis("free disk", "ok", state)
 
 
-def of_version(package: str, found: str | None, wanted: str) -> Diagnosis:
+def of_version(package: str, installed: str | None, wanted: str) -> Diagnosis:
     """Judge the version of a package by what sparkstore asks for.
 
     Args:
         package: The name of the package.
-        found: The version that is installed; None: none is.
+        installed: The version that is installed; None: none is.
         wanted: Conditions with commas between, such as `<1.7,>=1.6.6`; empty: any will do.
     """
-    if found is None:
+    if installed is None:
         text = f"pip install '{package}{wanted}'"
         return Diagnosis(package, "fail", "not installed", text)
-    if not all(_holds(_numbers(found), each.strip()) for each in wanted.split(",") if each.strip()):
+    conditions = filter(None, map(str.strip, wanted.split(",")))
+    if not all(_holds(_numbers(installed), condition) for condition in conditions):
         text = f"sparkstore is tested with {wanted}: pip install '{package}{wanted}'"
-        return Diagnosis(package, "fail", found, text)
-    return Diagnosis(package, "ok", found)
+        return Diagnosis(package, "fail", installed, text)
+    return Diagnosis(package, "ok", installed)
 
 
-def _holds(found: tuple[int, ...], condition: str) -> bool:
+def _holds(installed: tuple[int, ...], condition: str) -> bool:
     operator = condition[: 2 if condition[1] == "=" else 1]
     wanted = _numbers(condition[len(operator) :])
-    compared = found[: len(wanted)] if operator == "==" else found
+    compared = installed[: len(wanted)] if operator == "==" else installed
     return {
         "==": compared == wanted,
         ">=": compared >= wanted,

@@ -40,26 +40,26 @@ def doctor(arguments: Namespace) -> int:
     from sparkstore.cli.health.root_health import of_root
     from sparkstore.config import StoreConfig, read_config
 
-    found = list(of_machine())
+    diagnoses = list(of_machine())
     if arguments.root is not None:
         config = read_config(arguments.config) if arguments.config else StoreConfig()
-        found += of_root(arguments.root, config)
-    return show_diagnoses(arguments, found)
+        diagnoses += of_root(arguments.root, config)
+    return show_diagnoses(arguments, diagnoses)
 
 
-def show_diagnoses(arguments: Namespace, found: Sequence[Diagnosis]) -> int:
+def show_diagnoses(arguments: Namespace, diagnoses: Sequence[Diagnosis]) -> int:
     """Print diagnoses, at least one; the exit code that the worst of them asks for."""
     from sparkstore.cli.health.diagnosis import worst
 
     if arguments.json:
-        print_lines(json_lines(each._asdict() for each in found))
+        print_lines(json_lines(diagnosis._asdict() for diagnosis in diagnoses))
     else:
-        width = max(len(each.name) for each in found)
-        print_lines(_diagnosis_line(each, width) for each in found)
-    return ExitCode.ERROR if worst(found) == "fail" else ExitCode.DONE
+        width = max(len(diagnosis.name) for diagnosis in diagnoses)
+        print_lines(_diagnosis_line(diagnosis, width) for diagnosis in diagnoses)
+    return ExitCode.ERROR if worst(diagnoses) == "fail" else ExitCode.DONE
 
 
-def _diagnosis_line(found: Diagnosis, width: int) -> str:
+def _diagnosis_line(diagnosis: Diagnosis, width: int) -> str:
     """Write a diagnosis as a line for people; names are padded to a width."""
-    advice = f": {found.advice}" if found.advice else ""
-    return f"{found.status:4}  {found.name:{width}}  {printable(found.found + advice)}"
+    advice = f": {diagnosis.advice}" if diagnosis.advice else ""
+    return f"{diagnosis.status:4}  {diagnosis.name:{width}}  {printable(diagnosis.found + advice)}"

@@ -28,10 +28,10 @@ def of_machine() -> Iterator[Diagnosis]:
 def _packages() -> Iterator[Diagnosis]:
     """Versions of what sparkstore needs; of an extra only if it is installed."""
     for line in metadata.requires("sparkstore") or ():
-        found = _REQUIREMENT.match(line)
-        if found is None:
+        requirement = _REQUIREMENT.match(line)
+        if requirement is None:
             continue
-        package, wanted = found[1], (found[2] or "").strip()
+        package, wanted = requirement[1], (requirement[2] or "").strip()
         is_extra = "extra ==" in line
         if is_extra and not re.search("extra == .(spark|s3).", line):
             continue  # those of the demo are not the product's
@@ -53,11 +53,11 @@ def _spark() -> Iterator[Diagnosis]:
     from sparkstore.session_cache import known_jars
 
     try:
-        found = check_java().splitlines()[0]
+        java = check_java().splitlines()[0]
     except StoreError as reason:
         yield Diagnosis("java", "warn", "the jobs and Spark SQL will not start", str(reason))
         return
-    yield Diagnosis("java", "ok", found)
+    yield Diagnosis("java", "ok", java)
     if known_jars(DELTA_PACKAGE):
         yield Diagnosis("delta jar", "ok", DELTA_PACKAGE)
     else:

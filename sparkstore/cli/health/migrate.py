@@ -39,8 +39,8 @@ def add(subparsers: Subparsers) -> None:
 def migrate(arguments: Namespace) -> int:
     """Say whether this release can serve a root."""
     with opened_root(arguments.root, whole=True) as root:
-        found = [*_of_root(root)]
-    return show_diagnoses(arguments, found)
+        diagnoses = [*_of_root(root)]
+    return show_diagnoses(arguments, diagnoses)
 
 
 def _of_root(root: Root) -> Iterator[Diagnosis]:
@@ -71,14 +71,14 @@ def _log(root: Root) -> Diagnosis:
     from sparkstore.log.unreplayed_records import unreplayed
 
     try:
-        found = unreplayed(root)
+        records = unreplayed(root)
     except (StoreError, OSError) as reason:
         return Diagnosis("write-ahead log", "fail", str(reason), "start and stop the old release")
-    if found is None:
+    if records is None:
         return Diagnosis("write-ahead log", "ok", "nothing that is not in the tables", "")
     advice = "start the old release once and stop it cleanly: it replays them"
-    form = "; some are in runs, which earlier releases refuse" if found.has_runs else ""
-    return Diagnosis("write-ahead log", "warn", f"{found}{form}", advice)
+    form = "; some are in runs, which earlier releases refuse" if records.has_runs else ""
+    return Diagnosis("write-ahead log", "warn", f"{records}{form}", advice)
 
 
 def _opened(root: Root) -> Diagnosis:

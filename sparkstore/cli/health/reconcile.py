@@ -81,9 +81,9 @@ def reconcile(arguments: Namespace) -> int:
 
 def _printed(report: JobReport) -> Iterator[str]:
     """The findings as a table, then the figures."""
-    told = asdict(report)
-    found = told.pop("findings")
-    if found:
-        yield from table([{name: row[name] for name in _SHOWN} for row in found])
+    figures = asdict(report)
+    findings = figures.pop("findings")
+    if findings:
+        yield from table([{name: row[name] for name in _SHOWN} for row in findings])
         yield ""
-    yield from fields(told)
+    yield from fields(figures)

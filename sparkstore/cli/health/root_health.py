@@ -41,7 +41,7 @@ def of_root(where: str, config: StoreConfig) -> Iterator[Diagnosis]:
         yield _bucket(where)
         return
     path = path_of(where)
-    folder = next(each for each in (path, *path.parents) if each.is_dir())
+    folder = next(place for place in (path, *path.parents) if place.is_dir())
     yield of_file_system(file_system_of(folder), str(folder))
     yield _sync_time(folder)
     yield _room(folder, config)
@@ -74,13 +74,13 @@ def _no_root(path: Path) -> Diagnosis:
 
 def file_system_of(folder: Path) -> str:
     """Return the type of the file system that a folder is on, as the kernel names it."""
-    place, found, longest = folder.resolve(), "unknown", 0
+    place, kind, longest = folder.resolve(), "unknown", 0
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
         mount, _, rest = line.partition(" - ")
         at = Path(mount.split()[4].replace("\\040", " "))
         if place.is_relative_to(at) and len(at.parts) >= longest:  # a later mount hides an earlier
-            found, longest = rest.split()[0], len(at.parts)
-    return found
+            kind, longest = rest.split()[0], len(at.parts)
+    return kind
 
 
 def _sync_time(folder: Path) -> Diagnosis:
@@ -116,19 +116,19 @@ def _room(folder: Path, config: StoreConfig) -> Diagnosis:
 
 def _access(path: Path) -> Iterator[Diagnosis]:
     """Look who may read the root, and whether all in it belongs to its owner."""
-    found = path.stat()
-    owner = _user(found.st_uid)
-    mode = stat.S_IMODE(found.st_mode)
+    status = path.stat()
+    owner = _user(status.st_uid)
+    mode = stat.S_IMODE(status.st_mode)
     if mode & 0o077:
         text = f"others can read or change every message: chmod 700 {path}"
         yield Diagnosis("permissions", "warn", f"mode {mode:04o}", text)
     else:
         yield Diagnosis("permissions", "ok", f"mode {mode:04o}")
-    strange = next(_of_others(path, found.st_uid), None)
+    strange = next(_of_others(path, status.st_uid), None)
     if strange is not None:
         text = f"it was made by a command of another user: chown -R {owner} {path}"
         yield Diagnosis("owner", "fail", f"{owner}, but {strange} is another's", text)
-    elif os.geteuid() not in {0, found.st_uid}:
+    elif os.geteuid() not in {0, status.st_uid}:
         text = f"the broker must run as {owner}, and so should this command"
         yield Diagnosis("owner", "warn", f"{owner}, not {_user(os.geteuid())}", text)
     else:
@@ -137,8 +137,8 @@ def _access(path: Path) -> Iterator[Diagnosis]:
 
 def _of_others(path: Path, owner: int) -> Iterator[Path]:
     """Find what belongs to another user: in the root, its tables and their logs."""
-    folders = [path, *(each for each in path.iterdir() if each.is_dir())]
-    folders += [each / "_delta_log" for each in folders if (each / "_delta_log").is_dir()]
+    folders = [path, *(folder for folder in path.iterdir() if folder.is_dir())]
+    folders += [folder / "_delta_log" for folder in folders if (folder / "_delta_log").is_dir()]
     for folder in folders:
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -158,11 +158,11 @@ def _role(root: Root) -> Diagnosis:
 
     identity = root.identity
     state = "a store runs" if is_held(root.path / "writer.lock") else "no store is seen to run"
-    told = f"{identity.role}, generation {identity.generation}; {state}"
+    state_text = f"{identity.role}, generation {identity.generation}; {state}"
     if identity.role == "primary":
-        return Diagnosis("root", "ok", told)
+        return Diagnosis("root", "ok", state_text)
     text = f"serve {identity.successor}" if identity.successor else "promote makes it a primary"
-    return Diagnosis("root", "ok" if identity.role == "replica" else "warn", told, text)
+    return Diagnosis("root", "ok" if identity.role == "replica" else "warn", state_text, text)
 
 
 def _tables(root: Root) -> Iterator[Diagnosis]:
@@ -189,20 +189,20 @@ def _tables(root: Root) -> Iterator[Diagnosis]:
     ahead_s = committed_at_s(log_file(journal, newest_version(journal))) - time.time()
     if ahead_s > _CLOCK_BACK_S:
         text = "set the clock right: ages and times to live go by it"
-        told = f"the newest commit is {ahead_s:.0f} s in the future: the clock was set back"
-        yield Diagnosis("times of commits", "warn", told, text)
+        ahead = f"the newest commit is {ahead_s:.0f} s in the future: the clock was set back"
+        yield Diagnosis("times of commits", "warn", ahead, text)
 
 
 def _log(root: Root) -> Diagnosis:
     from sparkstore.log.unreplayed_records import unreplayed
 
     try:
-        found = unreplayed(root)
+        records = unreplayed(root)
     except (StoreError, OSError) as reason:
         return Diagnosis("write-ahead log", "fail", "cannot be read", str(reason))
-    if found is None:
+    if records is None:
         return Diagnosis("write-ahead log", "ok", "nothing waits in it")
-    return Diagnosis("write-ahead log", "warn", str(found), "start the store: it replays them")
+    return Diagnosis("write-ahead log", "warn", str(records), "start the store: it replays them")
 
 
 def _queues(root: Root) -> Diagnosis:

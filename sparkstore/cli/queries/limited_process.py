@@ -125,18 +125,17 @@ def _answered(question: LimitedQuestion) -> str:
     from sparkstore.cli.queries.duckdb_sql import answer  # within the limits
     from sparkstore.tables.root import open_root
 
-    found = answer(open_root(question.root), question.statement, question.limit, question.as_of)
-    columns = [
-        {"name": name, "type": kind} for name, kind in zip(found.columns, found.types, strict=True)
-    ]
+    result = answer(open_root(question.root), question.statement, question.limit, question.as_of)
+    pairs = zip(result.columns, result.types, strict=True)
+    columns = [{"name": name, "type": kind} for name, kind in pairs]
     rows, size = list[str](), 0
-    for line in json_lines(found.rows):
+    for line in json_lines(result.rows):
         rows.append(line)
         size += len(line)
         if size > MOST_ANSWER_BYTES:
             text = f"the answer has more than {MOST_ANSWER_BYTES >> 20} MiB"
             raise errors.InvalidRequest(f"{text}: name fewer columns, or fewer rows")
-    head = json.dumps({"columns": columns, "is_cut": found.is_cut})
+    head = json.dumps({"columns": columns, "is_cut": result.is_cut})
     return f'{head[:-1]}, "rows": [{", ".join(rows)}]}}'
 
 

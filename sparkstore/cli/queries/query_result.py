@@ -23,11 +23,11 @@ class QueryResult(NamedTuple):
 
 def distinct(names: list[str]) -> list[str]:
     """Make names distinct: the second `a` becomes `a_2`, or what is free."""
-    found: list[str] = []
+    unique: list[str] = []
     for name in names:
         number, free = 1, name
-        while free in found or (number > 1 and free in names):
+        while free in unique or (number > 1 and free in names):
             number += 1
             free = f"{name}_{number}"
-        found.append(free)
-    return found
+        unique.append(free)
+    return unique

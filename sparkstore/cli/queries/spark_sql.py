@@ -53,17 +53,17 @@ def answer(spark: SparkSession, root: Root, statement: str, limit: int = 0) -> Q
         frame = views.ask(spark, root, statement)
         kind = frame.schema
         try:
-            found = (frame.limit(limit + 1) if limit else frame).collect()
+            collected = (frame.limit(limit + 1) if limit else frame).collect()
         except (ValueError, OverflowError, PySparkNotImplementedError) as reason:
             message = f"a value of the answer has no form here ({reason}): make it a string(…)"
             raise InvalidRequest(message) from reason
-    is_cut = 0 < limit < len(found)
-    rows = [_fields(row, kind) for row in found[: limit or None]]
+    is_cut = 0 < limit < len(collected)
+    rows = [_fields(row, kind) for row in collected[: limit or None]]
     types = [field.dataType.simpleString() for field in kind.fields]
     return QueryResult(distinct(kind.names), rows, is_cut, types)
 
 
-def _told(value: Any, kind: DataType) -> Any:
+def _plain(value: Any, kind: DataType) -> Any:
     """A value as JSON or a table can hold it: exact, its times in UTC."""
     if value is None:
         return None
@@ -82,12 +82,12 @@ def _nested(value: Any, kind: StructType | ArrayType | MapType) -> Any:
     if isinstance(kind, StructType):
         return _fields(value, kind)
     if isinstance(kind, ArrayType):
-        return [_told(each, kind.elementType) for each in value]
+        return [_plain(item, kind.elementType) for item in value]
     return {
-        str(_told(key, kind.keyType)): _told(each, kind.valueType) for key, each in value.items()
+        str(_plain(key, kind.keyType)): _plain(item, kind.valueType) for key, item in value.items()
     }
 
 
 def _fields(row: Any, kind: StructType) -> dict[str, Any]:
     types = (field.dataType for field in kind.fields)
-    return dict(zip(distinct(kind.names), map(_told, row, types), strict=True))
+    return dict(zip(distinct(kind.names), map(_plain, row, types), strict=True))
