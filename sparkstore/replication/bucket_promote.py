@@ -39,7 +39,8 @@ from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.jobs.failpoints import Failpoint, no_failpoint
 from sparkstore.recovery.recovery import recover
 from sparkstore.replication.bucket_download import download_tables, identified
-from sparkstore.replication.old_primary import OldPrimary, ask, old_primary
+from sparkstore.replication.old_primary import ask, check_not_behind, fence, old_primary
+from sparkstore.replication.primary import Primary
 from sparkstore.replication.promote import Promotion, check_not_empty, promotion_of
 from sparkstore.storage.durable_files import fsync_path
 from sparkstore.storage.local import LocalStorage
@@ -147,7 +148,7 @@ def _take_over(
     check_not_empty(replica.location, last_position)
     old = old_primary(replica.location, before, wishes.primary)
     if old is not None and not wishes.accept_loss:
-        old.check_not_behind(replica.location, last_position)
+        check_not_behind(old, replica.location, last_position)
     wishes.at("copied")
     generation = _claim(replica, new_id, where, before, old).generation
     wishes.at("claimed")
@@ -157,7 +158,7 @@ def _take_over(
     wishes.at("versions taken")
     # Only now: with the next versions taken, no replication adds to what is recovered.
     recovered = recover(Root(scratch, before))
-    is_fenced = old is not None and old.fence(where, required=wishes.primary is not None)
+    is_fenced = old is not None and fence(old, where, required=wishes.primary is not None)
     return promotion_of(
         where, replace(new, witness=witness), recovered, old or before, old_fenced=is_fenced
     )
@@ -197,7 +198,7 @@ def check_free(path: Path) -> None:
 
 
 def _claim(
-    replica: Storage, new_id: str, where: str, seen: Identity, old: OldPrimary | None
+    replica: Storage, new_id: str, where: str, seen: Identity, old: Primary | None
 ) -> Identity:
     """Name the new primary in the replica's `root.json`; what that says now."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
@@ -34,83 +33,68 @@ _ROUNDS = 100
 """A store commits five times a second, or as fast as its bucket answers."""
 
 
-@dataclass(frozen=True, slots=True)
-class OldPrimary:
-    """A primary that can be read, and is not to be one any more."""
+def check_not_behind(old: Primary, where: str | Path, last_position: int) -> None:
+    """Check that no readable record of the old primary is given up by mistake.
 
-    primary: Primary
-
-    @property
-    def location(self) -> str:
-        """Return the old primary's location, as a user would write it."""
-        return self.primary.location
-
-    @property
-    def identity(self) -> Identity:
-        """Return the identity that the old primary's `root.json` has."""
-        return self.primary.identity
-
-    def check_not_behind(self, where: str | Path, last_position: int) -> None:
-        """Check that no readable record of the old primary is given up by mistake.
-
-        Raises:
-            InvalidRequest: It holds more than the replica.
-        """
-        try:
-            end, more = self._end(), self._more()
-        except (StoreError, DeltaError, OSError) as reason:
-            _log.warning("%s cannot be compared with: %s", self.location, reason)
-            return
-        missing = end - last_position
-        if missing > 0:
-            message = f"{self.location} holds {missing} records that {where} has not: stop its"
-            message += " store and let sparkstore replicate run once more, or --accept-loss"
-            raise InvalidRequest(message)
-        if more:
-            message = f"{self.location}: {more}; then stop it and let sparkstore replicate run once"
-            raise InvalidRequest(f"{message} more, or --accept-loss")
-
-    def _end(self) -> int:
-        """The last position in its tables, 0 without any."""
-        if (folder := self.primary.folder) is not None:
-            root = Root(folder, self.identity)
-            ends = [file.positions[1] for name in _RECORDS for file in snapshot(root.table(name))]
-            return max(ends, default=0)
-        bucket = self.primary.storage
-        return max(largest(contents(bucket, name).adds.values(), "position") for name in _RECORDS)
-
-    def _more(self) -> str:
-        """Tell of records that the old primary may have and no table shows; empty without any."""
-        if (folder := self.primary.folder) is not None:
-            return str(unreplayed(Root(folder, self.identity)) or "")
-        objects = epochs.names(self.primary.storage)
-        last = epochs.unclosed(self.primary.storage, epochs.highest(objects), objects)
-        if last is None or not last.wal_id:
-            return ""
-        return f"the write-ahead log of its store, in {last.wal_dir} of {last.host}, may hold more"
-
-    def fence(self, successor: str | Path, *, required: bool) -> bool:
-        """Fence the old primary; False if it cannot be written, which fences it only later.
-
-        Raises:
-            Unavailable: It cannot be written, and was named.
-        """
-        storage = self.primary.storage
-        try:
-            changes = {"role": FENCED, "successor": str(successor)}
-            change_stored_identity(storage, lambda _: changes)
-            if self.primary.folder is None:
-                _take_version(storage)
-        except (StoreError, OSError) as reason:
-            message = f"{self.location} cannot be fenced: {reason}"
-            if required:
-                raise Unavailable(f"{message}: stop its store, and leave it out") from reason
-            _log.warning("%s: stop its store", message)
-            return False
-        return True
+    Raises:
+        InvalidRequest: It holds more than the replica.
+    """
+    try:
+        end, more = _end(old), _more(old)
+    except (StoreError, DeltaError, OSError) as reason:
+        _log.warning("%s cannot be compared with: %s", old.location, reason)
+        return
+    missing = end - last_position
+    if missing > 0:
+        message = f"{old.location} holds {missing} records that {where} has not: stop its"
+        message += " store and let sparkstore replicate run once more, or --accept-loss"
+        raise InvalidRequest(message)
+    if more:
+        message = f"{old.location}: {more}; then stop it and let sparkstore replicate run once"
+        raise InvalidRequest(f"{message} more, or --accept-loss")
 
 
-def ask(replica: Identity, new: Identity, where: str | Path, old: OldPrimary | None) -> str:
+def _end(old: Primary) -> int:
+    """Return the last position in the old primary's tables, 0 without any."""
+    if old.folder is not None:
+        root = Root(old.folder, old.identity)
+        ends = [file.positions[1] for name in _RECORDS for file in snapshot(root.table(name))]
+        return max(ends, default=0)
+    return max(largest(contents(old.storage, name).adds.values(), "position") for name in _RECORDS)
+
+
+def _more(old: Primary) -> str:
+    """Tell of records that the old primary may have and no table shows; empty without any."""
+    if old.folder is not None:
+        return str(unreplayed(Root(old.folder, old.identity)) or "")
+    objects = epochs.names(old.storage)
+    last = epochs.unclosed(old.storage, epochs.highest(objects), objects)
+    if last is None or not last.wal_id:
+        return ""
+    return f"the write-ahead log of its store, in {last.wal_dir} of {last.host}, may hold more"
+
+
+def fence(old: Primary, successor: str | Path, *, required: bool) -> bool:
+    """Fence the old primary; False if it cannot be written, which fences it only later.
+
+    Raises:
+        Unavailable: It cannot be written, and was named.
+    """
+    try:
+        changes = {"role": FENCED, "successor": str(successor)}
+        change_stored_identity(old.storage, lambda _: changes)
+        if old.folder is None:
+            _take_version(old.storage)
+    except (StoreError, OSError) as reason:
+        message = f"{old.location} cannot be fenced: {reason}"
+        if required:
+            raise Unavailable(f"{message}: stop its store, and leave it out") from reason
+        _log.warning("%s: stop its store", message)
+        return False
+    return True
+
+
+def ask(replica: Identity, new: Identity, where: str | Path, old: Primary | None) -> str:
     """Have the witness, if there is one, keep the old primary from acknowledging any more.
 
     Returns:
@@ -122,9 +106,7 @@ def ask(replica: Identity, new: Identity, where: str | Path, old: OldPrimary | N
     return witness
 
 
-def old_primary(
-    where: str | Path, replica: Identity, named: str | Path | None
-) -> OldPrimary | None:
+def old_primary(where: str | Path, replica: Identity, named: str | Path | None) -> Primary | None:
     """Find the old primary; None if nobody named it and it is not where it was.
 
     Raises:
@@ -144,7 +126,7 @@ def old_primary(
         raise InvalidRequest(message)
     for sibling in old.identity.replicas:
         _check_not_promoted(sibling, old.identity)
-    return OldPrimary(old)
+    return old
 
 
 def _check_not_promoted(sibling: str, old: Identity) -> None:

@@ -24,7 +24,8 @@ from typing import Any
 from sparkstore.errors import InvalidRequest
 from sparkstore.jobs.failpoints import Failpoint, no_failpoint
 from sparkstore.recovery.recovery import RecoveredRoot, recover
-from sparkstore.replication.old_primary import OldPrimary, ask, old_primary
+from sparkstore.replication.old_primary import ask, check_not_behind, fence, old_primary
+from sparkstore.replication.primary import Primary
 from sparkstore.replication.replicate_plan import BACKUP_FILE
 from sparkstore.tables import healing
 from sparkstore.tables.fencing import PRIMARY, REPLICA, change_identity
@@ -101,14 +102,14 @@ def promote(
         recovered = recover(root)
         check_not_empty(root.path, recovered.last_position)
         if old is not None and not accept_loss:
-            old.check_not_behind(root.path, recovered.last_position)
+            check_not_behind(old, root.path, recovered.last_position)
         at("checked")
         least = old.identity.generation if old is not None else 0
         new = replace(root.identity, **_promoted(root.identity, least))
         witness = ask(root.identity, new, root.path, old) if ask_witness else ""
         at("witness asked")
         # Before this root is a primary: of two that can be reached one serves at a time.
-        is_fenced = old is not None and old.fence(root.path, required=primary is not None)
+        is_fenced = old is not None and fence(old, root.path, required=primary is not None)
         at("old fenced")
         now = change_identity(root, lambda seen: _promoted(seen, least) | {"witness": witness})
         at("promoted")
@@ -121,7 +122,7 @@ def promotion_of(
     where: str,
     new: Identity,
     recovered: RecoveredRoot,
-    old: OldPrimary | Identity,
+    old: Primary | Identity,
     *,
     old_fenced: bool,
 ) -> Promotion:
@@ -133,7 +134,7 @@ def promotion_of(
         last_position=recovered.last_position,
         queues=len(queues),
         messages=sum(len(queue.entries) for queue in queues),
-        old_primary=old.location if isinstance(old, OldPrimary) else old.primary,
+        old_primary=old.location if isinstance(old, Primary) else old.primary,
         old_fenced=old_fenced,
         witness=new.witness,
     )
