@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from broker_shim.broker.bulk_operations import BulkOperations
 from broker_shim.broker.last_value_queues import LastValueQueues
-from broker_shim.broker.operations.wiring_limit import Made, WiringLimit
+from broker_shim.broker.operations.wiring_limit import CreatedEntity, WiringLimit
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Browser, Consumer
 from broker_shim.broker.served_queues import ServedQueues
@@ -240,7 +240,7 @@ class Administration:
         if decided.is_change and user is not None and order.act in _MAKING:
             is_exchange = order.act is AdminAction.CREATE_EXCHANGE
             creation = decided.order
-            made = Made(creation.exchange if is_exchange else creation.queue, is_exchange)
+            made = CreatedEntity(creation.exchange if is_exchange else creation.queue, is_exchange)
             make = partial(self._acts[order.act], decided)
             self._wiring_limit.make(user, made, make, done)
         elif decided.is_change:

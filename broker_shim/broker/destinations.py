@@ -69,7 +69,7 @@ class Destinations:
             return QueueNode(names[0])
         return AmbiguousNode(Ambiguous(node.address, tuple(sorted(names))))
 
-    def said_by(self, node: Node, header: MessageHeader) -> Node:
+    def node_named_by(self, node: Node, header: MessageHeader) -> Node:
         """Find the node that a message goes to; sent to no node, it goes where its `to` says.
 
         A message whose `to` or subject is too long to be looked up names nothing.
@@ -92,7 +92,7 @@ class Destinations:
             header: The message's header.
             get: Tells its application properties, which headers exchanges route by.
         """
-        match self.said_by(node, header):
+        match self.node_named_by(node, header):
             case QueueNode(queue):
                 return {queue}
             case AddressNode(address, is_topic):

@@ -29,7 +29,7 @@ from broker_shim.broker.operations.observation import EntryObserver
 from broker_shim.broker.operations.placements import Placements
 from broker_shim.broker.operations.queries import Queries
 from broker_shim.broker.operations.unused_queues import UnusedQueues
-from broker_shim.broker.operations.wiring_limit import Made, WiringLimit
+from broker_shim.broker.operations.wiring_limit import CreatedEntity, WiringLimit
 from broker_shim.broker.operations.xid_claims import XidClaims
 from broker_shim.broker.queue_deletion import QueueDeletions
 from broker_shim.broker.queues.queue import QueueDispatch
@@ -198,7 +198,7 @@ class Broker(ServedQueues):
 
     def ensure_queue_for(self, user: str, name: str, on_done: OnComplete) -> None:
         """Have a queue as `ensure_queue`, for a user who may have only so many made."""
-        self.wiring_limit.make(user, Made(name), partial(self.ensure_queue, name), on_done)
+        self.wiring_limit.make(user, CreatedEntity(name), partial(self.ensure_queue, name), on_done)
 
     def ensure_queue(self, name: str, on_done: OnComplete) -> None:
         """Have a queue of this name, created on demand if the settings say so.

@@ -99,7 +99,7 @@ class Connection:
         has_output: Callable[[], None],
         access: Access = LOOPBACK,
     ) -> None:
-        """Begin; `Host.connect` makes one.
+        """Begin; `Amqp10Listener.connect` makes one.
 
         Args:
             broker: The virtual host, with its queues.

@@ -50,7 +50,7 @@ class Enforcement(IntEnum):
     CLOSE_EXISTING = 1
 
 
-class Entered(NamedTuple):
+class OpenOutcome(NamedTuple):
     """The outcome of an open of a container.
 
     Attributes:
@@ -91,16 +91,16 @@ class Containers:
     def __init__(self) -> None:
         self._open: dict[str, dict[Connection, Enforcement | None]] = {}
 
-    def enter(self, connection: Connection, policy: Enforcement | None) -> Entered:
+    def enter(self, connection: Connection, policy: Enforcement | None) -> OpenOutcome:
         """Let a connection open; unless it is refused, call `leave` when it is gone."""
         others = self._open.get(connection.container, {})
         policies = [*others.values(), policy] if others else []
         enforced = next((rule for rule in policies if rule is not None), None)
         if enforced is Enforcement.REFUSE_CONNECTION:
-            return Entered(REFUSED)
+            return OpenOutcome(REFUSED)
         to_close = () if enforced is None else tuple(others)
         self._open.setdefault(connection.container, {})[connection] = policy
-        return Entered(None, to_close)
+        return OpenOutcome(None, to_close)
 
     def leave(self, connection: Connection) -> None:
         """Forget a connection that is gone, or never entered."""

@@ -32,7 +32,7 @@ from sparkstore.core.queue_names import shown
 _log = logging.getLogger(__name__)
 
 
-class Host:
+class Amqp10Listener:
     """The broker as clients of this protocol see it. On the loop's thread only.
 
     Attributes:

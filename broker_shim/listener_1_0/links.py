@@ -67,7 +67,7 @@ class Held(NamedTuple):
     failed: bool = True
 
 
-class Left(NamedTuple):
+class DetachOutcome(NamedTuple):
     """The outcome of a detach: a terminus that is over, or a refusal.
 
     Attributes:
@@ -238,19 +238,19 @@ class Links:
         """Note a link without a source that asks for a terminus; closing the link ends that."""
         self._looking[link] = key
 
-    def left(self, link: Link, *, closed: bool) -> Left:
+    def left(self, link: Link, *, closed: bool) -> DetachOutcome:
         """Detach a link, whoever wished it; `closed`: the peer did, for good."""
         looked_up = self._looking.pop(link, None)
         if looked_up is not None:
-            return self._unsubscribed(looked_up) if closed else Left()
+            return self._unsubscribed(looked_up) if closed else DetachOutcome()
         endpoint = self._endpoints.pop(link, None)
         if endpoint is None:
-            return Left()
+            return DetachOutcome()
         # Counted while this endpoint still consumes from the queue: it is one of them.
         is_last = self._consumer_count(endpoint.terminus) <= 1
         over = self.registry.detach(endpoint, now_ms(), closed=closed and is_last)
         self._schedule()
-        return Left(over)
+        return DetachOutcome(over)
 
     def session_ended(
         self, connection: Connection, channel: int, links: Iterable[Link]
@@ -419,14 +419,16 @@ class Links:
             self._expires_at_ms = at_ms
             self._broker.later(max(0.0, (at_ms - now_ms()) / 1000), self.expire)
 
-    def _unsubscribed(self, key: LinkKey) -> Left:
+    def _unsubscribed(self, key: LinkKey) -> DetachOutcome:
         terminus = self.registry.find(key)
         if terminus is None:
-            return Left()
+            return DetachOutcome()
         over = None if self._consumer_count(terminus) else self.registry.drop(key)
         if over is None:
-            return Left(refusal=Refusal(RESOURCE_LOCKED, "the subscription has a consumer"))
-        return Left(over)
+            return DetachOutcome(
+                refusal=Refusal(RESOURCE_LOCKED, "the subscription has a consumer")
+            )
+        return DetachOutcome(over)
 
     def _consumer_count(self, terminus: Terminus) -> int:
         """Count the consumers of a terminus' own queue."""

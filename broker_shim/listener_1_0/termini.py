@@ -217,7 +217,7 @@ class Filters(NamedTuple):
     Attributes:
         selector: What it selects by; None if it takes all.
         answer: The filter set to answer with; None for none.
-        no_local: As of `Said`.
+        no_local: As of `HonouredFilters`.
     """
 
     selector: Selector | None = None
@@ -230,7 +230,7 @@ class Filters(NamedTuple):
         return {**(self.answer or {}), **(self.no_local or {})} or None
 
 
-class Said(NamedTuple):
+class HonouredFilters(NamedTuple):
     """The parts of a filter set that are honoured, with its selector not compiled.
 
     Attributes:
@@ -244,7 +244,7 @@ class Said(NamedTuple):
     no_local: dict[Any, Any] | None = None
 
 
-def said_by(filter_set: Mapping[Any, Any] | None) -> Said:
+def honoured_filters(filter_set: Mapping[Any, Any] | None) -> HonouredFilters:
     """The filters that are honoured.
 
     Raises:
@@ -257,11 +257,11 @@ def said_by(filter_set: Mapping[Any, Any] | None) -> Said:
     ]
     no_local = _no_local(filter_set or {})
     if not texts:
-        return Said(no_local=no_local)
+        return HonouredFilters(no_local=no_local)
     if len(texts) > 1:
         raise InvalidSelector("a source takes one selector, not several")
     (name, value, text) = texts[0]
-    return Said(text if text.strip() else None, {name: value}, no_local)
+    return HonouredFilters(text if text.strip() else None, {name: value}, no_local)
 
 
 def read_filters(filter_set: Mapping[Any, Any] | None) -> Filters:
@@ -270,7 +270,7 @@ def read_filters(filter_set: Mapping[Any, Any] | None) -> Filters:
     Raises:
         InvalidSelector: The selector is refused, or there are two of them.
     """
-    text, answer, no_local = said_by(filter_set)
+    text, answer, no_local = honoured_filters(filter_set)
     return Filters(None if text is None else parse(text, is_kept=True), answer, no_local)
 
 

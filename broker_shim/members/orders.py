@@ -19,6 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker_shim.broker.administration import OnTold
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.members.known_orders import KnownOrder, KnownOrders
@@ -31,8 +32,6 @@ from sparkstore.operations.bulk import Answer
 
 if TYPE_CHECKING:
     from broker_shim.service.member_connection import MemberConnection
-
-_Told = Callable[[StoreError | None, dict[str, Any]], None]
 
 
 class MemberOrders:
@@ -99,14 +98,14 @@ class MemberOrders:
         if broker is not None:
             broker.xid_claims.gone(member)
 
-    def _purge(self, order: KnownOrder, queue: str, last: int | None, on_told: _Told) -> None:
+    def _purge(self, order: KnownOrder, queue: str, last: int | None, on_told: OnTold) -> None:
         def purged(error: StoreError | None, answer: Answer) -> None:
             on_told(error, answer._asdict())
 
         purge = self._broker().administration.purge
         purge(queue, lambda _so_far: order.is_wanted, purged, last)
 
-    def _claim(self, member: str, act: str, xid_text: str, on_told: _Told) -> None:
+    def _claim(self, member: str, act: str, xid_text: str, on_told: OnTold) -> None:
         claims, refusal = self._broker().xid_claims, None
         try:
             xid = xid_of(xid_text)
@@ -115,14 +114,14 @@ class MemberOrders:
             refusal = reason
         on_told(refusal, {})
 
-    def _delete(self, order: Order, on_told: _Told) -> None:
+    def _delete(self, order: Order, on_told: OnTold) -> None:
         broker = self._broker()
         if order.queue in broker.queues:
             broker.administration.order(order, on_told)
         else:
             self._destroy(order.queue, on_told)
 
-    def _destroy(self, queue: str, on_told: _Told) -> None:
+    def _destroy(self, queue: str, on_told: OnTold) -> None:
         """Destroy a queue that its last user ends, without any limit."""
         broker = self._broker()
         dispatch = broker.queues.get(queue)

@@ -19,7 +19,7 @@ from broker_shim.completion import wait_for
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.links import LinkKey, link_text
-from broker_shim.listener_1_0.host import Host
+from broker_shim.listener_1_0.host import Amqp10Listener
 from broker_shim.listener_1_0.links import Held, now_ms
 from broker_shim.listener_1_0.resumption import tag_of
 from broker_shim.store.expiring_store import ExpiringStore
@@ -70,7 +70,7 @@ NOBODY = Absent()
 
 
 def recover(
-    store: BrokerStore, host: Host, absent: Absent = NOBODY, timeout_s: float = 600.0
+    store: BrokerStore, host: Amqp10Listener, absent: Absent = NOBODY, timeout_s: float = 600.0
 ) -> None:
     """Take over what survived, release what connections of the last run held, create wiring.
 
@@ -176,7 +176,9 @@ def _is_elsewhere(holder: str, absent: Absent) -> bool:
     return is_branch_holder(holder) or absent.holds(holder)
 
 
-def _hold(host: Host, acquired: Iterable[_Acquired], keepers: Mapping[str, LinkKey]) -> None:
+def _hold(
+    host: Amqp10Listener, acquired: Iterable[_Acquired], keepers: Mapping[str, LinkKey]
+) -> None:
     """Let each link of tier 2 hold what it had acquired; nobody else gets it."""
     for message_id, queue, holder in acquired:
         host.broker.queues[queue].withdraw([message_id])
@@ -186,7 +188,7 @@ def _hold(host: Host, acquired: Iterable[_Acquired], keepers: Mapping[str, LinkK
 
 def _give_back(
     store: MessageStore,
-    host: Host,
+    host: Amqp10Listener,
     acquired: Iterable[_Acquired],
     keepers: Mapping[str, LinkKey],
     absent: Absent,

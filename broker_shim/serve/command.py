@@ -19,7 +19,7 @@ from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.listener_1_0.host import Host
+from broker_shim.listener_1_0.host import Amqp10Listener
 from broker_shim.serve.administration.connection_orders import ConnectionOrders
 from broker_shim.serve.administration.control import ControlServer
 from broker_shim.serve.administration.order_turns import OrderTurns
@@ -83,7 +83,7 @@ class Entrances(NamedTuple):
                 self.http.stopping()
 
 
-ServeBeside = Callable[[Loop, Inbox, Host], "ServedBeside"]
+ServeBeside = Callable[[Loop, Inbox, Amqp10Listener], "ServedBeside"]
 
 _PROBE_S = 1.0
 
@@ -227,18 +227,18 @@ def _take_over(
     options: argparse.Namespace,
     *,
     is_shared: bool,
-) -> tuple[Host, Membership | None]:
+) -> tuple[Amqp10Listener, Membership | None]:
     """Make a broker with all that its store has; `is_shared`: members may hold some of it."""
     store = stores.messages
     if not is_shared and options.store is None:
-        host = Host(make_broker(store, None), stores.registry())
+        host = Amqp10Listener(make_broker(store, None), stores.registry())
         recover(store, host)
         expire(store, host.broker)
         return host, None
     from broker_shim.serve import members  # noqa: PLC0415
 
     membership = None if is_shared else members.membership_of(store, loop.inbox)
-    host = Host(make_broker(store, membership), stores.registry())
+    host = Amqp10Listener(make_broker(store, membership), stores.registry())
     if membership is None:
         recover(store, host, members.members_of(store))
         expire(store, host.broker)

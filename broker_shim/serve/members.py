@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop
-from broker_shim.listener_1_0.host import Host
+from broker_shim.listener_1_0.host import Amqp10Listener
 from broker_shim.members.inquiries import Inquiries
 from broker_shim.members.member_dispatcher import MemberDispatcher
 from broker_shim.members.membership import Membership
@@ -91,7 +91,7 @@ def serve_beside(
     config: StoreConfig,
     loop: Loop,
     inbox: Inbox,
-    host: Host,
+    host: Amqp10Listener,
 ) -> ServedBeside:
     """`serve_store` beside the broker that decides for all members.
 
@@ -117,7 +117,9 @@ def membership_of(store: MessageStore, inbox: Inbox) -> Membership:
     return Membership(store, inbox)
 
 
-def join(store: BrokerStore, host: Host, membership: Membership, timeout_s: float = 600.0) -> None:
+def join(
+    store: BrokerStore, host: Amqp10Listener, membership: Membership, timeout_s: float = 600.0
+) -> None:
     """Make a member's broker as the service has it, and keep it so.
 
     Raises:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker_shim.listener_1_0.host import Host
+from broker_shim.listener_1_0.host import Amqp10Listener
 from broker_shim.serve.entrance import Entrance
 from broker_shim.sockets.listener import Listener
 
 
-def listen(listener: Listener, host: Host, entrance: Entrance) -> None:
+def listen(listener: Listener, host: Amqp10Listener, entrance: Entrance) -> None:
     """Serve clients of AMQP 1.0, and of 0-10 if that is asked for.
 
     That protocol is imported here, as few want it.

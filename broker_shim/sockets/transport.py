@@ -13,7 +13,7 @@ from broker_shim.broker.storage.loop import Loop
 from broker_shim.sockets.served_connection import ServedConnection
 from broker_shim.sockets.shared_port import UndecidedConnection
 from broker_shim.sockets.transport_end import let_go
-from broker_shim.sockets.turns import Taken, Turns
+from broker_shim.sockets.turns import LoopTime, Turns
 
 _log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ class PeerProtocol(asyncio.BufferedProtocol):
         self._is_reading = True
         self._is_busy = False
         self._is_turn_due = False
-        self._taken = Taken()
+        self._taken = LoopTime()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Make the connection on the new transport, after TLS if there is any."""

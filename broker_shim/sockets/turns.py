@@ -7,7 +7,7 @@ import time
 from time import monotonic, thread_time
 
 
-class Taken:
+class LoopTime:
     """Time of the loop that one peer took lately: what is 0.1 s past counts half."""
 
     __slots__ = ("_at_s", "_seconds")
@@ -53,7 +53,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.busy_count = 0
-        self._greediest = Taken()
+        self._greediest = LoopTime()
         self._awaited_until_s = self._paused_at_s = 0.0
         self._is_hurried = False
         self._interval_s = sys.getswitchinterval()
@@ -64,7 +64,7 @@ class Turns:
         most = _WORK_WHILE_AWAITED if self._is_awaited else _MOST_WORK
         return max(_LEAST_WORK, most // max(1, self.busy_count))
 
-    def ended(self, taken: Taken, began_s: float, byte_count: int) -> None:
+    def ended(self, taken: LoopTime, began_s: float, byte_count: int) -> None:
         """Note that a turn is over.
 
         Args:
@@ -87,10 +87,10 @@ class Turns:
             self._paused_at_s = now_s
             time.sleep(_PAUSE_S)
 
-    def gone(self, taken: Taken) -> None:
+    def gone(self, taken: LoopTime) -> None:
         """Forget the work of a peer that takes no more."""
         if self._greediest is taken:
-            self._greediest = Taken()
+            self._greediest = LoopTime()
 
     def count(self, change: int) -> None:
         """Count peers that have more to do."""

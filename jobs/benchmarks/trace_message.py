@@ -47,7 +47,7 @@ from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.connection import Connection
-from broker_shim.listener_1_0.host import Host
+from broker_shim.listener_1_0.host import Amqp10Listener
 from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
@@ -143,7 +143,7 @@ class Server:
             lambda _delay_s, call: self._later.append(call),
             AmqpCommonHeader,
         )
-        self._host = Host(self._broker)
+        self._host = Amqp10Listener(self._broker)
         self._broker.create_queue(Queue("load"), _stored)
         self._settle()
 

@@ -23,7 +23,7 @@ import pytest
 from broker_shim.amqp_0_10 import commands as c
 from broker_shim.framing.frames import PROTOCOL_HEADER
 from broker_shim.listener_0_10.host import Amqp010Listener
-from broker_shim.listener_1_0.host import Host
+from broker_shim.listener_1_0.host import Amqp10Listener
 from broker_shim.sockets.shared_port import SharedPort
 from sparkstore.log import start
 from tests.support.amqp.amqp_0_10 import content
@@ -95,7 +95,7 @@ class Lines:
         return self._lines.empty()
 
 
-def of_both_protocols(host: Host) -> SharedPort:
+def of_both_protocols(host: Amqp10Listener) -> SharedPort:
     return SharedPort({PROTOCOL_HEADER[:5]: Amqp010Listener(host.broker)}, host)
 
 

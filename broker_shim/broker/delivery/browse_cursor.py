@@ -15,7 +15,7 @@ from functools import partial
 
 from broker_shim.broker.header_scan import BatchSize, headers_of
 from broker_shim.broker.queues.queue import QueueDispatch
-from broker_shim.broker.storage.header_reader import Found
+from broker_shim.broker.storage.header_reader import ReadHeaders
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
 from broker_shim.selectors import Selector
@@ -77,7 +77,7 @@ class BrowseCursor:
         """Have the headers of these read, and show those that the selector wants."""
         self.is_reading = True
 
-        def read(error: StoreError | None, headers: Found) -> None:
+        def read(error: StoreError | None, headers: ReadHeaders) -> None:
             if self._is_let_go:
                 return
             if error is not None:
@@ -91,7 +91,7 @@ class BrowseCursor:
         if not self._is_let_go:
             self._broker.calls.read_headers(batch, read)
 
-    def _judge(self, batch: Sequence[int], read: Found, selector: Selector) -> None:
+    def _judge(self, batch: Sequence[int], read: ReadHeaders, selector: Selector) -> None:
         began_s = time.monotonic()
         headers = headers_of(self._broker.headers, batch, read).items()
         wanted = [i for i, header in headers if header is not None and selector.fits(header.get)]

@@ -28,7 +28,7 @@ _QUIET_S = 60.0
 """After a line of the log, refusals are only counted for so long: a flood writes no flood."""
 
 
-class Made(NamedTuple):
+class CreatedEntity(NamedTuple):
     """A queue or an exchange that a user had made.
 
     Attributes:
@@ -50,13 +50,13 @@ class WiringLimit:
 
     def __init__(self, served: ServedQueues) -> None:
         self._served = served
-        self._of_user: dict[str, set[Made]] = {}
-        self._makers: dict[Made, str] = {}
-        self._under_way: set[Made] = set()
+        self._of_user: dict[str, set[CreatedEntity]] = {}
+        self._makers: dict[CreatedEntity, str] = {}
+        self._under_way: set[CreatedEntity] = set()
         self._refused: Counter[str] = Counter()
         self._is_quiet = False
 
-    def check(self, user: str, made: Made, on_done: OnComplete) -> None:
+    def check(self, user: str, made: CreatedEntity, on_done: OnComplete) -> None:
         """Tell whether there is room for what is to be made later; nothing is kept for it.
 
         Args:
@@ -67,7 +67,11 @@ class WiringLimit:
         on_done(self._refusal(user, made))
 
     def make(
-        self, user: str, made: Made, make: Callable[[OnComplete], None], on_done: OnComplete
+        self,
+        user: str,
+        made: CreatedEntity,
+        make: Callable[[OnComplete], None],
+        on_done: OnComplete,
     ) -> None:
         """Have a queue or exchange made for a user, unless it has as many as it may.
 
@@ -99,12 +103,12 @@ class WiringLimit:
 
         make(done)
 
-    def _forget(self, made: Made) -> None:
+    def _forget(self, made: CreatedEntity) -> None:
         maker = self._makers.pop(made, None)
         if maker is not None:
             self._of_user[maker].discard(made)
 
-    def _refusal(self, user: str, made: Made) -> LimitReached | None:
+    def _refusal(self, user: str, made: CreatedEntity) -> LimitReached | None:
         most = self._served.settings.max_queues_per_user
         if self._count(user, most) < most or self._is_there(made):
             return None
@@ -123,7 +127,7 @@ class WiringLimit:
                 self._forget(made)
         return len(of_user)
 
-    def _is_there(self, made: Made) -> bool:
+    def _is_there(self, made: CreatedEntity) -> bool:
         router = self._served.router
         is_known = made.name in (router if made.is_exchange else self._served.queues)
         return is_known or made in self._under_way

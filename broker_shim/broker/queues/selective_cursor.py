@@ -95,7 +95,7 @@ class MeasuringConsumer(Consumer, Protocol):
         """Whether this message is next for you; False leaves you without credit (`credit` is 0)."""
 
 
-class Found(NamedTuple):
+class Match(NamedTuple):
     """A message that somebody wants; the order of the tuple is the order of the queue."""
 
     place: int
@@ -119,7 +119,7 @@ class SelectiveCursor:
         self._groups = groups
         self._cursor = Cursor()
         self._again: dict[int, int] = {}
-        self._found: list[Found] = []
+        self._found: list[Match] = []
         self._is_reading = False
         if groups is not None:
             groups.came(consumer.holder, consumer)
@@ -171,11 +171,11 @@ class SelectiveCursor:
                     continue
             group = None if self._groups is None else group_of(header)
             if self._groups is None or self._groups.may_have(group, self.consumer):
-                heappush(self._found, Found(place, message_id, group))
+                heappush(self._found, Match(place, message_id, group))
         self._is_reading = False
         return []
 
-    def take(self, index: QueueIndex) -> Found | None:
+    def take(self, index: QueueIndex) -> Match | None:
         """Take the next that is wanted and still there for it; it is the caller's to hold.
 
         None, too, while something that comes before it was not looked at.

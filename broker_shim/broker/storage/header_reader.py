@@ -16,9 +16,9 @@ from broker_shim.store.interface import MessageHeader
 
 _log = logging.getLogger(__name__)
 
-Found = Sequence[MessageHeader | None]
-Read = Callable[[Sequence[int]], Found]
-OnRead = Callable[[StoreError | None, Found], None]
+ReadHeaders = Sequence[MessageHeader | None]
+Read = Callable[[Sequence[int]], ReadHeaders]
+OnRead = Callable[[StoreError | None, ReadHeaders], None]
 
 
 class HeaderReader:
@@ -42,7 +42,7 @@ class HeaderReader:
             headers, error = [], Unavailable(f"{type(reason).__name__}: {reason}")
         on_read(error, headers)
 
-    def _found(self, message_ids: Sequence[int]) -> Found:
+    def _found(self, message_ids: Sequence[int]) -> ReadHeaders:
         try:
             return self._read(message_ids)
         except (NotNow, *ENDED):

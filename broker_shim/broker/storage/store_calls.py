@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from broker_shim.broker.storage.contents import StoreContents
-from broker_shim.broker.storage.header_reader import Found, HeaderReader, OnRead
+from broker_shim.broker.storage.header_reader import HeaderReader, OnRead, ReadHeaders
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.store_puts import Operation, Puts
 from broker_shim.completion import OnComplete, OnEachComplete
@@ -158,7 +158,7 @@ class StoreCalls:
     def read_headers(self, message_ids: Sequence[int], on_read: OnRead) -> None:
         """Get headers without waiting; None for a message that can never be read."""
 
-        def answered(error: StoreError | None, headers: Found) -> None:
+        def answered(error: StoreError | None, headers: ReadHeaders) -> None:
             self._inbox.post(self._finished, (lambda _error: on_read(error, headers), error))
 
         self.open_count += 1

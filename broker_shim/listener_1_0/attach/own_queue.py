@@ -43,7 +43,7 @@ from broker_shim.addressing.fqqn import name_of
 from broker_shim.addressing.topics import too_wild
 from broker_shim.amqp_1_0.composites import Source
 from broker_shim.broker.address import AddressNode, ExchangeNode
-from broker_shim.broker.operations.wiring_limit import Made
+from broker_shim.broker.operations.wiring_limit import CreatedEntity
 from broker_shim.broker.queues.local_messages import NoLocal
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete
@@ -60,9 +60,9 @@ from broker_shim.listener_1_0.links import Links, key_of
 from broker_shim.listener_1_0.termini import (
     filter_set_of,
     granted_source,
+    honoured_filters,
     keeps_out_local,
     peers_target,
-    said_by,
 )
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.store.interface import Queue
@@ -340,7 +340,7 @@ def dynamic_queue(connection: Connection, terminus: Terminus, terms: LinkTerms) 
 
         make = partial(broker.create_queue, queue)
         user = connection.login.principal.name
-        broker.wiring_limit.make(user, Made(queue.name), make, owned)
+        broker.wiring_limit.make(user, CreatedEntity(queue.name), make, owned)
 
     return step
 
@@ -380,7 +380,7 @@ def subscription_queue(
         make = partial(broker.create_queue, queue)
         if not isinstance(node, AddressNode):
             make = partial(broker.subscribe, queue, node)
-        broker.wiring_limit.make(user, Made(queue.name), make, made)
+        broker.wiring_limit.make(user, CreatedEntity(queue.name), make, made)
 
     return step
 
@@ -406,7 +406,7 @@ def queue_of_terms(broker: Broker, key: LinkKey, terms: LinkTerms) -> Queue:
         address, _ = parts_of(terms.queue)
         if address != terms.queue:
             queue = broker.destinations.subscription(address, queue)
-        text = None if terms.source is None else said_by(filter_set_of(terms.source)).text
+        text = None if terms.source is None else honoured_filters(filter_set_of(terms.source)).text
         if text is not None:
             arguments[SELECTOR] = text
         if keeps_out_local(terms.source) and terms.own.lives_on:

@@ -12,7 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from broker_shim.broker.address import AmbiguousNode, MalformedNode, described
-from broker_shim.broker.operations.wiring_limit import Made
+from broker_shim.broker.operations.wiring_limit import CreatedEntity
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, LimitReached, StoreError
 from broker_shim.listener_1_0.conditions import (
@@ -66,7 +66,7 @@ def put_off(connection: Connection, link: AnyLink) -> Callable[[], bool]:
 def room_for_queue(connection: Connection, name: str) -> Step:
     """Make the step that checks that the connection's user may have a queue made."""
     user = connection.login.principal.name
-    return partial(connection.broker.wiring_limit.check, user, Made(name))
+    return partial(connection.broker.wiring_limit.check, user, CreatedEntity(name))
 
 
 def queue_first(connection: Connection, own: str | None, name: str) -> list[Step]:

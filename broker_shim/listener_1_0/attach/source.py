@@ -69,8 +69,8 @@ from broker_shim.listener_1_0.termini import (
     as_source,
     as_target,
     granted_source,
+    honoured_filters,
     peers_target,
-    said_by,
     served_source,
 )
 from broker_shim.protocol_1_0.links.link import Delivery
@@ -115,7 +115,7 @@ def attach_source(connection: Connection, link: SenderLink) -> None:
     if _served_node(connection, link) is None:
         return
     try:
-        text, answer, no_local = said_by(remote.filter)
+        text, answer, no_local = honoured_filters(remote.filter)
     except InvalidSelector as reason:
         refuse(connection, link, Refusal(INVALID_FIELD, str(reason)))
         return

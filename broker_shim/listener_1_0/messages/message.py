@@ -236,7 +236,7 @@ def framing(
     for code, _start, value, end in sections:
         if code == Header.CODE:
             came = rest[:end]
-            lead = _told(header, came, value, delivery_count, now_us, is_first=is_first)
+            lead = _header_as_sent(header, came, value, delivery_count, now_us, is_first=is_first)
             kept = end
         elif code == DELIVERY_ANNOTATIONS_SECTION:
             kept = end
@@ -245,7 +245,7 @@ def framing(
         else:
             break
     if not lead and (delivery_count or is_first):
-        lead = _header_section(header, _Said(), delivery_count, now_us, is_first=is_first)
+        lead = _header_section(header, _HeaderFields(), delivery_count, now_us, is_first=is_first)
     if detail is not None and (ours is not None or detail != NONE):
         lead += annotated(rest, ours, detail)
     place = _content_place(sections, len(rest))
@@ -351,7 +351,7 @@ def _as_text(entries: list[tuple[str, Scalar]]) -> tuple[tuple[str, str], ...]:
     return tuple(texts.items())
 
 
-class _Said(NamedTuple):
+class _HeaderFields(NamedTuple):
     """The fields of a header section but for durable; None where it has none."""
 
     priority: int | None = None
@@ -361,7 +361,7 @@ class _Said(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 10)
-def _said(value: bytes) -> _Said:
+def _fields_of_header(value: bytes) -> _HeaderFields:
     """Read a header section's value, which most messages of a sender share.
 
     One that cannot be read says nothing: earlier releases took some that this one refuses, and a
@@ -370,11 +370,11 @@ def _said(value: bytes) -> _Said:
     try:
         _durable, priority, ttl, first, count = _header_fields(value, 0, len(value))
     except DecodeError:
-        return _Said()
-    return _Said(priority, ttl, first, count or 0)
+        return _HeaderFields()
+    return _HeaderFields(priority, ttl, first, count or 0)
 
 
-def _told(
+def _header_as_sent(
     header: MessageHeader,
     came: bytes,
     value: int,
@@ -384,7 +384,7 @@ def _told(
     is_first: bool,
 ) -> bytes:
     """The header section as it goes out, which came as these bytes; where its value begins."""
-    fields = _said(bytes(came[value:]))  # a bytearray, where a store hands those out
+    fields = _fields_of_header(bytes(came[value:]))  # a bytearray, where a store hands those out
     is_first = is_first and fields.first_acquirer is not False and not fields.delivery_count
     if fields.ttl is None and not delivery_count and is_first is bool(fields.first_acquirer):
         return came
@@ -392,7 +392,12 @@ def _told(
 
 
 def _header_section(
-    header: MessageHeader, fields: _Said, delivery_count: int, now_us: int, *, is_first: bool
+    header: MessageHeader,
+    fields: _HeaderFields,
+    delivery_count: int,
+    now_us: int,
+    *,
+    is_first: bool,
 ) -> bytes:
     """A header section, which says every field."""
     ttl = fields.ttl
@@ -426,7 +431,7 @@ def _uint(number: int) -> bytes:
 def _wrapping(
     header: MessageHeader, delivery_count: int, detail: str | None, *, is_first: bool
 ) -> bytes:
-    fields = _Said(header.priority)
+    fields = _HeaderFields(header.priority)
     lead = _header_section(header, fields, delivery_count, 0, is_first=is_first)
     annotations = b"" if detail is None else annotated(b"", None, detail)
     sections = foreign_sections(header)

@@ -80,7 +80,7 @@ class Route:
 
     def may_send(self, header: MessageHeader) -> bool:
         """Whether the peer may send such a message; nothing is written down."""
-        node = self._destinations.said_by(self._node, header)
+        node = self._destinations.node_named_by(self._node, header)
         is_allowed = node is self._node or may(self._connection, Act.SEND, node)
         return is_allowed and not is_impersonation(self._connection, header)
 
@@ -100,7 +100,7 @@ class Route:
             return refusal_of_user_id(self._connection, header.user_id, is_told=is_told)
         if self._own is not None and self._own.queue in self._broker.queues:
             return self._own_route  # most often
-        node = self._destinations.said_by(self._node, header)
+        node = self._destinations.node_named_by(self._node, header)
         if node is not self._node:  # what the link itself names was looked at when it was attached
             denial = self._denied(Act.SEND, node, header)
             if denial is not None:

@@ -456,7 +456,7 @@ class ChainTransaction:
         return self.inner.transaction
 
 
-class _Told:
+class _WaitingCompletion:
     """A completion that waits in the line until every member has completed its calls."""
 
     __slots__ = ("error", "left", "on_complete")
@@ -473,7 +473,7 @@ class _Line:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._told: deque[_Told] = deque()
+        self._told: deque[_WaitingCompletion] = deque()
         self._is_telling = False
 
     def put(self, on_complete: OnComplete, error: StoreError | None) -> None:
@@ -482,14 +482,14 @@ class _Line:
 
     def add(self, on_complete: OnComplete, left: int, error: StoreError | None) -> OnComplete:
         """Add a completion that waits for `left` calls of what is returned."""
-        last = _Told(on_complete, left, error)
+        last = _WaitingCompletion(on_complete, left, error)
         with self._lock:
             self._told.append(last)
         if not left:
             self._tell()
         return partial(self._one_done, last)
 
-    def _one_done(self, completion: _Told, error: StoreError | None) -> None:
+    def _one_done(self, completion: _WaitingCompletion, error: StoreError | None) -> None:
         with self._lock:
             completion.left -= 1
             completion.error = completion.error or error

@@ -10,7 +10,7 @@ import proton
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
-from broker_shim.listener_1_0.host import Host
+from broker_shim.listener_1_0.host import Amqp10Listener
 from broker_shim.listener_1_0.messages.message import parse
 from broker_shim.store.interface import BrokerStore, MessageHeader, OnLoaded, StoredMessage
 from broker_shim.store.memory import MemoryMessageStore
@@ -87,7 +87,7 @@ class Bench(MemoryBroker):
     def __init__(self, store: BrokerStore) -> None:
         entries = EntriesAnew(store) if isinstance(store, RemoteMessageStore) else None
         super().__init__(store, BrokerSettings(buffered_bytes=LIMIT_BYTES), entries)
-        self.host = Host(self.broker)
+        self.host = Amqp10Listener(self.broker)
         self.on_the_way = b""
         self.ours = self.host.connect(lambda: None)
         self.theirs, self.transport = proton.Connection(), proton.Transport()

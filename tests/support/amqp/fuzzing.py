@@ -36,7 +36,7 @@ from broker_shim.amqp_1_0.composites import (
     Transfer,
 )
 from broker_shim.broker.settings import BrokerSettings
-from broker_shim.listener_1_0.host import Host
+from broker_shim.listener_1_0.host import Amqp10Listener
 from broker_shim.protocol_1_0.codec.composites import encoded_composite
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation
 from broker_shim.protocol_1_0.codec.frames import (
@@ -88,7 +88,7 @@ class Fuzzed:
         self._store = MemoryMessageStore(1 << 20)
         settings = BrokerSettings(max_sessions=4, max_links=8, max_frame_bytes=4096)
         self._memory = MemoryBroker(self._store, settings)
-        self._host = Host(self._memory.broker)
+        self._host = Amqp10Listener(self._memory.broker)
         self._faults = Faults()
         self.declared_count = 0
 

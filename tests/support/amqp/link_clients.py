@@ -28,7 +28,7 @@ from broker_shim.amqp_1_0.composites import (
 from broker_shim.amqp_1_0.composites import Transfer as TransferFrame
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.links import LinkRegistry, MemoryUnsettledStore
-from broker_shim.listener_1_0.host import Host
+from broker_shim.listener_1_0.host import Amqp10Listener
 from broker_shim.protocol_1_0.codec.composites import read_performative
 from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
@@ -81,7 +81,7 @@ class House(MemoryBroker):
         self._is_answering = True
         self.settings = settings or BrokerSettings()
         super().__init__(self.store, self.settings)
-        self.host = Host(self.broker, self.registry)
+        self.host = Amqp10Listener(self.broker, self.registry)
         recover(self.store, self.host)
         self.run()
 

@@ -15,7 +15,7 @@ from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.listener_1_0.host import Host
+from broker_shim.listener_1_0.host import Amqp10Listener
 from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.security.guard import Guard
 from broker_shim.sockets.access import LOOPBACK
@@ -48,7 +48,7 @@ class Served:
         self,
         settings: BrokerSettings = BrokerSettings(),  # noqa: B008
         guard: Guard = LOOPBACK.guard,
-        host_of: Callable[[Broker], ConnectionHost] = Host,
+        host_of: Callable[[Broker], ConnectionHost] = Amqp10Listener,
     ) -> None:
         self.inbox = Inbox()
         self.loop = Loop(self.inbox)

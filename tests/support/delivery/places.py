@@ -23,7 +23,7 @@ from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker, MakeQueue
 from broker_shim.errors import CorruptData, StoreError
 from broker_shim.listener_0_10.host import Amqp010Listener
-from broker_shim.listener_1_0.host import Host
+from broker_shim.listener_1_0.host import Amqp10Listener
 from broker_shim.members.membership import Membership
 from broker_shim.serve.broker_recovery import recover
 from broker_shim.serve.headers import all_headers
@@ -102,14 +102,14 @@ class DeliveryPlace(ABC):
         store: BrokerStore,
         entries: Mapping[str, Mapping[int, Entry]] | None = None,
         make_queue: MakeQueue = QueueDispatch,
-    ) -> Host:
+    ) -> Amqp10Listener:
         """Make the broker and its listeners."""
         self.calls = StoreCalls(store, self.inbox, self.fatal.append, entries=entries)
         self.broker = Broker(
             self.calls, self.settings, Metrics(), self.clock.later, all_headers(), make_queue
         )
         self.broker.lock_timer = LockTimer(self.clock.later, lambda: self.clock.now_s)
-        host = Host(self.broker)
+        host = Amqp10Listener(self.broker)
         older = Amqp010Listener(self.broker)
         self.amqp_1_0 = Side(host, self.broker, self.run)
         self.amqp_0_10 = Side(older, self.broker, self.run)

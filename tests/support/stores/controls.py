@@ -17,7 +17,7 @@ from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.listener_1_0.host import Host
+from broker_shim.listener_1_0.host import Amqp10Listener
 from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.security.guard import Guard
 from broker_shim.security.security_settings import SecuritySettings
@@ -56,7 +56,7 @@ class ServedRoot:
         self,
         path: Path,
         held: Sequence[tuple[str, int]] = (),
-        port_of: Callable[[Host], ConnectionHost] = lambda host: host,
+        port_of: Callable[[Amqp10Listener], ConnectionHost] = lambda host: host,
         uri: str = "",
         config: StoreConfig = DELTA_CONFIG,
         *,
@@ -72,7 +72,7 @@ class ServedRoot:
         calls = StoreCalls(self.store, self.inbox, self.failures.append)
 
         self.broker = Broker(calls, BrokerSettings(), Metrics(), loop.later, AmqpCommonHeader)
-        host = Host(self.broker)
+        host = Amqp10Listener(self.broker)
         recover(self.store, host)
         if expires:
             expire(self.store, self.broker)

@@ -48,7 +48,7 @@ from broker_shim.framing.assembly import Assembly, MethodReader, frames_of
 from broker_shim.framing.frames import PROTOCOL_HEADER, FrameReader
 from broker_shim.framing.order import FramingLimits
 from broker_shim.listener_0_10.host import Amqp010Listener
-from broker_shim.listener_1_0.host import Host
+from broker_shim.listener_1_0.host import Amqp10Listener
 from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.protocol_1_0.codec.frames import SASL_HEADER
 from broker_shim.security.guard import Guard
@@ -74,7 +74,7 @@ WINDOW = 1_000
 
 def both(broker: Broker) -> SharedPort:
     """AMQP 1.0 and 0-10 on one port."""
-    return SharedPort({PROTOCOL_HEADER: Amqp010Listener(broker)}, Host(broker))
+    return SharedPort({PROTOCOL_HEADER: Amqp010Listener(broker)}, Amqp10Listener(broker))
 
 
 class House:

@@ -14,7 +14,7 @@ from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.framing.frames import PROTOCOL_HEADER as OLDER
 from broker_shim.listener_0_10.host import Amqp010Listener
-from broker_shim.listener_1_0.host import Host
+from broker_shim.listener_1_0.host import Amqp10Listener
 from broker_shim.security.guard import Guard
 from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.sockets.access import LOOPBACK
@@ -27,7 +27,7 @@ SLOW = BrokerSettings(handshake_timeout_s=0.2)
 
 
 def on_one_port(broker: Broker) -> SharedPort:
-    return SharedPort({OLDER[:5]: Amqp010Listener(broker)}, Host(broker))
+    return SharedPort({OLDER[:5]: Amqp010Listener(broker)}, Amqp10Listener(broker))
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_who_hangs_up_before_it_said_what_it_speaks_leaves_nothing(both: Served)
 
 def test_one_that_is_undecided_is_over_when_the_broker_stops(both: Served) -> None:
     output: list[str] = []
-    port = SharedPort({}, Host(both.broker))
+    port = SharedPort({}, Amqp10Listener(both.broker))
     connection = port.connect(lambda: output.append("due"), LOOPBACK)
     connection.close_forced("the broker stops")
     assert (connection.is_closed, connection.is_over, output) == (True, True, ["due"])

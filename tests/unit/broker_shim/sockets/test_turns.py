@@ -47,7 +47,7 @@ from broker_shim.protocol_1_0.links.unsettled import Unsettled
 from broker_shim.protocol_1_0.serial import WRAP, plus
 from broker_shim.sockets import turns
 from broker_shim.sockets.transport import PeerProtocol
-from broker_shim.sockets.turns import Taken, Turns
+from broker_shim.sockets.turns import LoopTime, Turns
 from tests.support.amqp.amqp_1_0 import Client, flow, server
 from tests.support.amqp.link_clients import House, Place
 from tests.support.work import lines_of
@@ -311,7 +311,7 @@ class Clock:
         monkeypatch.setattr(turns.time, "monotonic", lambda: self.now_s)
         monkeypatch.setattr(turns.time, "sleep", self.pauses.append)
 
-    def turn(self, all_turns: Turns, taken: Taken, took_s: float, byte_count: int = 100) -> None:
+    def turn(self, all_turns: Turns, taken: LoopTime, took_s: float, byte_count: int = 100) -> None:
         """Somebody has a turn of so long."""
         began_s, self.now_s = self.now_s, self.now_s + took_s
         all_turns.ended(taken, began_s, byte_count)
@@ -408,7 +408,7 @@ def test_turns_are_short_while_somebody_waits_for_an_answer(peers: Peers) -> Non
 def test_turns_are_short_and_end_with_a_pause_while_somebody_waits_beside_a_flood(
     clock: Clock,
 ) -> None:
-    all_turns, flood, honest = Turns(), Taken(), Taken()
+    all_turns, flood, honest = Turns(), LoopTime(), LoopTime()
     long, usual_s = all_turns.work, sys.getswitchinterval()
     clock.turn(all_turns, honest, 0.0001)
     clock.turn(all_turns, flood, 0.05, 100_000)
@@ -428,11 +428,11 @@ def test_turns_are_short_and_end_with_a_pause_while_somebody_waits_beside_a_floo
 
 
 def test_the_loop_pauses_for_a_fifth_of_its_time_at_most_however_many_wait(clock: Clock) -> None:
-    all_turns, flood = Turns(), Taken()
+    all_turns, flood = Turns(), LoopTime()
     for _ in range(100):
         clock.turn(all_turns, flood, 0.001, 100_000)
         for _ in range(10):
-            clock.turn(all_turns, Taken(), 0.00004)
+            clock.turn(all_turns, LoopTime(), 0.00004)
     assert 0 < 60e-6 * len(clock.pauses) < 0.2 * 100 * 0.0014
 
 
@@ -444,7 +444,7 @@ def test_the_loop_pauses_for_a_fifth_of_its_time_at_most_however_many_wait(clock
 def test_who_is_an_equal_or_asks_nothing_does_not_shorten_turns(
     clock: Clock, took_s: float, byte_count: int
 ) -> None:
-    all_turns, flood, other = Turns(), Taken(), Taken()
+    all_turns, flood, other = Turns(), LoopTime(), LoopTime()
     clock.turn(all_turns, flood, 0.05, 100_000)
     clock.turn(all_turns, other, took_s, byte_count)
     assert (all_turns.work, clock.pauses) == (Turns().work, [])
@@ -452,7 +452,7 @@ def test_who_is_an_equal_or_asks_nothing_does_not_shorten_turns(
 
 def test_nobody_waits_for_a_peer_that_is_gone_or_was_greedy_long_ago(clock: Clock) -> None:
     for goes in (True, False):
-        all_turns, flood, honest = Turns(), Taken(), Taken()
+        all_turns, flood, honest = Turns(), LoopTime(), LoopTime()
         clock.turn(all_turns, flood, 0.05, 100_000)
         if goes:
             all_turns.gone(flood)
@@ -465,7 +465,7 @@ def test_nobody_waits_for_a_peer_that_is_gone_or_was_greedy_long_ago(clock: Cloc
 def test_a_fast_receiver_is_an_equal_of_a_fast_sender_however_little_it_says(
     peers: Peers, clock: Clock
 ) -> None:
-    (receiver, _), sender = peers.connect(), Taken()
+    (receiver, _), sender = peers.connect(), LoopTime()
     for _ in range(20):
         receiver._taken.sent(100_000)
         clock.turn(peers.turns, sender, 0.005, 100_000)
