@@ -1,13 +1,18 @@
-"""A class name means one thing in the product."""
+"""Names: that of a class means one thing, that of a value says what the value is."""
 
 from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.architecture.source import is_product, modules, tree
+
+NO_NAMES = {"each", "found", "said", "there", "told"}
+"""Of `told["queue"]` nobody knows whether it is an answer, a body or a row: say which it is."""
+NOT_HELD = {"broker_shim/serve", "sparkstore/cli", "sparkstore/control"}
+"""Folders that assign such names still. It only gets shorter."""
 
 
 def names_used_twice(trees: Iterable[tuple[Path, ast.Module]]) -> dict[str, list[str]]:
@@ -31,3 +36,52 @@ def test_a_class_inside_another_or_in_the_same_module_counts() -> None:
     text = "class Step: pass\nclass Plan:\n    class Step: pass\n"
     found = names_used_twice([(Path("a.py"), ast.parse(text))])
     assert found == {"Step": ["a.py", "a.py"]}
+
+
+def assigned_names(module: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yield the line and the name of all that a module binds: values, arguments, functions."""
+    for node in ast.walk(module):
+        match node:
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield node.lineno, name
+            case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield node.lineno, name
+            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+                yield node.lineno, name
+            case ast.ExceptHandler(name=str(name)) | ast.alias(asname=str(name)):
+                yield node.lineno, name
+
+
+def folder_of(path: Path) -> str:
+    return "/".join(path.parts[:2])
+
+
+def test_a_name_says_what_its_value_is() -> None:
+    pronouns = [
+        f"{path}:{line}: {name}"
+        for path in modules()
+        if path.parts[0] in {"sparkstore", "broker_shim"} and folder_of(path) not in NOT_HELD
+        for line, name in assigned_names(tree(path))
+        if name in NO_NAMES
+    ]
+    assert pronouns == []
+
+
+def test_a_folder_that_is_not_held_has_such_names() -> None:
+    having = {
+        folder_of(path)
+        for path in modules()
+        if any(name in NO_NAMES for _line, name in assigned_names(tree(path)))
+    }
+    assert having >= NOT_HELD, "it is clean: take it off the list"
+
+
+def test_a_name_is_assigned_in_many_ways() -> None:
+    lines = ["def told(said, *, found): pass", "there: int = 1", "rows = [each for each in x]"]
+    lines += ["if told := 1: pass", "self.found = 2", "import a as said"]
+    lines += ["try: pass", "except E as there: pass", "match x:", "    case [*told]: pass"]
+    bound = [name for _line, name in assigned_names(ast.parse("\n".join(lines)))]
+    assert sorted(name for name in bound if name in NO_NAMES) == [
+        *("each", "found", "found", "said", "said", "there", "there"),
+        *("told", "told", "told"),
+    ]
