@@ -229,13 +229,13 @@ class EntryChunk:
 
     def without_gaps(self) -> EntryChunk:
         """Return the chunk without its removed entries."""
-        there = self.is_there
-        first, end = there.find(1), there.rfind(1) + 1
-        if there.count(1, first, end) == end - first:  # what came first has left first
+        flags = self.is_there
+        first, end = flags.find(1), flags.rfind(1) + 1
+        if flags.count(1, first, end) == end - first:  # what came first has left first
             left: Sequence[int] = range(first, end)
             columns = [[*column.part(first, end)] for column in self._columns]
         else:
-            left = [*compress(range(len(there)), there)]
+            left = [*compress(range(len(flags)), flags)]
             columns = [[column[index] for index in left] for column in self._columns]
         is_run = bool(self.run) and type(left) is range
         ids = self.run[first:end] if is_run else [self.ids[index] for index in left]

@@ -50,7 +50,7 @@ class RecentContent:
                 if run.record.kind is Kind.ENQUEUED and _brings_message(run):
                     self._cache(run.message_ids)
                 elif run.record.kind is Kind.DEQUEUED:
-                    gone = [cached.pop(each, None) for each in run.message_ids]
+                    gone = [cached.pop(i, None) for i in run.message_ids]
                     self._cached_bytes -= sum(map(size_of, filter(None, gone)))
             while self._cached_bytes > self._cache_bytes:
                 self._cached_bytes -= size_of(cached.popitem(last=False)[1])
