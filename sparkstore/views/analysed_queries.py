@@ -7,7 +7,7 @@ from typing import Any
 
 from sparkstore.errors import InvalidRequest
 from sparkstore.views import permitted_sql as permitted
-from sparkstore.views.plan_trees import each, is_a, kind_of
+from sparkstore.views.plan_trees import elements, is_a, kind_of
 from sparkstore.views.written_queries import ASK_VIEWS, Relations
 
 
@@ -29,7 +29,7 @@ def check_analysed(relations: Relations, plan: Any, kinds: Set[str]) -> None:
         if kind == "catalyst.plans.logical.View":
             _check_view(relations, node)
             continue
-        inner = [*each(node.children()), *each(node.subqueries())]
+        inner = [*elements(node.children()), *elements(node.subqueries())]
         if kind == "execution.command.DescribeColumnCommand":
             _check_described(relations, node.table())
         elif kind not in kinds:
@@ -41,8 +41,8 @@ def _check_view(relations: Relations, view: Any) -> None:
     if not view.isTempView() or not _is_view(relations, view.desc().identifier()):
         raise InvalidRequest(ASK_VIEWS)
     child = view.child()
-    for plan in (child, *each(child.subqueriesAll())):
-        for leaf in each(plan.collectLeaves()):
+    for plan in (child, *elements(child.subqueriesAll())):
+        for leaf in elements(plan.collectLeaves()):
             _check_leaf(relations, kind_of(leaf), leaf)
 
 
@@ -63,7 +63,7 @@ def _is_own_scan(relations: Relations, leaf: Any) -> bool:
     return (
         kind_of(relation.fileFormat()) == "delta.DeltaParquetFileFormat"
         and kind_of(files) == "delta.files.TahoeLogFileIndex"
-        and all(_is_own(relations, path) for path in each(files.rootPaths()))
+        and all(_is_own(relations, path) for path in elements(files.rootPaths()))
     )
 
 

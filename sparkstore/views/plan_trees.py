@@ -49,7 +49,7 @@ def nodes(tree: Any) -> Iterator[tuple[str, Any]]:
         if kind == "catalyst.expressions.In" and value.inSetConvertible():
             waiting.append(value.value())
         elif shape.has_elements and not shape.is_node:
-            waiting.extend(each(value.toIndexedSeq()))
+            waiting.extend(elements(value.toIndexedSeq()))
         elif shape.has_fields:
             waiting.extend(value.productElement(at) for at in range(value.productArity()))
 
@@ -80,6 +80,6 @@ def kind_of(node: Any) -> str:
     return name.removeprefix(_SPARK)
 
 
-def each(sequence: Any) -> Iterator[Any]:
+def elements(sequence: Any) -> Iterator[Any]:
     """The elements of a sequence of Scala's."""
     return (sequence.apply(at) for at in range(sequence.size()))

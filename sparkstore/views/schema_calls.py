@@ -23,7 +23,7 @@ from typing import Any
 from sparkstore.content.binary_schemas import BinarySchema, ddl_of, is_avro
 from sparkstore.content.body_schemas import BODY_AS, QUEUE_SCHEMA, first_bodies, inferred, type_of
 from sparkstore.errors import InvalidRequest
-from sparkstore.views.plan_trees import each, is_a, nodes
+from sparkstore.views.plan_trees import elements, is_a, nodes
 
 _FUNCTION = "catalyst.analysis.UnresolvedFunction"
 _HEAD = re.compile(rf"{BODY_AS}\s*\((.*),\s*", re.IGNORECASE | re.DOTALL)
@@ -83,7 +83,7 @@ def _last_call(tree: Any, name: str) -> tuple[int, int, str, int] | None:
     if not calls:
         return None
     call = max(calls, key=_start)
-    arguments = list(each(call.arguments()))
+    arguments = list(elements(call.arguments()))
     literal = arguments[-1] if arguments else None
     if literal is None or not is_a(literal, "catalyst.expressions.Literal"):
         raise InvalidRequest(f"the last argument of {name} is a text: {_HOW[name]}")

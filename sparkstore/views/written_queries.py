@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sparkstore.errors import InvalidRequest
 from sparkstore.views import permitted_sql as permitted
-from sparkstore.views.plan_trees import each, nodes
+from sparkstore.views.plan_trees import elements, nodes
 
 _BUILT_IN: tuple[list[str], ...] = ([], ["builtin"], ["system", "builtin"])
 _RELATION = "catalyst.analysis.UnresolvedRelation"
@@ -65,7 +65,7 @@ def check_written(relations: Relations, parsed: Any) -> None:
 def _defined(kind: str, node: Any) -> Iterator[str]:
     """Names that a WITH gives to its queries."""
     if kind == "catalyst.plans.logical.UnresolvedWith":
-        for named in each(node.cteRelations()):
+        for named in elements(node.cteRelations()):
             yield named.productElement(0).lower()
 
 
@@ -111,4 +111,4 @@ def _check_function(parts: list[str]) -> None:
 
 
 def _texts(sequence: Any) -> list[str]:
-    return list(each(sequence))
+    return list(elements(sequence))
