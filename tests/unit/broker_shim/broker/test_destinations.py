@@ -163,7 +163,7 @@ def test_what_is_too_long_to_be_looked_up_names_nothing(
     assert destinations.queues_for(ExchangeNode("amq.topic"), header) == set()
     assert isinstance(destinations.node_of(text), MalformedNode)
     assert isinstance(destinations.source_of(f"amq.topic/{text}"), MalformedNode)
-    said = destinations.honoured_filters(ExchangeNode("amq.topic"), header)
+    said = destinations.node_named_by(ExchangeNode("amq.topic"), header)
     assert "an address or a routing key has at most" in described(said)
 
 
