@@ -43,7 +43,7 @@ class Completion:
         return self._callbacks is None
 
     def complete(self, timeout_s: float = -1) -> None:
-        """Wait until it is done; returns at once if it is.
+        """Wait until the call is done; return at once if it is.
 
         Raises:
             StoreError: What the operation failed with.
@@ -66,7 +66,7 @@ class Completion:
         callback(self._error)
 
     def finish(self, error: StoreError | None = None) -> None:
-        """Make it done; the callbacks run here, in order, after the lock is released.
+        """Complete the call; callbacks run here, in order, after the lock is released.
 
         Raises:
             RuntimeError: It was done already: a bug of the caller.

@@ -273,7 +273,7 @@ class BrokerSettings:
         bindings: list[ExchangeBindingKey],
         addresses: Sequence[AddressSettings] = (),
     ) -> BrokerSettings:
-        """The same with more to create at start; settings of addresses go before the others."""
+        """Return settings with more to create at start; those of addresses go before the others."""
         return replace(
             self,
             queues=(*self.queues, *queues),

@@ -50,7 +50,7 @@ class QuotaConsumer(Client):
             receiver.flow(min(WINDOW, self._quota))
 
     def on_message(self, event: Any) -> None:
-        """Accept it, or keep it for now."""
+        """Accept a message, or keep it for now."""
         queue = event.receiver.source.address
         key = Key(queue, number_of(event.message.id))
         self._ledgers["seen"].add(key)

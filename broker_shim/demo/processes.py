@@ -55,7 +55,7 @@ class BrokerProcess:
         self.url = self._ready()
 
     def kill(self) -> None:
-        """`kill -9`: it can do nothing about it."""
+        """Kill the client by `kill -9`, which it cannot catch."""
         self._process.kill()
         self._process.wait()
 
@@ -108,7 +108,7 @@ class ClientProcess:
 
     @property
     def is_running(self) -> bool:
-        """False once it has ended."""
+        """False once the process has ended."""
         return self._process.poll() is None
 
     @property

@@ -119,7 +119,7 @@ class Demo:
         )
 
     def answer(self) -> None:
-        """Prove it, compact, prove it again, and ask the questions.
+        """Prove what clients were told, compact, prove it again, and ask the questions.
 
         The broker goes on serving meanwhile. DuckDB proves, since its answers take a second. What
         clients were told has been in Delta for seconds when Spark is up: a commit follows within
@@ -230,7 +230,7 @@ def confirmed_by(clients: list[ClientProcess]) -> int:
 
 
 def run(folder: Path, message_count: int) -> None:
-    """All of it, in a folder that is wiped first.
+    """Run the whole demo in a folder that is wiped first.
 
     Raises:
         DemoFailed: The proof failed, or a process did.

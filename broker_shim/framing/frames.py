@@ -50,7 +50,7 @@ class Frame(NamedTuple):
 
     @property
     def is_last_of_segment(self) -> bool:
-        """True if its segment ends with it."""
+        """True if the frame is the last of its segment."""
         return self.flags & LAST_FRAME != 0
 
     @property

@@ -61,7 +61,7 @@ class Segment:
 
     @property
     def payload(self) -> bytes:
-        """All of it so far."""
+        """The bytes of the segment that have come so far."""
         if len(self._payloads) != 1:
             self._payloads = [b"".join(self._payloads)]
         return self._payloads[0]

@@ -9,7 +9,7 @@ from broker_shim.framing.frames import Frame
 
 
 class FrameHandler(Protocol):
-    """Takes frames as they come."""
+    """A handler that takes frames as they come."""
 
     def handle_frame(self, frame: Frame) -> None:
         """Take the next frame of the connection.

@@ -134,7 +134,7 @@ class Keeping:
     def settled(
         self, terminus: Terminus, tags: Iterable[bytes], on_complete: OnComplete | None = None
     ) -> bool:
-        """Settle those of these deliveries that are known; after an error they are known again.
+        """Settle deliveries, as far as they are known; after an error they are known again.
 
         Those of a link on which we send are what it acquired: not the stores' business here.
         """

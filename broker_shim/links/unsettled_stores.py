@@ -25,7 +25,7 @@ class UnsettledStore(Protocol):
 
     @property
     def highest(self) -> TerminusDurability:
-        """UNSETTLED_STATE if it survives a restart, else NONE."""
+        """UNSETTLED_STATE if what the store keeps survives a restart, else NONE."""
 
     def recover(self) -> Unsettled:
         """Return the unsettled deliveries that are kept; none of its links is without a tag."""

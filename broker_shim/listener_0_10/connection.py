@@ -131,7 +131,7 @@ class DelayedHandlers:
         return max(0.0, min(due, default=0.0) - time.monotonic())
 
     def go_on(self) -> None:
-        """Have them hand on what is due."""
+        """Have handlers pass the frames on whose time has come."""
         for handler in list(self._delayed):
             handler.go_on()
             if handler.due_at_s() is None:

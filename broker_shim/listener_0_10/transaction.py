@@ -183,7 +183,7 @@ class SessionTransaction:
         self._begin_anew().prepare(promise, on_done)
 
     def rollback(self) -> None:
-        """Forget what it sent; what it accepted the client decides about again."""
+        """Forget what the session sent; what it accepted the client decides about again."""
         work = self._begin_anew()
         if not (self.gives_back or work.is_empty):
             self._metrics.transaction_ended(committed=False)

@@ -71,7 +71,7 @@ def queue_deleted(queue: str) -> Refusal:
 
 
 def error_of(refusal: Refusal) -> Error:
-    """The same as the protocol carries it: cut so that it fits the least frame a peer may take."""
+    """Make a refusal's error, cut so that it fits the least frame that a peer may take."""
     description = refusal.description.encode()[:_MOST_DESCRIPTION_BYTES]
     info = {Symbol(name): value for name, value in (refusal.info or {}).items()} or None
     return Error(refusal.condition, description.decode(errors="ignore"), info)

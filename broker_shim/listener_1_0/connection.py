@@ -303,7 +303,7 @@ class Connection:
         self._served.let_go()
 
     def close(self, refusal: Refusal | None = None) -> None:
-        """End it from our side: politely, or where that cannot be said any more by hanging up."""
+        """End the connection: politely, or by hanging up where nothing can be said any more."""
         try:
             self._machine.close(None if refusal is None else error_of(refusal))
         except InvalidCommand:
@@ -311,11 +311,11 @@ class Connection:
         self.has_output()
 
     def close_forced(self, reason: str) -> None:
-        """End it because the broker stops."""
+        """End the connection because the broker stops."""
         self.close(Refusal(CONNECTION_FORCED, reason))
 
     def close_unauthorized(self, reason: str) -> None:
-        """End it because the peer may not connect any more."""
+        """End the connection because the peer may not connect any more."""
         self.close(Refusal(conditions.UNAUTHORIZED_ACCESS, reason))
 
     def _opened(self, event: events.ConnectionOpened) -> None:

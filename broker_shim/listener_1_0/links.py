@@ -373,7 +373,7 @@ class Links:
                 queue.held_elsewhere(delivery.message_id)
 
     def tracked(self, terminus: Terminus, on_done: OnComplete) -> OnComplete:
-        """The same, for something that the next attach of the link has to wait for."""
+        """Wrap a completion of a call that the next attach of the link has to wait for."""
         key = terminus.key
         self.begin(key)
 

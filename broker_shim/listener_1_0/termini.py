@@ -265,7 +265,7 @@ def honoured_filters(filter_set: Mapping[Any, Any] | None) -> HonouredFilters:
 
 
 def read_filters(filter_set: Mapping[Any, Any] | None) -> Filters:
-    """The same of a link that was kept, compiled in one go, whatever today's limits are.
+    """Read the filters of a link that was kept, in one go, whatever today's limits are.
 
     Raises:
         InvalidSelector: The selector is refused, or there are two of them.

@@ -57,7 +57,7 @@ class MemberConsumer:
 
     @property
     def waits_to_be_told(self) -> bool:
-        """True while it has credit, and was not told at this limit that there is nothing more."""
+        """True while the consumer has credit, and has not heard that there is nothing more."""
         return self._under_way > 0 or (self.credit > 0 and self._told_limit != self.limit)
 
     def take_credit(self, limit: int) -> None:
@@ -71,7 +71,7 @@ class MemberConsumer:
         return 0 if self.is_gone or self.steps_left else max(0, self.limit - self._granted)
 
     def assign(self, message_ids: Sequence[int]) -> int:
-        """Have these messages acquired for the member's consumer. See `Consumer.assign`."""
+        """Have messages acquired for the member's consumer. See `Consumer.assign`."""
         self._granted += len(message_ids)
         self._under_way += len(message_ids)
         for message_id in message_ids:

@@ -334,7 +334,7 @@ class Membership:
                 self._give_back(number, row[1])
 
     def _granted(self, subscription: _Subscription, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Hand its consumer all that a frame grants it: what goes together is sent together."""
+        """Hand a consumer all that a frame grants it: what goes together is sent together."""
         consumer, granted = subscription.consumer, subscription.queue.granted
         for _number, message_id, shown, header, content in rows:
             granted[message_id] = granted_entry(shown, consumer.holder)

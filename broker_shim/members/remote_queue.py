@@ -50,7 +50,7 @@ class RemoteQueue(QueueDispatch):
 
     @property
     def held_count(self) -> int:
-        """Messages of it that this member holds."""
+        """The number of the queue's messages that this member holds."""
         return len(self.granted)
 
     @property
@@ -114,7 +114,7 @@ class RemoteQueue(QueueDispatch):
         return self._browsed.pop(message_id, None)
 
     def take_browsed(self, message_id: int, entry: Entry | None, holder: str) -> Withdrawn:
-        """Whether it waits the service says when it is asked: until then it counts as held here."""
+        """Count a browsed message as held here, until the service says whether it waits."""
         if message_id in self.granted or entry is None:
             return Withdrawn([], *((0, 1) if entry is None else (1, 0)))
         self.granted[message_id] = replace(entry, acquired_by=holder)

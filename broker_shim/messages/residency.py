@@ -42,7 +42,7 @@ class ContentSource(Protocol):
         """Content that can be had without waiting, by id; what is missing has to be loaded."""
 
     def load(self, message_id: int, on_loaded: OnLoaded) -> None:
-        """Load it, in the order of the calls; `on_loaded` later, on the caller's thread."""
+        """Load content, in the order of the calls; `on_loaded` later, on the caller's thread."""
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """A part of the content, waiting for it; b"" at the end.
@@ -136,7 +136,7 @@ class Residency:
         wanted.waiting.append(call)
 
     def wanted_here(self, message_ids: Iterable[int]) -> dict[int, LoadedMessage]:
-        """Return those wanted messages whose content is in memory, by id."""
+        """Return the wanted messages whose content is in memory, by id."""
         wanted, here = self._wanted, dict[int, LoadedMessage]()
         for message_id in message_ids:
             content = wanted[message_id].content

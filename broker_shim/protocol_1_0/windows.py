@@ -57,7 +57,7 @@ class IncomingWindow:
         self.next_id = next_id
 
     def reopen(self) -> None:
-        """All of it is free again, as the peer was told."""
+        """Open the whole window again, as the peer was told."""
         self.left = self.size
 
 

@@ -192,7 +192,7 @@ class Guard:
         return bool(self._refused.pending or self._failed_tls.pending)
 
     def tell(self) -> None:
-        """Tell them; to be called about a second later, and at the end."""
+        """Write refusals down; to be called about a second later, and at the end."""
         self._refused.tell()
         self._failed_tls.tell()
 

@@ -59,7 +59,7 @@ class Pattern(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Characters without a `%` among them.
+    """A part of a pattern of LIKE that has no `%`.
 
     Attributes:
         plain: They, if there is no `_` among them.

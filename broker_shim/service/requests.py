@@ -128,7 +128,7 @@ class MemberRequests:
         self._open.clear()
 
     def _take_batch(self, batch: Batch, body: Body, last: int, refusals: list[Refusal]) -> int:
-        """Decide those of BATCH that are not decided yet; the number of its last one."""
+        """Decide those requests of BATCH that are not decided yet; the number of its last one."""
         part = batch_request.part_of(body)
         count = len(part.message_ids)
         done = min(max(last - part.first + 1, 0), count)

@@ -101,7 +101,7 @@ class Login:
             self._access.guard.closes(self.principal)
 
     def _failed(self, event: FailedLogin) -> float:
-        """Write it down, and count it; how long the answer has to wait, in seconds."""
+        """Write down and count a failed login; how long its answer has to wait, in seconds."""
         guard, remote, now_s = self._access.guard, self._access.remote, time.monotonic()
         delay_s = guard.login_failed(remote, event.mechanism, event.reason, now_s)
         self._access.newcomer.failed(now_s + delay_s)

@@ -94,10 +94,10 @@ class ServedConnection(Protocol):
         """
 
     def close_forced(self, reason: str) -> None:
-        """End it because the broker stops."""
+        """End the connection because the broker stops."""
 
     def close_unauthorized(self, reason: str) -> None:
-        """End it because the peer may not connect any more."""
+        """End the connection because the peer may not connect any more."""
 
 
 class ConnectionHost(Protocol):

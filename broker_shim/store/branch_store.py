@@ -224,7 +224,7 @@ class LocalBranches:
             return branches.entries_of(self._machine, xid)
 
     def branch_facts(self, xid: Xid | None = None) -> list[BranchFacts]:
-        """The same as `find_branches` tells, at once."""
+        """Return the branches that `find_branches` tells of, at once."""
         with self._lock:
             self._check_open()
             branch_entries = [

@@ -220,7 +220,7 @@ class DeltaMessageStore(LocalMessageStore):
 
     @property
     def metrics(self) -> LogMetrics:
-        """Counters since it was opened."""
+        """The counters of the store since it was opened."""
         return self._log.metrics
 
     @property

@@ -190,7 +190,7 @@ class ContentCalls(Protocol):
         """
 
     def at_hand(self, message_ids: Sequence[int]) -> dict[int, StoredMessage]:
-        """Get those messages on queues whose content is in memory, by id; never waits."""
+        """Get the messages on queues whose content is in memory, by id; never waits."""
 
     def read(self, message_id: int, offset: int, length: int) -> bytes:
         """Get a part of the content of a message that is on a queue; b"" at its end or after it.

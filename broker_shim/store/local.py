@@ -88,7 +88,7 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
 
     @property
     def durability(self) -> TerminusDurability:
-        """The highest tier it keeps."""
+        """The highest tier that the store keeps."""
         return self._machine.durability
 
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:

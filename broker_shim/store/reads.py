@@ -117,7 +117,7 @@ class Prefetcher:
         self._is_closed = False
 
     def ask(self, message_ids: Sequence[int], on_loaded: OnLoaded) -> None:
-        """Load these after all that was asked before.
+        """Load messages after all that was asked for before.
 
         Raises:
             Closed: `close` was called.

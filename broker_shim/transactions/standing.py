@@ -88,7 +88,7 @@ class TransactionStanding:
 
     @property
     def is_open(self) -> bool:
-        """True until its discharge, also if that can only be a rollback."""
+        """True until the transaction's discharge, also if that can only be a rollback."""
         return self.state in {TransactionState.OPEN, TransactionState.SPOILED}
 
     def take(self, content_bytes: int, now_s: float) -> None:
@@ -113,12 +113,12 @@ class TransactionStanding:
             raise self.refusal
 
     def spoil(self, refusal: TransactionRefused) -> None:
-        """Mark that it cannot be committed; nothing once its commit has begun."""
+        """Mark that the transaction cannot be committed; do nothing once its commit has begun."""
         if self.state is TransactionState.OPEN:
             self.state, self.refusal = TransactionState.SPOILED, refusal
 
     def expire(self, now_s: float) -> bool:
-        """Spoil it if it was open for too long; True, once, if it is to be undone for that.
+        """Spoil a transaction that was open for too long; True, once, if it is to be undone.
 
         One that is spoiled is undone, too: it holds what was settled in it until its discharge,
         and its client may never come to that. What it is refused with stays the first reason.
@@ -141,7 +141,7 @@ class TransactionStanding:
         self.state = TransactionState.COMMITTING
 
     def end(self) -> None:
-        """End it, committed or rolled back. May be called twice."""
+        """End the transaction, committed or rolled back. May be called twice."""
         self.state = TransactionState.OVER
         self._memory.content_bytes -= self._content_bytes
         self._content_bytes = 0

@@ -211,7 +211,7 @@ class ConsumerDelivery:
         return self._outlet.may_send_all(arrived)
 
     def _sent_all(self, arrived: Sequence[Arrived], failures: Sequence[int]) -> bool:
-        """Send them; False if one of them cannot be, which is found by sending them singly."""
+        """Send messages together; False if one cannot be sent, which is found by sending singly."""
         count = len(arrived)
         try:
             self._outlet.send(arrived, failures)
@@ -264,7 +264,7 @@ class ConsumerDelivery:
         return not self._returning and self._outlet.may_send()
 
     def _dequeue(self, arrived: Sequence[Arrived]) -> None:
-        """Take them off their queue: only then they are sent, at most once."""
+        """Take messages off their queue: only then they are sent, at most once."""
         ids = [taken.message_id for taken, _content in arrived]
         done = partial(self._dequeued, arrived)
         self._calls.dequeue_each(ids, self._queue.name, self._holder, done)
@@ -296,7 +296,7 @@ class ConsumerDelivery:
         content: LoadedMessage | None,
         failures: int,
     ) -> None:
-        """Send it, or not if it cannot be read: one message must not stop the others."""
+        """Send a message, unless it cannot be read: one must not stop the others."""
         try:
             if content is None:
                 assert self._resuming is not None

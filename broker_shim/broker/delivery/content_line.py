@@ -56,7 +56,7 @@ class ContentLine:
         return len(self._line)
 
     def add(self, batch: Sequence[TakenMessage]) -> None:
-        """Wait for these, after all that came before."""
+        """Wait for the content of messages, after all that came before."""
         self._line.extend(batch)
         self._ask(batch)
         self._go()

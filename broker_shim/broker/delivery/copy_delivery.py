@@ -67,7 +67,7 @@ class CopyDelivery:
         self._let_go()
 
     def _let_go(self) -> None:
-        """Once nothing is under way after the end: the outlet holds this, which holds it no more.
+        """Let go of the outlet, which holds this delivery, once nothing is under way after the end.
 
         Else each browser that ends would be a cycle, which only Python's collector finds.
         """

@@ -16,7 +16,7 @@ from broker_shim.store.interface import Annotations
 
 
 class ConsumerHoldings:
-    """Most of its methods end it for some messages. On the loop's thread only.
+    """The messages that a consumer holds; most methods end that. On the loop's thread only.
 
     It knows its consumer by name, and by what takes a message back: the consumer has this, and each
     that ends without `locks.close` would be a cycle, which only Python's collector finds.
@@ -84,5 +84,5 @@ class ConsumerHoldings:
         )
 
     def forget(self, message_ids: Sequence[int]) -> None:
-        """Let their content go from memory."""
+        """Let the content of messages go from memory."""
         self._calls.messages.forget(message_ids)

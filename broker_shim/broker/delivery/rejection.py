@@ -95,7 +95,7 @@ class Rejection:
                 self._broker.arrived(step.queue, self._message_id, self._priority)
 
     def _leave(self, on_done: OnComplete) -> None:
-        """Have the store do it, once."""
+        """Have the store reject the message, once."""
 
         def made(error: StoreError | None) -> None:
             if error is not None:
@@ -111,7 +111,7 @@ class Rejection:
         self.make_target(made)
 
     def run(self, consumer: Consumer, on_done: OnComplete) -> None:
-        """Do it, repeated as all that consumers decide is; `on_done(None)` when it is durable.
+        """Reject the message, as often as it takes; `on_done(None)` when that is durable.
 
         What the store refuses is available again, but not for the consumer that rejected it.
         """

@@ -47,7 +47,7 @@ class TakenMessage:
     )
 
     def __init__(self, message: Message, holder: str, entry: Entry | None, *, whole: bool) -> None:
-        """Take it up; `whole`: its content is needed in memory at once, however large."""
+        """Take a message up; `whole`: its content is needed in memory at once, however large."""
         is_large = not whole and entry is not None and entry.message_bytes > STAGED_BYTES
         self.message_id, self.message, self.is_large = message.message_id, message, is_large
         self.came_at = None if entry is None else entry.at
@@ -58,7 +58,7 @@ class TakenMessage:
         self.interest: Interest | None = None
 
     def has_expired(self, now_us: int) -> bool:
-        """Tell whether it is too old to be delivered now, UTC µs."""
+        """Tell whether the message is too old to be delivered now, UTC µs."""
         return self.expires_at is not None and self.expires_at <= now_us
 
     def release(self) -> None:

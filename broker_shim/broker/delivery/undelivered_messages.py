@@ -66,6 +66,6 @@ class Undelivered:
         _log.error(text, message_id, queue.name, error)
 
     def _is_held(self, queue: QueueDispatch, message_id: int) -> bool:
-        """True if it is still on its queue, and out of dispatch."""
+        """True if a message is still on its queue, and out of dispatch."""
         is_there = self._served.serves(queue) and message_id in queue
         return is_there and not queue.waits(message_id)

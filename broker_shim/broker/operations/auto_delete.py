@@ -117,7 +117,7 @@ class AutoDeletion:
             self.away(who, names)
 
     def away(self, who: Hashable, names: Iterable[str]) -> None:
-        """Keep these queues until `back`: one who is away may have consumers of them."""
+        """Keep queues until `back`: a broker that is away may have consumers of them."""
         self._awaited.setdefault(who, set()).update(names)
 
     def back(self, who: Hashable) -> None:

@@ -44,7 +44,7 @@ class DeliveryDelays:
             self.came(queue, [message_id for message_id, _entry in entries.marked()])
 
     def came(self, queue: QueueDispatch, message_ids: Iterable[int]) -> None:
-        """Hide those that wait on a queue, and whose time has not come."""
+        """Hide messages that wait on a queue, and whose time has not come."""
         entries = self._served.calls.entries(queue.name)
         if not (isinstance(entries, Entries) and entries.has_delays):  # most often
             return

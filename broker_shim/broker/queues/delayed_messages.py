@@ -34,7 +34,7 @@ class DelayedMessages:
 
     @property
     def next_us(self) -> int | None:
-        """None may be delivered before, UTC µs; None: there is none."""
+        """The time before which no message may be delivered, UTC µs; None: none is hidden."""
         return self._wheel.next_us
 
     def hide(self, message_id: int, until_us: int) -> None:

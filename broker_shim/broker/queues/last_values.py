@@ -48,7 +48,7 @@ class LastValues:
         return self._values.get(message_id)
 
     def __contains__(self, message_id: int) -> bool:
-        """True if its value is known."""
+        """True if the value of a message is known."""
         return message_id in self._values
 
     def note(self, message_id: int, value: str) -> int | None:

@@ -113,7 +113,7 @@ class QueueDispatch:
         return len(self._index) + len(self._held)
 
     def __contains__(self, message_id: int) -> bool:
-        """True if it is on the queue."""
+        """True if a message is on the queue."""
         return message_id in self._held or self._index.find(message_id) is not None
 
     @property
@@ -251,7 +251,7 @@ class QueueDispatch:
         return self._elsewhere
 
     def is_elsewhere(self, message_id: int) -> bool:
-        """True if another member holds it."""
+        """True if another member holds a message."""
         return message_id in self._elsewhere
 
     def cursor(self) -> Cursor:

@@ -59,14 +59,14 @@ class Consumer(Protocol):
 
     @property
     def is_draining(self) -> bool:
-        """True while it waits for what there is now, or to hear that there is nothing."""
+        """True while the consumer waits for what there is now, or to hear that there is nothing."""
 
     @property
     def credit(self) -> int:
         """The number of messages that it takes now."""
 
     def assign(self, message_ids: Sequence[int]) -> int:
-        """Take these messages, `credit` at most, which are held for you, and deliver them in order.
+        """Deliver messages that are held for the consumer, in order; `credit` of them at most.
 
         Lower your credit by as many as you take.
 

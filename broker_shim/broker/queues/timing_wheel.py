@@ -89,7 +89,7 @@ class TimingWheel:
         heappush(self._sorted, (at_us, message_id))
 
     def keep(self, is_wanted: Callable[[int], bool]) -> None:
-        """Forget those that nobody waits for any more."""
+        """Forget messages that nobody waits for any more."""
         self._sorted = sorted(pair for pair in self._sorted if is_wanted(pair[1]))  # is a heap
         self._count = len(self._sorted)
         for level in self._levels:

@@ -51,7 +51,7 @@ class LinkEndpoint:
 
     @property
     def is_attached(self) -> bool:
-        """False once it was detached or stolen, or its session ended."""
+        """False once the link was detached or stolen, or its session ended."""
         return self.terminus.endpoint is self
 
 
@@ -108,7 +108,7 @@ class Terminus:
         return endpoint
 
     def ended(self, ended: EndedScope, now_ms: int) -> None:
-        """Let its time run, if this end of its last attachment starts it. It runs on if it does."""
+        """Let the terminus's time run, if the end of its attachment starts it, or did before."""
         if self.expires_at_ms is None:
             policy, timeout_s = ExpiryPolicy.LINK_DETACH, 0
             if self.terms is not None:
@@ -128,12 +128,12 @@ class Termini(dict[LinkKey, Terminus]):
         return self._counts[owner]
 
     def __setitem__(self, key: LinkKey, terminus: Terminus) -> None:
-        """Add one, or put one in place of another."""
+        """Add a terminus, or put it in place of another."""
         self._counts[owner_of(key.remote_container_id)] += key not in self
         super().__setitem__(key, terminus)
 
     def setdefault(self, key: LinkKey, terminus: Terminus) -> Terminus:
-        """Add one, unless there is one; which there is."""
+        """Add a terminus, unless there is one, and return the one that there is."""
         if key not in self:
             self[key] = terminus
         return self[key]

@@ -69,7 +69,7 @@ class _Node:
 
     @property
     def outlives_session(self) -> bool:
-        """True if it can be resumed where its session has ended."""
+        """True if the terminus can be resumed where its session has ended."""
         return self.lives_on or self.expiry_policy is ExpiryPolicy.CONNECTION_CLOSE
 
     def as_json(self) -> dict[str, Any]:

@@ -201,7 +201,7 @@ class Amqp010Session:
                 self._go_on()
 
     def complete_each(self, command_ids: Sequence[int]) -> None:
-        """The same of some commands, none of which changes wiring."""
+        """Complete commands that are done, durably, none of which changes wiring."""
         if not self.is_over:
             self.incoming.complete_each(command_ids)
             self.tell()
@@ -253,7 +253,7 @@ class Amqp010Session:
         self._hand_out(command)
 
     def _hand_out(self, assembly: Assembly) -> None:
-        """Send it; whoever had it sent, the broker say, is not the one who fails by an add-on."""
+        """Send a command; an add-on that fails does not fail whoever had it sent."""
         try:
             self._outgoing.handle_assembly(assembly)
         except Exception:  # noqa: BLE001  # one connection must not end the others
@@ -298,7 +298,7 @@ class Amqp010Session:
         self.end(SessionDetachCode.NORMAL)
 
     def end(self, code: SessionDetachCode) -> None:
-        """End it from our side; what it held is given back."""
+        """End the session from our side; what it held is given back."""
         if not self.is_over:
             self.say(SessionDetached(self.name, code))
             self._over(is_lost=False)

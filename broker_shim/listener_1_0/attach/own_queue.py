@@ -284,7 +284,7 @@ def _terms(
 
 
 def _differs(known: Terminus | None, terms: LinkTerms) -> bool:
-    """Whether these terms are another subscription's than what is known under this name."""
+    """Whether a link's terms are another subscription's than the one that is known by its name."""
     if known is None or known.terms is None or known.terms.queue is None:
         return False
     before, after = known.terms.source, terms.source

@@ -50,7 +50,7 @@ class _Pending:
         self.is_gone = True
 
     def on_flow(self) -> None:
-        """Read again when it starts."""
+        """Do nothing: the flow is read again when the link starts."""
 
     def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
         """Ignore dispositions: there are no deliveries."""

@@ -25,7 +25,7 @@ from broker_shim.protocol_1_0.codec.sections import BODY, entries_of, fields_of,
 
 
 class ManagementRequest(NamedTuple):
-    """A request as it came.
+    """A request of `$management`, as it came.
 
     Attributes:
         reply_to: Where the answer goes; None: nobody is told.

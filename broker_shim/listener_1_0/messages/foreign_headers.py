@@ -85,7 +85,7 @@ def neutral_header(header: MessageHeader, sections: list[MessageSection]) -> Neu
 
 
 def _of_delivery(annotations: dict[Any, Any] | None) -> dict[str, NeutralValue]:
-    """Those that say when the message is to be delivered, also if that is no time."""
+    """Annotations that say when a message is to be delivered, also if that is no time."""
     return {
         str(name): _neutral(value) or NeutralValue(type(value).__name__, value)
         for name, value in (annotations or {}).items()

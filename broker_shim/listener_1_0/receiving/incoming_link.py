@@ -165,7 +165,7 @@ class IncomingLink:
         self._take(piece.delivery, receiving, self._connection.now_us())
 
     def _is_known(self, piece: TransferPiece, answering: ReceivedDeliveries) -> bool:
-        """Whether it was stored before: then it is read past, and answered at its end."""
+        """Whether a delivery was stored before: then it is read past, and answered at its end."""
         is_known = answering.is_known(piece)
         if is_known and piece.is_last and not piece.delivery.is_settled:
             self._window.used()

@@ -76,7 +76,7 @@ class IncomingMessage:
         self.byte_count = 0
 
     def add(self, piece: bytes, on_room: Callable[[], None]) -> None:
-        """The next bytes of it.
+        """Add the next bytes of the message.
 
         Raises:
             DecodeError: They are not AMQP 1.0; too much comes before the body, or after large
@@ -196,7 +196,7 @@ class LargeContent:
         return self._header
 
     def enqueue(self, queues: set[str], on_done: OnComplete, publish: Publish) -> None:
-        """Have its message put on queues, all or none, when all of it is durable."""
+        """Have the content's message put on queues, all or none, when all of it is durable."""
         header = self._header
         assert header is not None
 

@@ -52,7 +52,7 @@ class ReceivedDeliveries:
         self._answers = Answers()
 
     def holds(self, delivery: Delivery) -> bool:
-        """Whether it was stored, and is remembered."""
+        """Whether a delivery was stored, and is remembered."""
         return self._endpoint.terminus.unsettled.get(delivery.tag) is not None
 
     def knows(self, delivery: Delivery) -> bool:
@@ -99,7 +99,7 @@ class ReceivedDeliveries:
         self._links.registry.remembered(self._endpoint, tag, state)
 
     def awaited(self, on_done: OnComplete) -> OnComplete:
-        """The same, and the next attach waits for it."""
+        """Remember a state of a delivery, and have the next attach wait for that."""
         return self._links.tracked(self._endpoint.terminus, on_done)
 
     def noting(self, tag: bytes, on_done: OnComplete) -> tuple[Operation, OnComplete]:

@@ -37,7 +37,7 @@ class WholeMessages:
             self._messages.append(_new(Publication, (header, content, queues)))
 
     def hand_over(self, on_stored: Callable[[Sequence[Delivery], Outcomes], None]) -> None:
-        """Give them to the store; the next attach of the link waits for what it says.
+        """Give whole messages to the store; the next attach of the link waits for what it says.
 
         Args:
             on_stored: Gets deliveries, and what came of the message of each. It is not kept

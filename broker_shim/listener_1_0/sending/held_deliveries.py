@@ -79,7 +79,7 @@ class Resumption:
             delivery.take_again(self.to_send.pop(tag).message_id)
 
     def send_later(self, held: Held, delay_s: float) -> None:
-        """One that was taken could not be sent: when there is credit, or after a delay."""
+        """Send a message that could not be sent now when there is credit, or after a delay."""
         if delay_s:
             self._connection.broker.later(delay_s, partial(self._send_after_all, held))
         else:

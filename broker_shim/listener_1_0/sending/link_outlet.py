@@ -138,7 +138,7 @@ class LinkOutlet:
         self._owner.refresh()
 
     def gone(self) -> None:
-        """End it: what is under way goes back, and what is being sent in pieces is forgotten."""
+        """End the outlet: what is under way goes back, and what is sent in pieces is forgotten."""
         self.delivery.gone()
         if self._wire.large is not None:
             self.delivery.large_ended(self._wire.large, is_sent=False)

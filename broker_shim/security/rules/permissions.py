@@ -188,7 +188,7 @@ def rule_of(item: Any) -> Rule:
 
 
 def check_who(who: Iterable[str]) -> None:
-    """Check that these are names of users or roles, or `*`.
+    """Check that texts are names of users or roles, or `*`.
 
     Raises:
         InvalidRequest: One is not.

@@ -69,7 +69,7 @@ _shapes: set[tuple[Any, ...]] = set()
 
 
 def check_record(fields: Any) -> Fields:
-    """The same fields, if they are a record that a client may send.
+    """Return fields, if they are a record that a client may send.
 
     Raises:
         InvalidRequest: They are not.

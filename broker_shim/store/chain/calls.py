@@ -36,7 +36,7 @@ class ChainMember(Protocol):
         """The name of this member in logs, metrics and errors."""
 
     def apply(self, calls: Sequence[StoreCall], on_complete: OnComplete) -> None:
-        """Make these calls true: a single one by itself, several in one transaction.
+        """Make calls true: a single one by itself, several in one transaction.
 
         If the last one is `PREPARE`, they wait as a branch in doubt until another call decides it.
 

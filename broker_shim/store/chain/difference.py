@@ -112,14 +112,14 @@ def _declared(
 
 
 def _is_another(wanted: Queue | Exchange, existing: Queue | Exchange | None) -> bool:
-    """Whether it was destroyed and created anew: more has changed than can be altered."""
+    """Whether a queue or exchange was made anew: more has changed than can be altered."""
     if existing is None or isinstance(wanted, Exchange):
         return wanted != existing
     return wanted.durability != existing.durability
 
 
 def _anew(ours: Sequence[Queue | Exchange], theirs: Sequence[Queue | Exchange]) -> set[str]:
-    """Name those that are there with another definition: they are destroyed and created."""
+    """Name what is there with another definition: it is destroyed and created."""
     by_name = {row.name: row for row in theirs}
     return {row.name for row in ours if row.name in by_name and _is_another(row, by_name[row.name])}
 

@@ -104,7 +104,7 @@ class Mirror:
         return self._name
 
     def catch_up(self, max_distance: int = MAX_DISTANCE) -> int:
-        """Make it alike to the first store, as it is before the first call of the chain.
+        """Make the mirror alike to the first store, as it is before the first call of the chain.
 
         Returns:
             How many calls it was behind.
@@ -193,7 +193,7 @@ class Mirror:
         return known
 
     def _note(self, on_complete: OnComplete, *, is_alike: bool) -> None:
-        """Keep whom it follows, and whether it has all that was told there."""
+        """Keep which store the mirror follows, and whether it has all that was told there."""
         detail = {**self._known, "place": self._place, "is_alike": is_alike}
         self._store.configure(CATEGORY, _FIRST, detail, on_complete)
 

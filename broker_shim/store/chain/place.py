@@ -79,7 +79,7 @@ class MemberPlace:
 
     @property
     def is_told(self) -> bool:
-        """False once it was dropped."""
+        """False once the member was dropped."""
         return self._failure is None
 
     @property
@@ -89,7 +89,7 @@ class MemberPlace:
             return MemberStatus(self.member.name, self._applied, len(self._owed), self._failure)
 
     def apply(self, calls: Sequence[StoreCall], on_complete: OnComplete) -> None:
-        """Have it make these calls; `on_complete` also if it is dropped before it has."""
+        """Have the member make calls; `on_complete` also if it is dropped before it has."""
         with self._lock:
             self._owed.append(on_complete)
             waiting = len(self._owed)

@@ -104,7 +104,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
 
     @property
     def durability(self) -> TerminusDurability:
-        """The highest tier it keeps."""
+        """The highest tier that the service keeps."""
         return TerminusDurability.UNSETTLED_STATE
 
     @property

@@ -37,7 +37,7 @@ class RemoteTransaction:
         self.spoiled = self.spoiled or error is not None
 
     def noting(self, on_complete: OnComplete) -> OnComplete:
-        """The same completion, noted."""
+        """Wrap a completion, so that the transaction notes its error."""
 
         def noted(error: StoreError | None) -> None:
             self.note(error)
