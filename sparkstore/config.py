@@ -88,6 +88,16 @@ class StoreConfig:
             before. "none": it has one no more.
         witness_lease_s: How long the store goes on when the witness does not answer; a promotion
             waits as long.
+        standby_listen: HOST:PORT at which a standby of this root may connect (docs/failover.md);
+            beyond loopback it needs TLS. Empty: none may.
+        peer: tcp:HOST:PORT, `standby_listen` of the other machine: be its standby while it serves.
+            With a witness this machine takes over by itself when the other one is gone.
+        peer_ca: The authorities, a PEM file, that vouch for the other machine's certificate. Empty:
+            those of this system.
+        synchronous: "always": nothing is acknowledged that a standby has not synced, too.
+            "when_there": the same while there is a standby; without one for standby_grace_s this
+            machine goes on alone.
+        standby_grace_s: How long a standby may be silent before that.
         fsync: false only to measure what fsync costs, never in service: a power cut then loses
             acknowledged messages.
         member_grace_s: With several brokers on this root (docs/members.md): a broker that is gone
@@ -128,6 +138,11 @@ class StoreConfig:
     fence_check_s: Annotated[float, Bounds(0.01)] = 10.0
     witness: str = ""
     witness_lease_s: Annotated[float, Bounds(0.1)] = 10.0
+    standby_listen: str = ""
+    peer: str = ""
+    peer_ca: str = ""
+    synchronous: Annotated[str, Bounds(words=("always", "when_there"))] = "when_there"
+    standby_grace_s: Annotated[float, Bounds(0.1)] = 5.0
     fsync: bool = True
     member_grace_s: Seconds = 30.0
     min_free_bytes: AtLeast0 = 128 * MIB

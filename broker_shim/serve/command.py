@@ -30,9 +30,10 @@ from broker_shim.serve.entrance import Entrance, entrance_of
 from broker_shim.serve.headers import all_headers
 from broker_shim.serve.http_option import http_of
 from broker_shim.serve.options import parser, settings_of
+from broker_shim.serve.pair.standby import serve_in_turns, stores_when_due
 from broker_shim.serve.protocols import listen
 from broker_shim.serve.reporting import Reporter, announce, show_broker, show_service
-from broker_shim.serve.stores import Stores, open_stores
+from broker_shim.serve.stores import Stores
 from broker_shim.serve.systemd import ALIVE, STOPPING, notify
 from broker_shim.service.service_options import ServiceAddresses, service_addresses_of
 from broker_shim.sockets.listener import Listener
@@ -92,6 +93,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the broker until it is told to stop, and return its exit code."""
     options = parser().parse_args(argv)
     _log_to_standard_error(options)
+    return serve_in_turns(options, _run)
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
         settings, config = settings_of(options)
         addresses = service_addresses_of(options)
@@ -135,11 +140,25 @@ def _open(
     addresses: ServiceAddresses | None,
     reporter: Reporter,
 ) -> int:
-    """Open the store and serve it, and return the exit code."""
+    """Open the store and serve it, once it is this machine's turn; the exit code."""
     try:
-        stores = open_stores(options, config, settings.stop_timeout_s)
-    except StoreError as reason:
+        with stores_when_due(options, config, settings.stop_timeout_s, reporter) as stores:
+            if stores is None:
+                return ExitCode.DONE
+            return _serve_stores(stores, options, settings, config, entrances, addresses, reporter)
+    except (StoreError, OSError) as reason:
         return _complain(str(reason), _code_of(reason, options))
+
+
+def _serve_stores(
+    stores: Stores,
+    options: argparse.Namespace,
+    settings: BrokerSettings,
+    config: StoreConfig,
+    entrances: Entrances,
+    addresses: ServiceAddresses | None,
+    reporter: Reporter,
+) -> int:
     if entrances.http is not None and stores.root is not None:
         entrances.http.listen_to_owner(write_audit)
     if options.no_amqp:

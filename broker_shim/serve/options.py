@@ -17,6 +17,7 @@ from broker_shim.broker.settings import (
 from broker_shim.errors import InvalidRequest
 from broker_shim.security import security_options
 from broker_shim.serve.bind_address import LISTEN, LISTEN_TLS
+from broker_shim.serve.pair import standby
 from broker_shim.serve.stores import check_choice
 from broker_shim.service import service_options
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue
@@ -76,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     _add_metrics(found.add_argument)
     _add_http(found.add_argument)
     _add_wiring(found.add_argument)
+    standby.add_options(found.add_argument)
     security_options.add_options(found.add_argument)
     service_options.add_options(found.add_argument)
     return found

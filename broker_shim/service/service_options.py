@@ -94,8 +94,10 @@ def service_addresses_of(options: argparse.Namespace) -> ServiceAddresses | None
     if options.no_amqp and path is None and listen is None and options.root:
         path = default_socket(Path(options.root))
     if not options.no_amqp and path is None and listen is None:
-        if options.token_file is not None and options.store is None:
-            text = "--token-file is for --store-listen HOST:PORT or --store URL: give one, too"
+        if options.token_file is not None and not _has_use_of_token(options):
+            text = (
+                "--token-file is for --store-listen HOST:PORT, --store URL or a standby: give one"
+            )
             raise InvalidRequest(text)
         return None
     if not options.root:
@@ -107,3 +109,8 @@ def service_addresses_of(options: argparse.Namespace) -> ServiceAddresses | None
         check_path(path)
     token = None if options.token_file is None else read_token(options.token_file)
     return ServiceAddresses(path, listen, token)
+
+
+def _has_use_of_token(options: argparse.Namespace) -> bool:
+    is_pair = options.standby_of or options.standby_listen or options.config is not None
+    return options.store is not None or bool(is_pair)

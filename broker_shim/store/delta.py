@@ -152,6 +152,11 @@ class DeltaMessageStore(LocalMessageStore):
                 machine.note_id(message.queue, identity, message.at)
 
     @property
+    def log(self) -> Log:
+        """The log that its records go to; a standby is brought up from it."""
+        return self._log
+
+    @property
     def root(self) -> Root:
         """The root directory that the store serves."""
         return self._log.root

@@ -76,6 +76,8 @@ class Holder:
         renewal: Counts the renewals, so that no two of these are alike.
         where: Machine and folder, to tell people.
         is_closed: Nobody tells anything under it, nor under one before it.
+        in_step: The root of the standby whose log has all that was told; empty: nobody's.
+        is_paused: A person wants no standby to take over.
     """
 
     root_id: str
@@ -85,6 +87,8 @@ class Holder:
     renewal: int = 0
     where: str = ""
     is_closed: bool = False
+    in_step: str = ""
+    is_paused: bool = False
 
 
 def witness_at(where: str, patience_s: float = 60.0) -> Storage:
@@ -133,6 +137,7 @@ class Witness:
         self._tag = ""
         self._held_until = float("-inf")
         self._changed = threading.Condition()
+        self._renewing = threading.RLock()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -188,16 +193,29 @@ class Witness:
             Fenced: Somebody else took it.
             StoreError: The witness did not answer; the lease runs as long as it did.
         """
-        # Before the request: the lease runs from when it was asked for, not from the answer.
-        began = self._clock()
-        stored, standing = self._read()
-        own = self._next(standing.renewal)
-        if not self._storage.replace_if_unchanged(_NAME, _packed(own), stored.tag):
-            self._read()  # says who was faster
-            message = f"{self.location}: {_NAME} changed meanwhile; look who else uses it"
-            raise Fenced(message)
-        self._own = own
-        self._took(began)
+        with self._renewing:
+            for _ in range(_TRIES):
+                # Before the request: the lease runs from when it was asked for.
+                began = self._clock()
+                stored, standing = self._read()
+                own = replace(self._next(standing.renewal), is_paused=standing.is_paused)
+                if self._storage.replace_if_unchanged(_NAME, _packed(own), stored.tag):
+                    self._own = own
+                    self._took(began)
+                    return
+        message = f"{self.location}: {_NAME} changes all the time; look who else uses it"
+        raise Fenced(message)
+
+    def name_in_step(self, standby: str) -> None:
+        """Let the object say which standby is in step, from when this returns at the latest.
+
+        Raises:
+            Fenced: Somebody else took it.
+            StoreError: The witness did not answer; the object may say it or not.
+        """
+        with self._renewing:
+            self._own = replace(self._own, in_step=standby)
+            self.renew()
 
     def start(self, on_fenced: Callable[[StoreError], None]) -> None:
         """Renew from now on, on a thread; `on_fenced` is called there, at most once."""
@@ -324,6 +342,38 @@ def take_over(
             return
     message = f"{storage.location}: others change it all the time: try again"
     raise Unavailable(message)
+
+
+def sight(storage: Storage) -> tuple[Holder, str] | None:
+    """Read a witness's object and its tag; None if there is none.
+
+    Raises:
+        CorruptData: It cannot be read.
+        StoreError: The witness did not answer.
+    """
+    stored = storage.read(_NAME)
+    return stored and (_unpacked(storage.location, stored.content), stored.tag)
+
+
+def take_place(storage: Storage, seen: Holder, tag: str, new: Identity, where: str) -> bool:
+    """Make a standby the root that may serve, if the object is still the one that it saw.
+
+    The standby has waited by then (`sparkstore.shipping.steps`): nobody tells anything under the
+    object that is replaced, so the new one says at once that it need not be waited for.
+
+    Raises:
+        StoreError: The witness did not answer: look at it again.
+    """
+    own = Holder(
+        root_id=new.root_id,
+        generation=new.generation,
+        writer=uuid4().hex,
+        lease_s=seen.lease_s,
+        renewal=seen.renewal + 1,
+        where=f"{socket.gethostname()}:{where}",
+        is_closed=True,
+    )
+    return storage.replace_if_unchanged(_NAME, _packed(own), tag)
 
 
 def _close(storage: Storage, own: Holder) -> None:

@@ -34,10 +34,11 @@ from sparkstore.core.records import Record, ids_reserved, opened
 from sparkstore.errors import Fenced, InvalidRequest, Locked, Unavailable
 from sparkstore.log.journal import Commit, Journal
 from sparkstore.log.wal import Wal, plain_write, sync_write
-from sparkstore.log.wal_format import WalGroup
+from sparkstore.log.wal_format import WalGroup, group_encoder
 from sparkstore.log.wal_replay import Replay, UnfitRecords, read_wal, set_aside
 from sparkstore.log.writer import Log, LogGuards
 from sparkstore.recovery.recovery import Tail, journal_tail, recover
+from sparkstore.shipping.log_shipping import shipping_of
 from sparkstore.storage.disk_room import DiskRoom, RoomLimits, make_room
 from sparkstore.storage.objects import ObjectStorage, is_object_uri
 from sparkstore.tables import rows
@@ -228,18 +229,18 @@ def _open(
     wal = _new_wal(root, wal_folder, journal.epoch, config, room) if ack == "wal" else None
     state = _recovered(root, wal)
     ends = {"next_position": last_position + 1 + len(first), "first_segment": segment}
-    log = Log(root, journal, wal, locks, config, **ends, guards=LogGuards(room, witness))
+    encode = group_encoder(bytes.fromhex(root.identity.root_id), journal.epoch)
+    guards = LogGuards(room, witness, shipping_of(config, encode, ends["next_position"], witness))
+    log = Log(root, journal, wal, locks, config, **ends, guards=guards)
     if witness is not None:
         witness.start(log.fail)
     if publisher is not None:
         publisher.jobs.start()
     locks.callback(FenceWatch(_fence_check(root, journal), config.fence_check_s, log.fail).stop)
+    where = root.path if publisher is None else publisher.location
     _log.info(
         "opened %s: epoch %d, position %d, %d records replayed",
-        root.path if publisher is None else publisher.location,
-        journal.epoch,
-        last_position + 1,
-        last_position - tail.last_position,
+        *(where, journal.epoch, last_position + 1, last_position - tail.last_position),
     )
     return OpenedLog(log, state)
 
@@ -379,6 +380,8 @@ def _heal(root: Root) -> None:
 def _replay_all(root: Root, journal: Journal, tail: Tail, folders: list[Path], ack: str) -> int:
     """Commit what the journal lacks of each write-ahead log; the last position then."""
     last_position = tail.last_position
+    if journal.epoch < tail.epoch:  # of a copy, whose commits no writer has numbered
+        journal.begin_epoch(tail.epoch)
     for folder in folders:
         replay = _read_wal(root, folder, tail, last_position)
         if ack == "wal" and folder == folders[0]:  # the newest

@@ -25,7 +25,8 @@ from __future__ import annotations
 
 import mmap
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
@@ -107,6 +108,38 @@ def encode_group(payload: bytes, count: int, first_position: int, turn: int, sta
     signed = _GROUP.pack(_GROUP_MAGIC, len(payload), count, first_position, turn, 0)[:-4]
     crc = zlib.crc32(payload, zlib.crc32(signed, start))
     return signed + crc.to_bytes(4, "little")
+
+
+def group_encoder(root_id: bytes, epoch: int) -> Callable[[bytes, int, int, int], bytes]:
+    """Make `encode_group` for the groups of one writer."""
+    return partial(encode_group, start=seed(root_id, epoch))
+
+
+class LooseGroup(NamedTuple):
+    """A group that is in no file: as `WalGroup`, and the turn that it names."""
+
+    first_position: int
+    record_count: int
+    turn: int
+    payload: bytes
+
+    @property
+    def last_position(self) -> int:
+        """Position of its last record."""
+        return self.first_position + self.record_count - 1
+
+
+def decode_group(content: memoryview, start: int) -> LooseGroup | None:
+    """Decode a group that came by itself; None unless all of it is one, of this `seed`."""
+    if len(content) < _GROUP.size:
+        return None
+    magic, size, count, first, turn, crc = _GROUP.unpack_from(content)
+    payload = content[_GROUP.size :]
+    if magic != _GROUP_MAGIC or size != len(payload) or not count:
+        return None
+    if crc != zlib.crc32(payload, zlib.crc32(content[:_GROUP_SIGNED_BYTES], start)):
+        return None
+    return LooseGroup(first, count, turn, bytes(payload))
 
 
 def group_bytes(payload_bytes: int) -> int:

@@ -26,7 +26,7 @@ from sparkstore.content.reader import ContentReader
 from sparkstore.content.scratch import Scratch
 from sparkstore.core import codec
 from sparkstore.core.records import MessageHeader, Run, rows_of
-from sparkstore.errors import Closed, Ended, Full, InvalidRequest, StoreError, Unavailable
+from sparkstore.errors import Closed, Ended, Fenced, Full, InvalidRequest, StoreError, Unavailable
 from sparkstore.log.batcher import Fire, RecordGroup
 from sparkstore.log.committer import Committer, CommitterEvents
 from sparkstore.log.completions import bound, fire_once, ignore
@@ -35,6 +35,7 @@ from sparkstore.log.log_metrics import LogBacklog, LogMetrics
 from sparkstore.log.logged_content import LoggedContent
 from sparkstore.log.recent_content import RecentContent
 from sparkstore.log.wal import NoRoom, Wal
+from sparkstore.shipping.log_shipping import Shipping
 from sparkstore.storage.disk_room import DiskRoom
 from sparkstore.tables.root import Root
 
@@ -58,15 +59,17 @@ class _Item(NamedTuple):
 
 
 class LogGuards(NamedTuple):
-    """Conditions under which a log may go on: room on its disks, and the lease of a root's witness.
+    """Conditions under which a log may go on: room on its disks, a lease, and a standby.
 
     Attributes:
         room: What is free on the disks.
         witness: The lease; None: the root has no witness.
+        shipping: The way to a standby; None: none may come.
     """
 
     room: DiskRoom
     witness: Witness | None = None
+    shipping: Shipping | None = None
 
 
 class Log:
@@ -75,6 +78,8 @@ class Log:
     Attributes:
         failure: What it stopped with; None while it has not.
         room: What is free on its disks.
+        shipping: The way to a standby; None: none may come.
+        epoch: What its records are written under.
     """
 
     def __init__(
@@ -89,9 +94,9 @@ class Log:
         first_segment: int,
         guards: LogGuards,
     ) -> None:
-        self.root, self.config, self.metrics = root, config, LogMetrics()
+        self.root, self.config, self.epoch, self.metrics = root, config, journal.epoch, LogMetrics()
         self._wal, self._locks, self._publisher = wal, locks, journal.publisher
-        self.room, self._witness = guards
+        self.room, self._witness, self.shipping = guards
         self._pack = codec.packer()
         self.next_position = self._synced_below = next_position
         self._was_there = next_position - 1  # replayed: it survives without the write-ahead log
@@ -180,6 +185,18 @@ class Log:
         self._inbox.put(_Item(b"", (), on_complete, is_flush=True))
         if self._has_ended:
             self._refuse_the_rest()
+
+    @property
+    def synced_position(self) -> int:
+        """Return the last position that was acknowledged, or may be."""
+        return self._synced_below - 1
+
+    def commit_now(self, on_commit: Fire) -> None:
+        """Call back when all that was acknowledged before is in Delta commits; from any thread.
+
+        Unlike `flush` it does not wait its turn: the log thread may itself wait for a standby.
+        """
+        self._committer.flush(on_commit, self._synced_below)
 
     def load(self, message_id: int) -> tuple[MessageHeader, bytes]:
         """Header and content of a message that was appended: see `LoggedContent`."""
@@ -307,17 +324,22 @@ class Log:
         """
         error = self.failure
         if error is None and self._wal is not None and size:
-            error = self._sync(self._wal, batch, count)
+            payload = b"".join([item.packed for item in batch])
+            if self.shipping is not None:  # first: the own sync runs while it is on its way
+                self.shipping.ship(payload, count, self._synced_below)
+            error = self._sync(self._wal, payload, count)
+            if error is None and self.shipping is not None:
+                error = self._wait_for_standby(self.shipping)
         if error is None and self._witness is not None:
             error = self._wait_for_witness(self._witness)
         return error
 
-    def _sync(self, wal: Wal, batch: list[_Item], count: int) -> StoreError | None:
+    def _sync(self, wal: Wal, payload: bytes, count: int) -> StoreError | None:
         first = self._synced_below
         while True:
             began = time.perf_counter()
             try:
-                wal.append(b"".join([item.packed for item in batch]), count, first)
+                wal.append(payload, count, first)
             except NoRoom as reason:
                 if self.failure is not None:
                     return self.failure
@@ -346,6 +368,25 @@ class Log:
             self._stall(f"the witness {witness.location} does not answer")
         self._go_on()
         return None
+
+    def _wait_for_standby(self, shipping: Shipping) -> StoreError | None:
+        """Wait until a standby has the group, too, or none need have it."""
+        while True:
+            try:
+                if shipping.wait(_ROOM_RETRY_S):
+                    self._go_on()
+                    return None
+                why = shipping.why
+            except Fenced as reason:
+                return reason
+            except (StoreError, OSError) as reason:
+                why = str(reason)
+                self._ending.wait(_ROOM_RETRY_S)
+            if self.failure is not None:
+                return self.failure
+            if self._ending.is_set():
+                return Ended(f"closed while {why}: what was not answered may be lost")
+            self._stall(why)
 
     def _refuse_the_rest(self) -> None:
         """Refuse what came after the end of the log thread; from any thread."""

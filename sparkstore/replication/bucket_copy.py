@@ -18,7 +18,6 @@ the same bytes, or is never named.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import time
 from collections.abc import Iterable, Mapping
@@ -39,7 +38,7 @@ from sparkstore.errors import CorruptData, StoreError, Unavailable
 from sparkstore.jobs.report import JobReport
 from sparkstore.recovery.recovery import journal_tail
 from sparkstore.replication.bucket_replica import BucketPair, check_is_replica_of
-from sparkstore.replication.record_at import record_at
+from sparkstore.replication.record_at import fingerprint
 from sparkstore.replication.record_files import (
     check_gapless,
     openings,
@@ -175,8 +174,8 @@ class _Copy:
         known = _last_record(self._base["journal"])
         if known is None or known[0] != self.before:
             return
-        now = _fingerprint(self._pair.primary, self.before)
-        if now is not None and now != known[1]:
+        now = fingerprint(self._pair.primary, self.before)
+        if now and now != known[1]:
             message = (
                 f"{self._replica.location} has another record at position {self.before} than its"
                 f" primary: the two went apart; keep one of them, and {AGAIN}"
@@ -203,8 +202,8 @@ class _Copy:
             check_gapless(added, after, self.last)
             self._upload(_Upload(file.file, f"journal/{file.name}") for file in added)
         wanted = {**kept, **{file.name: file.add for file in added}}
-        fingerprint = _fingerprint(self._pair.primary, self.last)
-        info = {_LAST_POSITION: str(self.last), _LAST_RECORD: fingerprint or ""}
+        last_record = fingerprint(self._pair.primary, self.last)
+        info = {_LAST_POSITION: str(self.last), _LAST_RECORD: last_record}
         # The writer's transactions stay with it: whoever writes next begins another epoch.
         schema = TableContents(protocol=self._journal.protocol, metadata=self._journal.metadata)
         self._commit("journal", wanted, schema, info)
@@ -258,14 +257,6 @@ def _check_journal(pair: BucketPair) -> None:
     if healing.check(pair.primary, "journal") is not None:
         message = f"{pair.source.location}: the journal is broken at its end: start the store"
         raise Unavailable(message)
-
-
-def _fingerprint(primary: Root, position: int) -> str | None:
-    """Return the digest of the record at a position; None if the primary no longer has it."""
-    record = record_at(primary, position) if position else None
-    if record is None:
-        return None
-    return hashlib.sha256(repr(sorted(record.items())).encode()).hexdigest()
 
 
 def _last_record(journal: TableContents) -> tuple[int, str] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import pyarrow as pa
@@ -29,3 +30,15 @@ def record_at(root: Root, position: int) -> dict[str, Any] | None:
         if rows:
             return max(rows, key=lambda row: row["epoch"])
     return None
+
+
+def fingerprint(root: Root, position: int) -> str:
+    """Return a digest of the record at a position; empty if there is none, or it is gone."""
+    row = record_at(root, position) if position > 0 else None
+    return "" if row is None else row_fingerprint(row)
+
+
+def row_fingerprint(row: dict[str, Any]) -> str:
+    """Return the digest of a record, as a row of a table; its segment does not count."""
+    columns = sorted((name, value) for name, value in row.items() if name != "segment")
+    return hashlib.sha256(repr(columns).encode()).hexdigest()

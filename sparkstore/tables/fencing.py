@@ -35,7 +35,9 @@ _silent_buckets: set[str] = set()
 """Those that did not answer, and that the log was told of."""
 
 PRIMARY, REPLICA, FENCED, COPY = "primary", "replica", "fenced", "copy"
-"""Roles; a copy is what a store that serves a bucket works on, and never a root of its own."""
+STANDBY = "standby"
+"""Roles; a copy is what a store that serves a bucket works on, and never a root of its own. A
+standby gets its primary's records as they are written (`sparkstore.standby`), a replica by jobs."""
 
 
 def check_may_serve(where: Path) -> None:
@@ -84,7 +86,7 @@ def check_not_superseded(where: Path | str, identity: Identity) -> None:
     if identity.role == COPY:
         message = f"{where} is a working copy of {identity.primary}: use that, by its URI"
         raise Fenced(message)
-    if identity.role not in {PRIMARY, REPLICA}:
+    if identity.role not in {PRIMARY, REPLICA, STANDBY}:
         message = (
             f"{where} is fenced: {identity.successor or 'a replica of it'} took over; use that, or"
             f" empty this {_place(where)} to make it a replica"
@@ -105,6 +107,9 @@ def _check_is_primary(where: Path | str, identity: Identity) -> None:
     if identity.role == REPLICA:
         message = f"{where} is a replica of {identity.primary}: to serve it, sparkstore promote it"
         raise Fenced(message)
+    if identity.role == STANDBY:
+        message = f"{where} is a standby of {identity.primary}: serve it with --standby-of, or"
+        raise Fenced(f"{message} promote it if that machine is gone")
     check_not_superseded(where, identity)
 
 

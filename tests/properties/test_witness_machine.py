@@ -17,8 +17,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from sparkstore.bucket.witness import Witness, take_over
 from sparkstore.errors import Fenced, StoreError, Unavailable
-from sparkstore.storage.storage import Storage, StoredContent
+from sparkstore.storage.storage import Storage
 from sparkstore.tables.root import Identity
+from tests.support.roots.late_witness import Network, World
 
 LEASE_S = 10.0
 MEMBERS = 3
@@ -28,62 +29,6 @@ DELAYS = st.sampled_from([0.0, 0.0, 1.0, LEASE_S / 2, LEASE_S * 2])
 
 class _Killed(Exception):
     pass
-
-
-@dataclass
-class World:
-    """What all machines share: real time, and what happens to the requests of one of them.
-
-    Attributes:
-        now: Seconds.
-        fault: What becomes of a request.
-        delay_s: How long it is on its way, and as long its answer.
-        meanwhile: What another machine does after the next request's work, before its answer.
-    """
-
-    now: float = 0.0
-    fault: str = ""
-    delay_s: float = 0.0
-    meanwhile: Callable[[], None] | None = None
-
-
-class Network:
-    """The witness, behind a network that is late or fails as the world says.
-
-    It is in memory, and conditional as every storage is (`tests/contract/test_storage.py`): so some
-    hundred lives are tried in a second.
-    """
-
-    location = "the witness"
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._content: bytes | None = None
-
-    def read(self, _name: str) -> StoredContent | None:
-        return StoredContent(self._content, str(self._content)) if self._content else None
-
-    def put_if_absent(self, _name: str, content: bytes) -> bool:
-        return self._put(content, None)
-
-    def replace_if_unchanged(self, _name: str, content: bytes, tag: str) -> bool:
-        return self._put(content, tag)
-
-    def _put(self, content: bytes, tag: str | None) -> bool:
-        world = self._world
-        world.now += world.delay_s
-        if world.fault == "not sent":
-            raise Unavailable("cut off")
-        if (None if self._content is None else str(self._content)) == tag:
-            self._content = content
-        stands, fault = self._content == content, world.fault
-        world.now += world.delay_s
-        if world.meanwhile is not None:
-            then, world.meanwhile = world.meanwhile, None
-            then()
-        if fault == "not answered":
-            raise Unavailable("the answer was lost")
-        return stands
 
 
 @dataclass

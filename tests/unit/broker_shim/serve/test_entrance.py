@@ -204,7 +204,7 @@ def test_a_member_is_asked_for_by_its_own_options(said: list[str], hint: str) ->
 @pytest.mark.parametrize(
     ("said", "hint"),
     [
-        (["root", "--token-file=t"], "--token-file is for --store-listen HOST:PORT or --store URL"),
+        (["root", "--token-file=t"], "--token-file is for --store-listen HOST:PORT, --store URL"),
         (["root", "--store-listen=127.0.0.1:0"], "needs --token-file FILE"),
         (["--memory", "--store-socket=s"], "the store service needs a root"),
         (["--store=unix:s", "--store-socket=s"], "the store service needs a root"),

@@ -1,0 +1,205 @@
+"""A machine of a pair: the port for its standby while it serves, its life as one while it does not.
+
+`--standby-of` names the other machine, on either. With a witness each start decides anew which of
+the two serves (`sparkstore.standby.admission`), and who was fenced becomes the standby of the other
+in the same process. Without one it is a copy that a person promotes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+import ssl
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from broker_shim.errors import InvalidRequest
+from broker_shim.security.security_options import security_of
+from broker_shim.security.tls import server_context
+from broker_shim.serve.bind_address import listening_socket, parse_listen
+from broker_shim.serve.stores import Stores, open_stores
+from broker_shim.serve.systemd import READY, notify
+from broker_shim.service.socket import read_token
+from sparkstore.config import StoreConfig, read_config
+from sparkstore.exit_codes import ExitCode
+from sparkstore.storage.objects import is_object_uri
+
+if TYPE_CHECKING:
+    from broker_shim.serve.reporting import Reporter
+    from sparkstore.standby.stand_by import PeerAddress
+
+_log = logging.getLogger(__name__)
+
+
+def add_options(add: Callable[..., object]) -> None:
+    """Add the options of a pair to an argparse parser."""
+    add(
+        "--standby-of",
+        metavar="tcp:HOST:PORT",
+        help="be the standby of the broker with this --standby-listen: ROOT gets all that it"
+        " confirms; with a witness this one takes over by itself (docs/failover.md); needs"
+        " --token-file",
+    )
+    add(
+        "--standby-listen",
+        metavar="HOST:PORT",
+        help="let a standby of this root connect here; beyond loopback it needs --tls-cert; needs"
+        " --token-file",
+    )
+
+
+def with_pair(options: argparse.Namespace, config: StoreConfig) -> StoreConfig:
+    """Return the settings with what the command line says of a pair, checked.
+
+    Raises:
+        InvalidRequest: They contradict one another.
+    """
+    config = replace(
+        config,
+        peer=options.standby_of or config.peer,
+        standby_listen=options.standby_listen or config.standby_listen,
+    )
+    if not (config.peer or config.standby_listen):
+        return config
+    said = "--standby-of" if config.peer else "--standby-listen"
+    if not options.root or is_object_uri(options.root):
+        text = "needs a root in a folder; a root in a bucket is taken over by another store"
+        raise InvalidRequest(f"{said} {text}, as docs/buckets.md says")
+    if config.chain:
+        raise InvalidRequest(f"{said} and [store] chain: have one of them, both copy all records")
+    if config.ack == "delta":
+        raise InvalidRequest(f'{said} ships the write-ahead log, which ack = "delta" has not')
+    if options.token_file is None:
+        raise InvalidRequest(f"{said} needs --token-file FILE, the same on both machines")
+    if config.peer:
+        _host_and_port(config.peer)
+    return config
+
+
+def serve_in_turns(options: argparse.Namespace, run: Callable[[argparse.Namespace], int]) -> int:
+    """Run a broker, again as a standby after the other machine took over; the exit code."""
+    code = run(options)
+    while code == ExitCode.TAKEN_OVER and _has_peer(options):
+        _log.warning("the other machine serves: this one becomes its standby")
+        code = run(options)
+    return code
+
+
+def _has_peer(options: argparse.Namespace) -> bool:
+    return bool(options.standby_of or (options.config and read_config(options.config).peer))
+
+
+def _host_and_port(peer: str) -> tuple[str, int]:
+    kind, _, rest = peer.partition(":")
+    if kind != "tcp":
+        raise InvalidRequest(f"--standby-of {peer}: write it as tcp:HOST:PORT")
+    parse_listen(rest, "--standby-of")
+    host, _, port = rest.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _peer_address(options: argparse.Namespace, config: StoreConfig) -> PeerAddress:
+    from sparkstore.standby.stand_by import PeerAddress  # noqa: PLC0415
+
+    host, port = _host_and_port(config.peer)
+    is_loopback = parse_listen(config.peer.partition(":")[2], "--standby-of").is_loopback
+    tls = None
+    if config.peer_ca or not is_loopback:
+        try:
+            tls = ssl.create_default_context(cafile=config.peer_ca or None)
+        except OSError as reason:
+            raise InvalidRequest(f"[store] peer_ca {config.peer_ca}: {reason}") from reason
+    return PeerAddress(host, port, read_token(options.token_file), tls)
+
+
+def _follow_first(options: argparse.Namespace, config: StoreConfig, reporter: Reporter) -> bool:
+    """Be a standby until this machine is to serve; False if it was told to stop before.
+
+    Raises:
+        StoreError: It can be no standby of that machine; the witness did not answer.
+    """
+    from sparkstore.standby.admission import StartRole  # noqa: PLC0415
+    from sparkstore.standby.stand_by import StandBy, finish, start_role  # noqa: PLC0415
+
+    role = start_role(options.root, config)
+    if role is StartRole.FINISH:
+        finish(options.root)
+    if role is not StartRole.FOLLOW:
+        return True
+    standby = StandBy(options.root, config, _peer_address(options, config))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: standby.stop())
+    if reporter.probes is not None:
+        reporter.probes.now(lambda: (), lambda: standby.trouble, None)
+    sys.stdout.write(f"STANDBY of={config.peer} root={options.root}\n")
+    sys.stdout.flush()
+    notify(READY, f"STATUS=standby of {config.peer}")
+    try:
+        return standby.run()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(
+                number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            )
+
+
+@contextmanager
+def stores_when_due(
+    options: argparse.Namespace, config: StoreConfig, stop_timeout_s: float, reporter: Reporter
+) -> Iterator[Stores | None]:
+    """Open the stores once it is this machine's turn, and let a standby of them connect.
+
+    Yields None if this machine was told to stop while it was a standby.
+
+    Raises:
+        StoreError: The settings contradict one another; as the store's constructor; as `run`.
+    """
+    config = with_pair(options, config)
+    if config.peer and not _follow_first(options, config, reporter):
+        yield None
+        return
+    stores = open_stores(options, config, stop_timeout_s)
+    try:
+        with _standby_port(options, config, stores) as url:
+            if url:
+                _log.info("a standby may connect to %s", url)
+            yield stores
+    except InvalidRequest:  # of the port
+        stores.close()
+        raise
+
+
+@contextmanager
+def _standby_port(
+    options: argparse.Namespace, config: StoreConfig, stores: Stores
+) -> Iterator[str]:
+    """Let a standby connect while the body runs, if the settings say so; yields where.
+
+    Raises:
+        InvalidRequest: The address cannot be listened at, or others reach it without TLS.
+    """
+    log = getattr(stores.messages, "log", None)
+    if not config.standby_listen or log is None:
+        yield ""
+        return
+    from sparkstore.standby.port import StandbyPort  # noqa: PLC0415
+
+    address = parse_listen(config.standby_listen, "--standby-listen")
+    files = security_of(options).tls
+    if files is None and not address.is_loopback and not options.insecure:
+        text = "is reached by other machines: give --tls-cert and --tls-key, or --insecure"
+        raise InvalidRequest(f"--standby-listen {config.standby_listen} {text}")
+    try:
+        listening = listening_socket(address)
+    except OSError as reason:
+        raise InvalidRequest(f"--standby-listen {reason.strerror}") from reason
+    tls = None if files is None else server_context(files)
+    port = StandbyPort(log, listening, read_token(options.token_file), tls)
+    try:
+        yield port.url
+    finally:
+        port.close()

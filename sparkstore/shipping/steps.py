@@ -1,0 +1,94 @@
+"""Decide what a primary may confirm, when it goes on alone, and when a standby may take over. Pure.
+
+The witness's object names the standby that is in step: whose log has all that was ever confirmed.
+Why nobody who lacks something serves: completions wait for a standby from before the witness names
+it until after the witness names nobody. Each change of that object is one conditional
+replacement, so a take-over that was decided by an older object fails.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+CLOCKS_DIFFER = 1.05
+"""Clocks may run so much faster than one another."""
+
+
+class Synchrony(NamedTuple):
+    """Settings of a primary that has, or may have, a standby.
+
+    Attributes:
+        is_always: Nothing is confirmed without a standby. False: the primary goes on alone.
+        grace_s: How long a standby may be silent before that.
+    """
+
+    is_always: bool = False
+    grace_s: float = 5.0
+
+
+class Standing(NamedTuple):
+    """Where a primary stands with its standby.
+
+    Attributes:
+        standby: Root id of the standby that must have what is confirmed; empty: nobody.
+        acked: The standby has synced all positions up to this one.
+        silent_since_s: When it was last heard of; None: it answers.
+    """
+
+    standby: str = ""
+    acked: int = 0
+    silent_since_s: float | None = None
+
+
+def may_confirm(standing: Standing, position: int, synchrony: Synchrony) -> bool:
+    """Tell whether a record that the primary has synced may be confirmed, as far as standbys go."""
+    if standing.standby:
+        return standing.acked >= position
+    return not synchrony.is_always
+
+
+def is_due_alone(standing: Standing, now_s: float, synchrony: Synchrony) -> bool:
+    """Tell whether the primary is to record that it is alone, and then to go on without a standby.
+
+    With `is_always` it never is: nothing would be won.
+    """
+    if not standing.standby or standing.silent_since_s is None or synchrony.is_always:
+        return False
+    return now_s - standing.silent_since_s >= synchrony.grace_s
+
+
+class Lease(Protocol):
+    """The part of a witness's object that decides a take-over (`sparkstore.bucket.witness`)."""
+
+    @property
+    def in_step(self) -> str:
+        """Root id of the standby whose log has all that was confirmed; empty: nobody's."""
+        ...
+
+    @property
+    def lease_s(self) -> float:
+        """How long the holder confirms after it began its newest renewal."""
+        ...
+
+    @property
+    def is_closed(self) -> bool:
+        """Tell that nobody confirms anything under it."""
+        ...
+
+    @property
+    def is_paused(self) -> bool:
+        """Tell that a person wants no take-over."""
+        ...
+
+
+def may_take_over(lease: Lease, standby: str, unchanged_s: float) -> bool:
+    """Tell whether a standby may try to replace a witness's object by its own.
+
+    Args:
+        lease: What the object says.
+        standby: Root id of the standby that asks.
+        unchanged_s: How long the standby has seen this very object, by its own clock.
+    """
+    if lease.in_step != standby or lease.is_paused:
+        return False
+    return lease.is_closed or unchanged_s > lease.lease_s * CLOCKS_DIFFER

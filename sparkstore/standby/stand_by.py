@@ -1,0 +1,271 @@
+"""A standby's process: connect to the primary, again and again; take over when it is gone.
+
+The thread of the caller talks to the primary. The thread `witness watch` looks at the witness, by
+a clock of its own alone: an object that stayed the same for longer than its lease was renewed by
+nobody, since each renewal changes it. When a take-over is due, the connection is ended and the root
+closed first: from then on nothing more is confirmed to the primary. Then the object is replaced, if
+it is still the one that was seen; if it is not, the standby connects again.
+
+A take-over has two steps, and a kill between them leaves a start that finishes it
+(`admission.role_at_start`): the witness names this root; `root.json` says primary, and the next
+generation. What follows is an ordinary start, which replays the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import threading
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sparkstore.bucket.witness import Holder, boottime_s, sight, take_place, witness_at
+from sparkstore.config import StoreConfig
+from sparkstore.errors import Ended, Fenced, InvalidRequest, Locked, StoreError, Unavailable
+from sparkstore.shipping.peer import Peer
+from sparkstore.shipping.steps import may_take_over
+from sparkstore.standby.admission import StartRole, role_at_start
+from sparkstore.standby.follower import StandbyConnection
+from sparkstore.storage.storage import Storage
+from sparkstore.tables.fencing import PRIMARY, STANDBY, change_identity
+from sparkstore.tables.lock import FileLock
+from sparkstore.tables.private_folder import private_folder
+from sparkstore.tables.root import Identity, is_root, open_root, path_of
+
+_log = logging.getLogger(__name__)
+
+_AGAIN_S = 0.5
+_PATIENCE_S = 60.0
+_CONNECT_S = 5.0
+_LOOKS = 12
+"""Looks at the witness in the time of a lease."""
+
+
+class PeerAddress(NamedTuple):
+    """The way to the other machine.
+
+    Attributes:
+        host: Its name or number.
+        port: Port of its `standby_listen`.
+        token: What it asks for.
+        tls: How to check its certificate; None: without TLS.
+    """
+
+    host: str
+    port: int
+    token: str
+    tls: ssl.SSLContext | None = None
+
+    def connect(self) -> Peer:
+        """Connect to the other machine.
+
+        Raises:
+            Unavailable: Nobody is there, or it cannot be trusted.
+        """
+        where = f"{self.host}:{self.port}"
+        try:
+            connection = socket.create_connection((self.host, self.port), _CONNECT_S)
+            if self.tls is not None:
+                connection = self.tls.wrap_socket(connection, server_hostname=self.host)
+        except OSError as reason:
+            raise Unavailable(f"no primary at {where}: {reason}") from reason
+        return Peer(connection, where, _PATIENCE_S)
+
+
+def start_role(where: str | Path, config: StoreConfig) -> StartRole:
+    """Decide what a machine that has a peer does at its start; see `admission.role_at_start`.
+
+    Raises:
+        StoreError: The witness did not answer; the root cannot be read.
+    """
+    path = path_of(where)
+    own = open_root(path).identity if is_root(path) else None
+    witness = config.witness or (own.witness if own is not None else "")
+    if witness:
+        sighted = sight(witness_at(witness))
+        return role_at_start(own, sighted and sighted[0], str(path))
+    if own is not None and own.role == PRIMARY:
+        message = f"{path} is a primary, and no witness says which machine serves: name one"
+        raise InvalidRequest(f"{message} ([store] witness), or leave --standby-of out")
+    return StartRole.FOLLOW
+
+
+def finish(where: str | Path) -> Identity:
+    """Make a standby that the witness names the primary; its identity then."""
+    root = open_root(where)
+
+    def promoted(identity: Identity) -> dict[str, Any]:
+        if identity.role != STANDBY:
+            return {}
+        return {
+            "role": PRIMARY,
+            "generation": identity.generation + 1,
+            "superseded": sorted({*identity.superseded, identity.primary_id} - {""}),
+        }
+
+    return change_identity(root, promoted)
+
+
+class StandBy:
+    """A machine that follows; `run` returns True when it is to serve, False when it was stopped."""
+
+    def __init__(self, where: str | Path, config: StoreConfig, address: PeerAddress) -> None:
+        self._path, self._config, self._address = path_of(where), config, address
+        self._stopping, self._due = threading.Event(), threading.Event()
+        self._guard = threading.Lock()
+        self._follower: StandbyConnection | None = None
+        self._seen: tuple[Holder, str] | None = None
+        self._witness: Storage | None = None
+        self._trouble = "it has not connected yet"
+
+    @property
+    def trouble(self) -> str:
+        """Say how the standby stands, for whoever asks whether this machine serves."""
+        follower = self._follower
+        state = "in step" if follower is not None and follower.is_live else self._trouble
+        return f"standby of {self._address.host}:{self._address.port}: {state}"
+
+    @property
+    def is_live(self) -> bool:
+        """Tell whether it takes groups as they are written."""
+        follower = self._follower
+        return follower is not None and follower.is_live
+
+    @property
+    def position(self) -> int:
+        """Return the last position that it has."""
+        follower = self._follower
+        return 0 if follower is None else follower.position
+
+    def stop(self) -> None:
+        """Let `run` end soon; from any thread, or a signal's handler."""
+        self._stopping.set()
+        follower = self._follower
+        if follower is not None:
+            follower.close()
+
+    def run(self) -> bool:
+        """Follow until this machine is to serve, or `stop`.
+
+        Raises:
+            Locked: Another process has the root.
+            StoreError: The root cannot be a standby of that primary; the line says what to do.
+        """
+        private_folder(self._path)
+        with ExitStack() as held:
+            held.callback(FileLock(self._path / "writer.lock", str(self._path)).release)
+            watch = threading.Thread(target=self._watch, name="witness watch", daemon=True)
+            watch.start()
+            while not self._stopping.is_set():
+                self._connect()
+                if self._due.is_set() and not self._stopping.is_set() and self._take_over():
+                    self._stopping.set()
+                    watch.join(_CONNECT_S)
+                    return True
+                self._stopping.wait(_AGAIN_S)
+        return False
+
+    def _connect(self) -> None:
+        """Follow the primary for as long as one connection lasts."""
+        try:
+            follower = StandbyConnection(
+                self._path, self._config, self._address.connect(), self._address.token
+            )
+        except Unavailable as reason:
+            self._note(reason)
+            return
+        with self._guard:
+            self._follower = follower
+        if self._stopping.is_set() or self._due.is_set():
+            follower.close()
+        try:
+            follower.run()
+        except (Ended, Fenced, InvalidRequest, Locked):
+            raise
+        except StoreError as reason:
+            self._note(reason)
+        except OSError as reason:
+            message = f"the disk of {self._path} failed: {reason}; nothing more is confirmed"
+            raise Ended(f"{message}: restart this standby") from reason
+        finally:
+            with self._guard:
+                self._follower = None
+
+    def _note(self, reason: StoreError) -> None:
+        if str(reason) != self._trouble and not self._stopping.is_set():
+            _log.warning("not in step: %s", reason)
+        self._trouble = str(reason)
+
+    # ------------------------------------------------------------------- the witness
+
+    def _watch(self) -> None:
+        """Look at the witness until a take-over is due; again if that was too late."""
+        tag, since_s, wait_s = "", boottime_s(), _AGAIN_S
+        while not self._stopping.wait(wait_s):
+            began_s = boottime_s()
+            try:
+                sighted = self._sight()
+            except (StoreError, OSError) as reason:
+                _log.debug("the witness does not answer: %s", reason)
+                continue
+            if sighted is None:
+                continue
+            holder, now_tag = sighted
+            if now_tag != tag:  # seen later than it was written: its lease is over before ours is
+                tag, since_s = now_tag, boottime_s()
+            wait_s = min(1.0, holder.lease_s / _LOOKS)
+            if self._due.is_set():
+                continue
+            if may_take_over(holder, self._own_id(), began_s - since_s):
+                self._seen = sighted
+                self._due.set()
+                with self._guard:
+                    follower = self._follower
+                if follower is not None:
+                    follower.close()
+
+    def _sight(self) -> tuple[Holder, str] | None:
+        if self._witness is None:
+            where = self._config.witness
+            if not where and is_root(self._path):
+                where = open_root(self._path).identity.witness
+            if not where:
+                return None
+            self._witness = witness_at(where, patience_s=1.0)
+        return sight(self._witness)
+
+    def _own_id(self) -> str:
+        """Return the id of this root; a word that no witness has, while there is none."""
+        with suppress(StoreError):
+            return open_root(self._path).identity.root_id
+        return "no root"
+
+    def _take_over(self) -> bool:
+        """Replace the witness's object, and become the primary; False if it was too late."""
+        assert self._seen is not None
+        assert self._witness is not None
+        holder, tag = self._seen
+        identity = open_root(self._path).identity
+        began = time.monotonic()
+        new = Identity(identity.root_id, generation=identity.generation + 1)  # as `finish` does
+        try:
+            is_taken = take_place(self._witness, holder, tag, new, str(self._path))
+        except (StoreError, OSError) as reason:
+            self._due.clear()
+            self._note(Unavailable(f"the witness does not answer: {reason}"))
+            return False
+        if not is_taken:
+            self._due.clear()
+            return False
+        now = finish(self._path)
+        _log.warning(
+            "%s takes over from %s: generation %d, %.1f s",
+            self._path,
+            holder.where,
+            now.generation,
+            time.monotonic() - began,
+        )
+        return True

@@ -1,0 +1,44 @@
+"""What a primary confirms without a standby, and when a standby may take over."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparkstore.bucket.witness import Holder
+from sparkstore.shipping.steps import Standing, Synchrony, is_due_alone, may_confirm, may_take_over
+
+WHEN_THERE, ALWAYS = Synchrony(grace_s=5.0), Synchrony(is_always=True, grace_s=5.0)
+
+
+def test_without_a_standby_a_primary_confirms_unless_it_never_may() -> None:
+    assert may_confirm(Standing(), 7, WHEN_THERE)
+    assert not may_confirm(Standing(), 7, ALWAYS)
+
+
+@pytest.mark.parametrize("synchrony", [WHEN_THERE, ALWAYS])
+def test_a_standby_that_counts_must_have_the_record(synchrony: Synchrony) -> None:
+    assert not may_confirm(Standing("s", 6), 7, synchrony)
+    assert may_confirm(Standing("s", 7), 7, synchrony)
+
+
+def test_a_primary_is_alone_after_the_grace_of_a_silent_standby() -> None:
+    silent = Standing("s", 6, silent_since_s=100.0)
+    assert not is_due_alone(silent, 104.9, WHEN_THERE)
+    assert is_due_alone(silent, 105.0, WHEN_THERE)
+    assert not is_due_alone(silent, 1_000.0, ALWAYS)
+    assert not is_due_alone(Standing("s", 6), 1_000.0, WHEN_THERE)
+    assert not is_due_alone(Standing(), 1_000.0, WHEN_THERE)
+
+
+def test_a_standby_takes_over_in_step_and_after_the_lease() -> None:
+    lease = Holder("p", 1, "w", 10.0, in_step="s")
+    assert not may_take_over(lease, "s", 10.5)  # clocks may differ in speed by 5 %
+    assert may_take_over(lease, "s", 10.6)
+    assert not may_take_over(lease, "another", 1_000.0)
+    assert not may_take_over(Holder("p", 1, "w", 10.0), "s", 1_000.0)
+
+
+def test_a_closed_lease_is_not_waited_for_and_a_pause_is_kept() -> None:
+    assert may_take_over(Holder("p", 1, "w", 10.0, is_closed=True, in_step="s"), "s", 0.0)
+    paused = Holder("p", 1, "w", 10.0, is_closed=True, in_step="s", is_paused=True)
+    assert not may_take_over(paused, "s", 1_000.0)
