@@ -145,21 +145,24 @@ class Entries(Mapping[int, Entry]):
             message_ids: One at least.
             holder: Who may hold them; None: nobody may.
         """
-        for message_id in message_ids:
-            entry = self._young.get(message_id)
-            if entry is None:
+        count, most = 0, len(message_ids)
+        while count < most:
+            entry = self._young.get(message_ids[count])
+            if entry is not None:
+                if entry.position <= 0 or entry.acquired_by not in (None, holder):
+                    break
+                count += 1
+                continue
+            place = self._packed.find(message_ids[count])
+            if place is None:
                 break
-            if entry.position <= 0 or entry.acquired_by not in (None, holder):
-                return message_id - message_ids.start
-        else:
-            return len(message_ids)
-        count = message_id - message_ids.start
-        place = self._packed.find(message_id)
-        if place is None:
-            return count
-        chunk, index = place
-        end = min(index + len(message_ids) - count, len(chunk.run) or index + 1)
-        return count + chunk.free_until(index, end, holder) - index
+            chunk, index = place
+            end = min(index + most - count, len(chunk.run) or index + 1)
+            until = chunk.free_until(index, end, holder)
+            count += until - index
+            if until < end:
+                break
+        return count
 
     def came_at(self, message_ids: Sequence[int]) -> Iterator[tuple[int, int]]:
         """The time at which messages came to the queue, and how many of them, in their order.

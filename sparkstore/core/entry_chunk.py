@@ -121,8 +121,12 @@ class EntryChunk:
 
     @property
     def is_wasteful(self) -> bool:
-        """True if half of the entries are removed, or all."""
-        return self._gone * 2 > len(self.is_there)
+        """True if half of the entries are removed; if all that are were the first, seven eighths.
+
+        Those that leave in the order in which they came soon leave an empty chunk anyway.
+        """
+        count, gone = len(self.is_there), self._gone
+        return gone * 2 > count and (gone * 8 >= count * 7 or self.is_there.find(1) != gone)
 
     def entry(self, index: int) -> Entry:
         """An entry as it is now."""
