@@ -15,12 +15,14 @@ over these parts. `sql` makes the column of them (`held`) and of the definition 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from enum import Flag, auto
 from typing import Any, NamedTuple
 
 from sparkstore.core.durability import WORDS, TerminusDurability
 from sparkstore.core.entries import Entries
+from sparkstore.core.fold import QueueState
 from sparkstore.core.queue_arguments import own_arguments, sources
 
 _NUMBERS = {"bigint", "double"}
@@ -70,6 +72,14 @@ class QueueFacts(NamedTuple):
         """Seconds since the first message of the queue came."""
         oldest = self.entries.oldest()
         return None if oldest is None else max(0, self.now_us - oldest.at) / 1_000_000
+
+
+def facts_at_rest(name: str, queue: QueueState, now_us: int) -> QueueFacts:
+    """Return what the row of a queue is made of that no broker serves, or is asked about."""
+    definition = json.loads(queue.detail)
+    arguments = definition.get("arguments") or {}
+    durability = definition.get("durability", TerminusDurability.UNSETTLED_STATE)
+    return QueueFacts(name, queue.entries, now_us, arguments, durability)
 
 
 Value = Callable[[QueueFacts], Any]
@@ -298,7 +308,7 @@ COLUMNS: list[QueueColumn] = [
         "sources",
         "Arguments that count, each with its value, and where that is from.",
         fold=lambda queue: sources(queue.arguments),
-        roads=_LIVE & ~Road.MANAGEMENT,
+        roads=ALL & ~Road.MANAGEMENT,
     ),
     QueueColumn(
         "detail",

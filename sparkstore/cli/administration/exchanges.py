@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sparkstore.cli.administration.orders import (
     add_deletion,
@@ -15,13 +16,13 @@ from sparkstore.cli.administration.orders import (
     given_headers,
     ordered,
 )
-from sparkstore.cli.administration.queues import defined
 from sparkstore.cli.output import Row
 from sparkstore.cli.parsing import group
 from sparkstore.cli.target import show_list
-from sparkstore.core.queue_arguments import arguments_of
+from sparkstore.core.queue_arguments import arguments_of, own_arguments_of
 from sparkstore.core.wiring_arguments import ALTERNATE_EXCHANGE, EXCHANGE_TYPES
-from sparkstore.operations.administration import AdminAction, Order
+from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
+from sparkstore.operations.queue_alteration import durability_of
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
@@ -86,7 +87,7 @@ def list_exchanges(arguments: Namespace) -> int:
 
     def of_tables(state: State) -> Iterator[Row]:
         for name, detail in sorted(state.exchanges.items()):
-            yield {"exchange": name, **defined(detail)}
+            yield {"exchange": name, **_defined(detail)}
 
     def of_broker(broker: BrokerClient) -> Iterator[Row]:
         for row in broker.pages("exchanges"):
@@ -141,3 +142,10 @@ def unbind(arguments: Namespace) -> int:
 
 def _binding(act: AdminAction, arguments: Namespace) -> Order:
     return Order(act, arguments.queue, arguments.exchange, arguments.key)
+
+
+def _defined(detail: str) -> dict[str, Any]:
+    """A definition, with None for an argument list that is empty."""
+    content: dict[str, Any] = json.loads(detail)
+    durability = DURABILITIES[durability_of(detail)]
+    return {**content, "durability": durability, "arguments": own_arguments_of(detail) or None}

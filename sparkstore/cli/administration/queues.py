@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from sparkstore.cli.administration.orders import (
-    add_list,
-)
+from sparkstore.cli.administration.orders import add_list
 from sparkstore.cli.notes import note, tell_unreplayed
 from sparkstore.cli.output import (
     Row,
@@ -36,27 +33,17 @@ from sparkstore.cli.target import (
     show_list,
 )
 from sparkstore.control.broker_control import path_of
-from sparkstore.core.queue_arguments import (
-    arguments_of,
-    effective_arguments,
-    own_arguments_of,
-    sources,
-)
+from sparkstore.core.fold import QueueState
 from sparkstore.errors import InvalidRequest, StoreError
-from sparkstore.operations.administration import DURABILITIES
-from sparkstore.operations.queue_alteration import durability_of
+from sparkstore.queue_columns import Road, columns_of, facts_at_rest, row_of
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
     from sparkstore.control.broker_control import BrokerControl
     from sparkstore.control.http_client import BrokerClient
-    from sparkstore.core.fold import QueueState, State
+    from sparkstore.core.fold import State
     from sparkstore.tables.root import Root
 
-QUEUE_COLUMNS = (
-    *("queue", "depth", "bytes", "acquired", "delayed", "oldest_age_s", "not_durable"),
-    "arguments",
-)  # fmt: skip
 _LISTED = ("queue", "depth", "durability", "arguments")
 _HELD = 10_000
 """Held messages that people see unless they ask for more."""
@@ -103,7 +90,7 @@ def queues(arguments: Namespace) -> int:
             if arguments.holders:
                 return _show_held(arguments, *_held(arguments, served))
             listed = served.broker.pages("queues", match=arguments.match)
-            show_rows(arguments, [served_row(row) for row in listed], QUEUE_COLUMNS)
+            _show_rows(arguments, [served_row(answer) for answer in listed])
         return 0
     with opened_root(arguments.root) as root:
         return _holders(arguments, root) if arguments.holders else _queues(arguments, root)
@@ -119,7 +106,7 @@ def _queues(arguments: Namespace, root: Root) -> int:
         for name in sorted({*state.queues, *(in_memory or ())})
         if arguments.match in name
     ]
-    show_rows(arguments, rows, QUEUE_COLUMNS)
+    _show_rows(arguments, rows)
     tell_unreplayed(arguments, root)
     return 0
 
@@ -183,51 +170,51 @@ def _held_at_rest(root: Root) -> Iterator[Row]:
 
 
 def queue_row(
-    name: str, queue: QueueState | None, now_us: int, in_memory: dict[str, int] | None
+    name: str, queue: QueueState | None, now_us: int, in_memory: dict[str, int] | None = None
 ) -> dict[str, Any]:
-    """Return a row of `sparkstore queues`; `in_memory` is the running broker's count by queue."""
-    entries = () if queue is None else queue.entries.values()
-    oldest_at = min((entry.at for entry in entries), default=None)
-    return {
-        "queue": name,
-        "depth": len(entries),
-        "bytes": sum(entry.message_bytes for entry in entries),
-        "acquired": sum(entry.acquired_by is not None for entry in entries),
-        "delayed": 0 if queue is None else queue.entries.delayed_count(now_us),
-        "oldest_age_s": None if oldest_at is None else max(0, now_us - oldest_at) / 1_000_000,
-        "not_durable": None if in_memory is None else in_memory.get(name, 0),
-        "arguments": (queue and effective_arguments(arguments_of(queue.detail))) or None,
-    }
+    """Return the row of a queue in the tables; `in_memory` is the running broker's count by queue.
+
+    What only a broker knows is None.
+    """
+    facts = facts_at_rest(name, queue or QueueState("{}", 0), now_us)
+    count = None if in_memory is None else in_memory.get(name, 0)
+    return _with_nulls(row_of(Road.COMMAND, facts) | {"not_durable": count})
 
 
 def served_row(answer: dict[str, Any]) -> dict[str, Any]:
-    """Return a broker's answer about a queue by the columns that the command has for a root."""
-    values = {name: source["value"] for name, source in answer["effective"].items()}
-    row = {name: answer.get(name) for name in QUEUE_COLUMNS} | {"queue": answer["name"]}
-    age = answer["oldest_age_s"] if answer["depth"] else None
-    return {**row, "oldest_age_s": age, "arguments": values or None}
+    """Return the row of a queue by a broker's answer."""
+    names = [column.name for column in columns_of(Road.COMMAND)]
+    return _with_nulls({name: answer.get(name) for name in names} | {"queue": answer["name"]})
+
+
+def _with_nulls(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if value == {} else value for name, value in row.items()}
+
+
+def _show_rows(arguments: Namespace, rows: list[dict[str, Any]]) -> None:
+    """Print rows; people see some columns, and of arguments no origin."""
+    names = [column.name for column in columns_of(Road.LIST)]
+    if not arguments.json:
+        for row in rows:
+            by_name = (row["effective"] or {}).items()
+            row["effective"] = {name: source["value"] for name, source in by_name} or None
+    show_rows(arguments, rows, names)
 
 
 def list_queues(arguments: Namespace) -> int:
     """Show each queue with its definition."""
 
     def of_tables(state: State) -> Iterator[Row]:
-        for name, queue in sorted(state.queues.items()):
-            yield {"queue": name, "depth": len(queue.entries), **defined(queue.detail)}
+        return (_listed(queue_row(name, state.queues[name], 0)) for name in sorted(state.queues))
 
     def of_broker(broker: BrokerClient) -> Iterator[Row]:
-        for row in broker.pages("queues"):
-            row |= {"queue": row["name"], "arguments": row["arguments"] or None}
-            yield {name: row[name] for name in _LISTED}
+        return (_listed(served_row(answer)) for answer in broker.pages("queues"))
 
     return show_list(arguments, _LISTED, of_tables, of_broker)
 
 
-def defined(detail: str) -> dict[str, Any]:
-    """A definition, with None for an argument list that is empty."""
-    content: dict[str, Any] = json.loads(detail)
-    durability = DURABILITIES[durability_of(detail)]
-    return {**content, "durability": durability, "arguments": own_arguments_of(detail) or None}
+def _listed(row: Row) -> Row:
+    return {name: row[name] for name in _LISTED}
 
 
 def show_queue(arguments: Namespace) -> int:
@@ -235,28 +222,20 @@ def show_queue(arguments: Namespace) -> int:
     if arguments.url is not None:
         with opened_broker(arguments) as broker:
             answer = broker.ask("GET", path_of("queues", arguments.queue))
-        _show_queue(arguments, served_row(answer), answer, answer["bindings"])
+        _show_queue(arguments, served_row(answer), answer["bindings"])
         return 0
     with opened_root(arguments.root) as root:
         state = recovered(root)
         name = queue_named(arguments, state)
-        row = queue_row(name, state.queues[name], time.time_ns() // 1000, None)
-        row.pop("not_durable")
-        detail = state.queues[name].detail
-        more = {**defined(detail), "effective": sources(arguments_of(detail))}
+        row = queue_row(name, state.queues[name], time.time_ns() // 1000)
         keys = (key for key in sorted(state.bindings) if key.queue == name)
         bindings = [{"exchange": key.exchange, "key": key.binding_key} for key in keys]
-        _show_queue(arguments, row, more, bindings)
+        _show_queue(arguments, row, bindings)
         tell_unreplayed(arguments, root)
     return 0
 
 
-def _show_queue(
-    arguments: Namespace, row: dict[str, Any], more: dict[str, Any], bindings: list[Any]
-) -> None:
-    """Print a queue: its row, what else is known of it, and its bindings."""
-    row |= {name: value for name, value in more.items() if name not in {*row, "name"}}
-    row |= {"arguments": more["arguments"] or None, "effective": more["effective"] or None}
+def _show_queue(arguments: Namespace, row: dict[str, Any], bindings: list[Any]) -> None:
     row["bindings"] = [
         {"exchange": binding["exchange"], "binding_key": binding["key"]} for binding in bindings
     ]
@@ -264,9 +243,9 @@ def _show_queue(
 
 
 def _flat(row: Row) -> dict[str, Any]:
-    """The row for people: the arguments by name, and a line for each binding."""
+    """The row for people: what is known, the arguments by name, and a line for each binding."""
     lists = {"arguments", "bindings", "effective"}
-    flat = {name: value for name, value in row.items() if name not in lists}
+    flat = {name: value for name, value in row.items() if not (value is None or name in lists)}
     for name, source in (row["effective"] or {}).items():
         is_own = source["from"] == "queue"
         flat[name] = source["value"] if is_own else f"{source['value']} ({source['from']})"

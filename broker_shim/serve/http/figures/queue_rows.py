@@ -10,18 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct, defstruct
 
 from broker_shim.broker.virtual_host import Broker
-from sparkstore.core.queue_arguments import ARGUMENTS
+from broker_shim.serve.http.bodies import QueueArguments
 from sparkstore.queue_columns import QueueColumn, Road, columns_of, row_of
 
-_SCHEMAS = {name: argument.schema for name, argument in ARGUMENTS.items()}
 _TYPES: dict[str, Any] = {
     "bigint": int,
     "double": float,
     "string": str,
-    "arguments": Annotated[
-        dict[str, str | int | float | bool | None],
-        Meta(extra_json_schema={"properties": _SCHEMAS}),
-    ],
+    "arguments": QueueArguments,
     "sources": dict[str, dict[str, Any]],
 }
 
