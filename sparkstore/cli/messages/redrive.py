@@ -50,36 +50,33 @@ def add(subparsers: Subparsers) -> None:
 def redrive(arguments: Namespace) -> int:
     """Put dead letters back on the queues that they came from."""
     if arguments.url is not None:
-        return _redrive_by_url(arguments)
-    if not (arguments.where or arguments.ids or arguments.properties or arguments.subject):
-        arguments.older_than = arguments.older_than or "0s"  # all of them, without Java
-    with opened_root(arguments.root, whole=True) as root:
-        return _redrive(arguments, root)
+        row = _redriven_by_url(arguments)
+    else:
+        if not (arguments.where or arguments.ids or arguments.properties or arguments.subject):
+            arguments.older_than = arguments.older_than or "0s"  # all of them, without Java
+        with opened_root(arguments.root, whole=True) as root:
+            row = _redriven(arguments, root)
+    changes = sum(row["to"].values())
+    _print(arguments, {"action": "redrive", "from": arguments.queue, **row})
+    return check_code(arguments, changes) if is_dry(arguments) else 0
 
 
-def _redrive_by_url(arguments: Namespace) -> int:
+def _redriven_by_url(arguments: Namespace) -> dict[str, Any]:
     more = {name: getattr(arguments, name) for name in ("to", "limit")}
     more = {name: value for name, value in more.items() if value is not None}
     body = {**chosen_ids(arguments), **more, "dry_run": is_dry(arguments)}
     answer, seconds = asked(arguments, "redrive", body)
+    arguments.queue = answer["queue"]
     gone = answer["origin_gone"].items()
-    left = {
-        "origin_gone": [{"queue": name, "messages": count, "ids": []} for name, count in gone],
-        "no_origin": answer["no_origin"],
-    }
-    row = {"action": "redrive", "from": answer["queue"]}
+    origins = [{"queue": name, "messages": count, "ids": []} for name, count in gone]
+    left = {"origin_gone": origins, "no_origin": answer["no_origin"]}
     if is_dry(arguments):
-        row |= {"dry_run": True, "to": answer["to"], "full": answer["full"], **left}
-        _print(arguments, row)
-        return check_code(arguments, sum(answer["to"].values()))
-    fates = {name: answer[name] for name in ("done", "left", "gone")}
-    fates["full"] = sum(answer["full"].values())
-    row |= {"operation": answer["operation"], "to": answer["to"], **fates, **left}
-    _print(arguments, row | {"seconds": seconds})
-    return 0
+        return {"dry_run": True, "to": answer["to"], "full": answer["full"], **left}
+    row = {name: answer[name] for name in ("operation", "to", "done", "left", "gone")}
+    return {**row, "full": sum(answer["full"].values()), **left, "seconds": seconds}
 
 
-def _redrive(arguments: Namespace, root: Root) -> int:
+def _redriven(arguments: Namespace, root: Root) -> dict[str, Any]:
     from sparkstore.config import read_config
     from sparkstore.operations.redrive import RedrivePlan
 
@@ -91,15 +88,13 @@ def _redrive(arguments: Namespace, root: Root) -> int:
     with waiting(arguments)(root, state) as messages:
         ids = islice(messages.ids(), arguments.limit)
         (plan := RedrivePlan()).extend(state.queues, arguments.queue, ids, to)
-    row: dict[str, Any] = {"action": "redrive", "from": arguments.queue}
     if is_dry(arguments):
         counts = {"to": _counts(plan.portions), "full": _counts(plan.full)}
-        row |= {"dry_run": True, **counts, **_left(plan)}
+        row = {"dry_run": True, **counts, **_left(plan)}
     else:
-        row |= _act(arguments, plan)
-    _print(arguments, row)
+        row = _act(arguments, plan)
     note_unreplayed(root)
-    return check_code(arguments, sum(map(len, plan.portions.values()))) if is_dry(arguments) else 0
+    return row
 
 
 def _target(arguments: Namespace, state: State) -> str | None:

@@ -31,7 +31,7 @@ from sparkstore.cli.parsing import (
 from sparkstore.cli.target import opened_broker, opened_control, opened_root, recovered
 from sparkstore.control.broker_control import path_of
 from sparkstore.exit_codes import ExitCode
-from sparkstore.operations.bulk import new_operation
+from sparkstore.operations.bulk import Answer, new_operation
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
@@ -137,40 +137,41 @@ def history(arguments: Namespace) -> int:
 
 def undo(arguments: Namespace) -> int:
     """Take back what a bulk command did."""
+    began = time.monotonic()
     if arguments.url is not None:
-        return _undo_by_url(arguments)
-    if not is_dry(arguments):
-        return _undo(arguments)
+        outcome = _undone_by_url(arguments)
+    else:
+        outcome = (_planned if is_dry(arguments) else _undone)(arguments)
+    named = ("queue", "not_bound_to", "restored", "removed", "shifted")
+    row = {name: outcome[name] for name in named if outcome[name] or name == "restored"}
+    row = {"action": "undo", "undoes": outcome["undoes"], **row}
+    changes = sum(sum(outcome[name].values()) for name in named[2:]) + bool(outcome["queue"])
+    if is_dry(arguments):
+        _print(arguments, {"dry_run": True, **row}, outcome["lost"])
+        return check_code(arguments, changes)
+    fates = {name: outcome[name] for name in ("done", "left", "gone")}
+    seconds = round(time.monotonic() - began, 3)
+    row = {"operation": outcome["operation"], **row, **fates, "seconds": seconds}
+    _print(arguments, row, outcome["lost"])
+    failed = sum(map(len, outcome["lost"].values())) + outcome["left"] + outcome["gone"]
+    return _undo_code(outcome["done"] or bool(outcome["queue"]), failed)
+
+
+def _undone_by_url(arguments: Namespace) -> dict[str, Any]:
+    with opened_broker(arguments) as broker:
+        path = path_of("operations", arguments.operation, "undo")
+        outcome: dict[str, Any] = broker.ask("POST", path, {"dry_run": is_dry(arguments)})
+    return outcome
+
+
+def _planned(arguments: Namespace) -> dict[str, Any]:
     from sparkstore.control.undo_run import planned_undo
 
     _flush(arguments)
     with opened_root(arguments.root, whole=True) as root:
         planned = planned_undo(root, recovered(root), arguments.operation, "dryrun00")
-        _print(arguments, {"dry_run": True, **_fields(planned)}, planned.plan.lost)
         note_unreplayed(root)
-    return check_code(arguments, len(planned.plan.steps) + bool(planned.queue))
-
-
-def _undo_by_url(arguments: Namespace) -> int:
-    began = time.monotonic()
-    with opened_broker(arguments) as broker:
-        path = path_of("operations", arguments.operation, "undo")
-        answer = broker.ask("POST", path, {"dry_run": is_dry(arguments)})
-    row: dict[str, Any] = {"action": "undo", "undoes": answer["undoes"]}
-    row |= {name: answer[name] for name in ("queue", "not_bound_to") if answer[name]}
-    counts = {name: answer[name] for name in ("restored", "removed", "shifted")}
-    row |= {name: by_queue for name, by_queue in counts.items() if by_queue or name == "restored"}
-    if is_dry(arguments):
-        _print(arguments, {"dry_run": True, **row}, answer["lost"])
-        changes = sum(sum(by_queue.values()) for by_queue in counts.values())
-        return check_code(arguments, changes + bool(answer["queue"]))
-    fates = {name: answer[name] for name in ("done", "left", "gone")}
-    seconds = round(time.monotonic() - began, 3)
-    row = {"operation": answer["operation"], **row, **fates, "seconds": seconds}
-    _print(arguments, row, answer["lost"])
-    lost = sum(map(len, answer["lost"].values()))
-    did = answer["done"] or bool(answer["queue"])
-    return _undo_code(did, lost + answer["left"] + answer["gone"])
+    return _outcome(planned, Answer(), None)
 
 
 def _flush(arguments: Namespace) -> None:
@@ -183,21 +184,25 @@ def _flush(arguments: Namespace) -> None:
             served.flush()
 
 
-def _undo(arguments: Namespace) -> int:
+def _undone(arguments: Namespace) -> dict[str, Any]:
     from sparkstore.control.undo_run import planned_undo, run_undo
 
-    began, name = time.monotonic(), new_operation()
+    name = new_operation()
     with opened_control(arguments) as control:
         control.flush()
         with opened_root(arguments.root, whole=True) as root:
             planned = planned_undo(root, recovered(root), arguments.operation, name)
             answer = run_undo(control, root, planned, name, shower(arguments, "undo"))
-    row = _fields(planned) | answer.counts()
-    seconds = round(time.monotonic() - began, 3)
-    lost = planned.plan.lost
-    _print(arguments, {"operation": answer.named(name), **row, "seconds": seconds}, lost)
-    failed = sum(map(len, lost.values())) + answer.left + answer.gone
-    return _undo_code(answer.done or bool(planned.queue), failed)
+    return _outcome(planned, answer, name)
+
+
+def _outcome(planned: Undo, answer: Answer, name: str | None) -> dict[str, Any]:
+    """Return what an undo of a root came to, or would, as a broker answers it."""
+    plan = planned.plan
+    counts = {"restored": plan.restored, "removed": plan.removed, "shifted": plan.shifted}
+    outcome: dict[str, Any] = {"undoes": planned.operation, "operation": answer.named(name)}
+    outcome |= counts | answer._asdict()
+    return outcome | {"queue": planned.queue, "not_bound_to": planned.unbound, "lost": plan.lost}
 
 
 def _undo_code(did: int, failed: int) -> int:
@@ -211,17 +216,6 @@ def _undo_code(did: int, failed: int) -> int:
         return ExitCode.DONE
     note(f"nothing could be taken back: none of {failed} messages")
     return ExitCode.ERROR
-
-
-def _fields(planned: Undo) -> dict[str, Any]:
-    plan = planned.plan
-    row: dict[str, Any] = {"action": "undo", "undoes": planned.operation}
-    if planned.queue:
-        row["queue"] = planned.queue
-    if planned.unbound:
-        row["not_bound_to"] = planned.unbound
-    named = {"restored": plan.restored, "removed": plan.removed, "shifted": plan.shifted}
-    return row | {name: counts for name, counts in named.items() if counts or name == "restored"}
 
 
 def _print(arguments: Namespace, row: Row, lost: Mapping[str, list[int]]) -> None:
