@@ -60,3 +60,11 @@ class Locked(StoreError):
 
 class UnreplayedWarning(UserWarning):
     """The tables lack what a store acknowledged: its next start brings it in from its log."""
+
+
+def error_of(kind: object, text: object) -> StoreError:
+    """Return the error that another process told, of the same class if this one knows it."""
+    named = globals().get(str(kind))
+    if isinstance(named, type) and issubclass(named, StoreError):
+        return named(str(text))
+    return Unavailable(str(text))

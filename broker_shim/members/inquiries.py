@@ -1,8 +1,8 @@
 """An administrator's questions to brokers that are members, through the service they share.
 
 Members have no control socket, as they have no root. So the service sends the question on to those
-that are connected, as ASKED, and each answers by TOLD. The question and the answer are lines of the
-control socket (`sparkstore.operations.wire`), so a member answers as a broker alone does.
+that are connected, as ASKED, and each answers by TOLD. The question and the answer are objects of
+JSON, as `serve.administration.connection_orders` has them.
 
 A member that does not answer in `ANSWER_S` is named as silent: an administrator learns that
 something was not seen, and waits for nobody.
@@ -68,7 +68,7 @@ class Inquiries:
         """Ask members; `on_answers` is called once, at the latest after `ANSWER_S`.
 
         Args:
-            question: The object of a line of the control socket.
+            question: The object that is sent as JSON.
             on_answers: Gets what they answered, perhaps at once.
             member: Ask this one alone; None: all that are connected.
         """

@@ -77,7 +77,7 @@ class Membership:
     Attributes:
         entries: What this member holds.
         answer_administrator: Called with a question and with who takes the answer, once; both are
-            lines of the control socket.
+            objects of JSON.
     """
 
     def __init__(self, store: RemoteMessageStore, inbox: Inbox) -> None:

@@ -21,19 +21,17 @@ from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.listener_1_0.host import Amqp10Listener
 from broker_shim.serve.administration.connection_orders import ConnectionOrders
-from broker_shim.serve.administration.control import ControlServer
-from broker_shim.serve.administration.order_turns import OrderTurns
-from broker_shim.serve.administration.posts import control_of, decider_of, turns_of
+from broker_shim.serve.administration.order_turns import OneBroker, OrderTurns
 from broker_shim.serve.bind_address import parse_loopback
 from broker_shim.serve.broker_recovery import expire, recover
 from broker_shim.serve.entrance import Entrance, entrance_of
 from broker_shim.serve.headers import all_headers
-from broker_shim.serve.http_option import http_of
+from broker_shim.serve.http_option import http_of, listen_to_owner
 from broker_shim.serve.options import parser, settings_of
 from broker_shim.serve.pair.standby import serve_in_turns, stores_when_due
 from broker_shim.serve.protocols import listen
 from broker_shim.serve.reporting import Reporter, announce, show_broker, show_service
-from broker_shim.serve.stores import Stores
+from broker_shim.serve.stores import Stores, trouble_of
 from broker_shim.serve.systemd import ALIVE, STOPPING, notify
 from broker_shim.service.service_options import ServiceAddresses, service_addresses_of
 from broker_shim.sockets.listener import Listener
@@ -49,7 +47,6 @@ if TYPE_CHECKING:
     from broker_shim.members.membership import Membership
     from broker_shim.serve.http.http_server import HttpServer
     from broker_shim.serve.members import ServedBeside
-    from broker_shim.service.service import Service
 
 _log = logging.getLogger("sparkstore.serve")
 
@@ -60,28 +57,22 @@ class Entrances(NamedTuple):
     entrance: Entrance
     http: HttpServer | None
 
-    @property
-    def hand_over(self) -> Callable[[socket.socket], None] | None:
-        """Return what gets connections at the control socket that speak HTTP."""
-        return None if self.http is None else self.http.take
-
     @contextmanager
-    def open_to(
-        self, loop: Loop, broker: Broker, stores: Stores, turns: OrderTurns
-    ) -> Iterator[dict[str, str]]:
+    def open_to(self, loop: Loop, stores: Stores, turns: OrderTurns) -> Iterator[dict[str, str]]:
         """Let administrators in while the loop runs; yields what is in force, to be told."""
-        in_force = dict(self.entrance.in_force)
+        in_force, root = dict(self.entrance.in_force), stores.root
         if self.http is not None:
-            root_id = None if stores.root is None else stores.root.identity.root_id
-            decider = decider_of(stores, broker)
-            self.http.serving(loop, decider, stores.messages, turns, root_id)
-            if self.http.url:
-                in_force["http"] = self.http.url
+            root_id = None if root is None else root.identity.root_id
+            self.http.serving(loop, turns, stores.messages, root_id)
+            in_force |= {"http": self.http.url} if self.http.url else {}
+            if root is not None:
+                listen_to_owner(self.http, root)
         try:
             yield in_force
         finally:
             if self.http is not None:
                 self.http.stopping()
+                turns.give_up()
 
 
 ServeBeside = Callable[[Loop, Inbox, Amqp10Listener], "ServedBeside"]
@@ -159,8 +150,6 @@ def _serve_stores(
     addresses: ServiceAddresses | None,
     reporter: Reporter,
 ) -> int:
-    if entrances.http is not None and stores.root is not None:
-        entrances.http.listen_to_owner(write_audit)
     if options.no_amqp:
         assert addresses is not None
         http = entrances.http
@@ -184,8 +173,8 @@ def serve(
     beside: ServeBeside | None = None,
 ) -> int:
     """Serve stores, which are closed at the end, and `beside` it their members; the exit code."""
-    entrance, loop = entrances.entrance, Loop(inbox := Inbox())
-    listener, failures = Listener(loop), list[StoreError]()
+    entrance, loop, failures = entrances.entrance, Loop(inbox := Inbox()), list[StoreError]()
+    listener = Listener(loop)
 
     def fatal(error: StoreError) -> None:
         failures.append(error)
@@ -198,6 +187,7 @@ def serve(
         url = entrance.open()  # after recovery: no client meets a broker without its queues
         _probe(loop, host.broker.calls)
         served = beside and beside(loop, inbox, host)
+        urls = served.service.urls if served else ()
     except (InvalidRequest, OSError, StoreError, TimeoutError) as reason:
         loop.close()
         stores.close()
@@ -207,21 +197,32 @@ def serve(
     _handle_signals(loop, listener, metrics, stores, partial(entrance.reload, options, host.broker))
     show_broker(reporter, loop, listener, host.broker, stores.messages, options)
     connections = ConnectionOrders(listener.connections, write_audit, served and served.inquiries)
-    turns = turns_of(stores, loop, host.broker, connections)
-    control = control_of(stores, loop, turns, membership, entrances.hand_over)
-    urls = [url, *(served.service.urls if served else ())]
-    with entrances.open_to(loop, host.broker, stores, turns) as in_force:
-        announce(urls, in_force | stores.in_force, options, reporter.url)
+    turns = _turns_of(stores, loop, host.broker, connections, membership)
+    with entrances.open_to(loop, stores, turns) as in_force:
+        announce([url, *urls], in_force | stores.in_force, options, reporter.url)
         listener.run()
     reporter.stopping()
-    _close(control, served and served.service, listener)
+    for closing in (served.service, listener) if served else (listener,):
+        closing.close()
     return end(stores, failures, metrics, is_member=options.store is not None)
 
 
-def _close(*served: ControlServer | Service | Listener | None) -> None:
-    for each in served:
-        if each is not None:
-            each.close()
+def _turns_of(
+    stores: Stores,
+    loop: Loop,
+    broker: Broker,
+    connections: ConnectionOrders,
+    membership: Membership | None,
+) -> OrderTurns:
+    """Make the turns in which orders for the broker of these stores are carried out.
+
+    A member has no root: the service of its members asks it about connections (`membership`).
+    """
+    if membership is not None:
+        membership.answer_administrator = connections.answer
+    decider = OneBroker(broker, getattr(stores.messages, "look", None))
+    trouble = partial(trouble_of, stores.messages)
+    return OrderTurns(loop, decider, connections=connections, trouble=trouble)
 
 
 def _make_broker(

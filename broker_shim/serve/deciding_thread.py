@@ -2,7 +2,7 @@
 
 It has a loop on a thread of its own, and is not made before somebody asks for it: a service for a
 Broker-J host has none. What an administrator orders is carried out as by any broker
-(`administration.control.ControlServer`), so members are told of it as of all else.
+(`administration.order_turns`), so members are told of it as of all else.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from broker_shim.members.kept_links import KeptLinks
 from broker_shim.members.member_dispatcher import MemberDispatcher
 from broker_shim.members.wiring_rows import applied, rows_of
 from broker_shim.serve.administration.connection_orders import ConnectionOrders
-from broker_shim.serve.administration.control import ControlServer
-from broker_shim.serve.administration.order_turns import OrderTurns
+from broker_shim.serve.administration.order_turns import HeldMessage, OrderTurns
 from broker_shim.serve.broker_recovery import create_wiring
 from broker_shim.serve.headers import all_headers
+from broker_shim.serve.http_option import listen_to_owner
 from broker_shim.serve.stores import trouble_of
 from broker_shim.service.members import known_members
 from broker_shim.store.delta import DeltaMessageStore
@@ -48,7 +48,6 @@ from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.definitions import recovered_of
 from sparkstore.core.state_machine.sole_host import sole_host
 from sparkstore.core.xids import is_branch_holder
-from sparkstore.operations import wire
 
 if TYPE_CHECKING:
     from broker_shim.serve.http.http_server import HttpServer
@@ -96,14 +95,13 @@ class DecidingThread:
         except BaseException:
             self._loop.close()
             raise
-        self._control = self._listen(audit)
+        connections = ConnectionOrders(tuple, audit, self.dispatcher.inquiries)
+        self._turns = OrderTurns(self._loop, self, audit, connections, partial(trouble_of, store))
+        if http is not None:
+            http.serving(self._loop, self._turns, store, store.root.identity.root_id)
+            listen_to_owner(http, store.root, audit)
         self._thread = threading.Thread(target=self._loop.run, name="dispatch", daemon=True)
         self._thread.start()
-
-    @property
-    def max_message_bytes(self) -> int:
-        """Tell the limit from the settings of the process. See `Decider.max_message_bytes`."""
-        return self._settings.max_message_bytes
 
     @property
     def there(self) -> Broker | None:
@@ -125,7 +123,7 @@ class DecidingThread:
         """Have messages leave their queues when their time is over, from now on."""
         self._loop.post(Expiry(self._store, self._decider, self._loop.later).start)
 
-    def held(self) -> Iterator[wire.HeldMessage]:
+    def held(self) -> Iterator[HeldMessage]:
         """List the messages that members and branches in doubt hold in the store.
 
         See `Decider.held`.
@@ -134,7 +132,7 @@ class DecidingThread:
             found = [*_acquired(machine.state)]
             since = since_by_holder(machine.state)
         for name, message_id, holder in found:
-            yield wire.HeldMessage(name, message_id, [holder], since_of(holder, since))
+            yield HeldMessage(name, message_id, [holder], since_of(holder, since))
 
     def close(self) -> None:
         """Hand nothing out and take no orders any more, before the store is closed."""
@@ -142,25 +140,8 @@ class DecidingThread:
             self._http.stopping()
         self._loop.stop()
         self._thread.join()
-        if self._control is not None:
-            self._control.close()
+        self._turns.give_up()
         self._loop.close()
-
-    def _listen(self, audit: Audit) -> ControlServer | None:
-        """Listen for administrators; members are served even if that is not possible."""
-        root = self._store.root
-        try:
-            root_id = root.identity.root_id
-            trouble = partial(trouble_of, self._store)
-            connections = ConnectionOrders(tuple, audit, self.dispatcher.inquiries)
-            turns = OrderTurns(self._loop, self, audit, connections, trouble)
-            if self._http is not None:
-                self._http.serving(self._loop, self, self._store, turns, root_id)
-            hand_over = None if self._http is None else self._http.take
-            return ControlServer(self._loop, turns, root.path, root_id, hand_over)
-        except (OSError, StoreError) as reason:
-            _log.warning("no control socket, so no administration while this runs: %s", reason)
-            return None
 
     def _dispatch(self) -> None:
         if self.dispatcher.broker is not None:
@@ -200,13 +181,12 @@ class DecidingThread:
         return broker
 
     def _retire(self, broker: Broker, on_retired: Callable[[], None]) -> None:
-        """Hang up on clients of the control socket; retire when the broker has no open calls.
+        """Answer administrators that wait; retire when the broker has no open calls.
 
         See `dispatcher.Retire`.
         """
         broker.is_stopping = True
-        if self._control is not None:
-            self._control.hang_up()
+        self._turns.give_up()
         self._look_if_retired(broker, on_retired)
 
     def _look_if_retired(self, broker: Broker, on_retired: Callable[[], None]) -> None:

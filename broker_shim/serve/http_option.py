@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import logging
 from typing import TYPE_CHECKING
 
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.guard import Guard
 from broker_shim.serve.reporting import Reporter
+from sparkstore.control.audit import Audit, write_audit
 
 if TYPE_CHECKING:
     from broker_shim.serve.http.http_server import HttpServer
+    from sparkstore.tables.root import Root
+
+_log = logging.getLogger(__name__)
 
 
 def check_http(options: argparse.Namespace) -> None:
@@ -48,3 +53,11 @@ def http_of(
         server.close()
         raise
     return server
+
+
+def listen_to_owner(server: HttpServer, root: Root, audit: Audit = write_audit) -> None:
+    """Listen in the root, too; what else the process serves is served even if it cannot."""
+    try:
+        server.listen_to_owner(root.path, audit)
+    except OSError as reason:
+        _log.warning("no control socket, so no administration while this runs: %s", reason)

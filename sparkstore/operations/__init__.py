@@ -5,12 +5,12 @@ Pure.
     administration, queue_alteration     queues, exchanges and bindings: create, alter, delete
     bulk                                 move, copy, purge, expire many messages
     redrive                              where dead letters go back to
-    placement, placement_wire            a message off a queue, another in its place; as lines
+    placement, placement_wire            a message off a queue, another in its place; as JSON
     placements_at_rest                   the same for a root that nobody serves
     operation_history, undo              what became of a bulk command; what takes it back
     definitions                          documents of queues, exchanges and bindings
     root_at_rest                         the same for a root that nobody serves, as steps
-    wire                                 orders, requests and answers ↔ lines of the control socket
+    wire                                 new messages ↔ objects of JSON
 
 A running broker asks these modules before it calls its store. `control.offline` asks them, and the
 state machine that a store has, before it writes records under the lock of a root that is at rest.

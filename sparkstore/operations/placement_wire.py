@@ -1,4 +1,4 @@
-"""Encode placements as lines of the control socket (`wire`), without state. Pure.
+"""Encode placements as objects of JSON, as `POST placements` takes them. Pure.
 
     {"placements": [{"message_id": 1, "source": "a", "target": "b", "expires_at": 17…,
                      "delivery_count": 2, "annotations": {"key": ["string", "text"]},
@@ -16,7 +16,7 @@ from sparkstore.core.annotations import Annotations
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.bulk import is_operation
 from sparkstore.operations.placement import Placement, PlacementRequest
-from sparkstore.operations.wire import draft_of, draft_told, line
+from sparkstore.operations.wire import draft_of, draft_told
 
 _TYPES: dict[str, type] = {
     "message_id": int,
@@ -30,13 +30,8 @@ _TYPES: dict[str, type] = {
 }
 
 
-def placements_line(request: PlacementRequest) -> bytes:
-    """A request as a line."""
-    return line(placements_content(request))
-
-
 def placements_content(request: PlacementRequest) -> dict[str, Any]:
-    """A request as an object."""
+    """Encode a request as an object."""
     content = {"placements": [_placement_object(placement) for placement in request.placements]}
     named = {"operation": request.operation, "undoes": request.undoes}
     return content | {name: value for name, value in named.items() if value is not None}

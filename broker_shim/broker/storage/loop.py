@@ -55,7 +55,7 @@ class Loop:
     `post` and `stop` may be called on other threads; the rest on the loop's.
 
     Why the end of a turn is never missed: everything that runs on the loop gets there by `later`,
-    `on_readable`, `on_writable`, the inbox, or a transport whose protocol calls `wake`. Each asks
+    `on_readable`, the inbox, or a transport whose protocol calls `wake`. Each asks
     for the end of the turn after it ran. The request stands from before the end runs until it
     begins, so what is asked for while it runs is done in the next turn.
 
@@ -103,17 +103,9 @@ class Loop:
         """Call whenever a socket can be read or accepted from, until `forget`."""
         self.asyncio.add_reader(watched, self._make, call)
 
-    def on_writable(self, watched: socket.socket, call: Call | None) -> None:
-        """Call whenever a socket can be written to; None: no more."""
-        if call is None:
-            self.asyncio.remove_writer(watched)
-        else:
-            self.asyncio.add_writer(watched, self._make, call)
-
     def forget(self, watched: socket.socket) -> None:
         """Watch a socket no longer; call it before the socket is closed."""
         self.asyncio.remove_reader(watched)
-        self.asyncio.remove_writer(watched)
 
     def run(self) -> None:
         """Run until `stop`, which may have been called before."""

@@ -1,6 +1,5 @@
-"""The control socket, by which an administrator asks a running process of a root.
+"""Orders of administrators, whoever gives them: each is carried out in its turn, and written down.
 
-Lines of JSON come in (`sparkstore.operations.wire`); `control` greets, has one order at a time
-carried out, and answers reads at once. `control_orders` gives orders to the broker,
-`connection_orders` knows connections, those of members too. The composition root makes one server.
+`order_turns` has one order at a time carried out, and answers reads at once. `broker_orders` gives
+orders to the broker, `connection_orders` knows connections, those of members too.
 """

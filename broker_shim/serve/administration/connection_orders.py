@@ -1,24 +1,34 @@
 """An administrator's orders about connections: list them, and close one.
 
 A store service asks the brokers that are its members, too: each answers by this class of its own
-process, over the connection that it has to the service.
+process, over the connection that it has to the service (`members.inquiries`):
+
+    {"connections": true}                  {"connections": [{"connection": 7, "peer": "…", …}]}
+    {"close": 7, "by": "…"}                {"told": {"act": "close-connection", …}}
+                                           {"error": "InvalidRequest", "message": "…"}   instead
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.members.inquiries import Inquiries, MemberAnswers
-from broker_shim.serve.administration.control_orders import Asker, Call
 from broker_shim.sockets.served_connection import ServedConnection
 from sparkstore.control.audit import Audit, AuditEvent
-from sparkstore.operations import wire
+from sparkstore.errors import error_of
 
 _CLOSED_BY = "an administrator ended the connection"
-_CLOSE, _CONNECTIONS, _MEMBER, _BY = "close", "connections", "member", "by"
+_CLOSE, _CONNECTIONS, _MEMBER, _BY, _CLOSED = "close", "connections", "member", "by", "told"
+
+
+class ConnectionRows(NamedTuple):
+    """The clients that are connected, those of members too; `silent` members did not answer."""
+
+    rows: list[dict[str, Any]]
+    silent: list[str]
 
 
 class ConnectionOrders:
@@ -39,108 +49,107 @@ class ConnectionOrders:
         """
         self._connections, self._audit, self._members = connections, audit, members
 
-    def call(self, content: dict[str, Any]) -> Call | None:
-        """Choose the call that a line about connections asks for; None if it is about others.
+    def rows(self, answer: Callable[[ConnectionRows], None]) -> None:
+        """Answer with all connections, when all members have answered, or had their time."""
+        rows = self._rows_here()
 
-        Raises:
-            InvalidRequest: It is not well formed.
+        def answered(answers: MemberAnswers) -> None:
+            for member, content in sorted(answers.by_member.items()):
+                rows.extend({**row, _MEMBER: member} for row in content.get(_CONNECTIONS, ()))
+            answer(ConnectionRows(rows, sorted(answers.silent)))
+
+        if self._members is None:
+            answer(ConnectionRows(rows, []))
+        else:
+            self._members.ask({_CONNECTIONS: True}, answered)
+
+    def close(
+        self,
+        number: int,
+        member: str | None,
+        by: tuple[str, str | None],
+        answer: Callable[[dict[str, Any] | StoreError], None],
+    ) -> None:
+        """End a connection, here or at a member; answer with what it was, or with the error.
+
+        Args:
+            number: The number that its process gave it.
+            member: The member that has it; None: this process.
+            by: The peer and the user who ask.
+            answer: Gets the answer, once.
         """
-        if _CONNECTIONS in content:
-            return self._tell
-        if _CLOSE not in content:
-            return None
-        number = wire.number_of(content, _CLOSE)
-        if content.get(_MEMBER) is not None:
-            return partial(self._close_at, wire.text_of(content, _MEMBER), number)
-        return partial(self._close, number)
+
+        def closed(outcome: dict[str, Any] | StoreError) -> None:
+            row = {_MEMBER: member} if isinstance(outcome, StoreError) else outcome
+            error = outcome if isinstance(outcome, StoreError) else None
+            self._audit(
+                AuditEvent.ADMINISTRATION,
+                peer=by[0],
+                act="close-connection",
+                connection=number,
+                member=row.get(_MEMBER),
+                user=row.get("user"),
+                remote=row.get("peer"),
+                by=by[1],
+                error=error,
+            )
+            answer(error or {"act": "close-connection", **row, "changed": True})
+
+        if member is None:
+            closed(self._close_here(number))
+        elif self._members is None:
+            answer(InvalidRequest("this process has no members: leave --member out"))
+        else:
+            question = {_CLOSE: number, _BY: by[0]}
+            self._members.ask(question, lambda answers: closed(_of(member, answers)), member)
 
     def answer(self, question: str, answer: Callable[[str], None]) -> None:
-        """Answer the store service, which asks for an administrator, as a broker alone would."""
+        """Answer the store service, which asks for an administrator."""
 
-        def say(line: bytes) -> None:
-            answer(line.decode())
-
-        try:
-            content = wire.content_of(question.encode())
-            call = self.call(content)
-            if call is None:
-                raise InvalidRequest("a member knows its connections, and nothing else")
-        except StoreError as refusal:
-            say(wire.error_line(refusal))
-        else:
-            name = f"{content.get(_BY, 'an administrator')}, by the store service"
-            call(Asker(name, say, say, lambda: True))
-
-    def _tell(self, asker: Asker) -> None:
-        here = sorted(self._connections(), key=lambda each: each.number)
-        rows = [_told(each) for each in here]
-
-        def tell(answers: MemberAnswers) -> None:
-            for member, told in sorted(answers.by_member.items()):
-                rows.extend({**each, _MEMBER: member} for each in told.get(_CONNECTIONS, ()))
-            asker.answer(wire.line({_CONNECTIONS: rows, "silent": sorted(answers.silent)}))
-
-        if self._members is None:
-            asker.answer(wire.line({_CONNECTIONS: rows}))
-        else:
-            self._members.ask({_CONNECTIONS: True}, tell)
-
-    def _close(self, number: int, asker: Asker) -> None:
-        found = next((each for each in self._connections() if each.number == number), None)
-        if found is None:
-            text = f"there is no connection {number}: see sparkstore connections"
-            self._closed(asker, number, {}, InvalidRequest(text))
-            return
-        told = _told(found)
-        found.close_forced(_CLOSED_BY)
-        self._closed(asker, number, told, None)
-
-    def _closed(
-        self, asker: Asker, number: int, told: dict[str, Any], error: StoreError | None
-    ) -> None:
-        self._audit(
-            AuditEvent.ADMINISTRATION,
-            peer=asker.name,
-            act="close-connection",
-            connection=number,
-            member=told.get(_MEMBER),
-            user=told.get("user"),
-            remote=told.get("peer"),
-            by=asker.user,
-            error=error,
-        )
-        closed = {"act": "close-connection", **told, "changed": True}
-        asker.answer(wire.told_line(closed) if error is None else wire.error_line(error))
-
-    def _close_at(self, member: str, number: int, asker: Asker) -> None:
-        """End a connection of a member: it does so itself."""
-
-        def closed(answers: MemberAnswers) -> None:
-            said = answers.by_member.get(member)
-            if said is None:
-                text = f"member {member!r} did not answer: look whether the connection is there"
-                error: StoreError = Unavailable(text)
-                if not answers.silent:
-                    text = f"there is no member {member!r} connected: see sparkstore connections"
-                    error = InvalidRequest(text)
-                self._closed(asker, number, {_MEMBER: member}, error)
-                return
-            try:
-                told = wire.object_of(said, "told")
-            except StoreError as error:
-                self._closed(asker, number, {_MEMBER: member}, error)
+        def say(outcome: dict[str, Any] | StoreError) -> None:
+            if isinstance(outcome, StoreError):
+                outcome = {"error": type(outcome).__name__, "message": str(outcome)}
             else:
-                self._closed(asker, number, {**told, _MEMBER: member}, None)
+                outcome = {_CLOSED: outcome}
+            answer(json.dumps(outcome))
 
-        if self._members is None:
-            text = "this process has no members: leave --member out"
-            asker.answer(wire.error_line(InvalidRequest(text)))
+        content = json.loads(question)
+        number = content.get(_CLOSE)
+        if _CONNECTIONS in content:
+            answer(json.dumps({_CONNECTIONS: self._rows_here()}))
+        elif isinstance(number, int):
+            name = f"{content.get(_BY, 'an administrator')}, by the store service"
+            self.close(number, None, (name, None), say)
         else:
-            question = {_CLOSE: number, _BY: asker.name}
-            self._members.ask(question, closed, member)
+            say(InvalidRequest("a member knows its connections, and nothing else"))
+
+    def _rows_here(self) -> list[dict[str, Any]]:
+        here = sorted(self._connections(), key=lambda connection: connection.number)
+        return [_row(connection) for connection in here]
+
+    def _close_here(self, number: int) -> dict[str, Any] | StoreError:
+        for connection in self._connections():
+            if connection.number == number:
+                row = _row(connection)
+                connection.close_forced(_CLOSED_BY)
+                return row
+        return InvalidRequest(f"there is no connection {number}: see sparkstore connections")
 
 
-def _told(connection: ServedConnection) -> dict[str, Any]:
+def _of(member: str, answers: MemberAnswers) -> dict[str, Any] | StoreError:
+    """Return what a member said that was to end a connection."""
+    content = answers.by_member.get(member)
+    if content is not None and _CLOSED in content:
+        return {**content[_CLOSED], _MEMBER: member}
+    if content is not None:
+        return error_of(content.get("error"), content.get("message"))
+    if answers.silent:
+        text = f"member {member!r} did not answer: look whether the connection is there"
+        return Unavailable(text)
+    return InvalidRequest(f"there is no member {member!r} connected: see sparkstore connections")
+
+
+def _row(connection: ServedConnection) -> dict[str, Any]:
     remote = connection.access.remote
     return {
         "connection": connection.number,

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
+from broker_shim.serve.administration.broker_orders import BrokerCall
 from broker_shim.serve.http.calls import Call
-from sparkstore.operations import wire
 from sparkstore.operations.administration import Order
 from sparkstore.operations.bulk import Answer, MessageDraft
 from sparkstore.operations.placement import PlacementRequest
-from sparkstore.operations.placement_wire import placements_line
 
 T = TypeVar("T")
 
@@ -31,14 +30,15 @@ class CallControl:
 
     def place(self, request: PlacementRequest) -> Answer:
         """Carry out changes of place, all of those that are possible or none."""
-        return self._answer(placements_line(request))
+        return self._answer(self._call.orders.place(request))
 
     def put(self, queue: str, messages: Sequence[MessageDraft]) -> Answer:
         """Put new messages on a queue, all or none."""
-        return self._answer(wire.put_line(queue, messages))
+        return self._answer(self._call.orders.put(queue, messages))
 
-    def _answer(self, line: bytes) -> Answer:
-        return wire.answer_of(self._wait(self._call.send(wire.content_of(line))))
+    def _answer(self, order: BrokerCall) -> Answer:
+        answer: Answer = self._wait(self._call.send(order))
+        return answer
 
     def _wait(self, asked: Awaitable[T]) -> T:
         return asyncio.run_coroutine_threadsafe(_awaited(asked), self._loop).result()

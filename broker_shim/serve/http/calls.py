@@ -16,6 +16,7 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.http_roles import HttpRole
 from broker_shim.security.rules.permissions import AccessTarget
 from broker_shim.security.rules.rights import RIGHTS, Act
+from broker_shim.serve.administration.broker_orders import BrokerCall, BrokerOrders
 from broker_shim.serve.administration.order_turns import Decider, OneBroker
 from broker_shim.serve.http.authenticator import Caller
 from broker_shim.serve.http.figures.recent_figures import RecentFigures
@@ -29,7 +30,6 @@ from broker_shim.store.interface import BrokerStore
 from sparkstore.control.audit import AuditEvent
 from sparkstore.core.entries import stretches
 from sparkstore.core.queue_names import canonical, shown
-from sparkstore.operations import wire
 from sparkstore.operations.administration import Order, decide
 
 T = TypeVar("T")
@@ -156,20 +156,22 @@ class Call:
         parts = (message_ids[at : at + TURN_LOOKS] for at in starts)
         return [await self.read(partial(look, part)) for part in parts]
 
-    def answers(self, content: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
-        """Have an order carried out; tells how far it is, and last its answer."""
-        return self.house.calls.answers(self.caller.peer, self.caller.user, content)
+    @property
+    def orders(self) -> BrokerOrders:
+        """Return what makes orders that `answers` and `send` have carried out."""
+        return self.house.calls.turns.orders
 
-    async def send(self, content: dict[str, Any]) -> dict[str, Any]:
+    def answers(self, order: BrokerCall) -> AsyncIterator[Any]:
+        """Have an order carried out; tells how far it is, and last its answer."""
+        return self.house.calls.answers(self.caller.peer, self.caller.user, order)
+
+    async def send(self, order: BrokerCall) -> Any:
         """Have an order carried out, and return its answer.
 
         Raises:
             StoreError: The broker did not do it.
         """
-        answer: dict[str, Any] = {}
-        async for answer in self.answers(content):  # noqa: B007  # the last one is the answer
-            pass
-        return answer
+        return [answer async for answer in self.answers(order)][-1]
 
     async def order(self, order: Order, *, dry_run: bool = False) -> dict[str, Any]:
         """Have an order carried out to which the user has all rights; what it came to.
@@ -184,9 +186,8 @@ class Call:
         if dry_run:
             facts = self.house.broker.administration.facts
             return await self.read(lambda: {"dry_run": True, **decide(allowed, facts).answer})
-        said = await self.send(wire.content_of(wire.order_line(allowed)))
-        told: dict[str, Any] = said["told"]
-        return told
+        answer: dict[str, Any] = await self.send(self.orders.order(allowed))
+        return answer
 
     async def check_order(self, order: Order) -> Order:
         """Return an order with the store's names, if the user has all rights to it.

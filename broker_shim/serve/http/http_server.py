@@ -13,17 +13,19 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import socket
 import threading
 from contextlib import suppress
+from pathlib import Path
 
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.loop import Loop
 from broker_shim.errors import InvalidRequest
-from broker_shim.security.guard import Guard, Remote
+from broker_shim.security.guard import Guard
 from broker_shim.security.security_options import security_of
 from broker_shim.security.security_settings import SecuritySettings, offered_mechanisms
-from broker_shim.serve.administration.order_turns import Decider, OrderTurns
+from broker_shim.serve.administration.order_turns import OrderTurns
 from broker_shim.serve.bind_address import listening_socket, parse_listen
 from broker_shim.serve.http.authenticator import Logins, RootOwner
 from broker_shim.serve.http.calls import ServedBroker
@@ -40,6 +42,7 @@ from broker_shim.serve.http.router import EndpointTable, RequestRouter
 from broker_shim.serve.probes import Probes
 from broker_shim.store.interface import BrokerStore
 from sparkstore.control.audit import Audit
+from sparkstore.control.socket_address import SOCKET_NAME, SocketAddress
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +53,8 @@ _API, _CONSOLE = EndpointTable(ENDPOINTS), EndpointTable(EVERY)
 _PROBES = EndpointTable(OF_MONITOR, "/metrics, /healthz and /readyz are what")
 _LEAST_BATCH_BYTES, _BODY_SLACK_BYTES = 4 << 20, 1 << 20
 """Content in one request of a replay, however small a message must be; and what is around it."""
-_MONITOR_CONNECTIONS, _OWNERS_CONNECTIONS, _OWNERS_HEAD_BYTES = 32, 64, 1 << 17
+_MONITOR_CONNECTIONS, _OWNERS_CONNECTIONS, _OWNERS_BACKLOG = 32, 64, 1024
+_OWNERS_HEAD_BYTES = 1 << 17
 """The longest name of a queue has 10,000 characters: percent-encoded 120 kB."""
 _STOP_S = 5.0
 
@@ -70,6 +74,8 @@ class HttpServer:
         self._probes, self._settings = probes, settings
         self._routers: list[RequestRouter] = []
         self._served: ServedBroker | None = None
+        self._socket_path: Path | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._loop, self._closing = asyncio.new_event_loop(), asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="http", daemon=True)
         self._thread.start()
@@ -89,8 +95,26 @@ class HttpServer:
         router = RequestRouter(_CONSOLE, authenticator, self._probes)
         self._listen(router, listening, guard, limits)
 
-    def listen_to_owner(self, audit: Audit) -> None:
-        """Answer the owner of the root, whose connections `take` gets."""
+    def listen_to_owner(self, folder: Path, audit: Audit) -> None:
+        """Answer the owner of a root at `<root>/control.sock`, whatever a killed broker left there.
+
+        The caller has the writer's lock, so no live broker can be listening on it.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        path = folder / SOCKET_NAME
+        path.unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX)
+        try:
+            os.fchmod(listening.fileno(), 0o600)  # before the file is there: no gap
+            with SocketAddress(folder) as address:
+                listening.bind(address)
+            listening.listen(_OWNERS_BACKLOG)
+        except OSError:
+            listening.close()
+            raise
+        self._socket_path = path
         messages = max(self._settings.max_message_bytes, _LEAST_BATCH_BYTES)
         limits = PortLimits(
             _OWNERS_CONNECTIONS,
@@ -98,7 +122,7 @@ class HttpServer:
             most_head_bytes=_OWNERS_HEAD_BYTES,
         )
         router = RequestRouter(_API, RootOwner(audit), self._probes, _body_bytes(messages))
-        self._listen(router, None, Guard(SecuritySettings(), audit=audit), limits)
+        self._listen(router, listening, Guard(SecuritySettings(), audit=audit), limits)
 
     def listen_to_monitor(self, listening: socket.socket) -> None:
         """Answer probes and metrics to whoever reaches a port."""
@@ -106,28 +130,26 @@ class HttpServer:
         router = RequestRouter(_PROBES, authenticator, self._probes)
         self._listen(router, listening, guard, PortLimits(_MONITOR_CONNECTIONS))
 
-    def take(self, accepted: socket.socket) -> None:
-        """Serve a connection of the owner; on any thread."""
-        self._loop.call_soon_threadsafe(self.ports[-1].take, accepted, Remote())
-
     def serving(
-        self,
-        loop: Loop,
-        decider: Decider,
-        store: BrokerStore,
-        turns: OrderTurns,
-        root_id: str | None = None,
+        self, loop: Loop, turns: OrderTurns, store: BrokerStore, root_id: str | None = None
     ) -> None:
-        """Serve this broker from now on."""
-        recent = RecentFigures(lambda: decider.there, loop.later)
-        if self.url:  # a console draws them
-            loop.post(recent.sample)
+        """Serve the broker that carries out these orders from now on."""
+        recent = RecentFigures(lambda: turns.decider.there, loop.later)
+        loop.post(recent.sample)
         calls = LoopCalls(loop, turns)
-        self._now(ServedBroker(decider, store, calls, root_id, recent, SeriesKept()))
+        self._now(ServedBroker(turns.decider, store, calls, root_id, recent, SeriesKept()))
 
     def stopping(self) -> None:
-        """Ask the broker nothing any more, since its loop does not come round."""
+        """Ask the broker nothing any more, since its loop does not come round.
+
+        The control socket is gone when this returns, so that whoever finds nobody there takes the
+        writer's lock, which is let go of next.
+        """
         self._now(None)
+        path, self._socket_path = self._socket_path, None
+        if path is not None:
+            path.unlink(missing_ok=True)
+            asyncio.run_coroutine_threadsafe(self._end_owner(), self._loop).result(_STOP_S)
 
     def close(self) -> None:
         """Answer nobody any more."""
@@ -139,7 +161,7 @@ class HttpServer:
     def _listen(
         self,
         router: RequestRouter,
-        listening: socket.socket | None,
+        listening: socket.socket,
         guard: Guard,
         limits: PortLimits,
     ) -> None:
@@ -150,6 +172,10 @@ class HttpServer:
             self.ports.append(HttpPort(router.answer, listening, guard, limits))
 
         asyncio.run_coroutine_threadsafe(begin(), self._loop).result(_STOP_S)
+
+    async def _end_owner(self) -> None:
+        self.ports[-1].end_listening()
+        self._ending = asyncio.get_running_loop().create_task(self.ports[-1].close())
 
     def _now(self, served: ServedBroker | None) -> None:
         self._served = served

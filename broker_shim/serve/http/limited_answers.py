@@ -17,7 +17,7 @@ from broker_shim.serve.http.refusals import HttpRefusal
 from sparkstore.cli.output import one_line
 from sparkstore.cli.queries import limited_process
 from sparkstore.cli.queries.limited_process import LimitedQuestion, SeriesQuestion
-from sparkstore.operations import wire
+from sparkstore.errors import error_of
 
 MOST_S = 30.0
 _COMMAND = (sys.executable, "-P", "-m", limited_process.__name__)
@@ -47,7 +47,8 @@ async def limited_answer(question: LimitedQuestion | SeriesQuestion, call: Call)
     if process.returncode == 0:
         return reply
     if process.returncode == limited_process.FAILED and reply:
-        raise wire.error_of(json.loads(reply))
+        answer = json.loads(reply)
+        raise error_of(answer.get("error"), answer.get("message"))
     if process.returncode == -signal.SIGALRM:
         text = f"the query took longer than {question.most_s:g} s: ask for less"
         raise HttpRefusal(400, f"{text}, or ask where the root is by sparkstore sql")

@@ -13,14 +13,20 @@ from functools import partial
 from typing import Any, TypeVar
 
 from broker_shim.broker.storage.loop import Loop
+from broker_shim.serve.administration.broker_orders import Asker, BrokerCall
 from broker_shim.serve.administration.order_turns import OrderTurns
 from broker_shim.serve.http.refusals import HttpRefusal
-from sparkstore.operations import wire
+from sparkstore.operations.bulk import Answer
 
 READ_S, ORDER_S = 5.0, 120.0
 PAGES_AT_ONCE = 2
-_SO_FAR = "so_far"
 T = TypeVar("T")
+Tell = Callable[[Any], None]
+"""Tells what came of a call, or an exception instead; on any thread."""
+
+
+class SoFar(Answer):
+    """How far an order is."""
 
 
 class _Outcomes:
@@ -33,6 +39,13 @@ class _Outcomes:
         """Tell an outcome, or an exception instead; on any thread."""
         with suppress(RuntimeError):  # the port was closed meanwhile
             self._ours.call_soon_threadsafe(self._told.put_nowait, outcome)
+
+    def tell_failure(self, call: Callable[[], None]) -> None:
+        """Make a call that tells its outcomes itself, unless it fails."""
+        try:
+            call()
+        except Exception as reason:  # noqa: BLE001  # told to whoever asked
+            self.tell(reason)
 
     async def next(self, patience_s: float) -> Any:
         """Return the next outcome, or raise it.
@@ -54,81 +67,54 @@ class _Outcomes:
             del outcome  # no frame that an error knows may know it: a cycle
 
 
-class HttpOrder:
-    """An order of one request, as `order_turns.OrderClient`: its last line is the answer."""
-
-    is_there = True
-
-    def __init__(self, name: str, user: str | None) -> None:
-        self.name, self.user = name, user
-        self.waiting = 0
-        self._outcomes = _Outcomes()
-
-    def say(self, line: bytes) -> None:
-        """Take a line of the answer; on the loop's thread."""
-        content = wire.content_of(line)
-        self._outcomes.tell(wire.error_of(content) if "error" in content else content)
-
-    def begin(self, turns: OrderTurns, content: dict[str, Any]) -> None:
-        """Give the order; on the loop's thread."""
-        _tell(partial(turns.take, self, content), self._outcomes.tell, tells_result=False)
-
-    async def answers(self) -> AsyncIterator[dict[str, Any]]:
-        """Iterate over how far it is, if it tells that, and its answer, which is durable."""
-        is_over = False
-        try:
-            while not is_over:
-                answer = await self._outcomes.next(ORDER_S)
-                is_over = _SO_FAR not in answer
-                yield answer
-        finally:
-            self.is_there = False  # what goes in steps ends with this one
-
-
 class LoopCalls:
     """Asks one broker's loop; called on the thread of the HTTP port.
 
     Attributes:
+        turns: Where orders take their turns; used on the loop's thread.
         pages: Lets in those that make a page of messages, `PAGES_AT_ONCE` at a time.
     """
 
     def __init__(self, loop: Loop, turns: OrderTurns) -> None:
-        self._loop, self._turns = loop, turns
+        self._loop, self.turns = loop, turns
         self.pages = asyncio.Semaphore(PAGES_AT_ONCE)
 
     async def read(self, call: Callable[[], T]) -> T:
         """Return what a call returns, or raise what it raises; it is made on the loop's thread."""
-        outcomes = _Outcomes()
-        self._loop.post(partial(_tell, call, outcomes.tell))
-        result: T = await outcomes.next(READ_S)
+        result: T = await self.wait(lambda tell: tell(call()))
         return result
 
-    def answers(
-        self, name: str, user: str | None, content: dict[str, Any]
-    ) -> AsyncIterator[dict[str, Any]]:
-        """Have an order carried out; tells how far it is, and last its answer, which is durable.
+    async def wait(self, begin: Callable[[Tell], None]) -> Any:
+        """Return what a call tells, perhaps later; it is made on the loop's thread."""
+        outcomes = _Outcomes()
+        self._loop.post(partial(outcomes.tell_failure, partial(begin, outcomes.tell)))
+        return await outcomes.next(READ_S)
+
+    async def answers(self, name: str, user: str | None, call: BrokerCall) -> AsyncIterator[Any]:
+        """Have an order carried out; tells `SoFar` it is, and last its answer, which is durable.
 
         Args:
             name: The client, for the audit log.
             user: The user who gives it; None: nobody logs in here.
-            content: The order as `sparkstore.operations.wire` has it.
+            call: Gives the order (`OrderTurns.orders`).
 
         Raises:
             StoreError: It was refused, or nobody knows what came of it.
             HttpRefusal: No answer came in time.
         """
-        order = HttpOrder(name, user)
-        self._loop.post(partial(order.begin, self._turns, content))
-        return order.answers()
+        outcomes, is_there = _Outcomes(), [True]
 
+        def show(so_far: Answer) -> None:
+            outcomes.tell(SoFar(*so_far))
 
-def _tell(
-    call: Callable[[], Any], tell: Callable[[Any], None], *, tells_result: bool = True
-) -> None:
-    try:
-        result = call()
-    except Exception as reason:  # noqa: BLE001  # told to whoever asked
-        tell(reason)
-    else:
-        if tells_result:
-            tell(result)
+        asker = Asker(name, user, show, outcomes.tell, lambda: is_there[0])
+        take = partial(self.turns.take, call, asker)
+        self._loop.post(partial(outcomes.tell_failure, take))
+        is_over = False
+        try:
+            while not is_over:
+                answer = await outcomes.next(ORDER_S)
+                is_over = not isinstance(answer, SoFar)
+                yield answer
+        finally:
+            is_there[0] = False  # what goes in steps ends with this one

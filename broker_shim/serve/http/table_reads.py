@@ -71,7 +71,7 @@ async def flushed(call: Call) -> Root:
     root = root_of(call)
     if root is None:
         raise HttpRefusal(409, "this broker has no root to read: serve a folder or a bucket")
-    await call.send({"flush": True})
+    await call.send(call.orders.flush())
     return root
 
 

@@ -22,7 +22,6 @@ from broker_shim.listener_1_0.messages.common_header import AmqpCommonHeader
 from broker_shim.security.guard import Guard
 from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.serve.administration.connection_orders import ConnectionOrders
-from broker_shim.serve.administration.control import ControlServer
 from broker_shim.serve.administration.order_turns import OneBroker, OrderTurns
 from broker_shim.serve.bind_address import listening_socket, parse_listen
 from broker_shim.serve.broker_recovery import expire, recover
@@ -98,9 +97,9 @@ class ServedRoot:
             partial(trouble_of, self.store),
         )
         self._http = HttpServer(probes_of(loop), BrokerSettings())
-        self._http.listen_to_owner(audit)
-        self._http.serving(loop, decider, self.store, turns, root_id)
-        self.control = ControlServer(loop, turns, path, root_id, self._http.take)
+        self._http.serving(loop, turns, self.store, root_id)
+        self._http.listen_to_owner(path, audit)
+        self._turns = turns
         self._thread = threading.Thread(target=self._listener.run)
         self._thread.start()
 
@@ -113,11 +112,12 @@ class ServedRoot:
 
     def stop(self) -> None:
         """A clean end, in the order of `serve`."""
-        self._http.close()
         self._listener.stop()
         self._thread.join(TIMEOUT_S)
         assert not self._thread.is_alive()
-        self.control.close()
+        self._http.stopping()
+        self._turns.give_up()
+        self._http.close()
         self._listener.close()
         self.store.close()
         self.inbox.close()
@@ -147,13 +147,12 @@ class ServicedRoot:
         self.path = Path(self._folder.name) / "s"
         self.audited: list[tuple[str, dict[str, Any]]] = []
         release_lost(self.store)
-        self._http = HttpServer(probes_of(), BrokerSettings())
-        self._http.listen_to_owner(self._audit)
+        self.http = HttpServer(probes_of(), BrokerSettings())
         self._deciding = DecidingThread(
             self.store,
             BrokerSettings(),
             self._audit,
-            self._http,
+            self.http,
         )
         address = ServiceSocket(listen_on_path(self.path), None)
         if expires:
@@ -171,7 +170,7 @@ class ServicedRoot:
         """A clean end, in the order of `serve`."""
         self.service.close()
         self._deciding.close()
-        self._http.close()
+        self.http.close()
         self.store.close()
         self._folder.cleanup()
 

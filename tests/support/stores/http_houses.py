@@ -81,8 +81,7 @@ class HttpHouse:
         self.store = store or MemoryMessageStore()
         calls = StoreCalls(self.store, inbox, lambda _error: None)
         self.broker = Broker(calls, settings, Metrics(), self.loop.later, AmqpCommonHeader)
-        decider = OneBroker(self.broker)
-        self.turns = OrderTurns(self.loop, decider, self._audit)
+        self.turns = OrderTurns(self.loop, OneBroker(self.broker), self._audit)
         self._thread = threading.Thread(target=self.loop.run)
         self._thread.start()
         listening = listening_socket(parse_listen("127.0.0.1:0"))
@@ -91,7 +90,7 @@ class HttpHouse:
         probes.now(lambda: (), lambda: None, self.loop.post)
         self.server = HttpServer(probes, settings)
         self.server.listen(listening, guard, is_loopback=True, patience=patience or Patience())
-        self.server.serving(self.loop, decider, self.store, self.turns)
+        self.server.serving(self.loop, self.turns, self.store)
 
     def ask(
         self,

@@ -40,7 +40,8 @@ class _LogFigures(NamedTuple):
 async def show_overview(call: Call) -> OverviewAnswer:
     """Show how the broker is, and what is wrong."""
     house, upkeep = call.house, await _upkeep(call)
-    connections = len((await call.send({"connections": True}))["connections"])
+    calls = house.calls
+    connections = len((await calls.wait(calls.turns.connections.rows)).rows)
     figures = await call.read(lambda: _figures(house))
     store = getattr(house.store, "first", house.store)
     log = _log_figures(store) if isinstance(store, DeltaMessageStore) else _LogFigures([])

@@ -36,6 +36,12 @@ PROBES = frozenset({"/healthz", "/readyz"})
 _BOTH_LENGTHS = {b"content-length", b"transfer-encoding"}
 _BUSY = b"too many requests are being answered: try again in a moment\n"
 
+_TO_OLDER_COMMANDS = (
+    b'{"error": "InvalidRequest", "message": "this broker is of a newer release, and takes orders'
+    b' over HTTP: use the sparkstore that serves it"}\n'
+)
+"""Commands of older releases begin with an object of JSON, and read one."""
+
 Application = Callable[[HttpExchange], Awaitable[Response]]
 """Answers a request, whatever comes of it."""
 
@@ -114,9 +120,14 @@ class HttpConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, byte_count: int) -> None:
         """Take the bytes that came; those after the last request of a peer are ignored."""
-        if not self._is_over and self._http.their_state is not h11.MUST_CLOSE:
-            self._http.receive_data(bytes(self._shared.buffer[:byte_count]))
-            self._advance()
+        if self._is_over or self._http.their_state is h11.MUST_CLOSE:
+            return
+        received = bytes(self._shared.buffer[:byte_count])
+        if self._http.their_state is h11.IDLE and received.startswith(b"{"):
+            self._end_with(_TO_OLDER_COMMANDS)
+            return
+        self._http.receive_data(received)
+        self._advance()
 
     def eof_received(self) -> None:
         """Note that the peer sends no more: the transport below closes, once it wrote all."""
@@ -299,9 +310,14 @@ class HttpConnection(asyncio.BufferedProtocol):
         headers = [("Content-Type", TEXT), ("Connection", "close")]
         headers.append(("Content-Length", str(len(why))))
         answer = h11.Response(status_code=status, headers=headers, reason=b"Refused")
-        self._put(answer, h11.Data(data=why), h11.EndOfMessage())
+        events = (answer, h11.Data(data=why), h11.EndOfMessage())
+        self._end_with(b"".join(self._http.send(event) or b"" for event in events))
+
+    def _end_with(self, last: bytes) -> None:
+        """Write these last bytes, and hang up."""
         self._is_over = True
         if self._transport is not None:
+            self._transport.write(last)
             self._transport.close()
 
     def _put(self, *events: h11.Event) -> None:

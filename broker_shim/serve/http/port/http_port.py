@@ -64,7 +64,7 @@ class HttpPort:
     def __init__(
         self,
         application: Application,
-        listening: socket.socket | None,
+        listening: socket.socket,
         guard: Guard,
         limits: PortLimits,
     ) -> None:
@@ -72,15 +72,14 @@ class HttpPort:
 
         Args:
             application: Answers each request.
-            listening: The socket that connections come to; it is closed at the end. None: `take`
-                gets those of a unix socket.
+            listening: The socket that connections come to; it is closed at the end.
             guard: Has the certificates for the next connection, if TLS is spoken; writes down who
                 was refused.
             limits: How much all of them, and each, may have.
         """
         self._loop = asyncio.get_running_loop()
         self._listening, self._guard = listening, guard
-        self._limits, self._is_local = limits, listening is None
+        self._limits, self._is_local = limits, listening.family == socket.AF_UNIX
         buffer = memoryview(bytearray(_READ_BYTES))
         places = Places(limits.most_connections, limits.most_held_bytes)
         self._shared = PortResources(
@@ -92,8 +91,6 @@ class HttpPort:
         self._refused = SummedRefusals(refused, TOLD_EVERY_S)
         self._failed_tls = SummedRefusals(failed, TOLD_EVERY_S)
         self._telling: asyncio.TimerHandle | None = None
-        if listening is None:
-            return
         # Connections inherit it. What the kernel holds for who does not read has a bound, too.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SENT_BYTES)
         listening.setblocking(False)  # noqa: FBT003  # the library's signature
@@ -106,9 +103,7 @@ class HttpPort:
 
     async def close(self) -> None:
         """Accept nobody any more, give what is asked a moment to end, and hang up."""
-        if self._listening is not None:
-            self._loop.remove_reader(self._listening)
-            self._listening.close()
+        self.end_listening()
         self.places.end_all(that_wait=True)
         if self._shared.tasks:
             await asyncio.wait(self._shared.tasks, timeout=_FAREWELL_S)
@@ -119,8 +114,13 @@ class HttpPort:
             self._telling.cancel()
         self._tell()
 
+    def end_listening(self) -> None:
+        """Accept nobody any more; may be called twice."""
+        if self._listening.fileno() >= 0:
+            self._loop.remove_reader(self._listening)
+            self._listening.close()
+
     def _accept(self) -> None:
-        assert self._listening is not None
         for _ in range(_ACCEPTS_IN_TURN):
             try:
                 accepted, address = self._listening.accept()
@@ -131,22 +131,17 @@ class HttpPort:
                 self._loop.remove_reader(self._listening)
                 self._loop.call_later(_ACCEPT_PAUSE_S, self._resume_accepting)
                 return
-            self.take(accepted, Remote(*address[:2]))
-
-    def take(self, accepted: socket.socket, remote: Remote) -> None:
-        """Serve a connection, if there is a place for it; at a unix socket, if it is our user's."""
-        if self._is_local:
-            if not is_our_user(accepted):
+            if self._is_local and not is_our_user(accepted):
                 accepted.close()
-                return
-            remote = Remote(process_of(accepted))
-        if self._has_place(remote, accepted):
-            self._begin(accepted, remote)
-        else:
-            accepted.close()
+                continue
+            remote = Remote(process_of(accepted)) if self._is_local else Remote(*address[:2])
+            if self._has_place(remote, accepted):
+                self._begin(accepted, remote)
+            else:
+                accepted.close()
 
     def _resume_accepting(self) -> None:
-        if self._listening is not None and self._listening.fileno() >= 0:
+        if self._listening.fileno() >= 0:
             self._loop.add_reader(self._listening, self._accept)
 
     def _has_place(self, remote: Remote, accepted: socket.socket) -> bool:

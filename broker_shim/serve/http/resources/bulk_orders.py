@@ -21,13 +21,21 @@ from broker_shim.serve.http.bodies import (
 )
 from broker_shim.serve.http.calls import LINES, Call
 from broker_shim.serve.http.endpoint import ADMIN, OPERATOR, QUEUE, Endpoint
+from broker_shim.serve.http.loop_calls import SoFar
 from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.refusals import HttpRefusal, refused_by
 from sparkstore.core.entries import Entries
 from sparkstore.core.fold import QueueState
 from sparkstore.core.queue_arguments import QueueTerms, terms_of
 from sparkstore.core.state_machine.definitions import detail_of
-from sparkstore.operations.bulk import TURN_IDS, Action, Answer, check_target, new_operation
+from sparkstore.operations.bulk import (
+    TURN_IDS,
+    Action,
+    Answer,
+    Request,
+    check_target,
+    new_operation,
+)
 from sparkstore.operations.redrive import RedrivePlan
 
 
@@ -99,22 +107,22 @@ async def purge_queue(call: Call) -> MessageFates | Response:
         return await would_take(call, name, body.ids)
     operation = body.operation or new_operation()
     if body.ids is not None:
-        return await _bulk(call, {"action": Action.PURGE, "queue": name}, body.ids, operation)
-    answers = call.answers({"purge": name, "operation": operation})
+        return await _bulk(call, Request(Action.PURGE, name, (), None, operation), body.ids)
+    answers = call.answers(call.orders.purge(name, operation))
     if call.takes_lines:
         return Response(kind=LINES, parts=_lines(answers, name, operation))
-    return [_fates(name, operation, Answer(**_known(answer))) async for answer in answers][-1]
+    return _fates(name, operation, [answer async for answer in answers][-1])
 
 
 async def _lines(
-    answers: AsyncIterator[dict[str, Any]], name: str, operation: str
+    answers: AsyncIterator[Answer], name: str, operation: str
 ) -> AsyncGenerator[bytes, None]:
     """Write how far a purge is, a line each, and last what came of it."""
     try:
         async for answer in answers:
-            content: Any = answer
-            if "so_far" not in answer:
-                content = _fates(name, operation, Answer(**_known(answer)))
+            content: Any = _fates(name, operation, answer)
+            if isinstance(answer, SoFar):
+                content = {"so_far": answer._asdict()}
             yield msgspec.json.encode(content) + b"\n"
     except StoreError as reason:
         yield msgspec.json.encode(refused_by(reason).content) + b"\n"
@@ -132,8 +140,8 @@ async def move_messages(call: Call) -> MessageFates:
     ids = body.ids
     if ids is None:
         ids = await call.message_ids(name)
-    request = {"action": Action.MOVE, "queue": name, "to": target}
-    return await _bulk(call, request, ids, body.operation or new_operation())
+    operation = body.operation or new_operation()
+    return await _bulk(call, Request(Action.MOVE, name, (), target, operation), ids)
 
 
 async def requeue_messages(call: Call) -> MessageFates:
@@ -146,9 +154,7 @@ async def requeue_messages(call: Call) -> MessageFates:
     if ids is None:
         ids = await call.message_ids(name)
     operation = body.operation or new_operation()
-    request = {"action": Action.REQUEUE, "queue": name, "operation": operation}
-    answer = await bulk_answer(call, request, ids)
-    return MessageFates(queue=name, operation=answer.named(operation), **answer._asdict())
+    return await _bulk(call, Request(Action.REQUEUE, name, (), None, operation), ids)
 
 
 async def redrive_messages(call: Call) -> RedriveOutcome:
@@ -182,8 +188,8 @@ async def _redriven(
     total = Answer()
     for target in {**plan.full, **plan.portions}:
         ids = [*plan.portions.get(target, ()), *plan.full.get(target, ())]
-        request = {"action": Action.REDRIVE, "queue": outcome.queue, "to": target}
-        answer = await bulk_answer(call, {**request, "operation": operation}, ids)
+        request = Request(Action.REDRIVE, outcome.queue, (), target, operation)
+        answer = await _bulk_answer(call, request, ids)
         outcome.to[target], total = answer.done, total.plus(answer)
         outcome.full[target] = answer.full
     outcome.full = {target: count for target, count in outcome.full.items() if count}
@@ -195,15 +201,14 @@ async def _redriven(
 async def release_messages(call: Call) -> MessageFates:
     """Make messages available that a holder has who is gone."""
     name, body = await call.queue(call.names["queue"], Act.USE_ANOTHERS), call.body
-    request = {"action": Action.RELEASE, "queue": name}
-    return await _bulk(call, request, body.ids, body.operation)
+    return await _bulk(call, Request(Action.RELEASE, name, (), None, body.operation), body.ids)
 
 
 async def dead_letter_messages(call: Call) -> MessageFates:
     """Send those messages to the dead letters whose time or attempts are over."""
     name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
-    request = {"action": Action.DEAD_LETTER, "queue": name}
-    return await _bulk(call, request, body.ids, body.operation)
+    request = Request(Action.DEAD_LETTER, name, (), None, body.operation)
+    return await _bulk(call, request, body.ids)
 
 
 async def check_move(call: Call, name: str, target: str) -> None:
@@ -238,31 +243,25 @@ async def would_take(call: Call, name: str, ids: list[int] | None) -> MessageFat
     return await call.read(count)
 
 
-async def _bulk(
-    call: Call, request: dict[str, Any], message_ids: Iterable[int], operation: str | None
-) -> MessageFates:
+async def _bulk(call: Call, request: Request, message_ids: Iterable[int]) -> MessageFates:
     """Have something done with messages, some at a time; each part is done whole, or not at all."""
-    total = await bulk_answer(call, {**request, "operation": operation}, message_ids)
-    return _fates(request["queue"], operation, total)
+    total = await _bulk_answer(call, request, message_ids)
+    return _fates(request.queue, request.operation, total)
 
 
 def _fates(queue: str, operation: str | None, answer: Answer) -> MessageFates:
     return MessageFates(queue=queue, operation=answer.named(operation), **answer._asdict())
 
 
-async def bulk_answer(call: Call, request: dict[str, Any], message_ids: Iterable[int]) -> Answer:
+async def _bulk_answer(call: Call, request: Request, message_ids: Iterable[int]) -> Answer:
     """Sum the answers to a request that goes in parts; what is full ends it, as in `bulk_run`."""
     total, left = Answer(), iter(message_ids)
-    while part := [*islice(left, TURN_IDS)]:
-        answer = Answer(**_known(await call.send({**request, "ids": part})))
+    while part := tuple(islice(left, TURN_IDS)):
+        answer = await call.send(call.orders.bulk(request._replace(message_ids=part)))
         total = total.plus(answer)
         if answer.full:  # what comes next would overtake those that stay
             return total.plus(Answer(full=sum(1 for _ in left)))
     return total
-
-
-def _known(answer: dict[str, Any]) -> dict[str, int]:
-    return {name: answer[name] for name in Answer._fields if name in answer}
 
 
 class _BrokerQueues(Mapping[str, QueueState]):

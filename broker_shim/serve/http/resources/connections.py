@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -12,7 +13,6 @@ from broker_shim.serve.http.endpoint import API, MONITOR, OPERATOR, Endpoint
 from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.serve.http.table_reads import root_of
 from sparkstore import __version__
-from sparkstore.operations import wire
 
 
 class ConnectionRow(Struct, kw_only=True):
@@ -84,13 +84,12 @@ class UserAnswer(Struct, kw_only=True):
 
 async def list_connections(call: Call) -> ConnectionList:
     """List a page of the connections, those of members too."""
-    said, page = await call.send({"connections": True}), call.query
-    rows = said["connections"]
+    calls, page = call.house.calls, call.query
+    rows, silent = await calls.wait(calls.turns.connections.rows)
     items = [
         ConnectionRow(**{**row, "connected_at": iso_time(row["connected_at"])})
         for row in rows[page.offset : page.offset + page.limit]
     ]
-    silent = said.get("silent", [])
     return ConnectionList(total=len(rows), offset=page.offset, items=items, silent=silent)
 
 
@@ -99,14 +98,21 @@ async def close_connection(call: Call) -> OrderOutcome:
     said = call.names["connection"]
     if not said.isascii() or not said.isdecimal():
         raise HttpRefusal(400, "a connection is a number: GET /api/v1/connections lists them")
-    content = {"close": int(said[:18]), "member": call.query.member}
-    closed = (await call.send(content))["told"]
+    calls, caller = call.house.calls, call.caller
+    closed = await calls.wait(
+        partial(
+            calls.turns.connections.close,
+            int(said[:18]),
+            call.query.member,
+            (caller.peer, caller.user),
+        )
+    )
     return done({**closed, "connected_at": iso_time(closed["connected_at"])})
 
 
 async def list_holders(call: Call) -> HolderList:
     """List the messages that somebody holds, with their queues and holders."""
-    held = wire.held_of(await call.send({"holders": call.query.limit}))
+    held = await call.read(partial(call.house.calls.turns.held, call.query.limit))
     items = [
         HolderRow(
             queue=row.queue,
@@ -121,7 +127,7 @@ async def list_holders(call: Call) -> HolderList:
 
 async def count_not_durable(call: Call) -> NotDurableCounts:
     """Count the messages of each queue that are in memory only."""
-    return NotDurableCounts(queues=(await call.send({wire.NOT_DURABLE: True}))[wire.NOT_DURABLE])
+    return NotDurableCounts(queues=await call.read(call.house.calls.turns.not_durable))
 
 
 async def show_self(call: Call) -> UserAnswer:

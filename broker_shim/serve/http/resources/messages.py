@@ -17,7 +17,7 @@ from msgspec import Struct
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.bodies import MessageFates, Model, PageQuery
-from broker_shim.serve.http.calls import Call, iso_time
+from broker_shim.serve.http.calls import Call, invalid, iso_time
 from broker_shim.serve.http.endpoint import ADMIN, MONITOR, QUEUE, Endpoint
 from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.refusals import HttpRefusal
@@ -27,7 +27,8 @@ from broker_shim.store.interface import BrokerStore, MessageHeader
 from broker_shim.stored_values import body_of
 from sparkstore.core.annotations import DEATH, annotations_of
 from sparkstore.core.fold import Entry
-from sparkstore.operations import wire
+from sparkstore.operations.bulk import Answer
+from sparkstore.operations.wire import draft_of
 
 MOST_BODY_BYTES = 256 << 10
 """A larger body is not shown: `sparkstore export` has it."""
@@ -176,12 +177,15 @@ async def show_message(call: Call) -> MessageDetails:
 async def put_messages(call: Call) -> MessageFates:
     """Put new messages on a queue, all or none."""
     name, drafts = await call.queue(call.names["queue"], Act.SEND), call.body.messages
-    queue, messages = wire.put_of({"put": name, "messages": drafts})
+    try:
+        messages = [draft_of(draft) for draft in drafts]
+    except (KeyError, TypeError, ValueError) as reason:
+        raise invalid(400, f"messages to put cannot be read: {reason!r}") from reason
     for message in messages:
         if is_impersonation(call.caller, message.header):
             text = impersonation_text(call.caller, message.header.user_id or "")
             raise HttpRefusal(403, text)
-    answer = wire.answer_of(await call.send(wire.content_of(wire.put_line(queue, messages))))
+    answer: Answer = await call.send(call.orders.put(name, messages))
     return MessageFates(queue=name, **answer._asdict())
 
 

@@ -28,7 +28,6 @@ from broker_shim.serve.http.calls import Call, now_us
 from broker_shim.serve.http.endpoint import API, OPERATOR, Endpoint
 from broker_shim.serve.http.refusals import HttpRefusal
 from sparkstore.core.queue_names import shown
-from sparkstore.operations import wire
 from sparkstore.operations.bulk import MessageDraft
 
 _Named = Annotated[str, Meta(min_length=1)]
@@ -76,8 +75,8 @@ async def publish(call: Call) -> PublishOutcome:
         text = f"no queue gets this message of {shown(body.exchange or '')}: bind one"
         raise HttpRefusal(409, text)
     for queue in queues:
-        line = wire.put_line(queue, [MessageDraft(header, content)])
-        outcome.done += wire.answer_of(await call.send(wire.content_of(line))).done
+        put = call.orders.put(queue, [MessageDraft(header, content)])
+        outcome.done += (await call.send(put)).done
     return outcome
 
 

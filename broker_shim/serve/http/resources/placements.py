@@ -19,8 +19,7 @@ from broker_shim.serve.http.request_models import MOST_LONG_BODY_BYTES
 from broker_shim.serve.http.resources.messages import message_named
 from sparkstore.content.edits import MessageEdit, edited
 from sparkstore.core.fold import Entry
-from sparkstore.operations import wire
-from sparkstore.operations.bulk import MessageDraft
+from sparkstore.operations.bulk import Answer, MessageDraft
 from sparkstore.operations.placement import check_resubmitted, place_of, resubmission, target_of
 from sparkstore.operations.placement_wire import placements_of
 
@@ -90,13 +89,13 @@ async def resubmit_message(call: Call) -> ResubmitOutcome:
 
 async def place_messages(call: Call) -> FateCounts:
     """Carry out changes of place, all of those that are possible or none."""
-    content = to_builtins(call.body)
-    for place in placements_of(content).placements:
+    request = placements_of(to_builtins(call.body))
+    for place in request.placements:
         if place.source:
             await call.check_recorded(Act.PURGE, [place.source])
         if place.target:
             await call.check_recorded(Act.SEND, [place.target])
-    answer = wire.answer_of(await call.send(content))
+    answer: Answer = await call.send(call.orders.place(request))
     return FateCounts(**answer._asdict())
 
 

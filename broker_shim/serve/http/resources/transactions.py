@@ -9,8 +9,9 @@ it takes the right to get at any queue, as SQL does.
 from __future__ import annotations
 
 import asyncio
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from broker_shim.errors import InvalidRequest
 from broker_shim.security.rules.rights import Act
@@ -35,7 +36,7 @@ class BranchRow(Struct, kw_only=True):
 class BranchQuery(Model):
     """The name of who decides, where nobody logs in."""
 
-    by: str | None = None
+    by: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
 
 
 class BranchList(Struct, kw_only=True):
@@ -93,8 +94,7 @@ async def _decide(call: Call, act: BranchAct) -> OrderOutcome:
             await call.queue(queue, Act.SEND)
     by = call.caller.user or call.query.by or call.caller.peer
     order = BranchOrder(act, xid_text(xid), by)
-    said = await call.send({"branch": str(order.act), "xid": order.xid, "by": order.by})
-    return done(said["told"])
+    return done(await call.send(call.orders.branch(order)))
 
 
 BRANCHES = API + "/transactions"

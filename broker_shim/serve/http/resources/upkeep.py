@@ -54,7 +54,7 @@ async def show_upkeep(call: Call) -> UpkeepAnswer:
 
 async def flush_log(call: Call) -> FlushAnswer:
     """Put all that was done before into the tables."""
-    await call.send({"flush": True})
+    await call.send(call.orders.flush())
     return FlushAnswer()
 
 

@@ -1,7 +1,7 @@
 """Who comes and goes at the other sockets leaves nothing that only Python's collector would find.
 
-As `tests.unit.broker_shim.sockets.test_hang_ups` shows of AMQP: a monitor, an administrator and a
-member come and go as long as a process runs.
+As `tests.unit.broker_shim.sockets.test_hang_ups` shows of AMQP: an administrator and a member come
+and go as long as a process runs.
 """
 
 from __future__ import annotations
@@ -12,57 +12,39 @@ from pathlib import Path
 
 import pytest
 
-from broker_shim.serve.administration.control import ControlServer
-from broker_shim.serve.administration.order_turns import OneBroker, OrderTurns
-from sparkstore.control.socket_address import SOCKET_NAME
-from sparkstore.operations import wire
+from sparkstore.control.socket_address import SocketAddress
 from tests.support.amqp.left_behind import objects_left, told
-from tests.support.amqp.served_listener import TIMEOUT_S, Served
+from tests.support.amqp.served_listener import TIMEOUT_S
+from tests.support.roots.logs import until
 from tests.support.stores.controls import ServicedRoot
+from tests.support.stores.owners import ask_as_owner
 from tests.support.stores.raw_member import RawMember
-from tests.support.stores.services import short_folder
 
 pytestmark = pytest.mark.slow
 
 TIMES = 1_000
-MOST = 0.5
-ROOT_ID = "a root"
+MOST = 0.6
 
 
-@pytest.mark.parametrize("greets", [True, False])
-def test_an_administrator_that_is_gone_leaves_nothing_for_the_collector(*, greets: bool) -> None:
-    served = Served()
-    found: list[float] = []
-    with short_folder() as folder:
-        turns = OrderTurns(served.loop, OneBroker(served.broker))
-        server = ControlServer(served.loop, turns, Path(folder), ROOT_ID)
+@pytest.mark.parametrize("asks", [True, False])
+def test_an_administrator_that_is_gone_leaves_nothing_for_the_collector(
+    tmp_path: Path, *, asks: bool
+) -> None:
+    place = ServicedRoot(tmp_path / "root")
 
-        def come(*, greets: bool = greets) -> None:
-            with socket.socket(socket.AF_UNIX) as client:
-                client.connect(str(folder / SOCKET_NAME))
-                client.settimeout(TIMEOUT_S)
-                if greets:
-                    client.sendall(wire.line(wire.hello(ROOT_ID)))
-                    assert ROOT_ID.encode() in client.recv(1000)
+    def come() -> None:
+        if asks:
+            assert ask_as_owner(tmp_path / "root", "GET", "self").status == 200
+            return
+        with socket.socket(socket.AF_UNIX) as client, SocketAddress(tmp_path / "root") as address:
+            client.connect(address)
 
-        def settle() -> None:
-            come(greets=True)  # it came last
-            is_over = False
-            while not is_over:
-                looked = threading.Event()
+    def settle() -> None:
+        until(lambda: not place.http.ports[-1].places.count)
 
-                def look(looked: threading.Event = looked) -> None:
-                    nonlocal is_over
-                    is_over = not server.client_count
-                    looked.set()
-
-                served.loop.post(look)
-                assert looked.wait(TIMEOUT_S)
-
-        served.run_while(lambda: found.append(objects_left(come, TIMES, settle)))
-        server.close()
-    served.close()
-    assert found[0] < MOST, told()
+    left = objects_left(come, TIMES, settle)
+    place.stop()
+    assert left < MOST, told()
 
 
 @pytest.mark.parametrize("greets", [True, False])

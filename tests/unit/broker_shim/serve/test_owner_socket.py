@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import http.client
+import json
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from sparkstore.control.socket_address import SocketAddress
 from sparkstore.tables.root import open_root
 from tests.support.stores.controls import ServedRoot, ServicedRoot
 from tests.support.stores.http_houses import TIMEOUT_S, Reply
-from tests.support.stores.owners import ask_as_owner
+from tests.support.stores.owners import OwnerConnection, ask_as_owner
 from tests.support.stores.stores import DELTA_CONFIG, done
 
 HEADER = {"protocol": "raw", "header": base64.b64encode(b"h").decode()}
@@ -59,8 +61,10 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     store.close()
     held = [("q", message.message_id)]
     served = ServedRoot(root, held) if request.param == "broker" else ServicedRoot(root, held)
-    yield Place(root, served)
-    served.stop()
+    place = Place(root, served)
+    yield place
+    if (root / "control.sock").exists():
+        served.stop()
 
 
 def test_who_asks_is_the_owner_and_learns_which_root_it_is(place: Place) -> None:
@@ -145,3 +149,29 @@ def test_clients_that_say_nothing_keep_no_other_out(place: Place) -> None:
             with SocketAddress(place.path) as address:
                 client.connect(address)
         assert place.done("GET", "self")["role"] == "admin"
+
+
+def test_a_command_of_an_older_release_is_told_what_to_do_in_a_line(place: Place) -> None:
+    """It greets by an object of JSON, and reads one."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(TIMEOUT_S)
+        with SocketAddress(place.path) as address:
+            client.connect(address)
+        client.sendall(b'{"control": 1, "root_id": "a root"}\n')
+        line = client.makefile("rb").read()
+    answer = json.loads(line)
+    assert answer["error"] == "InvalidRequest"
+    assert "use the sparkstore that serves it" in answer["message"]
+
+
+def test_nobody_waits_for_a_broker_that_stopped(place: Place) -> None:
+    """An order under way is answered or hung up on, and the socket is gone for the next one."""
+    place.done("POST", "queues/r/messages", {"messages": [DRAFT] * 1001})
+    with closing(OwnerConnection(place.path)) as connection:
+        kind = {"Content-Type": "application/json"}
+        connection.request("POST", "/api/v1/queues/r/purge", b"{}", kind)
+        place.served.stop()
+        with suppress(http.client.HTTPException, ConnectionError):
+            connection.getresponse().read()
+    with pytest.raises(FileNotFoundError):
+        place.ask("GET", "self")

@@ -1,4 +1,4 @@
-"""Placements as lines of the control socket: what goes in comes out, and nothing else is taken."""
+"""Placements as JSON: what goes in comes out, and nothing else is taken."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparkstore.core.records import MessageHeader
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.bulk import MessageDraft
 from sparkstore.operations.placement import Placement, PlacementRequest
-from sparkstore.operations.placement_wire import placements_line, placements_of
+from sparkstore.operations.placement_wire import placements_content, placements_of
 
 DRAFT = MessageDraft(MessageHeader("raw", b"\x00\xff", properties=(("a", "1"),)), b"\x00body")
 EVERY = PlacementRequest(
@@ -28,7 +28,7 @@ EVERY = PlacementRequest(
 
 @pytest.mark.parametrize("request_", [EVERY, EVERY._replace(undoes=None)])
 def test_placements_come_out_as_they_went_in(request_: PlacementRequest) -> None:
-    assert placements_of(json.loads(placements_line(request_))) == request_
+    assert placements_of(json.loads(json.dumps(placements_content(request_)))) == request_
 
 
 @pytest.mark.parametrize(
