@@ -51,12 +51,12 @@ def parse_listen(text: str, option: str = "--listen") -> ListenAddress:
         message = f"{option} {text}: write it as HOST:PORT, for example 127.0.0.1:5672"
         raise InvalidRequest(message)
     try:
-        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
     except OSError as reason:
         message = f"{option} {text}: {reason.strerror}"
         raise InvalidRequest(message) from reason
-    is_loopback = all(ipaddress.ip_address(address[0]).is_loopback for *_, address in found)
-    family, _type, _protocol, _name, first = found[0]
+    is_loopback = all(ipaddress.ip_address(address[0]).is_loopback for *_, address in addresses)
+    family, _type, _protocol, _name, first = addresses[0]
     return ListenAddress(family, str(first[0]), int(port), is_loopback)
 
 

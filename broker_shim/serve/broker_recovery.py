@@ -97,9 +97,9 @@ def recover(
     broker.policies = policies_of(recovered.configured)
     termini = links.registry.recover(now_ms(), _log_failure, set(absent.links.values()))
     keepers = {
-        link_text(each.key): each.key
-        for each in termini
-        if each.durability is TerminusDurability.UNSETTLED_STATE
+        link_text(terminus.key): terminus.key
+        for terminus in termini
+        if terminus.durability is TerminusDurability.UNSETTLED_STATE
     }
     acquired: list[_Acquired] = []
     for kept in recovered.queues:
@@ -139,9 +139,9 @@ def _leave_host_behind(
     store: WiringCalls, configured: Mapping[tuple[str, str], Any], timeout_s: float
 ) -> None:
     """Note that a Broker-J host whose root this was has missed changes, for its return."""
-    told = sole_host.changed_object(configured.get(sole_host.OBJECT))
-    if told is not None:
-        wait_for([partial(store.configure, *sole_host.OBJECT, told)], timeout_s)
+    changed = sole_host.changed_object(configured.get(sole_host.OBJECT))
+    if changed is not None:
+        wait_for([partial(store.configure, *sole_host.OBJECT, changed)], timeout_s)
 
 
 class _Acquired(NamedTuple):
@@ -196,16 +196,16 @@ def _give_back(
 ) -> None:
     lost: list[_Acquired] = []
     kept: list[_Acquired] = []
-    for each in acquired:
-        if each.holder in keepers:
-            kept.append(each)
-        elif _is_elsewhere(each.holder, absent):
-            host.broker.queues[each.queue].held_elsewhere(each.message_id)
+    for entry in acquired:
+        if entry.holder in keepers:
+            kept.append(entry)
+        elif _is_elsewhere(entry.holder, absent):
+            host.broker.queues[entry.queue].held_elsewhere(entry.message_id)
         else:
-            lost.append(each)
+            lost.append(entry)
             continue
-        if (groups := host.broker.queues[each.queue].groups) is not None:
-            groups.held(each.message_id, each.holder)
+        if (groups := host.broker.queues[entry.queue].groups) is not None:
+            groups.held(entry.message_id, entry.holder)
     _release(store, lost, timeout_s)
     _hold(host, kept, keepers)
 
@@ -229,8 +229,8 @@ def create_wiring(store: WiringCalls, broker: Broker, timeout_s: float) -> None:
     exchanges = [Exchange(name, kind) for name, kind in DEFAULT_EXCHANGES.items()]
     exchanges += settings.exchanges
     _check_exchanges(router, exchanges)
-    exchanges = [each for each in exchanges if each.arguments or each.name not in router]
-    altered = [each for each in settings.queues if _is_to_alter(broker, each)]
+    exchanges = [row for row in exchanges if row.arguments or row.name not in router]
+    altered = [queue for queue in settings.queues if _is_to_alter(broker, queue)]
     for policy in settings.policies:  # what a queue cannot take now is refused before all else
         decide_set(policy, broker.administration.facts)
     for exchange in exchanges:
@@ -252,7 +252,7 @@ def create_wiring(store: WiringCalls, broker: Broker, timeout_s: float) -> None:
     for key, arguments in bindings:
         kind = router.type_of(key.exchange) or ""
         check_binding_arguments(key.exchange, kind, arguments)
-    wait_for((partial(store.bind, *each) for each in bindings), timeout_s)
+    wait_for((partial(store.bind, *row) for row in bindings), timeout_s)
     _set_policies(store, broker, timeout_s)
     for key, arguments in bindings:
         router.bind(key.exchange, key.binding_key, key.queue, arguments)
@@ -269,11 +269,12 @@ def _set_policies(store: WiringCalls, broker: Broker, timeout_s: float) -> None:
 
 
 def _check_exchanges(router: Router, exchanges: Iterable[Exchange]) -> None:
-    for each in exchanges:
-        there = router.type_of(each.name)
-        if there not in {None, each.type}:
-            name = shown(each.name)
-            message = f"exchange {name} is there with type {there}, the settings say {each.type}:"
+    for exchange in exchanges:
+        kind = router.type_of(exchange.name)
+        if kind not in {None, exchange.type}:
+            name = shown(exchange.name)
+            message = f"exchange {name} is there with type {kind}, the settings say"
+            message += f" {exchange.type}:"
             message += f" change them, or delete it first: sparkstore exchange delete ROOT {name}"
             raise InvalidRequest(message)
 
@@ -286,18 +287,18 @@ def _check_alternates(
     An exchange that is there keeps the one it has: settings that give another are refused, and
     those that give none leave it.
     """
-    wanted = [(f"exchange {shown(each.name)}", alternate_of(each.arguments)) for each in exchanges]
-    for each, (name, said) in zip(exchanges, wanted, strict=True):
-        there = router.alternate_of(each.name)
-        if said != there:
-            message = f"{name} is there with {ALTERNATE_EXCHANGE} {there!r}, the settings say"
-            message += f" {said!r}: change them, or delete it first: sparkstore exchange delete"
-            raise InvalidRequest(f"{message} ROOT {shown(each.name)}")
+    wanted = [(f"exchange {shown(e.name)}", alternate_of(e.arguments)) for e in exchanges]
+    for exchange, (name, wish) in zip(exchanges, wanted, strict=True):
+        present = router.alternate_of(exchange.name)
+        if wish != present:
+            message = f"{name} is there with {ALTERNATE_EXCHANGE} {present!r}, the settings say"
+            message += f" {wish!r}: change them, or delete it first: sparkstore exchange delete"
+            raise InvalidRequest(f"{message} ROOT {shown(exchange.name)}")
     wanted += [(f"queue {shown(q.name)}", alternate_of(q.arguments)) for q in settings.queues]
     wanted += [(f"address {shown(a.match)}", alternate_of(a.arguments)) for a in settings.addresses]
-    for name, said in wanted:
-        if said is not None and said not in router:
-            message = f"{name}: its {ALTERNATE_EXCHANGE} {shown(said)} is not there: say it among"
+    for name, wish in wanted:
+        if wish is not None and wish not in router:
+            message = f"{name}: its {ALTERNATE_EXCHANGE} {shown(wish)} is not there: say it among"
             raise InvalidRequest(f"{message} the exchanges of the settings")
 
 
@@ -309,19 +310,19 @@ def _is_to_alter(broker: Broker, queue: Queue) -> bool:
     Raises:
         InvalidRequest: It may not have them now.
     """
-    there = broker.definitions.get(queue.name)
-    if there is None:
+    existing = broker.definitions.get(queue.name)
+    if existing is None:
         return False
     name = shown(queue.name)
-    if there.durability is not queue.durability:
-        tiers = [DURABILITIES[each.durability] for each in (there, queue)]
+    if existing.durability is not queue.durability:
+        tiers = [DURABILITIES[queue_there.durability] for queue_there in (existing, queue)]
         message = f"queue {name} is there with durability {tiers[0]}, the settings say {tiers[1]}:"
         message += f" change them, or delete it first: sparkstore queue delete ROOT {name}"
         raise InvalidRequest(message)
-    if not queue.arguments or queue.arguments == own_arguments(there.arguments):
+    if not queue.arguments or queue.arguments == own_arguments(existing.arguments):
         return False
-    told = broker.with_policies(queue)
-    detail, wanted = (definition(each.arguments, int(each.durability)) for each in (there, told))
+    configured = broker.with_policies(queue)
+    detail, wanted = (definition(q.arguments, int(q.durability)) for q in (existing, configured))
     depth = len(broker.queues[queue.name])
     check_alteration(queue.name, detail, wanted, QueueUsage(depth))
     return True

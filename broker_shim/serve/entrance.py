@@ -92,8 +92,8 @@ class Entrance:
         try:
             listening.listen(BACKLOG)
         except OSError as reason:
-            told = f"{self.address.url_host}:{self.address.port}: {reason.strerror}"
-            raise self._port_refused(told) from reason
+            reason_text = f"{self.address.url_host}:{self.address.port}: {reason.strerror}"
+            raise self._port_refused(reason_text) from reason
         port = listening.getsockname()[1]
         scheme = "amqp" if self.guard.context is None else "amqps"
         self.url = f"{scheme}://{self.address.url_host}:{port}"
@@ -118,8 +118,8 @@ class Entrance:
             return
         _log.info("SIGHUP: certificates and permissions were read again")
         _warn_of_certificates(settings)
-        said = {name for name in READ_AGAIN if getattr(options, name, None) is not None}
-        read = {f"[security] {name}" for name in READ_AGAIN if name not in said}
+        given = {name for name in READ_AGAIN if getattr(options, name, None) is not None}
+        read = {f"[security] {name}" for name in READ_AGAIN if name not in given}
         if broker is not None and options.config is not None:
             _set_policies(broker, options.config)
             read.add("[broker] policies")
@@ -156,19 +156,19 @@ def entrance_of(options: argparse.Namespace) -> Entrance:
     address = parse_listen(listen)
     second, is_shared = _second(options.amqp_0_10, address)
     if second is not None and address.is_loopback:  # the one that others reach decides for both
-        option, said, widest = AMQP_0_10, options.amqp_0_10, second
+        option, text, widest = AMQP_0_10, options.amqp_0_10, second
     else:
-        option, said, widest = "--listen", listen, address
+        option, text, widest = "--listen", listen, address
     mechanisms = offered_mechanisms(
         settings,
-        said,
+        text,
         is_loopback=widest.is_loopback,
         is_insecure=options.insecure,
         option=option,
     )
     guard = Guard(settings, mechanisms)
     if not widest.is_loopback:
-        _warn(settings, said, mechanisms)
+        _warn(settings, text, mechanisms)
     _warn_of_certificates(settings)
     audit = add_audit_file(Path(settings.audit_file)) if settings.audit_file else None
     entrance = Entrance(address, guard, audit, in_force=_in_force(settings, guard, mechanisms))
@@ -181,11 +181,11 @@ def entrance_of(options: argparse.Namespace) -> Entrance:
     return entrance
 
 
-def _second(told: str | None, first: ListenAddress) -> tuple[ListenAddress | None, bool]:
+def _second(text: str | None, first: ListenAddress) -> tuple[ListenAddress | None, bool]:
     """Find where else clients of AMQP 0-10 come in, and whether that is where all others do."""
-    if not told or told == SAME:
-        return None, told == SAME
-    second = parse_listen(told, AMQP_0_10)
+    if not text or text == SAME:
+        return None, text == SAME
+    second = parse_listen(text, AMQP_0_10)
     is_shared = second == first and first.port != 0
     return (None, True) if is_shared else (second, False)
 
@@ -211,7 +211,7 @@ def _set_policies(broker: Broker, config: Path) -> None:
         _log.error("SIGHUP: %s; policies are as they were", reason)
         return
 
-    def told(error: StoreError | None, answer: dict[str, Any]) -> None:
+    def report(error: StoreError | None, answer: dict[str, Any]) -> None:
         if error is not None:
             _log.error("SIGHUP: %s; that policy is as it was", error)
         elif answer["changed"]:
@@ -220,7 +220,7 @@ def _set_policies(broker: Broker, config: Path) -> None:
     for policy in wanted:
         order = Order(AdminAction.SET_POLICY, key=policy.name, match=policy.match)
         order = order._replace(priority=policy.priority, arguments=policy.arguments)
-        broker.administration.order(order, told)
+        broker.administration.order(order, report)
 
 
 def _warn_of_certificates(settings: SecuritySettings) -> None:

@@ -169,11 +169,11 @@ def _chain_families(chain: MessageStoreChain) -> Iterator[Metric]:
         ("up", "1 while a member of the store chain is told of calls, 0 once it was dropped."),
     ):
         values = (
-            ({"member": each.name}, float(each.waiting if name == "waiting" else not each.failure))
-            for each in chain.members
+            ({"member": m.name}, float(m.waiting if name == "waiting" else not m.failure))
+            for m in chain.members
         )
         yield gauge(f"{CHAIN}_{name}", text, values)
-    done = (({"member": each.name}, float(each.applied)) for each in chain.members)
+    done = (({"member": member.name}, float(member.applied)) for member in chain.members)
     yield counter(f"{CHAIN}_calls", "Calls that a member of the store chain has done.", done)
 
 

@@ -212,14 +212,14 @@ def _chained(first: DeltaMessageStore, config: StoreConfig) -> BrokerStore:
     """A root's store and those that the settings chain with it, alike when this returns."""
     members: list[tuple[ChainMember, Tolerance]] = []
     try:
-        for each in config.chain:
-            tolerance = Tolerance(each.on_failure == "drop", each.max_waiting)
-            if each.audit:
-                members.append((CallAuditor(Path(each.audit)), tolerance))
+        for asked in config.chain:
+            tolerance = Tolerance(asked.on_failure == "drop", asked.max_waiting)
+            if asked.audit:
+                members.append((CallAuditor(Path(asked.audit)), tolerance))
                 continue
-            mirror = _mirror(each.mirror, first, config)
+            mirror = _mirror(asked.mirror, first, config)
             members.append((mirror, tolerance))
-            mirror.catch_up(each.max_distance)
+            mirror.catch_up(asked.max_distance)
     except BaseException:
         for member, _ in members:
             member.close()

@@ -154,14 +154,14 @@ class Logins:
         Raises:
             HttpRefusal: There is no login, or a wrong one; or it has no role here.
         """
-        said = headers.get("authorization")
+        header = headers.get("authorization")
         if self.is_open_to(headers):
             _check_host(headers.get("host", ""))
             return Caller(broker, self._access(remote), Principal(), HttpRole.ADMIN)
-        if said is not None and said[:7].lower() == "bearer ":
-            principal = self._bearer(remote, said[7:].strip())
-        elif said is not None:
-            principal = self._principal(remote, *_name_and_password(said))
+        if header is not None and header[:7].lower() == "bearer ":
+            principal = self._bearer(remote, header[7:].strip())
+        elif header is not None:
+            principal = self._principal(remote, *_name_and_password(header))
         elif remote.certificate_name is not None and _EXTERNAL in self._guard.mechanisms(remote):
             principal = self._known(remote, _EXTERNAL, remote.certificate_name)
         else:
@@ -241,8 +241,8 @@ def _remember(times: OrderedDict[K, float], key: K, until_s: float) -> None:
         times.popitem(last=False)
 
 
-def _name_and_password(said: str) -> tuple[str, str]:
-    scheme, _, encoded = said.partition(" ")
+def _name_and_password(header: str) -> tuple[str, str]:
+    scheme, _, encoded = header.partition(" ")
     try:
         if scheme.lower() == "basic":
             text = base64.b64decode(encoded.strip(), validate=True).decode()
@@ -254,9 +254,9 @@ def _name_and_password(said: str) -> tuple[str, str]:
     raise HttpRefusal(401, "log in by HTTP Basic: base64 of user:password, in UTF-8", _ASK)
 
 
-def _check_host(said: str) -> None:
+def _check_host(host: str) -> None:
     """Check that a browser was asked for this machine, and not for a name that leads here."""
-    found = _HOST.fullmatch(said)
-    if found is not None and (found[1].lower() == "localhost" or is_loopback(found[1].strip("[]"))):
+    match = _HOST.fullmatch(host)
+    if match is not None and (match[1].lower() == "localhost" or is_loopback(match[1].strip("[]"))):
         return
     raise HttpRefusal(421, "ask for 127.0.0.1 or localhost: nobody logs in here")

@@ -80,8 +80,8 @@ class ProblemAnswer(Struct, kw_only=True):
     kind: str | None = None
 
 
-def done(told: dict[str, Any]) -> OrderOutcome:
+def done(answer: dict[str, Any]) -> OrderOutcome:
     """Tell what came of an order."""
     ours = ("act", "changed", "dry_run")
-    details = {name: value for name, value in told.items() if name not in ours}
-    return OrderOutcome(details=details, **{name: told[name] for name in ours if name in told})
+    details = {name: value for name, value in answer.items() if name not in ours}
+    return OrderOutcome(details=details, **{name: answer[name] for name in ours if name in answer})

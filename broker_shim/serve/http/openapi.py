@@ -43,13 +43,13 @@ def openapi_of(endpoints: Iterable[Endpoint], version: str) -> dict[str, Any]:
         version: The release of the broker.
     """
     every = [*endpoints]
-    models = {each for one in every for each in (one.answer, one.body) if each is not None}
+    models = {model for one in every for model in (one.answer, one.body) if model is not None}
     _, components = msgspec.json.schema_components(
-        [*sorted(models, key=lambda each: each.__name__), ProblemAnswer], ref_template=_REFERENCE
+        [*sorted(models, key=lambda model: model.__name__), ProblemAnswer], ref_template=_REFERENCE
     )
     paths: dict[str, dict[str, Any]] = {}
-    for each in every:
-        paths.setdefault(each.path, {})[each.method.lower()] = _operation(each)
+    for endpoint in every:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
     return {
         "openapi": "3.1.0",
         "info": {"title": "sparkstore", "version": version},
@@ -62,7 +62,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     summary = (endpoint.run.__doc__ or "").partition("\n")[0]
     problem = {"description": "Why not, and what to do.", "content": _json(ProblemAnswer)}
     answer = _TEXT if endpoint.answer is None else _json(endpoint.answer)
-    found: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": getattr(endpoint.run, "__name__", endpoint.path),
         "summary": summary,
         "parameters": [*_names(endpoint.path), *_parameters(endpoint)],
@@ -70,8 +70,8 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "security": [] if endpoint.role is None else [{name: [endpoint.role]} for name in _LOGINS],
     }
     if endpoint.body is not None:
-        found["requestBody"] = {"required": True, "content": _json(endpoint.body)}
-    return found
+        operation["requestBody"] = {"required": True, "content": _json(endpoint.body)}
+    return operation
 
 
 def _json(model: type) -> dict[str, Any]:
@@ -93,6 +93,6 @@ def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     schema = components[endpoint.query.__name__]
     required = schema.get("required", ())
     return [
-        {"name": name, "in": "query", "required": name in required, "schema": each}
-        for name, each in schema["properties"].items()
+        {"name": name, "in": "query", "required": name in required, "schema": row}
+        for name, row in schema["properties"].items()
     ]

@@ -17,21 +17,21 @@ MOST_BODY_BYTES, MOST_LONG_BODY_BYTES = 1 << 20, 16 << 20
 M = TypeVar("M", bound=Model)
 
 
-def query_of(model: type[M] | None, said: Mapping[str, str]) -> M | None:
+def query_of(model: type[M] | None, query: Mapping[str, str]) -> M | None:
     """Read what stands after the question mark.
 
     Raises:
         HttpRefusal: A name is unknown, or a value is of a wrong type or out of bounds.
     """
-    for name, value in said.items():
+    for name, value in query.items():
         if "\0" in value:  # no SQL can have it
             raise HttpRefusal(400, f"query: {name!r:.80} has a NUL character: leave it out")
     if model is None:
-        _check_names(said, (), "query parameter")
+        _check_names(query, (), "query parameter")
         return None
-    _check_names(said, model.__struct_encode_fields__, "query parameter")
+    _check_names(query, model.__struct_encode_fields__, "query parameter")
     try:
-        return msgspec.convert(dict(said), model, strict=False)
+        return msgspec.convert(dict(query), model, strict=False)
     except msgspec.ValidationError as reason:
         raise HttpRefusal(400, f"query: {reason}") from reason
 
@@ -53,30 +53,30 @@ async def body_of_request(
     if kind != JSON:
         raise HttpRefusal(415, "send the body as JSON, with Content-Type: application/json")
     try:
-        said = msgspec.json.decode(content)
+        body = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as reason:
         raise HttpRefusal(400, f"the body is not JSON: {reason}") from reason
-    if isinstance(said, dict):
-        _check_names(said, model.__struct_fields__, "field")
+    if isinstance(body, dict):
+        _check_names(body, model.__struct_fields__, "field")
     try:
-        return msgspec.convert(said, model)
+        return msgspec.convert(body, model)
     except msgspec.ValidationError as reason:
         raise HttpRefusal(400, f"body: {reason}") from reason
 
 
-def _check_names(said: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
-    if not known and said:
-        raise HttpRefusal(400, f"this request has no {what}s: leave {next(iter(said))!r:.80} out")
+def _check_names(given: Mapping[str, Any], known: tuple[str, ...], what: str) -> None:
+    if not known and given:
+        raise HttpRefusal(400, f"this request has no {what}s: leave {next(iter(given))!r:.80} out")
     try:
-        check_names((name[:80] for name in said), known, what)
+        check_names((name[:80] for name in given), known, what)
     except InvalidRequest as reason:
         raise HttpRefusal(400, str(reason)) from reason
 
 
 async def _content(request: HttpExchange, most_bytes: int) -> bytes:
     too_large = HttpRefusal(413, f"the body is larger than {most_bytes} bytes: send less at once")
-    said = request.headers.get("content-length", "0")
-    if not said.isdecimal() or int(said[:18]) > most_bytes:
+    length = request.headers.get("content-length", "0")
+    if not length.isdecimal() or int(length[:18]) > most_bytes:
         raise too_large
     content = bytearray()
     try:

@@ -106,7 +106,7 @@ class Places:
             return
         self._held[place] = byte_count
         while sum(self._held.values()) > self._most_held_bytes:
-            longest = next((each for each in self._held if each in self._oldest_first), None)
+            longest = next((held for held in self._held if held in self._oldest_first), None)
             if longest is None:
                 return
             longest.give_way()

@@ -92,8 +92,8 @@ def _replayed(root: Root, outcome: ReplayOutcome, choice: Choice, to: CallContro
     from sparkstore.recovery.recovered_state import recovered_state  # noqa: PLC0415
 
     reader, state = ContentReader(root), recovered_state(root)
-    found = departed(root, state, reader, outcome.queue, outcome.to, choice)
-    ids = (each.message_id for each, _header in found)
+    pairs = departed(root, state, reader, outcome.queue, outcome.to, choice)
+    ids = (message.message_id for message, _header in pairs)
     if to is None:
         return sum(1 for _ in ids)
     return replay(to, reader, outcome.to, ids, lambda _sum: None).done
@@ -114,13 +114,13 @@ async def _chosen(call: Call, name: str, choice: Choice) -> list[int]:
     at_us, entry = now_us(), call.house.broker.calls.entry
     ids = await call.message_ids(name)
     if choice.message_ids:
-        ids = [each for each in ids if each in choice.message_ids]
+        ids = [i for i in ids if i in choice.message_ids]
     if choice.older_than_us is None:
         return ids
 
     def old(part: Sequence[int]) -> list[int]:
-        entries = ((each, entry(name, each)) for each in part)
-        return [each for each, it in entries if it and choice.takes(each, it.at, at_us)]
+        entries = ((i, entry(name, i)) for i in part)
+        return [i for i, it in entries if it and choice.takes(i, it.at, at_us)]
 
     return [*chain.from_iterable(await call.in_turns(ids, old))]
 

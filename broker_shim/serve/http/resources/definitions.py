@@ -77,11 +77,11 @@ async def export_definitions(call: Call) -> DefinitionsAnswer:
 async def import_definitions(call: Call) -> DefinitionsOutcome:
     """Make what a document defines, or nothing of it."""
     body, root = call.body, await flushed(call)
-    found, judged = await read_tables(call, lambda: _judged(root, body))
-    errors = [*found.errors, *judged.errors]
+    definitions, judged = await read_tables(call, lambda: _judged(root, body))
+    errors = [*definitions.errors, *judged.errors]
     if errors:
-        told = "; ".join(f"{place}: {text}" for place, text in errors[:_TOLD_ERRORS])
-        raise HttpRefusal(400, f"{len(errors)} errors, so nothing is done: {told}")
+        texts = "; ".join(f"{place}: {text}" for place, text in errors[:_TOLD_ERRORS])
+        raise HttpRefusal(400, f"{len(errors)} errors, so nothing is done: {texts}")
     for order in judged.changes:
         await call.check_order(order)
     if not body.dry_run:
@@ -90,16 +90,17 @@ async def import_definitions(call: Call) -> DefinitionsOutcome:
         dry_run=body.dry_run,
         changes=len(judged.changes),
         orders=judged.answers,
-        left_out=[LeftOut(left_out=place, reason=text) for place, text in found.unmapped],
+        left_out=[LeftOut(left_out=place, reason=text) for place, text in definitions.unmapped],
     )
 
 
 def _judged(root: Root, body: DefinitionsImport) -> tuple[Definitions, Judgement]:
     from sparkstore.recovery.recovered_state import recovered_state  # noqa: PLC0415  # deltalake
 
-    said = body.document
-    found = definitions_of(said if isinstance(said, str) else json.dumps(said), body.vhost)
-    return found, judge(found.orders, recovered_state(root))
+    document = body.document
+    text = document if isinstance(document, str) else json.dumps(document)
+    definitions = definitions_of(text, body.vhost)
+    return definitions, judge(definitions.orders, recovered_state(root))
 
 
 async def _give(call: Call, orders: list[Order]) -> None:

@@ -89,12 +89,12 @@ def check_streams() -> None:
 
 def _begin(call: Call, last: int) -> int:
     """Return the position after which a stream begins: as its client says, else now."""
-    said = call.headers.get("last-event-id")
-    if said is None:
+    given = call.headers.get("last-event-id")
+    if given is None:
         return last if call.query.after is None else int(call.query.after)
-    if not said.isascii() or not said.isdecimal() or len(said) > len(str(1 << 62)):
-        raise HttpRefusal(400, f"Last-Event-ID {said!r:.40} is no position: leave it out")
-    return int(said)
+    if not given.isascii() or not given.isdecimal() or len(given) > len(str(1 << 62)):
+        raise HttpRefusal(400, f"Last-Event-ID {given!r:.40} is no position: leave it out")
+    return int(given)
 
 
 async def _parts(call: Call, root: Root, after: int) -> AsyncGenerator[bytes, None]:
@@ -136,17 +136,17 @@ def _allowed(call: Call, rows: list[dict[str, Any]]) -> set[str]:
     """Return the queues of events that the user may see. On the loop's thread."""
     right = RIGHTS[Act.RECEIVE]
     queues = {row["queue"] for row in rows if row["queue"] is not None}
-    return {each for each in queues if denied(call.caller, right, QueueNode(each)) is None}
+    return {name for name in queues if denied(call.caller, right, QueueNode(name)) is None}
 
 
 def _event(row: dict[str, Any]) -> str:
     detail = row["detail"]
-    told = {
+    event = {
         **row,
         "at": iso_time(row["at"]),
         "detail": None if detail is None else json.loads(detail),
     }
-    return f"id: {row['position']}\nevent: {row['kind']}\ndata: {json.dumps(told)}\n\n"
+    return f"id: {row['position']}\nevent: {row['kind']}\ndata: {json.dumps(event)}\n\n"
 
 
 ENDPOINTS = (Endpoint("GET", API + "/events", MONITOR, stream_events, query=EventQuery),)

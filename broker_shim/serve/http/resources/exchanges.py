@@ -104,15 +104,15 @@ async def list_exchanges(call: Call) -> ExchangeList:
         names = sorted(broker.router.definitions)
         items = []
         for name in names[page.offset : page.offset + page.limit]:
-            there = broker.queries.exchange(name)
-            assert there is not None, "it is defined"
-            durability = DURABILITIES[there.durability]
+            exchange = broker.queries.exchange(name)
+            assert exchange is not None, "it is defined"
+            durability = DURABILITIES[exchange.durability]
             items.append(
                 ExchangeRow(
                     name=name,
-                    type=there.type,
+                    type=exchange.type,
                     durability=durability,  # type: ignore[arg-type]  # one of the three words
-                    alternate_exchange=there.alternate,
+                    alternate_exchange=exchange.alternate,
                 )
             )
         return ExchangeList(total=len(names), offset=page.offset, items=items)
@@ -160,9 +160,9 @@ async def add_binding(call: Call) -> OrderOutcome:
 
 async def remove_binding(call: Call) -> OrderOutcome:
     """Take a binding of a queue away."""
-    said, act = call.query, AdminAction.REMOVE_BINDING
-    order = Order(act, said.queue, said.exchange, said.key)
-    return done(await call.order(order, dry_run=said.dry_run))
+    query, act = call.query, AdminAction.REMOVE_BINDING
+    order = Order(act, query.queue, query.exchange, query.key)
+    return done(await call.order(order, dry_run=query.dry_run))
 
 
 def binding_row(router: Router, key: ExchangeBindingKey) -> BindingRow:

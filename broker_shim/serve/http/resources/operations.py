@@ -109,21 +109,21 @@ async def list_operations(call: Call) -> OperationList:
     from sparkstore.recovery.operation_log import operations  # noqa: PLC0415  # it loads pyarrow
 
     root = await flushed(call)
-    found = await read_tables(call, lambda: operations(root))
+    rows = await read_tables(call, lambda: operations(root))
     items = [
         OperationRow(
-            operation=each.operation,
-            action=each.action,
-            queue=each.queue,
-            to=each.to,
-            at=iso_time(each.at),
-            messages=each.messages,
-            undoes=each.undoes,
-            undone_by=each.undone_by,
+            operation=row.operation,
+            action=row.action,
+            queue=row.queue,
+            to=row.to,
+            at=iso_time(row.at),
+            messages=row.messages,
+            undoes=row.undoes,
+            undone_by=row.undone_by,
         )
-        for each in found[-call.query.limit :]
+        for row in rows[-call.query.limit :]
     ]
-    return OperationList(total=len(found), items=items)
+    return OperationList(total=len(rows), items=items)
 
 
 async def undo_operation(call: Call) -> UndoOutcome:
@@ -139,28 +139,28 @@ async def undo_operation(call: Call) -> UndoOutcome:
     homes, copies = places_of(operation, rows) if rows else (set(), set())
     await call.check_recorded(Act.SEND, sorted(homes))
     await call.check_recorded(Act.PURGE, sorted(copies))
-    found = await read_tables(
+    undo = await read_tables(
         call, lambda: planned_undo(root, recovered_state(root), operation, name, rows)
     )
-    if found.queue:
-        await call.check_role(HttpRole.ADMIN, f"undoing the deletion of {shown(found.queue)}")
-        await call.check_recorded(Act.MAKE_QUEUE, [found.queue])
-    places = [step.placement for step in found.plan.steps]
-    await call.check_recorded(Act.PURGE, sorted({each.source for each in places if each.source}))
-    await call.check_recorded(Act.SEND, sorted({each.target for each in places if each.target}))
+    if undo.queue:
+        await call.check_role(HttpRole.ADMIN, f"undoing the deletion of {shown(undo.queue)}")
+        await call.check_recorded(Act.MAKE_QUEUE, [undo.queue])
+    places = [step.placement for step in undo.plan.steps]
+    await call.check_recorded(Act.PURGE, sorted({row.source for row in places if row.source}))
+    await call.check_recorded(Act.SEND, sorted({row.target for row in places if row.target}))
     outcome = UndoOutcome(
         undoes=operation,
         dry_run=call.body.dry_run,
-        restored=dict(found.plan.restored),
-        removed=dict(found.plan.removed),
-        shifted=dict(found.plan.shifted),
-        lost={reason: [*ids] for reason, ids in found.plan.lost.items()},
-        queue=found.queue or None,
-        not_bound_to=found.unbound,
+        restored=dict(undo.plan.restored),
+        removed=dict(undo.plan.removed),
+        shifted=dict(undo.plan.shifted),
+        lost={reason: [*ids] for reason, ids in undo.plan.lost.items()},
+        queue=undo.queue or None,
+        not_bound_to=undo.unbound,
     )
     if not outcome.dry_run:
         control = CallControl(call)
-        answer = await asyncio.to_thread(run_undo, control, root, found, name, lambda _sum: None)
+        answer = await asyncio.to_thread(run_undo, control, root, undo, name, lambda _sum: None)
         outcome.operation = answer.named(name)
         outcome.done, outcome.left, outcome.gone = answer.done, answer.left, answer.gone
     return outcome
@@ -170,18 +170,18 @@ async def show_history(call: Call) -> MessageHistory:
     """Show the events of a message, consumed or not, in their order."""
     from sparkstore.embedded.query import query  # noqa: PLC0415  # it loads duckdb
 
-    said = call.names["message"]
-    if not said.isdecimal() or len(said) > len(str(1 << 62)):
-        raise HttpRefusal(400, f"{said!r:.40} is no message id: GET …/messages lists them")
+    text = call.names["message"]
+    if not text.isdecimal() or len(text) > len(str(1 << 62)):
+        raise HttpRefusal(400, f"{text!r:.40} is no message id: GET …/messages lists them")
     root, page = await flushed(call), call.query
-    message_id = int(said)
+    message_id = int(text)
     statement = (
         f"{EVENTS} WHERE message_id = {message_id} ORDER BY position"
         f" LIMIT {page.limit} OFFSET {page.offset}"
     )
     rows = (await read_tables(call, lambda: query(root, statement))).to_pylist()
     if not rows and not page.offset:
-        raise HttpRefusal(404, f"history has no message {said}: it keeps history_days")
+        raise HttpRefusal(404, f"history has no message {text}: it keeps history_days")
     queues = {row["queue"] for row in rows if row["queue"] is not None}
     if queues:  # by their names in the log: some may be deleted
         await call.check_recorded(Act.RECEIVE, sorted(queues))
@@ -192,7 +192,7 @@ async def show_history(call: Call) -> MessageHistory:
         HistoryRow(**{**row, "at": iso_time(row["at"]), "detail": _read(row["detail"])})
         for row in rows
     ]
-    return MessageHistory(message=int(said), items=items)
+    return MessageHistory(message=int(text), items=items)
 
 
 def _read(detail: str | None) -> Any:

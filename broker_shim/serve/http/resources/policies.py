@@ -43,13 +43,13 @@ async def list_policies(call: Call) -> PolicyList:
     def read() -> PolicyList:
         items = [
             PolicyRow(
-                name=each.name,
-                match=each.match,
-                priority=each.priority,
-                arguments=dict(each.arguments),
-                queues=sum(map(each.fits, broker.queues)),
+                name=policy.name,
+                match=policy.match,
+                priority=policy.priority,
+                arguments=dict(policy.arguments),
+                queues=sum(map(policy.fits, broker.queues)),
             )
-            for each in broker.policies[page.offset : page.offset + page.limit]
+            for policy in broker.policies[page.offset : page.offset + page.limit]
         ]
         return PolicyList(total=len(broker.policies), offset=page.offset, items=items)
 
