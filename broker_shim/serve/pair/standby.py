@@ -65,16 +65,16 @@ def with_pair(options: argparse.Namespace, config: StoreConfig) -> StoreConfig:
     )
     if not (config.peer or config.standby_listen):
         return config
-    said = "--standby-of" if config.peer else "--standby-listen"
+    option = "--standby-of" if config.peer else "--standby-listen"
     if not options.root or is_object_uri(options.root):
         text = "needs a root in a folder; a root in a bucket is taken over by another store"
-        raise InvalidRequest(f"{said} {text}, as docs/buckets.md says")
+        raise InvalidRequest(f"{option} {text}, as docs/buckets.md says")
     if config.chain:
-        raise InvalidRequest(f"{said} and [store] chain: have one of them, both copy all records")
+        raise InvalidRequest(f"{option} and [store] chain: have one of them, both copy all records")
     if config.ack == "delta":
-        raise InvalidRequest(f'{said} ships the write-ahead log, which ack = "delta" has not')
+        raise InvalidRequest(f'{option} ships the write-ahead log, which ack = "delta" has not')
     if options.token_file is None:
-        raise InvalidRequest(f"{said} needs --token-file FILE, the same on both machines")
+        raise InvalidRequest(f"{option} needs --token-file FILE, the same on both machines")
     if config.peer:
         _host_and_port(config.peer)
     return config
