@@ -18,7 +18,13 @@ from broker_shim.protocol_1_0.sasl.scram import Scram, ScramSecret
 from broker_shim.security.passwords import ITERATIONS, Passwords, user_of_token
 from broker_shim.security.rules.attempts import FailedLogins
 from broker_shim.security.rules.limits import Counts, HalfOpen
-from broker_shim.security.rules.permissions import AccessTarget, Permission, Permissions, Principal
+from broker_shim.security.rules.permissions import (
+    AccessTarget,
+    Permission,
+    Permissions,
+    Principal,
+    Rule,
+)
 from broker_shim.security.rules.users import SECRET_KINDS, Users
 from broker_shim.security.security_counts import SecurityCounts
 from broker_shim.security.security_settings import PASSWORD_MECHANISMS, SecuritySettings
@@ -102,6 +108,11 @@ class Guard:
     def has_permissions(self) -> bool:
         """False if everything is allowed to everybody."""
         return bool(self._permissions)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules of all permissions, as they are in force."""
+        return self._permissions.rules
 
     @property
     def users(self) -> Users:

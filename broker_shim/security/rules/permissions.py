@@ -98,14 +98,18 @@ class Rule:
 
 
 class Permissions:
-    """The rules of all permissions, found by address."""
+    """The rules of all permissions, found by address.
+
+    Attributes:
+        rules: All of them, in their order.
+    """
 
     def __init__(self, rules: Sequence[Rule] = ()) -> None:
-        self._rules = tuple(rules)
+        self.rules = tuple(rules)
         self._addresses, self._queues = TopicBindings(), TopicBindings()
         self._for_any_queue: set[str] = set()
         self._for_replies: set[str] = set()
-        for number, rule in enumerate(self._rules):
+        for number, rule in enumerate(self.rules):
             address, separator, queue = rule.address.partition(SEPARATOR)
             self._addresses.bind(address, str(number))
             if address == TEMPORARY:
@@ -117,13 +121,13 @@ class Permissions:
 
     def __bool__(self) -> bool:
         """False if there is no rule, and everything is allowed."""
-        return bool(self._rules)
+        return bool(self.rules)
 
     def allow_anywhere(self, principal: Principal, act: Permission) -> bool:
         """True if the client may do this in any place."""
         return not self or any(
             not rule.allow.isdisjoint({act, Permission.ADMIN}) and principal.is_one_of(rule.who)
-            for rule in self._rules
+            for rule in self.rules
         )
 
     def allow_all_of(self, principal: Principal, act: Permission, match: str) -> bool:
@@ -136,7 +140,7 @@ class Permissions:
             covers(rule.address, match)
             and not rule.allow.isdisjoint({act, Permission.ADMIN})
             and principal.is_one_of(rule.who)
-            for rule in self._rules
+            for rule in self.rules
         )
 
     def allow(self, principal: Principal, act: Permission, place: AccessTarget) -> bool:
@@ -149,7 +153,7 @@ class Permissions:
         named = set() if place.queue is None else self._queues.route(place.queue)
         return any(
             not rule.allow.isdisjoint({act, Permission.ADMIN}) and principal.is_one_of(rule.who)
-            for rule in (self._rules[int(n)] for n in fitting & (self._for_any_queue | named))
+            for rule in (self.rules[int(n)] for n in fitting & (self._for_any_queue | named))
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker_shim.serve.http.clients import consumers, users
 from broker_shim.serve.http.figures.figure_endpoints import FIGURE_ENDPOINTS
 from broker_shim.serve.http.openapi import description_of
 from broker_shim.serve.http.resources import (
@@ -41,6 +42,8 @@ _NOUNS = (
     copies.ENDPOINTS,
     definitions.ENDPOINTS,
     FIGURE_ENDPOINTS,
+    consumers.ENDPOINTS,
+    users.ENDPOINTS,
 )
 _DESCRIBED = tuple(endpoint for endpoints in _NOUNS for endpoint in endpoints)
 ENDPOINTS = (*_DESCRIBED, description_of(_DESCRIBED))

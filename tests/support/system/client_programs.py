@@ -56,13 +56,14 @@ def _nothing() -> None:
     """Python needs no building."""
 
 
-def _install_rhea() -> None:
+def install_node_packages() -> None:
+    """Install what programs in JavaScript need, and axe-core, as the lock has them."""
     lock = (SOURCES / "node" / "package-lock.json").read_text()
     installed = BUILT / "node"
     stamp = installed / "installed.json"
     if stamp.exists() and stamp.read_text() == lock:
         return
-    installed.mkdir(exist_ok=True)
+    installed.mkdir(exist_ok=True, parents=True)
     for name in ("package.json", "package-lock.json"):
         shutil.copy(SOURCES / "node" / name, installed)
     _run("npm", "ci", "--no-audit", "--no-fund", "--loglevel=error", cwd=installed)
@@ -105,7 +106,7 @@ LANGUAGES = {
     "proton": Language((), _nothing, (sys.executable, SOURCES / "proton_client.py"), {}),
     "rhea": Language(
         ("node", "npm"),
-        _install_rhea,
+        install_node_packages,
         ("node", SOURCES / "node" / "client.js"),
         {"NODE_PATH": str(BUILT / "node" / "node_modules")},
     ),

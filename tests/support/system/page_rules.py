@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.support.system.chromium import Page
+from tests.support.system.client_programs import BUILT, install_node_packages
 
+AXE = BUILT / "node" / "node_modules" / "axe-core" / "axe.min.js"
 _BROKEN = Path(__file__).with_suffix(".js").read_text()
 _CONTROLS = """[...document.querySelectorAll(
     "a[href], button, input, select, textarea, [tabindex='0']"
@@ -23,6 +25,18 @@ _FOCUSED = """(() => {
 def broken_rules(page: Page) -> list[str]:
     """Tell each rule that the page breaks, and where."""
     found: list[str] = page.evaluate(_BROKEN)
+    return found
+
+
+def axe_violations(page: Page) -> list[str]:
+    """Tell what axe-core finds wrong with the page: the rule, and where."""
+    install_node_packages()
+    if not page.evaluate("'axe' in globalThis"):
+        page.evaluate(AXE.read_text() + "; true")
+    found: list[str] = page.evaluate(
+        "axe.run().then(({ violations }) => violations.flatMap(({ id, nodes }) =>"
+        " nodes.map(({ target }) => `${id}: ${target.join(' ')}`)))"
+    )
     return found
 
 

@@ -49,7 +49,7 @@ const classOf = (column) =>
 // A table whose rows are kept by their key, so that what has the focus keeps it while figures change.
 // A column has a title and `text(row)`, or `node(row)`, which is made once for each key, or
 // `picture(row)`, which is made anew each time and has nothing that takes the focus. One that is
-// `isExtra` is left out on a narrow screen. Where `sorting` is given, a column with `sort` has a button
+// `isExtra` is left out on a narrow screen. `tone(row)` is the colour of a state: good, care, bad, or none. Where `sorting` is given, a column with `sort` has a button
 // that sorts by it: `sorting.by` is that of now, - before it for the largest first.
 export function table(caption, columns, keyOf, sorting) {
   const head = columns.map((each) => element("th", { scope: "col", class: classOf(each), "data-sort": each.sort ?? null },
@@ -95,6 +95,7 @@ export function table(caption, columns, keyOf, sorting) {
       if (!there.has(key)) there.set(key, made(row));
       const line = there.get(key);
       columns.forEach((each, column) => {
+        if (each.tone) line.cells[column].dataset.tone = each.tone(row);
         if (each.picture) line.cells[column].replaceChildren(each.picture(row));
         if (!each.text) return;
         const text = each.text(row);
@@ -108,8 +109,8 @@ export function table(caption, columns, keyOf, sorting) {
 
 // Buttons that page through a list; `go(offset)` shows another page.
 export function pager(limit, go) {
-  const back = element("button", { type: "button", onclick: () => go(offset - limit) }, "Previous");
-  const on = element("button", { type: "button", onclick: () => go(next) }, "Next");
+  const back = element("button", { type: "button", disabled: true, onclick: () => go(offset - limit) }, "Previous");
+  const on = element("button", { type: "button", disabled: true, onclick: () => go(next) }, "Next");
   const where = element("span");
   let offset = 0;
   let next = limit;

@@ -60,13 +60,19 @@ export function queue(parts, user, query) {
         { type: "button", "aria-label": `Show message ${row.id}`, onclick: () => open(row.id) }, String(row.id)),
     },
     { title: `Came (${zone()})`, text: (row) => when(row.enqueued_at) },
-    { title: "State", text: (row) => (row.acquired_by ? "acquired" : "waits") },
-    { title: "Failures", isNumber: true, text: (row) => String(row.delivery_count) },
+    { title: "State", text: (row) => (row.acquired_by ? "acquired" : "waits"), tone: (row) => (row.acquired_by ? "care" : "") },
+    { title: "Failures", isNumber: true, tone: (row) => (row.delivery_count ? "bad" : ""), text: (row) => String(row.delivery_count) },
     { title: "Bytes", isNumber: true, text: (row) => row.bytes.toLocaleString() },
     { title: "Subject", text: (row) => row.subject ?? "" },
     { title: "Died", text: (row) => died(row.death) },
   ], (row) => row.id);
   const pages = pager(LIMIT, go);
+  const consumers = table("Consumers", [
+    { title: "Tag", text: (row) => row.tag }, { title: "Container", text: (row) => row.container ?? "" },
+    { title: "Holds", isNumber: true, text: (row) => row.held.toLocaleString() },
+    { title: "Takes more", isNumber: true, text: (row) => row.credit.toLocaleString() },
+  ], (row) => row.holder);
+  const consuming = element("section", { hidden: true }, element("h2", {}, "Consumers"), consumers.whole);
 
   async function look() {
     const told = await get(queuePath(name));
@@ -76,6 +82,8 @@ export function queue(parts, user, query) {
       ...Object.entries(told.effective).map(([argument, it]) => [argument, sourced(it)]),
       ...told.bindings.map((each) => ["binding", link(`${each.exchange} ${each.key}`, "exchanges")]),
     ]));
+    consuming.hidden = !told.consumers;
+    if (told.consumers) consumers.fill((await get(queuePath(name, "/consumers"))).items);
     charts.look();  // it takes longer where history is asked, and tells by itself if that fails
     const now = signsOf(told, offset);
     if (now === signs && ++looks < MOST_LOOKS) return;
@@ -147,7 +155,7 @@ export function queue(parts, user, query) {
   }
 
   const orders = queueOrders(name, user, list, look);
-  show(element("h1", {}, name), element("div", { class: "overview" }, figures, charts.whole), ...(user.mayOperate ? [orders] : []), list.whole, pages.whole, details);
+  show(element("h1", {}, name), element("div", { class: "overview" }, figures, charts.whole), ...(user.mayOperate ? [orders] : []), list.whole, pages.whole, consuming, details);
   if (query.get("message")) open(query.get("message"));
   return look;
 }

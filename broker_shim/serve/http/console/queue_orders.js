@@ -77,13 +77,11 @@ export function queueOrders(name, user, list, look) {
     if (await carriedOut(`Delete the queue ${name}?`, "Delete it", sendIt)) location.hash = "#/queues";
   });
 
-  const orders = [
-    ["Purge…", purge], ["Move…", move], ["Requeue…", requeue], ["Redrive…", redrive], ["Send…", send],
-    ...(user.mayAdminister ? [["Alter…", alter], ["Delete…", drop]] : []),
-  ];
+  const button = ([text, onclick]) => element("button", { type: "button", onclick }, text);
   return element("div", { class: "bar" },
-    ...orders.map(([text, onclick]) => element("button", { type: "button", onclick }, text)),
-    element("span", { class: "soft" }, "on the chosen messages, else on all"));
+    ...[["Purge…", purge], ["Move…", move], ["Requeue…", requeue], ["Redrive…", redrive]].map(button),
+    element("span", { class: "soft" }, "the chosen messages, else all"),
+    ...[["Send…", send], ...(user.mayAdminister ? [["Alter…", alter], ["Delete…", drop]] : [])].map(button));
 }
 
 // A message in the place of another: its body and properties as they are changed.

@@ -37,8 +37,8 @@ export function queues(_parts, user, query) {
     rate("In/s", "inRate"),
     rate("Out/s", "outRate"),
     { title: "Oldest", isNumber: true, sort: "oldest_age_s", text: (row) => age(row.oldest_age_s) },
-    count("Consumers", "consumers"),
-    count("Dead-lettered", "dead_lettered"),
+    { ...count("Consumers", "consumers"), tone: (row) => (row.depth && !row.consumers ? "care" : "") },
+    { ...count("Dead-lettered", "dead_lettered"), tone: (row) => (row.dead_lettered ? "bad" : "") },
   ], (row) => row.name, sorting);
   const pages = pager(LIMIT, go);
 

@@ -44,6 +44,7 @@ export function timeCharts(name, query, kept) {
     const asked = { from: new Date(since).toISOString(), step };
     if (zoomed) asked.to = new Date(Math.min(to, Date.now())).toISOString();
     for (const each of buttons) each.setAttribute("aria-pressed", String(!zoomed && each.textContent === range));
+    if (!drawn.children.length) notes.textContent = "reading history…";
     try {
       const series = await get(queuePath(name, "/series"), asked);
       if (isHeld) return;

@@ -36,7 +36,7 @@ export function wiring(_parts, user, query) {
   ], (row) => JSON.stringify([row.exchange, row.key, row.queue]));
   const pages = pager(LIMIT, (to) => go({ exchanges: to }));
   const pagesOfBindings = pager(LIMIT, (to) => go({ bindings: to }));
-  const all = element("button", { type: "button", onclick: () => choose("") }, "All bindings");
+  const all = element("button", { type: "button", hidden: true, onclick: () => choose("") }, "All bindings");
 
   async function look() {
     const page = await get("exchanges", { limit: LIMIT, offset });

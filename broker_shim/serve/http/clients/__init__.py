@@ -1,0 +1,1 @@
+"""Who uses a broker: consumers of its queues, users with their roles, and rules of permissions."""
