@@ -106,7 +106,7 @@ bench-http: $(SETUP)  ## what the HTTP port answers, and what it costs the liste
 
 pictures: $(SETUP)  ## docs/pictures: the console in a real Chromium, with two minutes in its charts
 	@mkdir -p docs/pictures
-	@SPARKSTORE_PICTURES=docs/pictures $(BIN)/python -m pytest -q tests/system/test_console_views.py -k "charts or typed"
+	@SPARKSTORE_PICTURES=docs/pictures $(BIN)/python -m pytest -q tests/system/test_console_views.py -k "charts or typed or first_page"
 
 bench-policies: $(SETUP)  ## how long a policy takes that alters 10,000 queues of a running broker
 	@$(BIN)/python -m jobs.benchmarks.bench_policies

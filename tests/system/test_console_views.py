@@ -195,7 +195,7 @@ def test_the_first_page_tells_how_the_broker_is_on_one_screen(
     for name in ("Waiting", "Oldest", "Dead letters", "Log sync", "Last compaction"):
         assert name in text
     links = page.evaluate("[...document.querySelectorAll('.tiles a')].map((it) => it.hash)")
-    assert "#/queue/dead" in links or "#/queue/orders" in links
+    assert any(link.startswith("#/queue/") for link in links)
     take(page, pictures / "overview.png", "light")
     assert page.troubles == []
 
@@ -216,12 +216,12 @@ def test_charts_are_zoomed_by_mouse_and_keys_and_the_address_has_it(shop: Shop, 
     page.until("document.querySelectorAll('.chart').length === 3")
     press = "[...document.querySelectorAll('main button')].find((it) => it.textContent === 'a day')"
     page.evaluate(f"{press}.click()")
-    page.until(f"({WORDS})[0].match(/from \\d\\d-\\d\\d /)")
-    assert page.evaluate("location.hash").endswith("?range=a+day")
+    page.until("location.hash.endsWith('?range=a+day')")
+    page.until("document.querySelector('[aria-pressed=true]').textContent === 'a day'")
     page.drag(".chart", 0.5, 0.8)
     page.until("location.hash.includes('from=')")
     zoomed = page.until("location.hash")
-    page.until(f"({WORDS})[0].match(/from \\d\\d:\\d\\d to /)")
+    page.until("!document.querySelector('[aria-pressed=true]')")
     page.evaluate("document.querySelector('[role=group]').focus()")
     page.key("+")
     page.until(f"location.hash !== {zoomed!r}")

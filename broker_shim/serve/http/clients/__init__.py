@@ -1,1 +1,1 @@
-"""Who uses a broker: consumers of its queues, users with their roles, and rules of permissions."""
+"""Clients of a broker as an administrator sees them: consumers, users and permissions."""

@@ -22,6 +22,7 @@ export function timeCharts(name, query, kept) {
   let due = 0;
   let shown = [0, 0];
   let isAsked = false;
+  let turn = 0;
   let isHeld = false;  // while somebody drags over a chart it is not drawn anew
 
   const buttons = Object.keys(RANGES).map((each) =>
@@ -34,8 +35,10 @@ export function timeCharts(name, query, kept) {
 
   const ends = () => zoomed ?? [Date.now() - RANGES[range] * 1000, Date.now()];
 
-  async function look() {
-    if (isHeld || isAsked || Date.now() < due) return;
+  // Ask for what is shown now; `isAnew`: whatever was asked for before is not wanted any more.
+  async function look(isAnew = false) {
+    if (isHeld || (isAsked && !isAnew) || Date.now() < due) return;
+    const mine = ++turn;
     isAsked = true;
     const [from, to] = ends();
     const step = niceStep((to - from) / 1000 / STEPS);
@@ -47,23 +50,25 @@ export function timeCharts(name, query, kept) {
     if (!drawn.children.length) notes.textContent = "reading history…";
     try {
       const series = await get(queuePath(name, "/series"), asked);
-      if (isHeld) return;
+      if (isHeld || mine !== turn) return;
       shown = [since, zoomed ? to : Date.now()];
       drawn.replaceChildren(...chartsOf(series, shown, zoom, (held) => { isHeld = held; }));
       const marks = series.marks.map((each) => `${each.what} ${written(Date.parse(each.at)).slice(0, 19)}`);
       notes.textContent = [...marks, ...series.left_out.map((each) => `left out: ${each}`)].join("; ");
     } catch (error) {
+      if (mine !== turn) return;
       drawn.replaceChildren();
       notes.textContent = `No charts: ${error.message}`;
+    } finally {
+      if (mine === turn) isAsked = false;
     }
-    isAsked = false;
   }
 
   async function again() {
     due = 0;
     isHeld = false;
     kept();
-    await look();
+    await look(true);
   }
 
   function choose(other) {
@@ -101,10 +106,11 @@ export function timeCharts(name, query, kept) {
 }
 
 // Depth, rates and age. A rate is that of its step, whose length is the time since the one before.
-function chartsOf(series, [from, to], zoom, held) {
+function chartsOf(series, [asked, to], zoom, held) {
   const items = series.items;
   if (!items.length) return [];
   const xs = items.map((each) => Date.parse(each.at));
+  const from = Math.max(asked, xs[0] - series.step_s * 1000);  // what history does not know takes no room
   const marks = series.marks.map((each) => ({ at: Date.parse(each.at), text: each.what }));
   const seconds = (at) => Math.max(0.001, (xs[at] - (at ? xs[at - 1] : xs[0] - series.step_s * 1000)) / 1000);
   const rate = (count) => items.map((each, at) => count(each) / seconds(at));
@@ -114,7 +120,7 @@ function chartsOf(series, [from, to], zoom, held) {
     { name: "in", values: rate((each) => each.arrived) }, { name: "out", values: rate(left) },
     { name: "dead letters", values: rate((each) => each.departed["dead-lettered"] ?? 0) },
     { name: "failures", values: rate((each) => each.redelivered) },
-  ];
+  ].filter(({ name, values }) => ["in", "out"].includes(name) || values.some(Boolean));
   const titled = (title) => `${title}, by time (${zone()})`;
   return [
     chart(titled("Messages"), { ...shared, series: [{ name: "messages", values: items.map((each) => each.depth) }] }),
