@@ -59,13 +59,10 @@ def queue_named(arguments: Namespace, state: State) -> str:
     Raises:
         InvalidRequest: There is none, or the name means several.
     """
-    from sparkstore.core.queue_names import find
+    from sparkstore.operations.administration import existing
+    from sparkstore.operations.root_at_rest import StateFacts
 
-    queue = find(arguments.queue, state.queues)
-    if queue not in state.queues:
-        message = f"{arguments.root} has no queue {arguments.queue!r}: see sparkstore queues"
-        raise InvalidRequest(message)
-    return queue
+    return existing(arguments.queue, StateFacts(state))
 
 
 @contextmanager

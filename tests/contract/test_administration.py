@@ -518,6 +518,16 @@ def test_wiring_is_made_listed_and_taken_away_by_either_road(road: Road) -> None
     ]
 
 
+def test_an_unknown_queue_is_refused_in_the_same_words_by_either_road(road: Road) -> None:
+    refusal = "sparkstore: unknown queue 'absent': see sparkstore queues\n"
+    for command in ("queue show", "browse", "queue purge", "queue delete", "queue alter"):
+        more = ("--set", "max_depth=1") if command == "queue alter" else ()
+        assert road.refused(command, "absent", *more) == refusal
+    assert road.refused("queue purge", "absent", "--dry-run") == refusal
+    assert road.refused("requeue", "absent", "--id", "1") == refusal
+    assert road.refused("redrive", "absent") == refusal
+
+
 def test_figures_of_queues_are_told_by_either_road(road: Road) -> None:
     figures = ("depth", "acquired", "delayed")
     found = road.run("queues")

@@ -96,7 +96,7 @@ def test_a_queue_is_shown_with_its_bindings(root: str, capsys: pytest.CaptureFix
     assert main(["queue", "show", root, "orders"]) == 0
     assert "news land.#" in capsys.readouterr().out
     assert main(["queue", "show", root, "ordres"]) == 2
-    assert "no queue 'ordres'" in capsys.readouterr().err
+    assert "unknown queue 'ordres'" in capsys.readouterr().err
 
 
 def test_messages_are_moved_by_simple_conditions(
@@ -399,7 +399,7 @@ def test_all_messages_are_exported(root: str, capsys: pytest.CaptureFixture[str]
         (["purge", "orders", "--property", "land"], "NAME=VALUE"),
         (["purge", "ordres", "--where", "true"], "unknown queue 'ordres'"),
         (["move", "orders", "--to", "daed", "--where", "true"], "'daed'"),
-        (["redrive", "daed"], "no queue 'daed'"),
+        (["redrive", "daed"], "unknown queue 'daed'"),
         (["redrive", "dead", "--to", "nope"], "unknown queue 'nope': create it first"),
         (["redrive", "dead", "--to", "dead"], "name another queue"),
         (["resubmit", "1", "--unset", "nope"], "the message's properties are land"),
