@@ -39,7 +39,7 @@ TURN_LOOKS = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class House(NamedTuple):
+class CalledBroker(NamedTuple):
     """The broker that a request is about.
 
     Attributes:
@@ -101,7 +101,7 @@ class Call:
 
     Attributes:
         probes: Metrics and health of the process.
-        house: The broker that it is about; none for endpoints without a login, nor a caller.
+        called: The broker that it is about; none for endpoints without a login, nor a caller.
         caller: The user who asks.
         names: The names in the path.
         query: What stands after the question mark, as the endpoint's model.
@@ -111,7 +111,7 @@ class Call:
     """
 
     probes: Probes
-    house: House = None  # type: ignore[assignment]
+    called: CalledBroker = None  # type: ignore[assignment]
     caller: Caller = None  # type: ignore[assignment]
     names: Mapping[str, str] = field(default_factory=dict)
     query: Any = None
@@ -132,14 +132,14 @@ class Call:
 
     async def read(self, call: Callable[[], T]) -> T:
         """Return what a call of the broker returns, which is made on the loop's thread."""
-        return await self.house.calls.read(call)
+        return await self.called.calls.read(call)
 
     async def message_ids(self, queue: str, count: int | None = None) -> list[int]:
         """Return the ids on a queue, in its order, or the first of them.
 
         Read in turns of the loop, which a million would stop for a tenth of a second otherwise.
         """
-        parts = await self.read(lambda: stretches(self.house.broker.calls.entries(queue)))
+        parts = await self.read(lambda: stretches(self.called.broker.calls.entries(queue)))
         found = list[int]()
         while count is None or len(found) < count:
             part = await self.read(lambda: next(parts, None))
@@ -159,11 +159,11 @@ class Call:
     @property
     def orders(self) -> BrokerOrders:
         """Return what makes orders that `answers` and `send` have carried out."""
-        return self.house.calls.turns.orders
+        return self.called.calls.turns.orders
 
     def answers(self, order: BrokerCall) -> AsyncIterator[Any]:
         """Have an order carried out; tells how far it is, and last its answer."""
-        return self.house.calls.answers(self.caller.peer, self.caller.user, order)
+        return self.called.calls.answers(self.caller.peer, self.caller.user, order)
 
     async def send(self, order: BrokerCall) -> Any:
         """Have an order carried out, and return its answer.
@@ -184,7 +184,7 @@ class Call:
         """
         allowed = await self.check_order(order)
         if dry_run:
-            facts = self.house.broker.administration.facts
+            facts = self.called.broker.administration.facts
             return await self.read(lambda: {"dry_run": True, **decide(allowed, facts).answer})
         answer: dict[str, Any] = await self.send(self.orders.order(allowed))
         return answer
@@ -208,7 +208,7 @@ class Call:
             node = self.meant(said)
             for act in acts:
                 self.check(act, node, said)
-            if isinstance(node, QueueNode) and node.queue in self.house.broker.queues:
+            if isinstance(node, QueueNode) and node.queue in self.called.broker.queues:
                 return node.queue
             raise invalid(404, f"unknown queue {shown(said)}: {advice}")
 
@@ -218,7 +218,7 @@ class Call:
         """Find the node that the user means by a queue's name. On the loop's thread."""
         try:
             canonical(said)
-            return queue_meant(self.house.broker, said)
+            return queue_meant(self.called.broker, said)
         except InvalidRequest as reason:
             raise invalid(400, str(reason)) from reason
 
@@ -288,7 +288,7 @@ class Call:
 
     def _allowed(self, order: Order) -> Order:
         node = self.meant(order.queue) if order.queue else None
-        for needed in needed_acts(order, self.house.broker.policies, node):
+        for needed in needed_acts(order, self.called.broker.policies, node):
             self.check(*needed)
         return order._replace(queue=node.queue) if isinstance(node, QueueNode) else order
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker_shim.serve.http.calls import Call, House, iso_time, now_us
+from broker_shim.serve.http.calls import Call, CalledBroker, iso_time, now_us
 from broker_shim.serve.http.figures.figure_bodies import AlarmRow, DiskRow, OverviewAnswer
 from broker_shim.serve.http.figures.recent_figures import RATE_S
 from broker_shim.serve.http.figures.series_answers import RootUpkeep
@@ -39,11 +39,11 @@ class _LogFigures(NamedTuple):
 
 async def show_overview(call: Call) -> OverviewAnswer:
     """Show how the broker is, and what is wrong."""
-    house, upkeep = call.house, await _upkeep(call)
-    calls = house.calls
+    called, upkeep = call.called, await _upkeep(call)
+    calls = called.calls
     connections = len((await calls.wait(calls.turns.connections.rows)).rows)
-    figures = await call.read(lambda: _figures(house))
-    store = getattr(house.store, "first", house.store)
+    figures = await call.read(lambda: _figures(called))
+    store = getattr(called.store, "first", called.store)
     log = _log_figures(store) if isinstance(store, DeltaMessageStore) else _LogFigures([])
     compacted = upkeep.compacted_at
     return OverviewAnswer(
@@ -52,15 +52,15 @@ async def show_overview(call: Call) -> OverviewAnswer:
         memory_bytes=_memory_bytes(),
         last_compaction_at=None if compacted is None else compacted.isoformat(timespec="seconds"),
         replica_lags=upkeep.replica_lags,
-        alarms=[*_trouble(house, store, log), *upkeep.alarms],
+        alarms=[*_trouble(called, store, log), *upkeep.alarms],
         **log._asdict(),
         **figures,
     )
 
 
-def _figures(house: House) -> dict[str, Any]:
+def _figures(called: CalledBroker) -> dict[str, Any]:
     """Sum the figures of all queues. On the loop's thread."""
-    broker, recent, at_us = house.broker, house.recent, now_us()
+    broker, recent, at_us = called.broker, called.recent, now_us()
     rows = [broker.queries.facts(name, at_us) for name in broker.queues]
     age_s, oldest = max(((row.oldest_age_s or 0.0, row.name) for row in rows), default=(0.0, ""))
     before, newest = recent.since(RATE_S)
@@ -96,13 +96,13 @@ def _log_figures(store: DeltaMessageStore) -> _LogFigures:
     return _LogFigures(disks, p50, p99, store.backlog.uncommitted_bytes)
 
 
-def _trouble(house: House, store: Any, log: _LogFigures) -> Iterator[AlarmRow]:
+def _trouble(called: CalledBroker, store: Any, log: _LogFigures) -> Iterator[AlarmRow]:
     """List what is wrong now: with the store, its disks, this process and the machine."""
     from sparkstore.cli.health import diagnosis  # noqa: PLC0415  # for those who look
     from sparkstore.cli.health.clock_health import of_clock  # noqa: PLC0415
     from sparkstore.cli.health.root_health import file_system_of  # noqa: PLC0415
 
-    if (trouble := trouble_of(house.store)) is not None:
+    if (trouble := trouble_of(called.store)) is not None:
         yield AlarmRow(severity="fail", text=trouble)
     if isinstance(store, DeltaMessageStore) and (error := store.metrics.delta_error):
         text = f"commits to Delta fail: {error}: see the broker's log"
@@ -121,7 +121,7 @@ def _trouble(house: House, store: Any, log: _LogFigures) -> Iterator[AlarmRow]:
 
 
 async def _upkeep(call: Call) -> RootUpkeep:
-    root, kept = root_of(call), call.house.series
+    root, kept = root_of(call), call.called.series
     if root is None:
         return RootUpkeep(None, {}, [])
     now_s = time.monotonic()

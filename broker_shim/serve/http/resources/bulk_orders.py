@@ -164,7 +164,7 @@ async def redrive_messages(call: Call) -> RedriveOutcome:
     if to is not None:
         await check_move(call, name, to)
     ids = body.ids if body.ids is not None else await call.message_ids(name, body.limit)
-    plan, queues = RedrivePlan(), _BrokerQueues(call.house.broker)
+    plan, queues = RedrivePlan(), _BrokerQueues(call.called.broker)
     await call.in_turns(ids[: body.limit], lambda part: plan.extend(queues, name, part, to))
     for target in {**plan.portions, **plan.full}:
         await call.queue(target, Act.SEND)
@@ -217,7 +217,7 @@ async def check_move(call: Call, name: str, target: str) -> None:
     Raises:
         InvalidRequest: It is the queue itself, is gone, or keeps no messages.
     """
-    definitions = call.house.broker.definitions
+    definitions = call.called.broker.definitions
 
     def terms(queue: str) -> QueueTerms | None:
         return terms_of(detail_of(definitions[queue])) if queue in definitions else None
@@ -229,12 +229,12 @@ async def would_take(call: Call, name: str, ids: list[int] | None) -> MessageFat
     """Count what an order would find now, and change nothing."""
 
     def count() -> MessageFates:
-        queue = call.house.broker.queues[name]
+        queue = call.called.broker.queues[name]
         if ids is None:
             left = queue.held_count
             return MessageFates(queue=name, would=len(queue) - left, left=left)
         there = [each for each in ids if each in queue]
-        entry = call.house.broker.calls.entry
+        entry = call.called.broker.calls.entry
         left = sum(1 for each in there if (e := entry(name, each)) and e.acquired_by is not None)
         return MessageFates(
             queue=name, would=len(there) - left, left=left, gone=len(ids) - len(there)

@@ -90,7 +90,7 @@ class QueueDeletionLimits(OrderModel):
 
 async def list_queues(call: Call) -> QueueList:
     """List a page of the queues with their figures."""
-    broker, page = call.house.broker, call.query
+    broker, page = call.called.broker, call.query
 
     def read() -> QueueList:
         names = sorted(broker.queues)
@@ -119,7 +119,7 @@ def _sorted(broker: Broker, names: list[str], sort: str) -> list[str]:
 
 async def list_dead_letters(call: Call) -> DeadLetterList:
     """List a page of the queues that get the dead letters of others."""
-    broker, page = call.house.broker, call.query
+    broker, page = call.called.broker, call.query
 
     def read() -> DeadLetterList:
         sources: dict[str, list[str]] = {}
@@ -147,7 +147,7 @@ async def list_dead_letters(call: Call) -> DeadLetterList:
 
 async def show_queue(call: Call) -> QueueDetails:
     """Show one queue with its arguments and bindings."""
-    broker, name = call.house.broker, await call.queue(call.names["queue"])
+    broker, name = call.called.broker, await call.queue(call.names["queue"])
 
     def read() -> QueueDetails:
         keys = sorted(key for key in broker.router.bindings() if key.queue == name)
