@@ -129,9 +129,9 @@ class DecidingThread:
         See `Decider.held`.
         """
         with self._store.look() as machine:
-            found = [*_acquired(machine.state)]
+            acquired = [*_acquired(machine.state)]
             since = since_by_holder(machine.state)
-        for name, message_id, holder in found:
+        for name, message_id, holder in acquired:
             yield HeldMessage(name, message_id, [holder], since_of(holder, since))
 
     def close(self) -> None:
@@ -150,33 +150,33 @@ class DecidingThread:
     def _make_wiring(self) -> None:
         """Have what the settings say, by a broker that is forgotten then: nobody is here yet."""
         with self._store.look() as machine:
-            host, there = sole_host(machine.state), recovered_of(machine.state)
+            host, wiring = sole_host(machine.state), recovered_of(machine.state)
         if host is not None:
             message = (
                 f"this root belongs to virtual host {shown(host.name)}, which makes its own queues:"
                 " leave queues, exchanges and bindings out of the settings"
             )
             raise InvalidRequest(message)
-        create_wiring(self._store, self._broker_of(there), _WIRING_S)
+        create_wiring(self._store, self._broker_of(wiring), _WIRING_S)
 
     def _make_broker(self, state: State) -> Broker:
         """A broker with all that is on the queues; nobody but members consumes from it."""
-        there = recovered_of(state)
-        broker = self._broker_of(there)
+        survived = recovered_of(state)
+        broker = self._broker_of(survived)
         absent = {*known_members(state)} - self.dispatcher.absences.given_up
-        recovered = partial(broker.claims.auto_deletion.recovered, there.configured, absent)
+        recovered = partial(broker.claims.auto_deletion.recovered, survived.configured, absent)
         self._loop.post(recovered)  # not under the store's lock, and before any member says more
         return broker
 
-    def _broker_of(self, there: Recovered) -> Broker:
-        calls = StoreCalls(self._store, self._inbox, _log_end, entries=there.entries)
+    def _broker_of(self, recovered: Recovered) -> Broker:
+        calls = StoreCalls(self._store, self._inbox, _log_end, entries=recovered.entries)
         broker = Broker(calls, self._settings, Metrics(), self._loop.later, all_headers())
         broker.queue_owners.append(KeptLinks(self._store, broker, self.dispatcher.link_is_nobodys))
-        broker.policies = policies_of(there.configured)
-        for row in rows_of(there):
+        broker.policies = policies_of(recovered.configured)
+        for row in rows_of(recovered):
             applied(broker, row)
         for name, queue in broker.queues.items():
-            entries = there.entries.get(name, {})
+            entries = recovered.entries.get(name, {})
             queue.recovered(map(_survivors, in_order_of_delivery(entries, wall_us())))
         return broker
 
@@ -212,11 +212,11 @@ def release_lost(store: DeltaMessageStore, timeout_s: float = 600.0) -> None:
         members = {*known_members(state)}
         keepers = {text for text, link in state.links.items() if _keeps(link.detail)}
         lost = [
-            each
-            for each in _acquired(state)
-            if each[2] not in keepers
-            and not is_branch_holder(each[2])
-            and each[2].partition("/")[0] not in members
+            entry
+            for entry in _acquired(state)
+            if entry[2] not in keepers
+            and not is_branch_holder(entry[2])
+            and entry[2].partition("/")[0] not in members
         ]
     wait_for(
         (
@@ -230,9 +230,7 @@ def release_lost(store: DeltaMessageStore, timeout_s: float = 600.0) -> None:
 
 
 def _survivors(stretch: Stretch) -> Survivors:
-    failures = {
-        each: entry.delivery_count for each, entry in stretch.marked if entry.delivery_count
-    }
+    failures = {i: entry.delivery_count for i, entry in stretch.marked if entry.delivery_count}
     return Survivors(stretch.message_ids, stretch.priorities, failures)
 
 

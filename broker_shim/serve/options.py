@@ -65,22 +65,22 @@ damaged, 75 try later: another process has the root open, no room, no answer (do
 
 def parser() -> argparse.ArgumentParser:
     """Build the parser of the command line of `sparkstore serve`."""
-    found = argparse.ArgumentParser(
+    arguments = argparse.ArgumentParser(
         prog="sparkstore serve",
         description="Serve a root to clients of AMQP 1.0, and of AMQP 0-10 with --amqp-0-10.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    _add_options(found.add_argument)
-    _add_membership(found.add_argument)
-    _add_0_10(found.add_argument)
-    _add_metrics(found.add_argument)
-    _add_http(found.add_argument)
-    _add_wiring(found.add_argument)
-    standby.add_options(found.add_argument)
-    security_options.add_options(found.add_argument)
-    service_options.add_options(found.add_argument)
-    return found
+    _add_options(arguments.add_argument)
+    _add_membership(arguments.add_argument)
+    _add_0_10(arguments.add_argument)
+    _add_metrics(arguments.add_argument)
+    _add_http(arguments.add_argument)
+    _add_wiring(arguments.add_argument)
+    standby.add_options(arguments.add_argument)
+    security_options.add_options(arguments.add_argument)
+    service_options.add_options(arguments.add_argument)
+    return arguments
 
 
 def _add_options(add: Callable[..., object]) -> None:

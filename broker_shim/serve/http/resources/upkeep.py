@@ -63,8 +63,8 @@ def _answer(root: Root, limit: int) -> UpkeepAnswer:
 
     lags = replica_lags(root)
     replicas = [ReplicaRow(replica=name, lag_records=lag) for name, lag in lags.items()]
-    found = {view: _rows(root, view, limit) for view in _VIEWS}
-    return UpkeepAnswer(replicas=replicas, **found)
+    rows = {view: _rows(root, view, limit) for view in _VIEWS}
+    return UpkeepAnswer(replicas=replicas, **rows)
 
 
 def _rows(root: Root, view: str, limit: int) -> list[dict[str, Any]]:
