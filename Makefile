@@ -8,7 +8,7 @@ JAR := $(VENV)/.delta-jar-done
 
 .DEFAULT_GOAL := help
 .PHONY: help check setup demo test test-all test-fast lint types contracts plugin bench bench-service \
-    bench-members bench-answers bench-source bench-jobs bench-s3 bench-messages bench-amqp bench-http bench-policies bench-hostile bench-brokerj pictures mutants soak wheel check-schedules lock clean
+    soak-failover bench-members bench-answers bench-source bench-jobs bench-s3 bench-messages bench-amqp bench-http bench-policies bench-hostile bench-brokerj pictures mutants soak wheel check-schedules lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -143,6 +143,9 @@ soak: setup  ## kill -9 at random points, hundreds of times (COUNT=100000 messag
 	    tests/spark/test_replicate_killed.py tests/spark/test_reconcile_killed.py
 	@SPARKSTORE_COMMIT_KILLS=50 $(BIN)/python -m pytest --timeout 7200 \
 	    tests/spark/test_killed_beside_a_store.py
+
+soak-failover: setup  ## kill, freeze and stop whoever serves of two brokers, a hundred times (KILLS=) under load
+	@SPARKSTORE_FAILOVERS=$(or $(KILLS),100) $(BIN)/python -m pytest tests/system/test_failover.py -q -s --timeout 7200
 
 mutants: setup  ## faults put into the code, one at a time: a test must notice each (FAULTS=...)
 	@$(BIN)/python -m tests.mutants $(FAULTS)

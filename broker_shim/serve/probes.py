@@ -23,9 +23,16 @@ T = TypeVar("T")
 
 
 class Probes:
-    """The process as requests see it, and as it reports its start, service and stop."""
+    """The process as requests see it, and as it reports its start, service and stop.
+
+    Attributes:
+        is_serving: A store is served: of two machines this is the primary.
+        standby_trouble: Tells of a standby why it is not in step; None: it is no standby.
+    """
 
     def __init__(self) -> None:
+        self.is_serving = False
+        self.standby_trouble: Trouble | None = None
         self.now(lambda: (), lambda: "the store is being opened", None)
 
     def now(self, families: Families, trouble: Trouble, post: Post | None) -> None:
@@ -51,6 +58,10 @@ class Probes:
     def health(self) -> None:
         """Return if the owner comes round; raises NoAnswer else."""
         _ask(lambda: None, self._state[2])
+
+    def standby(self) -> str | None:
+        """Why this process is no standby in step; None while it is one."""
+        return "no standby" if self.standby_trouble is None else self.standby_trouble()
 
     def readiness(self) -> str | None:
         """Why nothing is served now; None while all is well. Raises NoAnswer likewise."""

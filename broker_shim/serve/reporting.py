@@ -51,11 +51,12 @@ class Reporter:
 
     def serving(self, families: Families, trouble: Trouble, post: Post | None = None) -> None:
         """Report these figures from now on; `post` if both may be asked on one thread only."""
-        self._families = families
+        self._families, self.probes.is_serving = families, True
         self.probes.now(families, trouble, post)
 
     def stopping(self) -> None:
         """Write a last time; the owner is asked for nothing any more: it does not come round."""
+        self.probes.is_serving = False
         self.write()
         self.probes.now(lambda: (), lambda: "stopping", None)
 

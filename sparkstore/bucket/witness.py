@@ -376,6 +376,24 @@ def take_place(storage: Storage, seen: Holder, tag: str, new: Identity, where: s
     return storage.replace_if_unchanged(_NAME, _packed(own), tag)
 
 
+def pause(storage: Storage, *, is_paused: bool) -> Holder:
+    """Let no standby take over, or let it again; the object then.
+
+    Raises:
+        InvalidRequest: The witness has no object.
+        StoreError: It did not answer.
+    """
+    for _ in range(_TRIES):
+        sighted = sight(storage)
+        if sighted is None:
+            raise InvalidRequest(_LOST.format(storage.location))
+        changed = replace(sighted[0], renewal=sighted[0].renewal + 1, is_paused=is_paused)
+        if storage.replace_if_unchanged(_NAME, _packed(changed), sighted[1]):
+            return changed
+    message = f"{storage.location}: others change it all the time: try again"
+    raise Unavailable(message)
+
+
 def _close(storage: Storage, own: Holder) -> None:
     """Release the lease at the witness, so that the next holder need not wait.
 

@@ -20,7 +20,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING
 
 import sparkstore
-from sparkstore.cli import completion, current, jobs, replicas
+from sparkstore.cli import completion, current, failover, jobs, replicas
 from sparkstore.cli.administration import (
     connections,
     exchanges,
@@ -153,6 +153,7 @@ _COMMANDS = (
     jobs.add,
     current.add,
     replicas.add,
+    failover.add,
     reconcile.add,
     doctor.add,
     migrate.add,

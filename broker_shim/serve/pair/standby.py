@@ -133,14 +133,16 @@ def _follow_first(options: argparse.Namespace, config: StoreConfig, reporter: Re
     standby = StandBy(options.root, config, _peer_address(options, config))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: standby.stop())
-    if reporter.probes is not None:
-        reporter.probes.now(lambda: (), lambda: standby.trouble, None)
+    probes = reporter.probes
+    probes.now(lambda: (), lambda: standby.trouble, None)
+    probes.standby_trouble = lambda: None if standby.is_live else standby.trouble
     sys.stdout.write(f"STANDBY of={config.peer} root={options.root}\n")
     sys.stdout.flush()
     notify(READY, f"STATUS=standby of {config.peer}")
     try:
         return standby.run()
     finally:
+        probes.standby_trouble = None
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(
                 number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL

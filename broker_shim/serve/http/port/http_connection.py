@@ -31,7 +31,7 @@ from broker_shim.sockets.transport_end import let_go
 _log = logging.getLogger(__name__)
 
 _PIECE_BYTES = 1 << 18
-PROBES = frozenset({"/healthz", "/readyz"})
+PROBES = frozenset({"/healthz", "/readyz", "/primary", "/standby"})
 """Paths that are answered however many requests there are."""
 _BOTH_LENGTHS = {b"content-length", b"transfer-encoding"}
 _BUSY = b"too many requests are being answered: try again in a moment\n"

@@ -34,9 +34,26 @@ async def show_readiness(call: Call) -> Response:
     return Response(text, 200 if why is None else 503, TEXT)
 
 
+async def show_primary(call: Call) -> Response:
+    """Answer 200 on the machine of a pair that serves, else 503."""
+    is_primary = call.probes.is_serving
+    return Response(
+        b"primary\n" if is_primary else b"no primary\n", 200 if is_primary else 503, TEXT
+    )
+
+
+async def show_standby(call: Call) -> Response:
+    """Answer 200 on a standby that has all that was confirmed, else 503 and one line why not."""
+    why = call.probes.standby()
+    text = f"{why or 'in step'}\n".encode(errors="backslashreplace")
+    return Response(text, 200 if why is None else 503, TEXT)
+
+
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint("GET", "/healthz", None, show_health),
     Endpoint("GET", "/readyz", None, show_readiness),
+    Endpoint("GET", "/primary", None, show_primary),
+    Endpoint("GET", "/standby", None, show_standby),
     Endpoint("GET", "/metrics", MONITOR, show_metrics, needs_broker=False),
 )
 OF_MONITOR = tuple(endpoint._replace(role=None) for endpoint in ENDPOINTS)

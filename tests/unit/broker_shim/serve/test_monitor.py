@@ -69,6 +69,18 @@ def test_what_serves_is_ready_until_it_says_why_not(monitor: Monitored) -> None:
     assert get(monitor, "/healthz")[0] == 200
 
 
+def test_of_two_machines_one_is_the_primary_and_one_a_standby_in_step(monitor: Monitored) -> None:
+    assert get(monitor, "/primary")[0] == 503
+    assert get(monitor, "/standby") == (503, "no standby\n")
+    trouble: list[str] = ["it has not connected yet"]
+    monitor.probes.standby_trouble = lambda: trouble[0] if trouble else None
+    assert get(monitor, "/standby") == (503, "it has not connected yet\n")
+    trouble.clear()
+    assert get(monitor, "/standby") == (200, "in step\n")
+    monitor.probes.standby_trouble, monitor.probes.is_serving = None, True
+    assert get(monitor, "/primary") == (200, "primary\n")
+
+
 def test_metrics_have_help_and_labels_that_prometheus_reads_back(monitor: Monitored) -> None:
     families = [
         gauge("depth", "How many.", [({"queue": ODD}, 3), ({"queue": "b"}, 0)]),
