@@ -31,6 +31,7 @@ from sparkstore import __version__
 from sparkstore.core.queue_names import TEMPORARY
 from sparkstore.metrics.exposition import counter, counters, gauge, histogram, info
 from sparkstore.queue_columns import QueueFacts, Road, columns_of, row_of
+from sparkstore.shipping.log_shipping import StandbyFigures
 from sparkstore.storage.disk_room import DiskRoom
 
 BROKER, SERVICE, LOG = "sparkstore_broker", "sparkstore_service", "sparkstore_log"
@@ -119,6 +120,17 @@ def log_families(store: MessageStore) -> Iterator[Metric]:
     if backlog.witness_left_s is not None:
         text = "How long the lease at the witness runs unless it is renewed; 0: nothing is told."
         yield gauge(f"{LOG}_witness_left_seconds", text, [({}, backlog.witness_left_s)])
+    if store.log.shipping is not None:
+        yield from _standby_families(store.log.shipping.figures)
+
+
+def _standby_families(standby: StandbyFigures) -> Iterator[Metric]:
+    for name, text, value in (
+        ("in_step", "1 while a standby has all that is acknowledged.", standby.is_in_step),
+        ("lag_records", "Records that the standby has not confirmed.", standby.lag_records),
+        ("silent_seconds", "How long a standby that must confirm is silent.", standby.silent_s),
+    ):
+        yield gauge(f"{LOG}_standby_{name}", text, [({}, float(value))])
 
 
 def _full_families(full: FullQueues) -> Iterator[Metric]:

@@ -53,21 +53,17 @@ class ShippedGroup(NamedTuple):
 
 
 class StandbyFigures(NamedTuple):
-    """Figures of a primary's standby, for people and monitors.
+    """Figures of a primary's standby, for monitors.
 
     Attributes:
-        standby: Root id of the one that is in step; empty: none is.
-        where: Its address; empty: none is connected.
-        lag_records: Records that it has not confirmed, and its primary has written.
+        is_in_step: A standby answers, and has all that is acknowledged.
+        lag_records: Records that it has not confirmed, and its primary has taken.
         silent_s: How long one that must confirm has been silent.
-        is_held_up: Completions wait for it.
     """
 
-    standby: str
-    where: str
+    is_in_step: bool
     lag_records: int
     silent_s: float
-    is_held_up: bool
 
 
 class Shipping:
@@ -196,15 +192,13 @@ class Shipping:
 
     @property
     def figures(self) -> StandbyFigures:
-        """Return what people and monitors may know."""
-        standing, peer = self._standing, self._peer
-        since = standing.silent_since_s
+        """Return what monitors may know; it waits for nothing."""
+        standing = self._standing
+        since_s, lag = standing.silent_since_s, self._next_position - 1 - standing.acked
         return StandbyFigures(
-            standing.standby,
-            "" if peer is None else peer.where,
-            max(0, self._next_position - 1 - standing.acked) if standing.standby else 0,
-            0.0 if since is None else self._clock() - since,
-            bool(standing.standby or self.synchrony.is_always) and peer is None,
+            self._peer is not None,
+            max(0, lag) if standing.standby else 0,
+            0.0 if since_s is None else self._clock() - since_s,
         )
 
     # -------------------------------------------------------------------- under the lock

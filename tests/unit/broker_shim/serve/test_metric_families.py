@@ -177,6 +177,14 @@ def test_the_log_tells_what_waits_and_whether_it_takes_more(tmp_path: Path) -> N
     store.close()
 
 
+def test_a_primary_tells_whether_a_standby_is_in_step(tmp_path: Path) -> None:
+    config = replace(DELTA_CONFIG, standby_listen="127.0.0.1:0")
+    store = DeltaMessageStore(tmp_path / "paired", config)
+    shown = figures(log_families(store))
+    store.close()
+    assert [shown[f"log_standby_{name}", ""] for name in ("in_step", "lag_records")] == [0, 0]
+
+
 def test_times_are_in_seconds_and_their_names_say_so(house: House, tmp_path: Path) -> None:
     """As Prometheus has units: the base unit, written out, at the end of the name."""
     (tmp_path / "witness").mkdir()
