@@ -335,7 +335,7 @@ def _serve_members(
         store.close()
         return _complain(str(reason), exit_code_of(reason))
     tune_process()
-    show_service(reporter, service, lambda: deciding.there)
+    show_service(reporter, service, lambda: deciding.broker)
     in_force = {"keeps": store.durability.word}
     failure = serve_alone(
         service,

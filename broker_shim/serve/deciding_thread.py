@@ -104,8 +104,8 @@ class DecidingThread:
         self._thread.start()
 
     @property
-    def there(self) -> Broker | None:
-        """Return the broker that decides, if one was started. See `Decider.there`."""
+    def broker(self) -> Broker | None:
+        """Return the broker that decides, if one was started. See `Decider.broker`."""
         return self.dispatcher.broker
 
     def decide(self) -> Broker:

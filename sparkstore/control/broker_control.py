@@ -16,7 +16,7 @@ from sparkstore.operations.branch_orders import BranchAct, BranchOrder
 from sparkstore.operations.bulk import Action, Answer, MessageDraft, Request, check_words
 from sparkstore.operations.placement import PlacementRequest
 from sparkstore.operations.placement_wire import placements_content
-from sparkstore.operations.wire import ALL, draft_told
+from sparkstore.operations.wire import ALL, draft_content
 
 if TYPE_CHECKING:
     from sparkstore.control.http_client import BrokerClient
@@ -91,7 +91,7 @@ class BrokerControl:
 
     def put(self, queue: str, messages: Sequence[MessageDraft]) -> Answer:
         """Have new messages put on a queue (`AdminClient.put`)."""
-        body = {"messages": [draft_told(message) for message in messages]}
+        body = {"messages": [draft_content(message) for message in messages]}
         return _fates(self.broker.ask("POST", path_of("queues", queue, "messages"), body))
 
     def place(self, request: PlacementRequest) -> Answer:

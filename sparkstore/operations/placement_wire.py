@@ -16,7 +16,7 @@ from sparkstore.core.annotations import Annotations
 from sparkstore.errors import InvalidRequest
 from sparkstore.operations.bulk import is_operation
 from sparkstore.operations.placement import Placement, PlacementRequest
-from sparkstore.operations.wire import draft_of, draft_told
+from sparkstore.operations.wire import draft_content, draft_of
 
 _TYPES: dict[str, type] = {
     "message_id": int,
@@ -61,7 +61,7 @@ def _placement_object(placement: Placement) -> dict[str, Any]:
     fields = {
         name: value for name, value in placement._asdict().items() if value != getattr(plain, name)
     }
-    return fields | ({} if placement.draft is None else {"draft": draft_told(placement.draft)})
+    return fields | ({} if placement.draft is None else {"draft": draft_content(placement.draft)})
 
 
 def _placement(fields: dict[str, Any]) -> Placement:

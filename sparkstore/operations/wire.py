@@ -15,9 +15,9 @@ ALL = (1 << 63) - 1
 """No message has a larger id; more are never held."""
 
 
-def draft_told(draft: MessageDraft) -> dict[str, Any]:
+def draft_content(draft: MessageDraft) -> dict[str, Any]:
     """Encode a new message as an object."""
-    return {"header": _header_told(draft.header), "body": _text(draft.body)}
+    return {"header": _header_content(draft.header), "body": _text(draft.body)}
 
 
 def draft_of(draft: dict[str, Any]) -> MessageDraft:
@@ -31,7 +31,7 @@ def draft_of(draft: dict[str, Any]) -> MessageDraft:
     return MessageDraft(_header_of(dict(draft["header"])), b64decode(draft["body"], validate=True))
 
 
-def _header_told(header: MessageHeader) -> dict[str, Any]:
+def _header_content(header: MessageHeader) -> dict[str, Any]:
     plain = MessageHeader()
     fields = {
         name: value

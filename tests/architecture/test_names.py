@@ -11,13 +11,6 @@ from tests.architecture.source import is_product, modules, tree
 
 NO_NAMES = {"each", "found", "said", "there", "told"}
 """Of `told["queue"]` nobody knows whether it is an answer, a body or a row: say which it is."""
-NOT_HELD = (
-    *("administration/order_turns.py", "deciding_thread.py", "http/calls.py"),
-    *("http/resources/bulk_orders.py", "http/resources/connections.py"),
-    *("http/resources/messages.py", "http/resources/placements.py"),
-    "http/resources/transactions.py",
-)
-"""Parts of `broker_shim/serve` that assign such names still: this only gets shorter."""
 IN_ANSWERS = {("sparkstore/cli/health/diagnosis.py", "found")}
 """Keys of answers that programs read, so they stay: of `sparkstore doctor --json`."""
 
@@ -59,16 +52,11 @@ def assigned_names(module: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
-def is_held(path: Path) -> bool:
-    inside = path.as_posix().removeprefix("broker_shim/serve/")
-    return path.parts[0] in {"sparkstore", "broker_shim"} and not inside.startswith(NOT_HELD)
-
-
 def test_a_name_says_what_its_value_is() -> None:
     pronouns = [
         f"{path}:{line}: {name}"
         for path in modules()
-        if is_held(path)
+        if path.parts[0] in {"sparkstore", "broker_shim"}
         for line, name in assigned_names(tree(path))
         if name in NO_NAMES and (str(path), name) not in IN_ANSWERS
     ]

@@ -60,7 +60,7 @@ class Decider(Protocol):
     """The place of the broker that carries out orders. On the loop's thread only."""
 
     @property
-    def there(self) -> Broker | None:
+    def broker(self) -> Broker | None:
         """The broker; None if none decides now."""
 
     def decide(self) -> Broker:
@@ -77,13 +77,13 @@ class Decider(Protocol):
 class OneBroker(NamedTuple):
     """A `Decider` of a process that has one broker for its life."""
 
-    there: Broker
+    broker: Broker
     look: Callable[[], AbstractContextManager[StoreStateMachine]] | None = None
     """Into the store, which knows since when members are there: only that of a root does."""
 
     def decide(self) -> Broker:
         """Return the broker of this process. See `Decider.decide`."""
-        return self.there
+        return self.broker
 
     def held(self) -> Iterator[HeldMessage]:
         """List the messages that are held elsewhere than at this broker. See `Decider.held`."""
@@ -91,9 +91,9 @@ class OneBroker(NamedTuple):
         if self.look is not None:
             with self.look() as machine:
                 since = since_by_holder(machine.state)
-        for name, queue in self.there.queues.items():
+        for name, queue in self.broker.queues.items():
             for message_id in queue.elsewhere:
-                entry = self.there.calls.entry(name, message_id)
+                entry = self.broker.calls.entry(name, message_id)
                 if entry is not None and (holder := entry.acquired_by) is not None:
                     yield HeldMessage(name, message_id, [holder], since_of(holder, since))
 
@@ -155,7 +155,7 @@ class OrderTurns:
 
     def held(self, limit: int) -> HeldMessages:
         """List the messages that somebody holds, with their queues and holders, for debugging."""
-        broker = self.decider.there
+        broker = self.decider.broker
         held = {} if broker is None else broker.calls.messages.holders()
         queues = {} if broker is None else broker.queues
         shown = [
@@ -170,7 +170,7 @@ class OrderTurns:
 
     def not_durable(self) -> dict[str, int]:
         """Count the messages of each queue that are in memory only."""
-        broker = self.decider.there
+        broker = self.decider.broker
         queues = [] if broker is None else broker.queues.values()
         return {queue.name: queue.not_durable for queue in queues if queue.not_durable}
 

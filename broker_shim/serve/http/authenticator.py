@@ -47,7 +47,7 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:]+)(?::[0-9]{1,5})?")
 _MOST_REMEMBERED = 10_000
 _NO_NAME = ""
 """Of a token, which names nobody until it is right."""
-_TOLD_AGAIN_S = 900.0
+_REPORTED_AGAIN_S = 900.0
 """A user who goes on asking has a line in the audit log so often."""
 
 
@@ -137,7 +137,7 @@ class Logins:
     def __init__(self, guard: Guard, *, is_loopback: bool) -> None:
         self._guard, self._is_loopback = guard, is_loopback
         self._waiting = WaitingNames()
-        self._told: OrderedDict[tuple[str, str], float] = OrderedDict()
+        self._reported: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     @property
     def _is_open(self) -> bool:
@@ -218,8 +218,8 @@ class Logins:
     def _known(self, remote: Remote, mechanism: str, name: str) -> Principal:
         """Return a user whose login is right; the audit log has a line now and then."""
         known, now_s = (remote.host, name), time.monotonic()
-        if now_s >= self._told.get(known, -math.inf):
-            _remember(self._told, known, now_s + _TOLD_AGAIN_S)
+        if now_s >= self._reported.get(known, -math.inf):
+            _remember(self._reported, known, now_s + _REPORTED_AGAIN_S)
             return self._guard.let_in(remote, mechanism, name)
         return self._guard.principal_of(name)
 

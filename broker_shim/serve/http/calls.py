@@ -92,7 +92,7 @@ class ServedBroker(NamedTuple):
         Raises:
             InvalidRequest: None can, since another process has the queues in its memory.
         """
-        return self.decider.decide() if needs_one else cast("Broker", self.decider.there)
+        return self.decider.decide() if needs_one else cast("Broker", self.decider.broker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +140,13 @@ class Call:
         Read in turns of the loop, which a million would stop for a tenth of a second otherwise.
         """
         parts = await self.read(lambda: stretches(self.called.broker.calls.entries(queue)))
-        found = list[int]()
-        while count is None or len(found) < count:
+        message_ids = list[int]()
+        while count is None or len(message_ids) < count:
             part = await self.read(lambda: next(parts, None))
             if part is None:
                 break
-            found += part.message_ids
-        return found[:count]
+            message_ids += part.message_ids
+        return message_ids[:count]
 
     async def in_turns(
         self, message_ids: Sequence[int], look: Callable[[Sequence[int]], T]
@@ -197,7 +197,7 @@ class Call:
         """
         return await self.read(lambda: self._allowed(order))
 
-    async def queue(self, said: str, *acts: Act, advice: str = "see sparkstore queues") -> str:
+    async def queue(self, name: str, *acts: Act, advice: str = "see sparkstore queues") -> str:
         """Return the whole name of an existing queue, on which the user may do these acts.
 
         Raises:
@@ -205,24 +205,24 @@ class Call:
         """
 
         def find() -> str:
-            node = self.meant(said)
+            node = self.meant(name)
             for act in acts:
-                self.check(act, node, said)
+                self.check(act, node, name)
             if isinstance(node, QueueNode) and node.queue in self.called.broker.queues:
                 return node.queue
-            raise invalid(404, f"unknown queue {shown(said)}: {advice}")
+            raise invalid(404, f"unknown queue {shown(name)}: {advice}")
 
         return await self.read(find)
 
-    def meant(self, said: str) -> Node:
+    def meant(self, name: str) -> Node:
         """Find the node that the user means by a queue's name. On the loop's thread."""
         try:
-            canonical(said)
-            return queue_meant(self.called.broker, said)
+            canonical(name)
+            return queue_meant(self.called.broker, name)
         except InvalidRequest as reason:
             raise invalid(400, str(reason)) from reason
 
-    def check(self, act: Act, node: Node | PatternNode, said: str) -> None:
+    def check(self, act: Act, node: Node | PatternNode, name: str) -> None:
         """Check that the user may do this there, and write it down if not. On the loop's thread.
 
         Raises:
@@ -232,11 +232,11 @@ class Call:
         access, principal = self.caller.access, self.caller.principal
         if denial is not None:
             access.guard.refused(access.remote, principal, *denial)
-            text = f"{shown(principal.name)} has no permission to {denial.right} {shown(said)}:"
+            text = f"{shown(principal.name)} has no permission to {denial.right} {shown(name)}:"
             raise HttpRefusal(403, f"{text} give it one in [security] permissions")
         if isinstance(node, AmbiguousNode):
             names = " or ".join(sorted(node.ambiguous.candidates))
-            raise invalid(409, f"{shown(said)} is on several addresses: say {names}")
+            raise invalid(409, f"{shown(name)} is on several addresses: say {names}")
 
     async def check_recorded(self, act: Act, queues: Iterable[str]) -> None:
         """Check that the user may do this on queues as records name them, deleted or not.

@@ -134,7 +134,7 @@ class HttpServer:
         self, loop: Loop, turns: OrderTurns, store: BrokerStore, root_id: str | None = None
     ) -> None:
         """Serve the broker that carries out these orders from now on."""
-        recent = RecentFigures(lambda: turns.decider.there, loop.later)
+        recent = RecentFigures(lambda: turns.decider.broker, loop.later)
         loop.post(recent.sample)
         calls = LoopCalls(loop, turns)
         self._now(ServedBroker(turns.decider, store, calls, root_id, recent, SeriesKept()))

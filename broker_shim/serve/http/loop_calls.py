@@ -33,12 +33,12 @@ class _Outcomes:
     """What a call on the loop's thread comes to, told to the thread that made this."""
 
     def __init__(self) -> None:
-        self._ours, self._told = asyncio.get_running_loop(), asyncio.Queue[Any]()
+        self._ours, self._results = asyncio.get_running_loop(), asyncio.Queue[Any]()
 
     def tell(self, outcome: Any) -> None:
         """Tell an outcome, or an exception instead; on any thread."""
         with suppress(RuntimeError):  # the port was closed meanwhile
-            self._ours.call_soon_threadsafe(self._told.put_nowait, outcome)
+            self._ours.call_soon_threadsafe(self._results.put_nowait, outcome)
 
     def tell_failure(self, call: Callable[[], None]) -> None:
         """Make a call that tells its outcomes itself, unless it fails."""
@@ -54,7 +54,7 @@ class _Outcomes:
             HttpRefusal: None came in time.
         """
         try:
-            outcome = await asyncio.wait_for(self._told.get(), patience_s)
+            outcome = await asyncio.wait_for(self._results.get(), patience_s)
         except TimeoutError as reason:
             text = f"the broker has not answered for {patience_s:g} s: look into its log; what was"
             text += " asked is done whole or not at all, perhaps later"

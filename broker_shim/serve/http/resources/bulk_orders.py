@@ -233,11 +233,12 @@ async def would_take(call: Call, name: str, ids: list[int] | None) -> MessageFat
         if ids is None:
             left = queue.held_count
             return MessageFates(queue=name, would=len(queue) - left, left=left)
-        there = [each for each in ids if each in queue]
+        present = [message_id for message_id in ids if message_id in queue]
         entry = call.called.broker.calls.entry
-        left = sum(1 for each in there if (e := entry(name, each)) and e.acquired_by is not None)
+        entries = (entry(name, message_id) for message_id in present)
+        left = sum(1 for e in entries if e is not None and e.acquired_by is not None)
         return MessageFates(
-            queue=name, would=len(there) - left, left=left, gone=len(ids) - len(there)
+            queue=name, would=len(present) - left, left=left, gone=len(ids) - len(present)
         )
 
     return await call.read(count)

@@ -95,14 +95,14 @@ async def list_connections(call: Call) -> ConnectionList:
 
 async def close_connection(call: Call) -> OrderOutcome:
     """Close a connection; its client may connect again."""
-    said = call.names["connection"]
-    if not said.isascii() or not said.isdecimal():
+    number = call.names["connection"]
+    if not number.isascii() or not number.isdecimal():
         raise HttpRefusal(400, "a connection is a number: GET /api/v1/connections lists them")
     calls, caller = call.called.calls, call.caller
     closed = await calls.wait(
         partial(
             calls.turns.connections.close,
-            int(said[:18]),
+            int(number[:18]),
             call.query.member,
             (caller.peer, caller.user),
         )

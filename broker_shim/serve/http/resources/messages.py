@@ -104,9 +104,9 @@ async def browse(call: Call) -> Response:
         calls = call.called.broker.calls
         message_ids = calls.message_ids(name)  # a skipped id costs less than its entry
         part = islice(message_ids, page.offset, page.offset + page.limit)
-        found = ((place, each, calls.entry(name, each)) for place, each in enumerate(part))
+        rows = ((place, row_id, calls.entry(name, row_id)) for place, row_id in enumerate(part))
         return len(message_ids), [
-            (place, each, entry) for place, each, entry in found if entry is not None
+            (place, row_id, entry) for place, row_id, entry in rows if entry is not None
         ]
 
     async with call.called.calls.pages:
@@ -162,16 +162,16 @@ async def show_message(call: Call) -> MessageDetails:
     header = (await asyncio.to_thread(call.called.store.headers, [message_id]))[0]
     if header is None:
         raise gone
-    told: dict[str, Any] = {"body": "", "body_form": "omitted"}
+    content: dict[str, Any] = {"body": "", "body_form": "omitted"}
     if header.body_bytes <= MOST_BODY_BYTES:
         try:
             stored = await asyncio.to_thread(call.called.store.load, message_id)
         except InvalidRequest as reason:
             raise gone from reason
-        told = _decoded(header, stored.body)
+        content = _decoded(header, stored.body)
     annotations = {key: text for key, (_, text) in annotations_of(entry.detail).items()}
     row = _row(message_id, entry, header)
-    return MessageDetails(**row, **told, body_bytes=header.body_bytes, annotations=annotations)
+    return MessageDetails(**row, **content, body_bytes=header.body_bytes, annotations=annotations)
 
 
 async def put_messages(call: Call) -> MessageFates:
@@ -191,10 +191,10 @@ async def put_messages(call: Call) -> MessageFates:
 
 def message_named(call: Call) -> int:
     """Return the message that the path names. Raises HttpRefusal."""
-    said = call.names["message"]
-    if not said.isascii() or not said.isdecimal() or len(said) > 18:
+    text = call.names["message"]
+    if not text.isascii() or not text.isdecimal() or len(text) > 18:
         raise HttpRefusal(400, "a message is named by its id, a number: browse the queue")
-    return int(said)
+    return int(text)
 
 
 def _row(message_id: int, entry: Entry, header: MessageHeader) -> dict[str, Any]:

@@ -103,8 +103,8 @@ def _entries(call: Call, message_id: int) -> dict[str, Entry]:
     """Find a message's entries on queues. On the loop's thread."""
     broker = call.called.broker
     names = [name for name, queue in broker.queues.items() if message_id in queue]
-    found = ((name, broker.calls.entry(name, message_id)) for name in names)
-    return {name: entry for name, entry in found if entry is not None}
+    entries = ((name, broker.calls.entry(name, message_id)) for name in names)
+    return {name: entry for name, entry in entries if entry is not None}
 
 
 def _edit(body: ResubmitOrder) -> MessageEdit:

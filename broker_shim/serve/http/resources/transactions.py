@@ -50,18 +50,18 @@ class BranchList(Struct, kw_only=True):
 async def list_branches(call: Call) -> BranchList:
     """List a page of the branches in doubt, the oldest first."""
     store, page = call.called.broker.calls.branches, call.query
-    found = [] if store is None else await asyncio.to_thread(store.prepared)
+    branches = [] if store is None else await asyncio.to_thread(store.prepared)
     items = [
         BranchRow(
-            xid=xid_text(each.xid),
-            state=each.state,
-            since=iso_time(each.since),
-            holder=each.holder,
-            operations=each.operations,
+            xid=xid_text(branch.xid),
+            state=branch.state,
+            since=iso_time(branch.since),
+            holder=branch.holder,
+            operations=branch.operations,
         )
-        for each in found[page.offset : page.offset + page.limit]
+        for branch in branches[page.offset : page.offset + page.limit]
     ]
-    return BranchList(total=len(found), offset=page.offset, items=items)
+    return BranchList(total=len(branches), offset=page.offset, items=items)
 
 
 async def commit_branch(call: Call) -> OrderOutcome:
@@ -88,9 +88,9 @@ async def _decide(call: Call, act: BranchAct) -> OrderOutcome:
     store = call.called.broker.calls.branches
     if store is not None and act is not BranchAct.FORGET:  # it has none any more
         entries = await asyncio.to_thread(store.branch_entries, xid)
-        for queue in {each[0] for each in entries.taken}:
+        for queue in {row[0] for row in entries.taken}:
             await call.queue(queue, Act.PURGE)
-        for queue in {each[0] for each in entries.enqueued}:
+        for queue in {row[0] for row in entries.enqueued}:
             await call.queue(queue, Act.SEND)
     by = call.caller.user or call.query.by or call.caller.peer
     order = BranchOrder(act, xid_text(xid), by)
