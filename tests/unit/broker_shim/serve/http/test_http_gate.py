@@ -198,7 +198,8 @@ def test_another_site_is_answered_nothing_but_probes(
 ) -> None:
     for headers in ({"Origin": "http://evil.example"}, {"Sec_Fetch_Site": "cross-site"}):
         reply = open_house.ask(endpoint.method, path(endpoint), **headers)
-        assert reply.status == (200 if endpoint.role is None else 403)
+        is_probe = endpoint.role is None  # of a house that is half of no pair: 503
+        assert reply.status in ({200, 503} if is_probe else {403})
 
 
 def test_a_link_on_another_site_leads_to_the_console_alone(open_house: HttpHouse) -> None:
