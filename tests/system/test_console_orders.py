@@ -170,6 +170,21 @@ def test_a_message_is_repaired_and_resubmitted(house: HttpHouse, page: Page) -> 
     assert page.troubles == []
 
 
+def test_a_message_is_found_by_its_id(house: HttpHouse, page: Page) -> None:
+    house.put_queue("long")
+    house.put("long", *[b"x"] * 60)
+    last = house.ask("GET", path_of("long", "/messages?offset=59"), "ada").body["items"][0]["id"]
+    at(page, house, "queue/long")
+    page.until("document.querySelectorAll('tbody tr').length === 50")
+    page.evaluate("document.getElementById('wanted').focus()")
+    page.write(str(last))
+    page.key("Enter")
+    page.until(f"document.querySelector('aside h2')?.textContent === 'Message {last}'")
+    assert page.until(STATUS).startswith("found in ")
+    assert page.evaluate("location.hash").endswith(f"message={last}")
+    assert page.troubles == []
+
+
 def test_queues_are_sorted_by_a_click_and_the_address_has_it(house: HttpHouse, page: Page) -> None:
     at(page, house, "queues")
     page.until("document.querySelectorAll('tbody tr').length > 1")

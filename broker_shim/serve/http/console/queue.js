@@ -1,7 +1,7 @@
 // One queue: its figures and arguments, its messages with their bodies, and orders for operators.
 
 import { keep, offsetOf } from "./address.js";
-import { element, link, order, pager, show, table, terms } from "./elements.js";
+import { element, link, order, pager, say, show, table, terms } from "./elements.js";
 import { historyOf } from "./history.js";
 import { age } from "./queues.js";
 import { queueOrders, repairButton } from "./queue_orders.js";
@@ -129,6 +129,18 @@ export function queue(parts, user, query) {
     heading.focus();
   });
 
+  // Opens a message by its id, wherever in the queue it is, and says how long that took.
+  const wanted = element("input", { type: "search", id: "wanted", inputmode: "numeric", onkeydown: find });
+  const search = [element("label", { for: "wanted" }, "Message id"), wanted];
+
+  async function find(event) {
+    if (event.key !== "Enter" || !wanted.value.trim()) return;
+    event.preventDefault();
+    const began = performance.now();
+    await open(wanted.value.trim());
+    if (opened === wanted.value.trim()) say(`found in ${((performance.now() - began) / 1000).toFixed(2)} s`);
+  }
+
   const rowOf = (id) => document.querySelector(`button[aria-label="Show message ${id}"]`);
 
   function close() {
@@ -155,7 +167,7 @@ export function queue(parts, user, query) {
   }
 
   const orders = queueOrders(name, user, list, look);
-  show(element("h1", {}, name), element("div", { class: "overview" }, figures, charts.whole), ...(user.mayOperate ? [orders] : []), list.whole, pages.whole, consuming, details);
+  show(element("h1", {}, name), element("div", { class: "overview" }, figures, charts.whole), ...(user.mayOperate ? [orders] : []), element("div", { class: "bar" }, ...search), list.whole, pages.whole, consuming, details);
   if (query.get("message")) open(query.get("message"));
   return look;
 }
