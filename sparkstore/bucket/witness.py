@@ -174,7 +174,7 @@ class Witness:
                     return
                 continue
             standing = self._checked(_unpacked(self._storage.location, stored.content))
-            own = self._next(standing.renewal)
+            own = self._next(standing)
             if self._storage.replace_if_unchanged(_NAME, _packed(own), stored.tag):
                 self._own = own
                 if not (standing.is_closed or _machine(standing) == _machine(own)):
@@ -198,7 +198,7 @@ class Witness:
                 # Before the request: the lease runs from when it was asked for.
                 began = self._clock()
                 stored, standing = self._read()
-                own = replace(self._next(standing.renewal), is_paused=standing.is_paused)
+                own = self._next(standing)
                 if self._storage.replace_if_unchanged(_NAME, _packed(own), stored.tag):
                     self._own = own
                     self._took(began)
@@ -258,18 +258,21 @@ class Witness:
 
         Raises:
             Fenced: It is not.
+            Unavailable: It is not there, as in a folder that is not mounted. Nobody can take over
+                by one that is gone: so the store pushes back until it is there again.
         """
         stored = self._storage.read(_NAME)
         if stored is None:
             message = f"{self.location}: {_NAME} is gone; whether this store may serve is not known"
-            raise Fenced(message)
+            raise Unavailable(f"{message}: mount the folder, or restore the object")
         standing = _unpacked(self.location, stored.content)
         if standing.writer != self._own.writer:
             raise Fenced(self._who_took_over(standing))
         return stored, standing
 
-    def _next(self, renewal: int) -> Holder:
-        return replace(self._own, renewal=renewal + 1)
+    def _next(self, standing: Holder) -> Holder:
+        renewal, is_paused = standing.renewal + 1, standing.is_paused  # a person resumes it
+        return replace(self._own, renewal=renewal, is_paused=is_paused)
 
     def _took(self, began: float) -> None:
         with self._changed:

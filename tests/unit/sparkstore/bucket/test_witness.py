@@ -15,7 +15,7 @@ from sparkstore.bucket import witness as witnesses
 from sparkstore.bucket.witness import Holder, Witness, take_over, witness_at
 from sparkstore.cli.command_line import main
 from sparkstore.config import StoreConfig
-from sparkstore.errors import CorruptData, Fenced, Full, InvalidRequest
+from sparkstore.errors import CorruptData, Fenced, Full, InvalidRequest, Unavailable
 from sparkstore.replication.promote import promote
 from sparkstore.storage.local import LocalStorage
 from sparkstore.tables.root import Identity, open_root
@@ -109,6 +109,22 @@ def test_a_renewal_that_comes_second_says_who_was_faster(tmp_path: Path, clock: 
     old._storage = Late(tmp_path)
     with pytest.raises(Fenced, match="took over, with generation 2"):
         old.renew()
+
+
+def test_a_folder_that_is_not_mounted_for_a_while_does_not_end_a_primary(
+    tmp_path: Path, clock: Clock
+) -> None:
+    place = tmp_path / "witness"
+    witness = primary_at(place, clock)
+    witness.claim(is_new=True)
+    place.rename(tmp_path / "elsewhere")
+    clock.now += LEASE_S
+    with pytest.raises(Unavailable, match=r"primary\.json is gone; .* mount the folder"):
+        witness.renew()
+    assert witness.left_s == 0
+    (tmp_path / "elsewhere").rename(place)
+    witness.renew()
+    assert witness.left_s == LEASE_S
 
 
 def test_a_primary_that_ended_well_is_not_waited_for(tmp_path: Path, clock: Clock) -> None:

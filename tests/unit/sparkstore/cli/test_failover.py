@@ -37,6 +37,11 @@ def test_a_take_over_is_paused_over_renewals_and_resumed(
     lease.renew()
     code, row = shown("status")
     assert (code, row["paused"], row["standby_in_step"]) == (1, True, "b" * 32)
+    lease.stop()  # as for an upgrade
+    lease = Witness(LocalStorage(place), root.identity, str(root.path), 10.0)
+    lease.claim(is_new=False)
+    lease.name_in_step("b" * 32)
+    assert shown("status")[1]["paused"]
     shown("resume")
     lease.renew()
     assert shown("status")[0] == 0
