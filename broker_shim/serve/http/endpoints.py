@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from broker_shim.serve.http.clients import consumers, users
-from broker_shim.serve.http.figures.figure_endpoints import FIGURE_ENDPOINTS
 from broker_shim.serve.http.openapi import description_of
+from broker_shim.serve.http.reports import consumers, overview, series, users
 from broker_shim.serve.http.resources import (
     bulk_orders,
     connections,
@@ -41,7 +40,8 @@ _NOUNS = (
     placements.ENDPOINTS,
     copies.ENDPOINTS,
     definitions.ENDPOINTS,
-    FIGURE_ENDPOINTS,
+    overview.ENDPOINTS,
+    series.ENDPOINTS,
     consumers.ENDPOINTS,
     users.ENDPOINTS,
 )

@@ -22,6 +22,7 @@ from typing import Any
 from broker_shim.broker.address import QueueNode
 from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.calls import Call, iso_time, now_us
+from broker_shim.serve.http.endpoint import MONITOR, QUEUE, Endpoint
 from broker_shim.serve.http.figures.figure_bodies import (
     MOST_STEPS,
     SeriesAnswer,
@@ -171,3 +172,6 @@ def _as_csv(answer: SeriesAnswer) -> Response:
         figures = [getattr(item, column) for column in _COLUMNS]
         lines.writerow((*figures, sum(left.values()), *(left.get(kind, 0) for kind in kinds)))
     return Response(text.getvalue().encode(), kind="text/csv; charset=utf-8")
+
+
+ENDPOINTS = (Endpoint("GET", QUEUE + "/series", MONITOR, show_series, SeriesAnswer, SeriesQuery),)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from broker_shim.serve.http.calls import Call, CalledBroker, iso_time, now_us
+from broker_shim.serve.http.endpoint import API, MONITOR, Endpoint
 from broker_shim.serve.http.figures.figure_bodies import AlarmRow, DiskRow, OverviewAnswer
 from broker_shim.serve.http.figures.recent_figures import RATE_S
 from broker_shim.serve.http.figures.series_answers import RootUpkeep
@@ -176,3 +177,6 @@ def _rows(root: Root, view: str, statement: str) -> list[dict[str, Any]]:
 def _memory_bytes() -> int:
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+ENDPOINTS = (Endpoint("GET", API + "/overview", MONITOR, show_overview, OverviewAnswer),)

@@ -1,0 +1,7 @@
+"""Report on a broker to people who look: each report has a file, and none changes anything.
+
+overview    how the broker is, and what is wrong, in the words of the doctor
+series      a queue's figures over time: what is asked of the ring, and what of history
+consumers   who takes from a queue, and how much
+users       who may do what
+"""
