@@ -16,7 +16,13 @@ from typing import Any
 
 import duckdb
 
-from broker_shim import argument_documents, column_documents, settings_documents, table_documents
+from broker_shim import (
+    argument_documents,
+    column_documents,
+    endpoint_documents,
+    settings_documents,
+    table_documents,
+)
 from sparkstore.embedded.typed_select import FUNCTIONS, own_functions
 
 TOP = Path(__file__).parents[1]
@@ -33,6 +39,7 @@ def main() -> None:
     settings_documents.main()
     argument_documents.main()
     column_documents.main()
+    endpoint_documents.main()
     with duckdb.connect() as connection:
         functions = "\n".join(own_functions(connection))
         (TOP / "sparkstore" / FUNCTIONS).write_text(f"{functions}\n")

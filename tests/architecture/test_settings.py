@@ -6,11 +6,18 @@ from dataclasses import fields
 
 import pytest
 
-from broker_shim import argument_documents, column_documents, settings_documents, table_documents
+from broker_shim import (
+    argument_documents,
+    column_documents,
+    endpoint_documents,
+    settings_documents,
+    table_documents,
+)
 from broker_shim.broker.settings import BrokerSettings, read_settings
 from broker_shim.handlers.add_ons import read_handlers
 from broker_shim.handlers.handler_chain import InsertionPoints
 from broker_shim.security.security_settings import SecuritySettings, read_security
+from broker_shim.serve.http.endpoints import ENDPOINTS
 from sparkstore.config import StoreConfig, read_config
 from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.declared_settings import settings_of, texts_of
@@ -42,6 +49,12 @@ def test_the_table_of_a_queues_columns_is_as_they_are_declared(name: str) -> Non
     page = (TOP / name).read_text()
     assert page == column_documents.page(name, page)
     assert all(f"| `{column.name}` |" in page for column in columns_of(Road.VIEW))
+
+
+def test_the_table_of_endpoints_is_as_they_are_served() -> None:
+    page = (TOP / endpoint_documents.PAGE).read_text()
+    assert page == endpoint_documents.page(page)
+    assert all(f"`{each.method} {each.path}" in page for each in ENDPOINTS)
 
 
 def test_the_page_of_tables_is_as_the_schemas_make_it() -> None:

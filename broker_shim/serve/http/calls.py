@@ -108,6 +108,7 @@ class Call:
         body: The body, as the endpoint's model.
         headers: Those of the request.
         gone: Waits until whoever asks hangs up.
+        acts: What the endpoint takes the right to, at the queue in its path.
     """
 
     probes: Probes
@@ -118,6 +119,7 @@ class Call:
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
     gone: Callable[[], Awaitable[None]] = None  # type: ignore[assignment]
+    acts: tuple[Act, ...] = ()
 
     @property
     def takes_lines(self) -> bool:
@@ -196,6 +198,14 @@ class Call:
             HttpRefusal: The user has not all rights.
         """
         return await self.read(lambda: self._allowed(order))
+
+    async def named_queue(self) -> str:
+        """Return the queue in the path, on which the user may do what the endpoint says.
+
+        Raises:
+            HttpRefusal: As of `queue`.
+        """
+        return await self.queue(self.names["queue"], *self.acts)
 
     async def queue(self, name: str, *acts: Act, advice: str = "see sparkstore queues") -> str:
         """Return the whole name of an existing queue, on which the user may do these acts.

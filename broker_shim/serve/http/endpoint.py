@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from broker_shim.security.rules.http_roles import HttpRole
+from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.bodies import Model
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.request_models import MOST_BODY_BYTES
@@ -34,6 +35,10 @@ class Endpoint(NamedTuple):
         most_body_bytes: The longest body that is read; `MOST_LONG_BODY_BYTES`, or as long as
             messages may be where the owner of the root asks.
         needs_broker: A broker has to decide from now on; else none needs to be there.
+        acts: What the user must have the right to at the thing that its path or body names. At a
+            queue in the path `Call.named_queue` checks it; else the function does.
+        target_acts: What the user must have the right to at further queues; the function checks.
+        only_reads: It changes nothing, although it is no GET.
     """
 
     method: str
@@ -46,3 +51,18 @@ class Endpoint(NamedTuple):
     conflict: int = 400
     most_body_bytes: int = MOST_BODY_BYTES
     needs_broker: bool = True
+    acts: tuple[Act, ...] = ()
+    target_acts: tuple[Act, ...] = ()
+    only_reads: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """True if something may be another one afterwards."""
+        return self.method != "GET" and not self.only_reads
+
+    @property
+    def has_dry_run(self) -> bool:
+        """True if it can be tried: its model says so."""
+        return any(
+            "dry_run" in model.__struct_fields__ for model in (self.query, self.body) if model
+        )

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from broker_shim.security.rules.http_roles import HttpRole
+from broker_shim.security.rules.rights import RIGHTS, Act
 from broker_shim.serve.http.bodies import ProblemAnswer
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.endpoint import API, Endpoint
@@ -67,11 +68,21 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "summary": summary,
         "parameters": [*_names(endpoint.path), *_parameters(endpoint)],
         "responses": {"200": {"description": summary, "content": answer}, "default": problem},
+        "x-role": endpoint.role,
+        "x-rights": rights_of(endpoint.acts),
+        "x-target-rights": rights_of(endpoint.target_acts),
+        "x-changes": endpoint.changes,
+        "x-dry-run": endpoint.has_dry_run,
         "security": [] if endpoint.role is None else [{name: [endpoint.role]} for name in _LOGINS],
     }
     if endpoint.body is not None:
         operation["requestBody"] = {"required": True, "content": _json(endpoint.body)}
     return operation
+
+
+def rights_of(acts: Iterable[Act]) -> list[str]:
+    """Name the rights that acts take, each once."""
+    return [*dict.fromkeys(str(RIGHTS[act]) for act in acts)]
 
 
 def _json(model: type) -> dict[str, Any]:

@@ -159,7 +159,7 @@ class RequestRouter:
         names = {name: _name(text) for name, text in encoded.items()}
         called = CalledBroker(caller.broker, *served[1:])
         headers, gone = exchange.headers, exchange.gone
-        call = Call(self._probes, called, caller, names, query, body, headers, gone)
+        call = Call(self._probes, called, caller, names, query, body, headers, gone, endpoint.acts)
         try:
             return await endpoint.run(call)
         except HttpRefusal as refusal:

@@ -30,6 +30,7 @@ def _sender(name: str) -> Callable[[Call], Awaitable[Response]]:
     content, kind = (_FOLDER / name).read_bytes(), _KINDS[Path(name).suffix]
 
     async def send(call: Call) -> Response:  # noqa: ARG001  # as all endpoints
+        """Send the console, or a file of it."""
         return Response(content, kind=kind)
 
     return send

@@ -69,7 +69,7 @@ export function queue(parts, user, query) {
   const pages = pager(LIMIT, go);
   const consumers = table("Consumers", [
     { title: "Tag", text: (row) => row.tag }, { title: "Container", text: (row) => row.container ?? "" },
-    { title: "Holds", isNumber: true, text: (row) => row.held.toLocaleString() },
+    { title: "Holds", isNumber: true, text: (row) => row.acquired.toLocaleString() },
     { title: "Takes more", isNumber: true, text: (row) => row.credit.toLocaleString() },
   ], (row) => row.holder);
   const consuming = element("section", { hidden: true }, element("h2", {}, "Consumers"), consumers.whole);

@@ -20,7 +20,7 @@ class ConsumerRow(Struct, kw_only=True):
     holder: str
     container: str | None
     tag: str
-    held: int
+    acquired: int
     credit: int
 
 
@@ -33,26 +33,28 @@ class ConsumerList(Struct, kw_only=True):
 
 async def list_consumers(call: Call) -> ConsumerList:
     """List the consumers of a queue."""
-    name, broker = await call.queue(call.names["queue"]), call.called.broker
+    name, broker = await call.named_queue(), call.called.broker
 
     def read() -> list[tuple[str, int, int]]:
-        held = Counter(
+        acquired = Counter(
             entry.acquired_by for _, entry in broker.queries.facts(name).entries.marked()
         )
         consumers = broker.queues[name].consumers
-        return [(one.holder, held[one.holder], max(0, one.credit)) for one in consumers]
+        return [(one.holder, acquired[one.holder], max(0, one.credit)) for one in consumers]
 
     rows = await call.read(read)
     return ConsumerList(queue=name, items=[_row(*row) for row in sorted(rows)])
 
 
-def _row(holder: str, held: int, credit: int) -> ConsumerRow:
+def _row(holder: str, acquired: int, credit: int) -> ConsumerRow:
     """Split the name of a holder: of AMQP 1.0 it is a list of container, link and role."""
     try:
         container, tag, *_ = json.loads(holder)
     except (ValueError, TypeError):
         container, tag = None, holder
-    return ConsumerRow(holder=holder, container=container, tag=str(tag), held=held, credit=credit)
+    return ConsumerRow(
+        holder=holder, container=container, tag=str(tag), acquired=acquired, credit=credit
+    )
 
 
 ENDPOINTS = (Endpoint("GET", QUEUE + "/consumers", MONITOR, list_consumers, ConsumerList),)

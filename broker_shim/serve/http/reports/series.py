@@ -174,4 +174,14 @@ def _as_csv(answer: SeriesAnswer) -> Response:
     return Response(text.getvalue().encode(), kind="text/csv; charset=utf-8")
 
 
-ENDPOINTS = (Endpoint("GET", QUEUE + "/series", MONITOR, show_series, SeriesAnswer, SeriesQuery),)
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        QUEUE + "/series",
+        MONITOR,
+        show_series,
+        SeriesAnswer,
+        SeriesQuery,
+        acts=(Act.RECEIVE,),
+    ),
+)

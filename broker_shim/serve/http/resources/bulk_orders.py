@@ -102,7 +102,7 @@ async def purge_queue(call: Call) -> MessageFates | Response:
 
     Who takes lines is told how far it is, and that it is over if they go away.
     """
-    name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
+    name, body = await call.named_queue(), call.body
     if body.dry_run:
         return await would_take(call, name, body.ids)
     operation = body.operation or new_operation()
@@ -132,7 +132,7 @@ async def _lines(
 
 async def move_messages(call: Call) -> MessageFates:
     """Move messages to another queue: all that nobody holds, or those named."""
-    name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
+    name, body = await call.named_queue(), call.body
     target = await call.queue(body.to, Act.SEND, advice="create it first")
     await check_move(call, name, target)
     if body.dry_run:
@@ -146,8 +146,7 @@ async def move_messages(call: Call) -> MessageFates:
 
 async def requeue_messages(call: Call) -> MessageFates:
     """Put messages at the end of their queue, with delivery count 0."""
-    name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
-    await call.queue(name, Act.SEND)
+    name, body = await call.named_queue(), call.body
     if body.dry_run:
         return await would_take(call, name, body.ids)
     ids = body.ids
@@ -159,7 +158,7 @@ async def requeue_messages(call: Call) -> MessageFates:
 
 async def redrive_messages(call: Call) -> RedriveOutcome:
     """Put dead letters back on the queues that they came from, as far as there is room."""
-    name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
+    name, body = await call.named_queue(), call.body
     to = None if body.to is None else await call.queue(body.to, Act.SEND, advice="create it first")
     if to is not None:
         await check_move(call, name, to)
@@ -200,13 +199,13 @@ async def _redriven(
 
 async def release_messages(call: Call) -> MessageFates:
     """Make messages available that a holder has who is gone."""
-    name, body = await call.queue(call.names["queue"], Act.USE_ANOTHERS), call.body
+    name, body = await call.named_queue(), call.body
     return await _bulk(call, Request(Action.RELEASE, name, (), None, body.operation), body.ids)
 
 
 async def dead_letter_messages(call: Call) -> MessageFates:
     """Send those messages to the dead letters whose time or attempts are over."""
-    name, body = await call.queue(call.names["queue"], Act.PURGE), call.body
+    name, body = await call.named_queue(), call.body
     request = Request(Action.DEAD_LETTER, name, (), None, body.operation)
     return await _bulk(call, request, body.ids)
 
@@ -288,15 +287,53 @@ def _counts(portions: Mapping[str, list[int]]) -> dict[str, int]:
 
 
 ENDPOINTS = (
-    Endpoint("POST", QUEUE + "/purge", OPERATOR, purge_queue, MessageFates, body=PurgeOrder),
-    Endpoint("POST", QUEUE + "/move", OPERATOR, move_messages, MessageFates, body=MoveOrder),
     Endpoint(
-        "POST", QUEUE + "/requeue", OPERATOR, requeue_messages, MessageFates, body=RequeueOrder
+        "POST",
+        QUEUE + "/purge",
+        OPERATOR,
+        purge_queue,
+        MessageFates,
+        body=PurgeOrder,
+        acts=(Act.PURGE,),
     ),
     Endpoint(
-        "POST", QUEUE + "/redrive", OPERATOR, redrive_messages, RedriveOutcome, body=RedriveOrder
+        "POST",
+        QUEUE + "/move",
+        OPERATOR,
+        move_messages,
+        MessageFates,
+        body=MoveOrder,
+        acts=(Act.PURGE,),
+        target_acts=(Act.SEND,),
     ),
-    Endpoint("POST", QUEUE + "/release", ADMIN, release_messages, MessageFates, body=MessagesOrder),
+    Endpoint(
+        "POST",
+        QUEUE + "/requeue",
+        OPERATOR,
+        requeue_messages,
+        MessageFates,
+        body=RequeueOrder,
+        acts=(Act.PURGE, Act.SEND),
+    ),
+    Endpoint(
+        "POST",
+        QUEUE + "/redrive",
+        OPERATOR,
+        redrive_messages,
+        RedriveOutcome,
+        body=RedriveOrder,
+        acts=(Act.PURGE,),
+        target_acts=(Act.SEND,),
+    ),
+    Endpoint(
+        "POST",
+        QUEUE + "/release",
+        ADMIN,
+        release_messages,
+        MessageFates,
+        body=MessagesOrder,
+        acts=(Act.USE_ANOTHERS,),
+    ),
     Endpoint(
         "POST",
         QUEUE + "/dead-letter",
@@ -304,5 +341,6 @@ ENDPOINTS = (
         dead_letter_messages,
         MessageFates,
         body=MessagesOrder,
+        acts=(Act.PURGE,),
     ),
 )

@@ -65,7 +65,7 @@ class ExportOrder(MessageChoice):
 
 async def replay_messages(call: Call) -> ReplayOutcome:
     """Put copies of messages that left a queue back from history."""
-    body, name = call.body, await call.queue(call.names["queue"], Act.RECEIVE)
+    body, name = call.body, await call.named_queue()
     to = await call.queue(name if body.to is None else body.to, Act.SEND)
     choice = _choice(body)
     if choice == Choice():
@@ -101,7 +101,7 @@ def _replayed(root: Root, outcome: ReplayOutcome, choice: Choice, to: CallContro
 
 async def export_messages(call: Call) -> Response:
     """Export messages of a queue with header, properties and body, a line of JSON each."""
-    name, choice = await call.queue(call.names["queue"], Act.RECEIVE), _choice(call.body)
+    name, choice = await call.named_queue(), _choice(call.body)
     check_streams()
     messages = None if call.body.ids is None else len(call.body.ids)
     call.audit_read("export", name, messages=messages)
@@ -159,6 +159,23 @@ def _choice(body: MessageChoice) -> Choice:
 
 
 ENDPOINTS = (
-    Endpoint("POST", QUEUE + "/replay", OPERATOR, replay_messages, ReplayOutcome, body=ReplayOrder),
-    Endpoint("POST", QUEUE + "/export", MONITOR, export_messages, body=ExportOrder),
+    Endpoint(
+        "POST",
+        QUEUE + "/replay",
+        OPERATOR,
+        replay_messages,
+        ReplayOutcome,
+        body=ReplayOrder,
+        acts=(Act.RECEIVE,),
+        target_acts=(Act.SEND,),
+    ),
+    Endpoint(
+        "POST",
+        QUEUE + "/export",
+        MONITOR,
+        export_messages,
+        body=ExportOrder,
+        acts=(Act.RECEIVE,),
+        only_reads=True,
+    ),
 )

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from broker_shim.errors import StoreError
+from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.bodies import OrderModel
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.endpoint import ADMIN, API, MONITOR, Endpoint
@@ -120,6 +121,13 @@ ENDPOINTS = (
         import_definitions,
         DefinitionsOutcome,
         body=DefinitionsImport,
+        target_acts=(
+            Act.MAKE_QUEUE,
+            Act.MAKE_EXCHANGE,
+            Act.BIND_QUEUE,
+            Act.BIND_TO_EXCHANGE,
+            Act.SET_POLICY,
+        ),
         most_body_bytes=MOST_LONG_BODY_BYTES,
     ),
 )

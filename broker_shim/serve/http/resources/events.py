@@ -149,4 +149,6 @@ def _event(row: dict[str, Any]) -> str:
     return f"id: {row['position']}\nevent: {row['kind']}\ndata: {json.dumps(event)}\n\n"
 
 
-ENDPOINTS = (Endpoint("GET", API + "/events", MONITOR, stream_events, query=EventQuery),)
+ENDPOINTS = (
+    Endpoint("GET", API + "/events", MONITOR, stream_events, query=EventQuery, acts=(Act.RECEIVE,)),
+)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct, field
 
 from broker_shim.broker.routing import Router
+from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.bodies import (
     Durability,
     Name,
@@ -184,6 +185,7 @@ ENDPOINTS = (
         create_exchange,
         OrderOutcome,
         body=ExchangeCreation,
+        acts=(Act.MAKE_EXCHANGE,),
     ),
     Endpoint(
         "DELETE",
@@ -193,9 +195,18 @@ ENDPOINTS = (
         OrderOutcome,
         ExchangeDeletionLimits,
         conflict=409,
+        acts=(Act.DELETE_EXCHANGE,),
     ),
     Endpoint("GET", API + "/bindings", MONITOR, list_bindings, BindingList, BindingQuery),
-    Endpoint("POST", API + "/bindings", ADMIN, add_binding, OrderOutcome, body=BindingCreation),
+    Endpoint(
+        "POST",
+        API + "/bindings",
+        ADMIN,
+        add_binding,
+        OrderOutcome,
+        body=BindingCreation,
+        acts=(Act.BIND_QUEUE, Act.BIND_TO_EXCHANGE),
+    ),
     Endpoint(
         "DELETE",
         API + "/bindings",
@@ -204,5 +215,6 @@ ENDPOINTS = (
         OrderOutcome,
         BindingToRemove,
         conflict=409,
+        acts=(Act.UNBIND, Act.BIND_TO_EXCHANGE),
     ),
 )

@@ -97,7 +97,7 @@ async def browse(call: Call) -> Response:
 
     Few pages are made at a time, as each is in memory whole; none for who is gone meanwhile.
     """
-    name, page = await call.queue(call.names["queue"], Act.RECEIVE), call.query
+    name, page = await call.named_queue(), call.query
     call.audit_read("browse", name, offset=page.offset or None)
 
     def read() -> tuple[int, list[tuple[int, int, Entry]]]:
@@ -152,7 +152,7 @@ def _rows(
 
 async def show_message(call: Call) -> MessageDetails:
     """Show a message with its body, decoded as far as its type tells."""
-    name = await call.queue(call.names["queue"], Act.RECEIVE)
+    name = await call.named_queue()
     gone = HttpRefusal(404, "there is no such message on this queue now: browse it again")
     message_id = message_named(call)
     call.audit_read("show-message", name, message=message_id)
@@ -176,7 +176,7 @@ async def show_message(call: Call) -> MessageDetails:
 
 async def put_messages(call: Call) -> MessageFates:
     """Put new messages on a queue, all or none."""
-    name, drafts = await call.queue(call.names["queue"], Act.SEND), call.body.messages
+    name, drafts = await call.named_queue(), call.body.messages
     try:
         messages = [draft_of(draft) for draft in drafts]
     except (KeyError, TypeError, ValueError) as reason:
@@ -235,8 +235,17 @@ def _decoded(header: MessageHeader, body: bytes) -> dict[str, Any]:
 
 
 ENDPOINTS = (
-    Endpoint("GET", QUEUE + "/messages", MONITOR, browse, MessageList, PageQuery),
-    Endpoint("GET", QUEUE + "/messages/{message}", MONITOR, show_message, MessageDetails),
+    Endpoint(
+        "GET", QUEUE + "/messages", MONITOR, browse, MessageList, PageQuery, acts=(Act.RECEIVE,)
+    ),
+    Endpoint(
+        "GET",
+        QUEUE + "/messages/{message}",
+        MONITOR,
+        show_message,
+        MessageDetails,
+        acts=(Act.RECEIVE,),
+    ),
     Endpoint(
         "POST",
         QUEUE + "/messages",
@@ -244,6 +253,7 @@ ENDPOINTS = (
         put_messages,
         MessageFates,
         body=NewMessages,
+        acts=(Act.SEND,),
         most_body_bytes=MOST_LONG_BODY_BYTES,
     ),
 )

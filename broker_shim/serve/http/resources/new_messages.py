@@ -133,5 +133,6 @@ ENDPOINTS = (
         publish,
         PublishOutcome,
         body=PublishOrder,
+        acts=(Act.SEND,),
     ),
 )

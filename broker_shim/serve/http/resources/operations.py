@@ -208,6 +208,7 @@ ENDPOINTS = (
         undo_operation,
         UndoOutcome,
         body=UndoOrder,
+        target_acts=(Act.SEND, Act.PURGE, Act.MAKE_QUEUE),
         conflict=409,
     ),
     Endpoint(
@@ -217,5 +218,6 @@ ENDPOINTS = (
         show_history,
         MessageHistory,
         HistoryQuery,
+        acts=(Act.RECEIVE,),
     ),
 )

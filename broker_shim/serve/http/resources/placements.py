@@ -138,6 +138,8 @@ ENDPOINTS = (
         resubmit_message,
         ResubmitOutcome,
         body=ResubmitOrder,
+        acts=(Act.RECEIVE, Act.PURGE),
+        target_acts=(Act.SEND,),
         conflict=409,
     ),
     Endpoint(
@@ -147,6 +149,7 @@ ENDPOINTS = (
         place_messages,
         FateCounts,
         body=PlacementOrder,
+        target_acts=(Act.PURGE, Act.SEND),
         most_body_bytes=MOST_LONG_BODY_BYTES,
     ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.bodies import OrderModel, OrderOutcome, PageQuery, QueueArguments, done
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.endpoint import ADMIN, API, MONITOR, Endpoint
@@ -73,7 +74,13 @@ async def delete_policy(call: Call) -> OrderOutcome:
 ENDPOINTS = (
     Endpoint("GET", API + "/policies", MONITOR, list_policies, PolicyList, PageQuery),
     Endpoint(
-        "PUT", API + "/policies/{policy}", ADMIN, set_policy, OrderOutcome, body=PolicyCreation
+        "PUT",
+        API + "/policies/{policy}",
+        ADMIN,
+        set_policy,
+        OrderOutcome,
+        body=PolicyCreation,
+        acts=(Act.SET_POLICY,),
     ),
     Endpoint(
         "DELETE",
@@ -83,5 +90,6 @@ ENDPOINTS = (
         OrderOutcome,
         OrderModel,
         conflict=409,
+        acts=(Act.SET_POLICY,),
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from broker_shim.broker.virtual_host import Broker
+from broker_shim.security.rules.rights import Act
 from broker_shim.serve.http.bodies import (
     Durability,
     OrderModel,
@@ -89,7 +90,7 @@ class QueueDeletionLimits(OrderModel):
 
 
 async def list_queues(call: Call) -> QueueList:
-    """List a page of the queues with their figures."""
+    """List a page of the queues with their figures, by name or as `sort=-depth` asks."""
     broker, page = call.called.broker, call.query
 
     def read() -> QueueList:
@@ -147,7 +148,7 @@ async def list_dead_letters(call: Call) -> DeadLetterList:
 
 async def show_queue(call: Call) -> QueueDetails:
     """Show one queue with its arguments and bindings."""
-    broker, name = call.called.broker, await call.queue(call.names["queue"])
+    broker, name = call.called.broker, await call.named_queue()
 
     def read() -> QueueDetails:
         keys = sorted(key for key in broker.router.bindings() if key.queue == name)
@@ -178,7 +179,7 @@ async def create_queue(call: Call) -> OrderOutcome:
 
 async def alter_queue(call: Call) -> OrderOutcome:
     """Alter some arguments of a queue."""
-    await call.queue(call.names["queue"])
+    await call.named_queue()
     changes = {**call.body.set, **dict.fromkeys(call.body.unset)}
     order = Order(AdminAction.ALTER_QUEUE, call.names["queue"], arguments=changes)
     return done(await call.order(order, dry_run=call.body.dry_run))
@@ -186,7 +187,7 @@ async def alter_queue(call: Call) -> OrderOutcome:
 
 async def delete_queue(call: Call) -> OrderOutcome:
     """Delete a queue; by force with its messages."""
-    name, limits = await call.queue(call.names["queue"]), call.query
+    name, limits = await call.named_queue(), call.query
     order = Order(AdminAction.DELETE_QUEUE, name, force=limits.force)
     order = order._replace(if_unused=limits.if_unused, if_empty=limits.if_empty)
     return done(await call.order(order, dry_run=limits.dry_run))
@@ -196,7 +197,26 @@ ENDPOINTS = (
     Endpoint("GET", API + "/queues", MONITOR, list_queues, QueueList, QueueQuery),
     Endpoint("GET", API + "/dead-letters", MONITOR, list_dead_letters, DeadLetterList, PageQuery),
     Endpoint("GET", QUEUE, MONITOR, show_queue, QueueDetails),
-    Endpoint("PUT", QUEUE, ADMIN, create_queue, OrderOutcome, body=QueueCreation),
-    Endpoint("PATCH", QUEUE, ADMIN, alter_queue, OrderOutcome, body=QueueAlterationOrder),
-    Endpoint("DELETE", QUEUE, ADMIN, delete_queue, OrderOutcome, QueueDeletionLimits, conflict=409),
+    Endpoint(
+        "PUT", QUEUE, ADMIN, create_queue, OrderOutcome, body=QueueCreation, acts=(Act.MAKE_QUEUE,)
+    ),
+    Endpoint(
+        "PATCH",
+        QUEUE,
+        ADMIN,
+        alter_queue,
+        OrderOutcome,
+        body=QueueAlterationOrder,
+        acts=(Act.ALTER_QUEUE,),
+    ),
+    Endpoint(
+        "DELETE",
+        QUEUE,
+        ADMIN,
+        delete_queue,
+        OrderOutcome,
+        QueueDeletionLimits,
+        conflict=409,
+        acts=(Act.DELETE_QUEUE,),
+    ),
 )

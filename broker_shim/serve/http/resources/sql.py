@@ -93,4 +93,15 @@ async def _run(call: Call) -> Response:
         _Running.count -= 1
 
 
-ENDPOINTS = (Endpoint("POST", API + "/sql", OPERATOR, ask_views, SqlAnswer, body=SqlQuestion),)
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        API + "/sql",
+        OPERATOR,
+        ask_views,
+        SqlAnswer,
+        body=SqlQuestion,
+        acts=(Act.USE_ANOTHERS,),
+        only_reads=True,
+    ),
+)

@@ -109,11 +109,13 @@ ENDPOINTS = (
             OrderOutcome,
             BranchQuery,
             conflict=409,
+            acts=acts,
+            target_acts=targets,
         )
-        for way, run in (
-            ("commit", commit_branch),
-            ("rollback", roll_back_branch),
-            ("forget", forget_branch),
+        for way, run, acts, targets in (
+            ("commit", commit_branch, (), (Act.PURGE, Act.SEND)),
+            ("rollback", roll_back_branch, (), (Act.PURGE, Act.SEND)),
+            ("forget", forget_branch, (Act.USE_ANOTHERS,), ()),
         )
     ),
 )

@@ -454,6 +454,20 @@ def test_openapi_describes_every_endpoint_by_models_that_are_there(
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
+def test_openapi_tells_who_may_ask_and_whether_it_changes_something(
+    document: dict[str, Any],
+) -> None:
+    def facts(method: str, path: str) -> list[Any]:
+        operation = document["paths"][f"/api/v1/{path}"][method]
+        names = ("role", "rights", "target-rights", "changes", "dry-run")
+        return [operation[f"x-{name}"] for name in names]
+
+    assert facts("post", "queues/{queue}/move") == ["operator", ["delete"], ["write"], True, True]
+    assert facts("post", "sql") == ["operator", ["admin"], [], False, False]
+    assert facts("delete", "policies/{policy}") == ["admin", ["admin"], [], True, True]
+    assert facts("get", "users") == ["admin", [], [], False, False]
+
+
 def test_answers_are_as_openapi_says(
     house: HttpHouse, orders: str, document: dict[str, Any]
 ) -> None:

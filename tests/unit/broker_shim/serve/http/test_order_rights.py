@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -14,6 +17,9 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.listener_1_0.management.entities import EntityKind
 from broker_shim.security.rules.http_roles import HttpRole
 from broker_shim.security.rules.permissions import Permission, Rule
+from broker_shim.security.rules.rights import Act
+from broker_shim.serve.http.endpoints import ENDPOINTS
+from broker_shim.serve.http.router import EndpointTable
 from broker_shim.sockets.client_orders import needed_acts
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import Queue
@@ -225,6 +231,37 @@ def test_an_order_over_amqp_needs_the_right(
     grants = {} if place is None else {PLACES[place]: Permission.ADMIN}
     is_allowed = road(door, grants, ORDERS[act])
     assert is_allowed is (place in _enough(is_policy=False))
+
+
+@pytest.mark.parametrize("act", ORDERS)
+def test_the_endpoint_of_an_order_declares_the_acts_that_it_needs(act: AdminAction) -> None:
+    method, path, _ = ORDERS[act].http
+    endpoint, _ = EndpointTable(ENDPOINTS).find(method, path.partition("?")[0])
+    order = Order(act, "b.one", exchange="b.news", key="k", match="b.#")
+    assert endpoint.acts == tuple(needed.act for needed in needed_acts(order, ()))
+
+
+@pytest.mark.parametrize(
+    "module", sorted({endpoint.run.__module__ for endpoint in ENDPOINTS if endpoint.role})
+)
+def test_an_act_that_a_function_checks_is_declared_of_an_endpoint_beside_it(module: str) -> None:
+    declared = {
+        act
+        for endpoint in ENDPOINTS
+        if endpoint.run.__module__ == module
+        for act in (*endpoint.acts, *endpoint.target_acts)
+    }
+    names = set(re.findall(r"\bAct\.(\w+)", inspect.getsource(import_module(module))))
+    assert {Act[name] for name in names} <= declared
+
+
+def test_the_right_at_a_queue_in_the_path_is_looked_at_by_its_name() -> None:
+    """An endpoint with such a path gets its queue, if it declares acts, by what checks them."""
+    for endpoint in ENDPOINTS:
+        if "{queue}" in endpoint.path and endpoint.acts:
+            text = inspect.getsource(endpoint.run)
+            is_order = "call.order(" in text or "_queue(call)" in text
+            assert "call.named_queue()" in text or is_order, endpoint.path
 
 
 def test_an_order_that_no_table_has_is_refused() -> None:
