@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sparkstore.cli.notes import note_unreplayed, tell_unreplayed
 from sparkstore.cli.output import Row, show_rows
 from sparkstore.cli.parsing import is_dry
-from sparkstore.errors import InvalidRequest
+from sparkstore.errors import InvalidRequest, Unavailable
 
 if TYPE_CHECKING:
     from sparkstore.control.broker_control import BrokerControl
@@ -99,6 +99,26 @@ def by_url(arguments: Namespace) -> Iterator[BrokerControl]:
 
     with opened_broker(arguments) as broker:
         yield BrokerControl(broker)
+
+
+@contextmanager
+def running_broker(arguments: Namespace) -> Iterator[BrokerControl]:
+    """Open what asks the broker of the target, at its URL or the socket of its ROOT; close it.
+
+    Raises:
+        Unavailable: No broker serves the root.
+    """
+    from sparkstore.control.client import connect_to
+
+    if arguments.url is not None:
+        with by_url(arguments) as control:
+            yield control
+        return
+    served = connect_to(arguments.root)
+    if served is None:
+        raise Unavailable(f"no broker serves {arguments.root}, so there is none to ask: start one")
+    with closing(served):
+        yield served
 
 
 @contextmanager

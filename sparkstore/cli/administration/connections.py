@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from sparkstore.cli.output import Row, show_row, show_rows, time_said
 from sparkstore.cli.parsing import at_least_0, command
-from sparkstore.cli.target import by_url
-from sparkstore.errors import Unavailable
+from sparkstore.cli.target import running_broker
 from sparkstore.log_format import say
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
-    from sparkstore.control.broker_control import BrokerControl
 
 _COLUMNS = (
     *("member", "connection", "peer", "user", "tls", "container", "links", "connected_at", "open"),
@@ -43,7 +39,7 @@ def add(subparsers: Subparsers) -> None:
 
 def connections(arguments: Namespace) -> int:
     """Show the clients that are connected, or end one connection."""
-    with _broker(arguments) as broker:
+    with running_broker(arguments) as broker:
         if arguments.close is not None:
             show_row(arguments, _row(broker.close_connection(arguments.close, arguments.member)))
             return 0
@@ -58,20 +54,3 @@ def connections(arguments: Namespace) -> int:
 
 def _row(client: Row) -> dict[str, Any]:
     return {**client, "connected_at": time_said(client["connected_at"])}
-
-
-@contextmanager
-def _broker(arguments: Namespace) -> Iterator[BrokerControl]:
-    """The broker that runs; its connection closed in the end."""
-    from sparkstore.control.client import connect_to
-
-    if arguments.url is not None:
-        with by_url(arguments) as control:
-            yield control
-        return
-    served = connect_to(arguments.root)
-    if served is None:
-        message = f"no broker serves {arguments.root}, so nobody is connected: start one"
-        raise Unavailable(message)
-    with closing(served):
-        yield served
