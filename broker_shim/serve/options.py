@@ -114,8 +114,9 @@ def _add_options(add: Callable[..., object]) -> None:
         "--accept-loss",
         action="store_true",
         help="serve a mirror of another root ([store] chain) that was behind when that ended, or a"
-        " bucket that was put back to less than this machine has seen in it (that copy is kept):"
-        " what it lacks is lost; without it such a root is refused",
+        " bucket that was put back to less than this machine has seen in it (that copy is kept), or"
+        " a root put back to less than its witness knows: what it lacks is lost; without it such a"
+        " root is refused",
     )
     add("--json", action="store_true", help="print the READY line as JSON")
     add_log_format(add)

@@ -78,6 +78,7 @@ class Holder:
         is_closed: Nobody tells anything under it, nor under one before it.
         in_step: The root of the standby whose log has all that was told; empty: nobody's.
         is_paused: A person wants no standby to take over.
+        position: The root had confirmed up to here, or could have; 0: nobody says.
     """
 
     root_id: str
@@ -89,6 +90,7 @@ class Holder:
     is_closed: bool = False
     in_step: str = ""
     is_paused: bool = False
+    position: int = 0
 
 
 def witness_at(where: str, patience_s: float = 60.0) -> Storage:
@@ -140,6 +142,8 @@ class Witness:
         self._renewing = threading.RLock()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._before: Holder | None = None
+        self._end: Callable[[], int] = lambda: 0
 
     @property
     def location(self) -> str:
@@ -151,12 +155,13 @@ class Witness:
         """Return the seconds that the lease runs without another renewal; 0: it has run out."""
         return max(0.0, self._held_until - self._clock())
 
-    def claim(self, *, is_new: bool) -> None:
+    def claim(self, *, is_new: bool, accept_loss: bool = False) -> None:
         """Take the lease; waits out that of another machine on which a copy of this root serves.
 
         Args:
             is_new: The root had no witness so far. Of one that had, the object must be there: a
                 folder that is not mounted would look empty.
+            accept_loss: Whatever the root had confirmed, `check_whole` is to let it pass.
 
         Raises:
             Fenced: A replica was promoted.
@@ -174,9 +179,9 @@ class Witness:
                     return
                 continue
             standing = self._checked(_unpacked(self._storage.location, stored.content))
-            own = self._next(standing)
+            own = replace(self._next(standing), position=0 if accept_loss else standing.position)
             if self._storage.replace_if_unchanged(_NAME, _packed(own), stored.tag):
-                self._own = own
+                self._own, self._before = own, standing
                 if not (standing.is_closed or _machine(standing) == _machine(own)):
                     # A copy of this root may be served there: its lock is no lock of ours.
                     _log.warning("%s served until now: waiting for its lease", standing.where)
@@ -198,7 +203,8 @@ class Witness:
                 # Before the request: the lease runs from when it was asked for.
                 began = self._clock()
                 stored, standing = self._read()
-                own = self._next(standing)
+                end = max(self._own.position, self._end())
+                own = replace(self._next(standing), position=end)
                 if self._storage.replace_if_unchanged(_NAME, _packed(own), stored.tag):
                     self._own = own
                     self._took(began)
@@ -217,8 +223,37 @@ class Witness:
             self._own = replace(self._own, in_step=standby)
             self.renew()
 
-    def start(self, on_fenced: Callable[[StoreError], None]) -> None:
-        """Renew from now on, on a thread; `on_fenced` is called there, at most once."""
+    def check_whole(self, last_position: int) -> None:
+        """Refuse a root that ends before what it has confirmed: one put back from a copy.
+
+        Why nothing is lost by that: nothing was confirmed since `claim`, so the standby that the
+        object named before is named again. It has what this root lacks, and takes over.
+
+        Args:
+            last_position: The last position of the root, after its logs were replayed.
+
+        Raises:
+            InvalidRequest: It is such a root.
+            StoreError: The witness did not answer.
+        """
+        confirmed, before = self._own.position, self._before
+        if before is None or last_position >= confirmed:
+            return
+        self.name_in_step(before.in_step)
+        message = f"this root ends at position {last_position}, and had confirmed {confirmed}: it"
+        message += " was put back from a copy. Serve the other machine, or say --accept-loss"
+        raise InvalidRequest(message)
+
+    def start(
+        self, on_fenced: Callable[[StoreError], None], end: Callable[[], int] = lambda: 0
+    ) -> None:
+        """Renew from now on, on a thread.
+
+        Args:
+            on_fenced: Called there, at most once.
+            end: Gives the last position that is confirmed, or may be.
+        """
+        self._end = end
         arguments = (on_fenced,)
         self._thread = threading.Thread(target=self._run, args=arguments, name="witness")
         self._thread.daemon = True
@@ -375,6 +410,7 @@ def take_place(storage: Storage, seen: Holder, tag: str, new: Identity, where: s
         renewal=seen.renewal + 1,
         where=f"{socket.gethostname()}:{where}",
         is_closed=True,
+        position=seen.position,
     )
     return storage.replace_if_unchanged(_NAME, _packed(own), tag)
 

@@ -74,7 +74,7 @@ def open_log(where: str | Path, config: StoreConfig, *, accept_loss: bool = Fals
     Args:
         where: The folder, or the URI.
         config: Settings of the store.
-        accept_loss: Go on in a bucket that was put back, without what it lacks.
+        accept_loss: Go on in a root or bucket that was put back, without what it lacks.
 
     Raises:
         Locked: Another process writes to it, or to its log folder.
@@ -104,7 +104,7 @@ def open_log(where: str | Path, config: StoreConfig, *, accept_loss: bool = Fals
             _hold(locks, wal_folder / "wal.lock", wal_folder)
         root = open_or_create_root(path)
         check_may_serve(root.path)  # again, since a promotion holds the writer's lock, too
-        witness = _witness(root, config, locks)
+        witness = _witness(root, config, locks, accept_loss=accept_loss)
         _heal(root)
         journal = Journal(root, uuid4().hex)
         folders = _wal_folders(root, wal_folder)
@@ -145,7 +145,9 @@ def _open_in_bucket(uri: str, config: StoreConfig, ack: str, *, accept_loss: boo
         raise
 
 
-def _witness(root: Root, config: StoreConfig, locks: ExitStack) -> Witness | None:
+def _witness(
+    root: Root, config: StoreConfig, locks: ExitStack, *, accept_loss: bool
+) -> Witness | None:
     """Take the lease of a root that has a witness; None for one without.
 
     Why the lease is taken before `root.json` names the witness: a root that names one never serves
@@ -168,7 +170,7 @@ def _witness(root: Root, config: StoreConfig, locks: ExitStack) -> Witness | Non
     lease_s = config.witness_lease_s
     place = witness_at(asked or had, patience_s=max(1.0, lease_s / 3))
     witness = Witness(place, root.identity, str(root.path), lease_s)
-    witness.claim(is_new=not had)
+    witness.claim(is_new=not had, accept_loss=accept_loss)
     locks.callback(witness.stop)
     if not had:
         change_identity(root, lambda _: {"witness": asked})
@@ -214,7 +216,7 @@ def _open(
     witness: Witness | None = None,
 ) -> OpenedLog:
     tail = journal_tail(root)
-    last_position = _replay_all(root, journal, tail, old_wal_folders, ack)
+    last_position = _replay_all(root, journal, tail, old_wal_folders, ack, witness)
     publisher = journal.publisher
     _make_durable(root, journal, config)  # no start of a later epoch replays this log again
     journal.begin_epoch(tail.epoch + 1 if publisher is None else publisher.claim.epoch)
@@ -233,7 +235,7 @@ def _open(
     guards = LogGuards(room, witness, shipping_of(config, encode, ends["next_position"], witness))
     log = Log(root, journal, wal, locks, config, **ends, guards=guards)
     if witness is not None:
-        witness.start(log.fail)
+        witness.start(log.fail, lambda: log.synced_position)
     if publisher is not None:
         publisher.jobs.start()
     locks.callback(FenceWatch(_fence_check(root, journal), config.fence_check_s, log.fail).stop)
@@ -377,7 +379,14 @@ def _heal(root: Root) -> None:
         _log.info("a job is running: it has checked history and state")
 
 
-def _replay_all(root: Root, journal: Journal, tail: Tail, folders: list[Path], ack: str) -> int:
+def _replay_all(
+    root: Root,
+    journal: Journal,
+    tail: Tail,
+    folders: list[Path],
+    ack: str,
+    witness: Witness | None,
+) -> int:
     """Commit what the journal lacks of each write-ahead log; the last position then."""
     last_position = tail.last_position
     if journal.epoch < tail.epoch:  # of a copy, whose commits no writer has numbered
@@ -387,6 +396,8 @@ def _replay_all(root: Root, journal: Journal, tail: Tail, folders: list[Path], a
         if ack == "wal" and folder == folders[0]:  # the newest
             _tell_if_cut(folder, replay.end, tail)
         last_position = _replay(root, journal, replay.groups, last_position, tail.segment + 1)
+    if witness is not None:
+        witness.check_whole(last_position)
     return last_position
 
 

@@ -137,6 +137,22 @@ class StandbyMachine(RuleBasedStateMachine):
     def kill(self, which: int) -> None:
         self.machines[which].end()
 
+    @rule(is_second=st.booleans(), lost=st.integers(0, 3))
+    def put_back(self, is_second: bool, lost: int) -> None:
+        """Somebody puts back an old copy of the root that serves, and starts it."""
+        machine = self.primary(is_second)
+        if machine is None:
+            return
+        self.renew(is_second, "", 0.0)
+        machine.end()
+        sighted = sight(self.storage)
+        assert sighted is not None
+        assert machine.identity is not None
+        if sighted[0].root_id == machine.identity.root_id:
+            del machine.log[max(0, sighted[0].position - 1 - lost) :]
+            machine.in_tables = min(machine.in_tables, len(machine.log))
+        self.start(self._number(machine), "", 0.0)
+
     @rule(which=MACHINES, fault=FAULTS, delay_s=DELAYS)
     def start(self, which: int, fault: str, delay_s: float) -> None:
         machine = self.machines[which]
@@ -167,6 +183,13 @@ class StandbyMachine(RuleBasedStateMachine):
         except StoreError:
             machine.end()
             return
+        try:
+            lease.check_whole(len(machine.log))
+        except InvalidRequest:  # put back
+            lease.stop()
+            machine.end()
+            return
+        lease._end = lambda: machine.in_tables
         assert self.confirmed <= {*machine.log}
         machine.log.append(-next(self.values))  # `opened`
         machine.in_tables = len(machine.log)

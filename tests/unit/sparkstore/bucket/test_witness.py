@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -308,6 +311,36 @@ def test_a_witness_is_taken_away_by_name_and_changed_only_so(tmp_path: Path) -> 
     (two / "primary.json").unlink()  # as of a folder that is not mounted
     with pytest.raises(InvalidRequest, match='start once with witness = "none"'):
         opened(tmp_path / "root", str(two))
+
+
+def test_a_root_put_back_from_a_copy_leaves_its_place_to_the_standby(tmp_path: Path) -> None:
+    witness, root, copy = tmp_path / "witness", tmp_path / "root", tmp_path / "copy"
+    witness.mkdir()
+    with closing(opened(root, str(witness))) as store:
+        done(store.create, Queue("q"))
+    shutil.copytree(root, copy)
+    with closing(opened(root, "")) as store:
+        put(store).complete()
+        until(lambda: _held(witness).position == store.log.synced_position)
+    named = asdict(_held(witness)) | {"in_step": "5" * 32}
+    (witness / "primary.json").write_text(json.dumps(named))
+    shutil.rmtree(root)
+    shutil.copytree(copy, root)
+    for _ in range(2):  # asked again, it is refused again
+        with pytest.raises(InvalidRequest, match=r"had confirmed \d+: it was put back from a copy"):
+            opened(root, "")
+        left = _held(witness)
+        assert (left.in_step, left.is_closed) == ("5" * 32, True)  # it takes over at once
+    config = StoreConfig(witness_lease_s=0.3)
+    with closing(DeltaMessageStore(root, config, accept_loss=True)) as store:
+        until(lambda: not _held(witness).in_step)
+        put(store).complete()
+        until(lambda: _held(witness).position == store.log.synced_position)
+    opened(root, "").close()  # what is accepted is accepted
+
+
+def _held(witness: Path) -> Holder:
+    return Holder(**json.loads((witness / "primary.json").read_text()))
 
 
 def test_a_root_in_a_bucket_is_its_own_witness(bucket: S3Server) -> None:
