@@ -59,7 +59,7 @@ def _add_promote(subparsers: Subparsers) -> None:
     parser = command(
         subparsers,
         promote,
-        "make a replica the primary",
+        "make a replica or a standby the primary",
         "Needs no Java. An old primary that can be reached is fenced: its store stops within\n"
         "`fence_check_s` (10 s) and does not start again. If it cannot be reached, stop it\n"
         "yourself, or give the root a witness beforehand (docs/jobs.md). Then this command waits\n"

@@ -1,4 +1,4 @@
-"""Make a replica the primary (ARCHITECTURE: A take-over).
+"""Make a replica, or a standby, the primary (ARCHITECTURE: A take-over).
 
 No Spark is needed, as a promotion must work when little else does.
 In this order, each step durable before the next:
@@ -11,6 +11,9 @@ In this order, each step durable before the next:
 Killed before the last step, it is a replica still, and promoting it again goes on. The old root may
 be fenced by then, which is what was asked for. There is never a moment in which both may be served
 and each could know of the other.
+
+A standby has records in its write-ahead log that its tables lack: the start that follows replays
+them, as it does after a take-over.
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ from sparkstore.replication.old_primary import ask, check_not_behind, fence, old
 from sparkstore.replication.primary import Primary
 from sparkstore.replication.replicate_plan import BACKUP_FILE
 from sparkstore.tables import healing
-from sparkstore.tables.fencing import PRIMARY, REPLICA, change_identity
+from sparkstore.tables.fencing import PRIMARY, REPLICA, STANDBY, change_identity
 from sparkstore.tables.lease import jobs_lease
 from sparkstore.tables.lock import FileLock
 from sparkstore.tables.root import TABLES, Identity, Root, open_root
@@ -73,10 +76,10 @@ def promote(
     ask_witness: bool = True,
     at: Failpoint = no_failpoint,
 ) -> Promotion:
-    """Make a replica the primary; serve it afterwards like any root.
+    """Make a replica or a standby the primary; serve it afterwards like any root.
 
     Args:
-        where: The folder of the replica.
+        where: Its folder.
         primary: Where the old primary is now; None: where it was when the replica was made, and it
             does not matter if it is not there.
         accept_loss: Also if the old primary can be read and holds more than the replica.
@@ -156,7 +159,7 @@ def _replica_at(where: str | Path) -> Root:
     if identity.role == PRIMARY:
         message = f"{root.path} is a primary already (generation {identity.generation}): serve it"
         raise InvalidRequest(message)
-    if identity.role != REPLICA:
+    if identity.role not in {REPLICA, STANDBY}:
         message = f"{root.path} is {identity.role}, not a replica: {identity.successor} took over"
         raise InvalidRequest(message)
     if (root.path / BACKUP_FILE).exists():

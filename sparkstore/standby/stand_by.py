@@ -89,7 +89,8 @@ def start_role(where: str | Path, config: StoreConfig) -> StartRole:
         return role_at_start(own, sighted and sighted[0], str(path))
     if own is not None and own.role == PRIMARY:
         message = f"{path} is a primary, and no witness says which machine serves: name one"
-        raise InvalidRequest(f"{message} ([store] witness), or leave --standby-of out")
+        message += " ([store] witness). If the other one serves, empty this folder; else leave"
+        raise InvalidRequest(f"{message} --standby-of out")
     return StartRole.FOLLOW
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from sparkstore.cli.command_line import main
 from sparkstore.errors import InvalidRequest
+from sparkstore.exit_codes import ExitCode
 from sparkstore.log.wal_format import encode_group, seed
 from sparkstore.recovery.recovery import journal_tail
 from sparkstore.shipping.frames import (
@@ -64,6 +66,23 @@ def test_what_was_confirmed_last_is_in_the_log_of_a_standby_that_was_killed(
             )  # as a power cut leaves it: nothing is in its tables yet
         assert journal_tail(open_root(image)).last_position < 30
     finish(image)
+    with opened(image):
+        assert facts_in(image) == [*range(1, 31)]
+
+
+def test_a_person_promotes_a_standby_that_was_stopped_and_it_has_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    by_hand = replace(PAIR, commit_interval_ms=3_600_000)
+    image = tmp_path / "image"
+    with serving(tmp_path / "a") as (log, port):
+        with standing_by(tmp_path / "b", port_of(port), by_hand) as standby:
+            until(lambda: standby.is_live)
+            write(log, 1, 30)
+            image_of(tmp_path / "b", image)
+            assert main(["promote", str(tmp_path / "b")]) == ExitCode.TRY_LATER
+    assert "is in use by another process" in capsys.readouterr().err
+    assert main(["promote", str(image)]) == 0
     with opened(image):
         assert facts_in(image) == [*range(1, 31)]
 
