@@ -36,6 +36,7 @@ PIECE_BYTES = 1 << 20
 MOST_ROWS_BYTES = 64 << 20
 MOST_OTHER_BYTES = 64 << 10
 _GROUP_HEAD_BYTES = 64
+_INTEGERS = range(1 << 63)
 
 
 class PairFrame(IntEnum):
@@ -122,7 +123,7 @@ def from_json(body: bytes) -> Any:
     """
     try:
         return json.loads(body)
-    except ValueError as reason:
+    except (ValueError, RecursionError) as reason:
         raise CorruptData(
             "a frame of the other machine is no JSON: it is no sparkstore"
         ) from reason
@@ -145,8 +146,8 @@ def hello_of(body: bytes) -> StandbyHello:
     except (CorruptData, TypeError, KeyError) as reason:
         raise InvalidRequest("this is no standby's greeting") from reason
     for value, default in zip(hello, StandbyHello(0, 0, "", ""), strict=True):
-        if type(value) is not type(default):
-            raise InvalidRequest("this is no standby's greeting: a field has a wrong type")
+        if type(value) is not type(default) or (default == 0 and value not in _INTEGERS):
+            raise InvalidRequest("this is no standby's greeting: a field has a wrong value")
     return hello
 
 

@@ -75,12 +75,14 @@ def test_a_person_promotes_a_standby_that_was_stopped_and_it_has_all(
 ) -> None:
     by_hand = replace(PAIR, commit_interval_ms=3_600_000)
     image = tmp_path / "image"
-    with serving(tmp_path / "a") as (log, port):
-        with standing_by(tmp_path / "b", port_of(port), by_hand) as standby:
-            until(lambda: standby.is_live)
-            write(log, 1, 30)
-            image_of(tmp_path / "b", image)
-            assert main(["promote", str(tmp_path / "b")]) == ExitCode.TRY_LATER
+    with (
+        serving(tmp_path / "a") as (log, port),
+        standing_by(tmp_path / "b", port_of(port), by_hand) as standby,
+    ):
+        until(lambda: standby.is_live)
+        write(log, 1, 30)
+        image_of(tmp_path / "b", image)
+        assert main(["promote", str(tmp_path / "b")]) == ExitCode.TRY_LATER
     assert "is in use by another process" in capsys.readouterr().err
     assert main(["promote", str(image)]) == 0
     with opened(image):
