@@ -79,7 +79,7 @@ def promote(
     """Make a replica or a standby the primary; serve it afterwards like any root.
 
     Args:
-        where: Its folder.
+        where: The folder of the replica or standby.
         primary: Where the old primary is now; None: where it was when the replica was made, and it
             does not matter if it is not there.
         accept_loss: Also if the old primary can be read and holds more than the replica.
