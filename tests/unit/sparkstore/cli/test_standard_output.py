@@ -68,6 +68,7 @@ ELSEWHERE = {
     "undo": "tests/contract/test_undo.py",
     "restore": "tests/contract/test_backup.py",
     "doctor": "tests/unit/sparkstore/cli/test_doctor.py, as it measures the disk",
+    "failover": "tests/unit/sparkstore/cli/test_failover.py, as it needs a pair",
     "completion": "a script: ASCII, and no --json",
 }
 
