@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
-from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
+from sparkstore.operations.administration import DURABILITIES, Order
 from sparkstore.operations.branch_orders import BranchAct, BranchOrder
 from sparkstore.operations.bulk import Action, Answer, MessageDraft, Request, check_words
 from sparkstore.operations.placement import PlacementRequest
@@ -21,18 +21,6 @@ from sparkstore.operations.wire import ALL, draft_content
 if TYPE_CHECKING:
     from sparkstore.control.http_client import BrokerClient
 
-_REQUESTS: Mapping[AdminAction, tuple[str, str, tuple[str, ...]]] = {
-    AdminAction.CREATE_QUEUE: ("PUT", "queues/{queue}", ("arguments", "durability")),
-    AdminAction.ALTER_QUEUE: ("PATCH", "queues/{queue}", ("set", "unset")),
-    AdminAction.DELETE_QUEUE: ("DELETE", "queues/{queue}", ("force", "if_unused", "if_empty")),
-    AdminAction.CREATE_EXCHANGE: ("PUT", "exchanges/{exchange}", ("type", "arguments")),
-    AdminAction.DELETE_EXCHANGE: ("DELETE", "exchanges/{exchange}", ("force", "if_unused")),
-    AdminAction.ADD_BINDING: ("POST", "bindings", ("exchange", "queue", "key", "arguments")),
-    AdminAction.REMOVE_BINDING: ("DELETE", "bindings", ("exchange", "queue", "key")),
-    AdminAction.SET_POLICY: ("PUT", "policies/{key}", ("match", "arguments", "priority")),
-    AdminAction.DELETE_POLICY: ("DELETE", "policies/{key}", ()),
-}
-"""The method, the path and the fields of each order: in its body, or after the question mark."""
 _BRANCHES = {
     BranchAct.COMMIT: "commit",
     BranchAct.ROLL_BACK: "rollback",
@@ -65,13 +53,15 @@ class BrokerControl:
 
     def order(self, order: Order, *, dry_run: bool = False) -> dict[str, Any]:
         """Have an order carried out, or tried; the answer as `administration.decide` words it."""
-        method, path, fields = _REQUESTS[order.act]
+        method = order.act.method
         values = order._asdict() | {"durability": DURABILITIES[order.durability]}
         arguments = order.arguments.items()
         values["set"] = {name: value for name, value in arguments if value is not None}
         values["unset"] = [name for name, value in arguments if value is None]
-        content = {name: values[name] for name in fields} | {"dry_run": dry_run}
-        place = path.format(**{name: path_of(str(value)) for name, value in values.items()})
+        content = {name: values[name] for name in order.act.fields} | {"dry_run": dry_run}
+        place = order.act.path.format(
+            **{name: path_of(str(value)) for name, value in values.items()}
+        )
         if method == "DELETE":
             return _outcome(self.broker.ask(method, place, **content))
         return _outcome(self.broker.ask(method, place, content))

@@ -62,17 +62,35 @@ _BROKERS_OWN = "amq."
 
 
 class AdminAction(StrEnum):
-    """The actions that an administrator can order."""
+    """The actions that an administrator can order.
 
-    CREATE_QUEUE = "create-queue"
-    ALTER_QUEUE = "alter-queue"
-    DELETE_QUEUE = "delete-queue"
-    CREATE_EXCHANGE = "create-exchange"
-    DELETE_EXCHANGE = "delete-exchange"
-    ADD_BINDING = "add-binding"
-    REMOVE_BINDING = "remove-binding"
-    SET_POLICY = "set-policy"
-    DELETE_POLICY = "delete-policy"
+    Each is declared with the request that asks a broker for it.
+
+    Attributes:
+        method: The HTTP method.
+        path: Below `/api/v1/`, with what of the order it names in braces.
+        fields: What of the order is in the body or, of a DELETE, after the question mark.
+    """
+
+    method: str
+    path: str
+    fields: tuple[str, ...]
+
+    def __new__(cls, value: str, method: str, path: str, *fields: str) -> AdminAction:
+        """Make an action that has a request."""
+        action = str.__new__(cls, value)
+        action._value_, action.method, action.path, action.fields = value, method, path, fields
+        return action
+
+    CREATE_QUEUE = "create-queue", "PUT", "queues/{queue}", "arguments", "durability"
+    ALTER_QUEUE = "alter-queue", "PATCH", "queues/{queue}", "set", "unset"
+    DELETE_QUEUE = "delete-queue", "DELETE", "queues/{queue}", "force", "if_unused", "if_empty"
+    CREATE_EXCHANGE = "create-exchange", "PUT", "exchanges/{exchange}", "type", "arguments"
+    DELETE_EXCHANGE = "delete-exchange", "DELETE", "exchanges/{exchange}", "force", "if_unused"
+    ADD_BINDING = "add-binding", "POST", "bindings", "exchange", "queue", "key", "arguments"
+    REMOVE_BINDING = "remove-binding", "DELETE", "bindings", "exchange", "queue", "key"
+    SET_POLICY = "set-policy", "PUT", "policies/{key}", "match", "arguments", "priority"
+    DELETE_POLICY = "delete-policy", "DELETE", "policies/{key}"
 
 
 class Order(NamedTuple):

@@ -241,6 +241,17 @@ def test_the_endpoint_of_an_order_declares_the_acts_that_it_needs(act: AdminActi
     assert endpoint.acts == tuple(needed.act for needed in needed_acts(order, ()))
 
 
+@pytest.mark.parametrize("act", AdminAction)
+def test_the_request_that_an_order_declares_has_an_endpoint_with_its_fields(
+    act: AdminAction,
+) -> None:
+    endpoint, _ = EndpointTable(ENDPOINTS).find(act.method, f"{API}/{act.path}")
+    model = endpoint.query if act.method == "DELETE" else endpoint.body
+    assert model is not None
+    assert {*act.fields} <= {*model.__struct_encode_fields__}
+    assert endpoint.has_dry_run
+
+
 @pytest.mark.parametrize(
     "module", sorted({endpoint.run.__module__ for endpoint in ENDPOINTS if endpoint.role})
 )
