@@ -81,6 +81,33 @@ class Lease(Protocol):
         ...
 
 
+class Sighting(NamedTuple):
+    """State of a witness's object, as a standby sees it by its own clock.
+
+    Attributes:
+        tag: Its tag, when the witness answered last.
+        since_s: The standby has seen this very object since then.
+        answered_s: When the witness answered last.
+    """
+
+    tag: str = ""
+    since_s: float = 0.0
+    answered_s: float = 0.0
+
+
+def seen_again(
+    before: Sighting, tag: str, asked_s: float, answered_s: float, lease_s: float
+) -> Sighting:
+    """Note an answer of the witness.
+
+    Why a silence as long as a lease begins the count anew: the primary could not renew it either.
+    It is to go on when the witness answers again, rather than to lose its place to a faster look.
+    """
+    if tag == before.tag and asked_s - before.answered_s <= lease_s:
+        return before._replace(answered_s=answered_s)
+    return Sighting(tag, answered_s, answered_s)  # written before: its lease is over before ours is
+
+
 def may_take_over(lease: Lease, standby: str, unchanged_s: float) -> bool:
     """Tell whether a standby may try to replace a witness's object by its own.
 

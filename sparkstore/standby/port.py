@@ -23,7 +23,8 @@ from sparkstore.standby.session import StandbySession
 _log = logging.getLogger(__name__)
 
 MOST_GREETING, MOST_OF_AN_ADDRESS = 8, 3
-GREETING_S = 5.0
+GREETING_S = 30.0
+"""A standby reads the end of its own log before it greets."""
 _WRONG_TOKEN_S = 1.0
 _BRING_UP_S = 60.0
 _STOP_S = 10.0

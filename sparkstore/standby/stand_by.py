@@ -26,7 +26,7 @@ from sparkstore.bucket.witness import Holder, boottime_s, sight, take_place, wit
 from sparkstore.config import StoreConfig
 from sparkstore.errors import Ended, Fenced, InvalidRequest, Locked, StoreError, Unavailable
 from sparkstore.shipping.peer import Peer
-from sparkstore.shipping.steps import may_take_over
+from sparkstore.shipping.steps import Sighting, may_take_over, seen_again
 from sparkstore.standby.admission import StartRole, role_at_start
 from sparkstore.standby.follower import StandbyConnection
 from sparkstore.storage.storage import Storage
@@ -204,7 +204,7 @@ class StandBy:
 
     def _watch(self) -> None:
         """Look at the witness until a take-over is due; again if that was too late."""
-        tag, since_s, wait_s = "", boottime_s(), _AGAIN_S
+        seen, wait_s = Sighting(), _AGAIN_S
         while not self._stopping.wait(wait_s):
             began_s = boottime_s()
             try:
@@ -214,13 +214,12 @@ class StandBy:
                 continue
             if sighted is None:
                 continue
-            holder, now_tag = sighted
-            if now_tag != tag:  # seen later than it was written: its lease is over before ours is
-                tag, since_s = now_tag, boottime_s()
+            holder, tag = sighted
+            seen = seen_again(seen, tag, began_s, boottime_s(), holder.lease_s)
             wait_s = min(1.0, holder.lease_s / _LOOKS)
             if self._due.is_set():
                 continue
-            if may_take_over(holder, self._own_id(), began_s - since_s):
+            if may_take_over(holder, self._own_id(), began_s - seen.since_s):
                 self._seen = sighted
                 self._due.set()
                 with self._guard:
@@ -240,7 +239,7 @@ class StandBy:
 
     def _own_id(self) -> str:
         """Return the id of this root; a word that no witness has, while there is none."""
-        with suppress(StoreError):
+        with suppress(StoreError, OSError):
             return open_root(self._path).identity.root_id
         return "no root"
 

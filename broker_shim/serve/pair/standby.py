@@ -77,6 +77,9 @@ def with_pair(options: argparse.Namespace, config: StoreConfig) -> StoreConfig:
         raise InvalidRequest(f"{option} needs --token-file FILE, the same on both machines")
     if config.peer:
         _host_and_port(config.peer)
+    if config.peer == f"tcp:{config.standby_listen}":
+        text = "is this machine's own --standby-listen: name the other machine"
+        raise InvalidRequest(f"--standby-of {config.peer} {text}")
     return config
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from sparkstore.bucket.witness import Holder
-from sparkstore.shipping.steps import Standing, Synchrony, is_due_alone, may_confirm, may_take_over
+from sparkstore.shipping.steps import (
+    Sighting,
+    Standing,
+    Synchrony,
+    is_due_alone,
+    may_confirm,
+    may_take_over,
+    seen_again,
+)
 
 WHEN_THERE, ALWAYS = Synchrony(grace_s=5.0), Synchrony(is_always=True, grace_s=5.0)
 
@@ -42,3 +50,18 @@ def test_a_closed_lease_is_not_waited_for_and_a_pause_is_kept() -> None:
     assert may_take_over(Holder("p", 1, "w", 10.0, is_closed=True, in_step="s"), "s", 0.0)
     paused = Holder("p", 1, "w", 10.0, is_closed=True, in_step="s", is_paused=True)
     assert not may_take_over(paused, "s", 1_000.0)
+
+
+def test_an_object_counts_as_unchanged_from_its_first_answer_on() -> None:
+    first = seen_again(Sighting(), "t", 100.0, 100.5, 10.0)
+    assert first == Sighting("t", 100.5, 100.5)
+    later = seen_again(first, "t", 110.0, 110.1, 10.0)
+    assert later == Sighting("t", 100.5, 110.1)
+    assert seen_again(later, "u", 111.0, 111.1, 10.0) == Sighting("u", 111.1, 111.1)
+
+
+def test_after_a_silence_of_the_witness_the_primary_has_a_lease_s_time_to_renew() -> None:
+    before = Sighting("t", 100.0, 105.0)
+    after = seen_again(before, "t", 115.1, 115.2, 10.0)
+    assert after.since_s == 115.2
+    assert seen_again(before, "t", 115.0, 115.2, 10.0).since_s == 100.0
