@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from sparkstore.errors import CorruptData, Fenced, InvalidRequest, StoreError, Unavailable
+from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailable
 from sparkstore.shipping.frames import HEAD, PairFrame, as_json, encoded, from_json
 
 _CHUNK_BYTES = 1 << 18
@@ -110,5 +110,5 @@ def _refusal(body: bytes) -> StoreError:
     refusal = from_json(body)
     if not isinstance(refusal, dict):
         return CorruptData("the other machine refuses, and does not say why")
-    error = {"InvalidRequest": InvalidRequest, "Fenced": Fenced}.get(str(refusal.get("error")))
-    return (error or Unavailable)(f"the other machine refuses: {refusal.get('text')}")
+    error = InvalidRequest if refusal.get("error") == "InvalidRequest" else Unavailable
+    return error(f"the other machine refuses: {refusal.get('text')}")

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from sparkstore.bucket.witness import Holder, boottime_s, sight, take_place, witness_at
 from sparkstore.config import StoreConfig
-from sparkstore.errors import Ended, Fenced, InvalidRequest, Locked, StoreError, Unavailable
+from sparkstore.errors import Ended, InvalidRequest, Locked, StoreError, Unavailable
 from sparkstore.shipping.peer import Peer
 from sparkstore.shipping.steps import Sighting, may_take_over, seen_again
 from sparkstore.standby.admission import StartRole, role_at_start
@@ -184,7 +184,7 @@ class StandBy:
             follower.close()
         try:
             follower.run()
-        except (Ended, Fenced, InvalidRequest, Locked):
+        except (Ended, InvalidRequest, Locked):
             raise
         except StoreError as reason:
             self._note(reason)

@@ -177,6 +177,17 @@ def test_who_may_not_be_a_standby_is_told_why_and_the_primary_goes_on(tmp_path: 
     assert (tmp_path / "full" / "letter").read_text() == "mine"
 
 
+def test_who_was_promoted_waits_until_an_older_primary_has_ended(tmp_path: Path) -> None:
+    with serving(tmp_path / "a") as (log, port):
+        with standing_by(tmp_path / "b", port_of(port)) as standby:
+            until(lambda: standby.is_live)
+        finish(tmp_path / "b")
+        with standing_by(tmp_path / "b", port_of(port)) as standby:
+            until(lambda: "that one took over, use it" in standby.trouble)
+            write(log, 1, 3)
+            assert not standby.is_live
+
+
 def test_a_second_standby_waits_and_the_first_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
