@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-TIMEOUT_S = 30.0
+TIMEOUT_S = 60.0
 
 
 class Page:
