@@ -68,7 +68,7 @@ class StandbyPort:
             peer.close()
         for connection in greeting:
             with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)  # of TLS, too
         for thread in (self._accepting, *threads):
             thread.join(_STOP_S)
 
@@ -76,6 +76,10 @@ class StandbyPort:
         while not self._stopping.is_set():
             try:
                 connection, address = self._listening.accept()
+                if self._tls is not None:  # its handshake counts as a greeting: see `_serve`
+                    connection = self._tls.wrap_socket(
+                        connection, server_side=True, do_handshake_on_connect=False
+                    )
             except OSError:
                 if self._stopping.wait(0.05):
                     return
@@ -99,15 +103,14 @@ class StandbyPort:
         for connection in too_many[:1]:
             del self._greeting[connection]
             with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)  # of TLS, too
 
     def _serve(self, connection: socket.socket, where: str) -> None:
         peer = Peer(connection, where, GREETING_S)
         try:
             connection.settimeout(GREETING_S)
-            if self._tls is not None:
-                secured = self._tls.wrap_socket(connection, server_side=True)
-                peer = Peer(secured, where, GREETING_S)
+            if isinstance(connection, ssl.SSLSocket):
+                connection.do_handshake()
             hello = self._greeted(peer)
             self._take_place(connection, peer)
             peer.patience_s = _BRING_UP_S
@@ -123,7 +126,6 @@ class StandbyPort:
             _log.exception("the session of the standby at %s failed", where)
         finally:
             peer.close()
-            connection.close()
             with self._guard:
                 self._greeting.pop(connection, None)
                 self._threads.discard(threading.current_thread())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,10 +22,12 @@ PAIR = replace(CONFIG, standby_listen="127.0.0.1:0", standby_grace_s=2.0)
 
 
 @contextmanager
-def serving(where: Path, config: StoreConfig = PAIR) -> Iterator[tuple[Log, StandbyPort]]:
+def serving(
+    where: Path, config: StoreConfig = PAIR, tls: ssl.SSLContext | None = None
+) -> Iterator[tuple[Log, StandbyPort]]:
     """An open log that a standby may connect to."""
     with opened(where, config) as log:
-        port = StandbyPort(log, socket.create_server(("127.0.0.1", 0)), TOKEN)
+        port = StandbyPort(log, socket.create_server(("127.0.0.1", 0)), TOKEN, tls)
         try:
             yield log, port
         finally:

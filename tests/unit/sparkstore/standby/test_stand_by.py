@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import socket
+import ssl
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from broker_shim.security.tls import TlsFiles, server_context
 from sparkstore.cli.command_line import main
 from sparkstore.errors import InvalidRequest
 from sparkstore.exit_codes import ExitCode
@@ -22,11 +25,22 @@ from sparkstore.shipping.frames import (
     as_json,
 )
 from sparkstore.shipping.peer import Peer
-from sparkstore.standby.stand_by import finish
+from sparkstore.standby.port import GREETING_S
+from sparkstore.standby.stand_by import PeerAddress, StandBy, finish
 from sparkstore.tables.fencing import STANDBY, change_identity
 from sparkstore.tables.root import open_root
 from sparkstore.tables.schema import SCHEMA_VERSION
-from tests.support.roots.logs import append, error_of, facts_in, image_of, opened, until, write
+from tests.support.amqp.certificates import Authority
+from tests.support.roots.logs import (
+    TIMEOUT_S,
+    append,
+    error_of,
+    facts_in,
+    image_of,
+    opened,
+    until,
+    write,
+)
 from tests.support.roots.pairs import (
     PAIR,
     TOKEN,
@@ -212,7 +226,7 @@ def test_a_second_standby_waits_and_the_first_goes_on(
     ],
 )
 def test_a_group_that_is_not_the_next_one_ends_the_connection(
-    tmp_path: Path, spoil: str, reason: str
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, spoil: str, reason: str
 ) -> None:
     """The primary is played by this test from the moment that the standby is live."""
     with (
@@ -238,7 +252,7 @@ def test_a_group_that_is_not_the_next_one_ends_the_connection(
                 peer._connection.sendall(b"\xff\xff\xff\xff\x09")
             else:
                 peer.send(PairFrame.GROUP, POSITION.pack(0) + group)
-            until(lambda: reason in standby.trouble)
+            until(lambda: reason in caplog.text)  # the next connection has another trouble
             assert journal_tail(open_root(tmp_path / "b")).last_position == position
         write(log, 1, 3)  # the primary goes on, and so does the standby
         until(lambda: standby.is_live)
@@ -266,5 +280,27 @@ def test_silent_strangers_keep_no_standby_out(tmp_path: Path) -> None:
         with standing_by(tmp_path / "b", port_of(port)) as standby:
             until(lambda: standby.is_live)
             write(log, 1, 2)
+        for stranger in strangers:
+            stranger.close()
+
+
+def test_strangers_that_never_shake_hands_are_hung_up_on_and_keep_no_standby_out(
+    tmp_path: Path,
+) -> None:
+    authority = Authority(tmp_path / "authority")
+    files = TlsFiles(*authority.issue("host", "/CN=host", names="IP:127.0.0.1"))
+    trusting = ssl.create_default_context(cafile=str(authority.pair.certificate))
+    with serving(tmp_path / "a", tls=server_context(files)) as (log, port):
+        where = ("127.0.0.1", port_of(port))
+        strangers = [socket.create_connection(where, GREETING_S / 2) for _ in range(12)]
+        assert strangers[0].recv(1) == b""
+        address = PeerAddress(*where, TOKEN, trusting)
+        standby = StandBy(tmp_path / "b", PAIR, address)
+        thread = threading.Thread(target=standby.run)
+        thread.start()
+        until(lambda: standby.is_live)
+        write(log, 1, 2)
+        standby.stop()
+        thread.join(TIMEOUT_S)
         for stranger in strangers:
             stranger.close()
