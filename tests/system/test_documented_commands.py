@@ -37,6 +37,7 @@ NOT_RUN = {
     r" --where ": "Spark finds the messages; tests/spark/test_bulk.py asks it",
     r"^sparkstore (compact|reconcile|replicate|current|promote) ": "a job of Spark, some 10 s",
     r" --engine spark ": "tests/spark/test_cli_sql.py asks Spark",
+    r"serve \S+ --config sparkstore.toml --token-file ": "one of a pair; test_failover.py has two",
     r"serve /mnt/other/": "needs a promoted replica",
     r"https://broker.example": "another machine",
     r"curl http://127.0.0.1:9672/metrics, /readyz": "names two addresses, and is no command",
@@ -58,7 +59,7 @@ BEFORE = {
     "sparkstore definitions import ROOT": "sparkstore definitions export ROOT > definitions.json",
 }
 """What a line needs that another example has left otherwise, by its beginning."""
-JUDGES = {"check": {0, 1, 2}, "doctor": {0, 1}}
+JUDGES = {"check": {0, 1, 2}, "doctor": {0, 1}, "failover": {0, 1}}
 """Commands whose exit code is a judgement."""
 
 
@@ -90,15 +91,21 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.root = folder, folder / "queues"
-        for name in ("mnt/backup", "zfunc", "fish"):
+        for name in ("mnt/backup", "zfunc", "fish", "witness"):
             (folder / name).mkdir(parents=True)
         (folder / "mended.json").write_text('{"price": 3}')
         (folder / "secret").write_text("correct horse battery\n")
+        settings = folder / "store.toml"
+        settings.write_text(f'[store]\nwitness = "{folder / "witness"}"\n')
         more = [
             f"--queue={name}" for name in ("orders", "dead", "late", "repair", "ordres", "audit")
         ]
         self.broker = BrokerProcess(
-            "--listen", "127.0.0.1:0", str(self.root), "--http", "127.0.0.1:0", *more
+            f"--config={settings}",
+            "--listen=127.0.0.1:0",
+            "--http=127.0.0.1:0",
+            str(self.root),
+            *more,
         )
         other = BrokerProcess("--listen", "127.0.0.1:0", str(folder / "other"))
         assert other.terminate() == 0
@@ -127,6 +134,7 @@ class Place:
             "/var/lib/sparkstore/queues": self.root,
             "/var/lib/queues-": self.folder / "restored-",
             "/var/lib/queues": self.root,
+            "/var/lib/orders": self.root,
             "/var/lib/node_exporter": self.folder,
             "/mnt": self.folder / "mnt",
             "~/.zfunc": self.folder / "zfunc",

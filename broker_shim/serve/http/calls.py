@@ -313,9 +313,9 @@ def now_us() -> int:
     return time.time_ns() // 1_000
 
 
-def iso_time(at_us: int) -> str:
+def iso_time(at_us: int, timespec: str = "milliseconds") -> str:
     """Write UTC µs as text; a year that no calendar here has as the number itself."""
     try:
-        return (_EPOCH + timedelta(microseconds=at_us)).isoformat(timespec="milliseconds")
+        return (_EPOCH + timedelta(microseconds=at_us)).isoformat(timespec=timespec)
     except OverflowError:
         return str(at_us)

@@ -118,7 +118,7 @@ async def list_holders(call: Call) -> HolderList:
             queue=row.queue,
             message=row.message_id,
             holders=row.holders,
-            since=None if row.since_us is None else iso_time(row.since_us),
+            since=None if row.since_us is None else iso_time(row.since_us, "microseconds"),
         )
         for row in held.shown
     ]
