@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from sparkstore.reconcile import findings
 from sparkstore.reconcile.catalogue import ERROR, INFO
 from sparkstore.reconcile.findings import DONE, MAX_SHOWN, NONE, PROPOSED, Finding, capped
-from sparkstore.reconcile.repair import Mended, told
+from sparkstore.reconcile.repair import Mended, with_repairs
 from sparkstore.tables.delta_files import log_file, newest_version
 from sparkstore.tables.root import Root, open_or_create_root
 from sparkstore.views import views
@@ -30,7 +30,7 @@ def test_what_was_found_is_capped_and_the_last_one_counts_the_rest() -> None:
 
 def test_what_is_gone_after_a_repair_is_done_and_what_is_left_says_why() -> None:
     mended = Mended({"history": "3 records copied back"}, {"state": "history is not whole"})
-    gone, left = told([of("gone"), of("left")], [of("left")], mended)
+    gone, left = with_repairs([of("gone"), of("left")], [of("left")], mended)
     assert (gone.subject, gone.repair, gone.advice) == ("gone", DONE, "3 records copied back")
     assert (left.subject, left.repair) == ("left", PROPOSED)
     assert left.advice == "advice (not repaired: history is not whole)"

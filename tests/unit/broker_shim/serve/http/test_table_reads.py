@@ -53,6 +53,7 @@ def test_probes_answer_while_many_ask_for_tables_of_which_few_are_read_at_once(
     with ThreadPoolExecutor(ASKERS) as askers:
         replies = [askers.submit(house.ask, "GET", PATH) for _ in range(ASKERS)]
         until(lambda: sum(each.done() for each in replies) == ASKERS - table_reads.MOST_AT_ONCE)
+        until(lambda: slow.most == table_reads.MOST_AT_ONCE)
         assert [house.ask("GET", path).status for path in ("/healthz", "/readyz")] == [200, 200]
         slow.may_end.set()
     statuses = sorted(each.result().status for each in replies)
