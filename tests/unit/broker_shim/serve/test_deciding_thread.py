@@ -143,7 +143,7 @@ def test_the_root_of_a_broker_j_host_gets_no_wiring_of_settings(root: Path) -> N
 def test_what_a_broker_held_that_was_killed_waits_and_what_a_member_holds_does_not(
     control: BrokerControl,
 ) -> None:
-    since = iso_time(SINCE)
+    since = iso_time(SINCE, "microseconds")
     held = {"queue": "q", "message": 1, "holders": ["m/link"], "since": since}
     assert control.holders(None).shown == [held]
     assert control.run(Request(Action.PURGE, "q", (1, 2, 3, 4))) == Answer(done=3, left=1)

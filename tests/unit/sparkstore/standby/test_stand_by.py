@@ -237,6 +237,7 @@ def test_a_group_that_is_not_the_next_one_ends_the_connection(
         identity, position = log.root.identity, standby.position
         shipping = log.shipping
         assert shipping is not None
+        until(lambda: shipping._peer is not None)  # the standby says that it is live before that
         start = seed(bytes.fromhex(identity.root_id), log.epoch + (spoil == "epoch"))
         payload = log.pack([])
         first = position + 1 + (spoil == "order")
