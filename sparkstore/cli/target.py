@@ -53,6 +53,17 @@ def recovered(root: Root) -> State:
     return recovered_state(root)
 
 
+def flush_broker(where: str) -> bool:
+    """Have the running broker put all that it has into the tables; True if there is one."""
+    from sparkstore.control.client import connect_to
+
+    served = connect_to(where)
+    if served is not None:
+        with closing(served):
+            served.flush()
+    return served is not None
+
+
 def queue_named(arguments: Namespace, state: State) -> str:
     """Find the queue that the user names; a short name will do.
 

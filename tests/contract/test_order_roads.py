@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from tests.support.checkout import CHECKOUT
+from tests.support.toys import answers_of
 
 GIVEN = {"queue": "q", "toys": 21, "dry_run": False}
 SENTENCE = "Give toys to each message of a queue."
@@ -30,15 +27,8 @@ EXPECTED = {
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What each road answers about an order that two files declare."""
-    ask = "from tests.support.stores.toy_order import answers\n"
-    ask += f"print(answers({str(tmp_path_factory.mktemp('toy'))!r}))"
-    words = [sys.executable, "-c", ask]
-    done = subprocess.run(
-        words, check=False, cwd=CHECKOUT, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    values: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return values
+    program = "from tests.support.stores.toy_order import answers"
+    return answers_of(program, tmp_path_factory.mktemp("toy"))
 
 
 @pytest.mark.slow

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from tests.support.checkout import CHECKOUT
+from tests.support.toys import answers_of
 
 TOY = """
 from sparkstore.queue_columns import COLUMNS, QueueColumn
@@ -45,15 +42,8 @@ EXPECTED = {
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What each road answers about a column that one declaration adds."""
-    program = f"{TOY}\nfrom tests.support.stores.toy_column import answers\n"
-    ask = f"{program}print(answers({str(tmp_path_factory.mktemp('toy'))!r}))"
-    words = [sys.executable, "-c", ask]
-    done = subprocess.run(
-        words, check=False, cwd=CHECKOUT, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    values: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return values
+    program = f"{TOY}\nfrom tests.support.stores.toy_column import answers"
+    return answers_of(program, tmp_path_factory.mktemp("toy"))
 
 
 @pytest.mark.slow

@@ -39,26 +39,6 @@ TURN_LOOKS = 1000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class CalledBroker(NamedTuple):
-    """The broker that a request is about.
-
-    Attributes:
-        broker: Read on the loop's thread only.
-        store: Read on any thread.
-        calls: Asks the loop.
-        root_id: The identity of its root; None: it has none.
-        recent: The figures of the last minutes, read on the loop's thread only.
-        series: Answers about the time before, read on the port's thread only.
-    """
-
-    broker: Broker
-    store: BrokerStore
-    calls: LoopCalls
-    root_id: str | None
-    recent: RecentFigures
-    series: SeriesKept
-
-
 class ServedBroker(NamedTuple):
     """The broker of this process, while it serves one.
 
@@ -101,7 +81,7 @@ class Call:
 
     Attributes:
         probes: Metrics and health of the process.
-        called: The broker that it is about; none for endpoints without a login, nor a caller.
+        served: What serves it; none for endpoints without a login, nor a caller.
         caller: The user who asks.
         names: The names in the path.
         query: What stands after the question mark, as the endpoint's model.
@@ -112,7 +92,7 @@ class Call:
     """
 
     probes: Probes
-    called: CalledBroker = None  # type: ignore[assignment]
+    served: ServedBroker = None  # type: ignore[assignment]
     caller: Caller = None  # type: ignore[assignment]
     names: Mapping[str, str] = field(default_factory=dict)
     query: Any = None
@@ -120,6 +100,11 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     gone: Callable[[], Awaitable[None]] = None  # type: ignore[assignment]
     acts: tuple[Act, ...] = ()
+
+    @property
+    def broker(self) -> Broker:
+        """Return the broker that the request is about. Read on the loop's thread only."""
+        return self.caller.broker
 
     @property
     def takes_lines(self) -> bool:
@@ -134,14 +119,14 @@ class Call:
 
     async def read(self, call: Callable[[], T]) -> T:
         """Return what a call of the broker returns, which is made on the loop's thread."""
-        return await self.called.calls.read(call)
+        return await self.served.calls.read(call)
 
     async def message_ids(self, queue: str, count: int | None = None) -> list[int]:
         """Return the ids on a queue, in its order, or the first of them.
 
         Read in turns of the loop, which a million would stop for a tenth of a second otherwise.
         """
-        parts = await self.read(lambda: stretches(self.called.broker.calls.entries(queue)))
+        parts = await self.read(lambda: stretches(self.broker.calls.entries(queue)))
         message_ids = list[int]()
         while count is None or len(message_ids) < count:
             part = await self.read(lambda: next(parts, None))
@@ -161,11 +146,11 @@ class Call:
     @property
     def orders(self) -> BrokerOrders:
         """Return what makes orders that `answers` and `send` have carried out."""
-        return self.called.calls.turns.orders
+        return self.served.calls.turns.orders
 
     def answers(self, order: BrokerCall) -> AsyncIterator[Any]:
         """Have an order carried out; tells how far it is, and last its answer."""
-        return self.called.calls.answers(self.caller.peer, self.caller.user, order)
+        return self.served.calls.answers(self.caller.peer, self.caller.user, order)
 
     async def send(self, order: BrokerCall) -> Any:
         """Have an order carried out, and return its answer.
@@ -186,7 +171,7 @@ class Call:
         """
         allowed = await self.check_order(order)
         if dry_run:
-            facts = self.called.broker.administration.facts
+            facts = self.broker.administration.facts
             return await self.read(lambda: {"dry_run": True, **decide(allowed, facts).answer})
         answer: dict[str, Any] = await self.send(self.orders.order(allowed))
         return answer
@@ -218,7 +203,7 @@ class Call:
             node = self.meant(name)
             for act in acts:
                 self.check(act, node, name)
-            if isinstance(node, QueueNode) and node.queue in self.called.broker.queues:
+            if isinstance(node, QueueNode) and node.queue in self.broker.queues:
                 return node.queue
             raise invalid(404, f"unknown queue {shown(name)}: {advice}")
 
@@ -228,7 +213,7 @@ class Call:
         """Find the node that the user means by a queue's name. On the loop's thread."""
         try:
             canonical(name)
-            return queue_meant(self.called.broker, name)
+            return queue_meant(self.broker, name)
         except InvalidRequest as reason:
             raise invalid(400, str(reason)) from reason
 
@@ -298,7 +283,7 @@ class Call:
 
     def _allowed(self, order: Order) -> Order:
         node = self.meant(order.queue) if order.queue else None
-        for needed in needed_acts(order, self.called.broker.policies, node):
+        for needed in needed_acts(order, self.broker.policies, node):
             self.check(*needed)
         return order._replace(queue=node.queue) if isinstance(node, QueueNode) else order
 

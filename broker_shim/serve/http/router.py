@@ -30,7 +30,7 @@ import msgspec
 from broker_shim.errors import StoreError
 from broker_shim.security.rules.http_roles import HttpRole
 from broker_shim.serve.http.authenticator import Authenticator, Caller
-from broker_shim.serve.http.calls import Call, CalledBroker, ServedBroker
+from broker_shim.serve.http.calls import Call, ServedBroker
 from broker_shim.serve.http.endpoint import Endpoint
 from broker_shim.serve.http.port.exchange import HttpExchange, Response
 from broker_shim.serve.http.refusals import HttpRefusal, refused_by
@@ -157,9 +157,8 @@ class RequestRouter:
             most_bytes = max(most_bytes, self._most_large_body)
         body = await body_of_request(endpoint.body, exchange, most_bytes)
         names = {name: _name(text) for name, text in encoded.items()}
-        called = CalledBroker(caller.broker, *served[1:])
         headers, gone = exchange.headers, exchange.gone
-        call = Call(self._probes, called, caller, names, query, body, headers, gone, endpoint.acts)
+        call = Call(self._probes, served, caller, names, query, body, headers, gone, endpoint.acts)
         try:
             return await endpoint.run(call)
         except HttpRefusal as refusal:

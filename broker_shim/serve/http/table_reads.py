@@ -77,7 +77,7 @@ async def flushed(call: Call) -> Root:
 
 def root_of(call: Call) -> Root | None:
     """Return the root whose tables have the broker's history; None if it keeps none."""
-    store = call.called.store
+    store = call.served.store
     first = getattr(store, "first", store)
     return first.root if isinstance(first, DeltaMessageStore) else None
 

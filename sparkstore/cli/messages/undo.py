@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from argparse import Namespace
 from collections.abc import Mapping
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from sparkstore.cli.notes import note, note_unreplayed, shower
@@ -28,7 +27,13 @@ from sparkstore.cli.parsing import (
     is_dry,
     row_limit,
 )
-from sparkstore.cli.target import opened_broker, opened_control, opened_root, recovered
+from sparkstore.cli.target import (
+    flush_broker,
+    opened_broker,
+    opened_control,
+    opened_root,
+    recovered,
+)
 from sparkstore.control.broker_control import path_of
 from sparkstore.exit_codes import ExitCode
 from sparkstore.operations.bulk import Answer, new_operation
@@ -167,21 +172,11 @@ def _undone_by_url(arguments: Namespace) -> dict[str, Any]:
 def _planned(arguments: Namespace) -> dict[str, Any]:
     from sparkstore.control.undo_run import planned_undo
 
-    _flush(arguments)
+    flush_broker(arguments.root)
     with opened_root(arguments.root, whole=True) as root:
         planned = planned_undo(root, recovered(root), arguments.operation, "dryrun00")
         note_unreplayed(root)
     return _outcome(planned, Answer(), None)
-
-
-def _flush(arguments: Namespace) -> None:
-    """Have the running broker, if there is one, put all of the operation into the tables."""
-    from sparkstore.control.client import connect_to
-
-    served = connect_to(arguments.root)
-    if served is not None:
-        with closing(served):
-            served.flush()
 
 
 def _undone(arguments: Namespace) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from sparkstore.cli.notes import note, note_unreplayed
 from sparkstore.cli.output import fields, json_lines, print_lines
 from sparkstore.cli.parsing import ROOT, command
+from sparkstore.cli.target import flush_broker
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
@@ -58,7 +58,6 @@ def add(subparsers: Subparsers) -> None:
 
 def backup(arguments: Namespace) -> int:
     """Bring a backup up to date."""
-    from sparkstore.control.client import connect_to
     from sparkstore.recovery.point_in_time import has_zone
     from sparkstore.replication.backup import back_up, backup_at
     from sparkstore.storage.objects import is_object_uri
@@ -67,13 +66,11 @@ def backup(arguments: Namespace) -> int:
     backup_at(arguments.to)  # what is wrong with it is told before anything else
     if arguments.at is not None and not has_zone(arguments.at):
         note(f"{arguments.at} has no time zone: UTC is assumed")
-    if (served := connect_to(arguments.root)) is not None:
-        with closing(served):
-            served.flush()
+    is_served = flush_broker(arguments.root)
     report = back_up(arguments.root, arguments.to, arguments.at)
     done = {**asdict(report), "job": "backup"}
     print_lines(json_lines([done]) if arguments.json else fields(done))
-    if served is None and not is_object_uri(arguments.root):
+    if not is_served and not is_object_uri(arguments.root):
         note_unreplayed(open_root(arguments.root))
     return report.exit_code
 

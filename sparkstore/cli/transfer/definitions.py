@@ -6,14 +6,19 @@ import json
 import sys
 from argparse import Namespace
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparkstore.cli.notes import note, note_unreplayed
 from sparkstore.cli.output import json_lines, print_lines
 from sparkstore.cli.parsing import ROOT, add_config, add_dry_run, check_code, command, group, is_dry
-from sparkstore.cli.target import opened_broker, opened_control, opened_root, recovered
+from sparkstore.cli.target import (
+    flush_broker,
+    opened_broker,
+    opened_control,
+    opened_root,
+    recovered,
+)
 from sparkstore.errors import InvalidRequest, StoreError
 
 if TYPE_CHECKING:
@@ -91,7 +96,7 @@ def import_definitions(arguments: Namespace) -> int:
     from sparkstore.operations.definitions.judgement import judge
 
     definitions = definitions_of(text, arguments.vhost)
-    _flush(arguments.root)
+    flush_broker(arguments.root)
     with opened_root(arguments.root) as root:
         judged = judge(definitions.orders, recovered(root))
     errors = [*definitions.errors, *judged.errors]
@@ -103,15 +108,6 @@ def import_definitions(arguments: Namespace) -> int:
         _give(arguments, judged.changes)
     _show_import(arguments, judged.answers, definitions.unmapped)
     return check_code(arguments, len(judged.changes))
-
-
-def _flush(where: str) -> None:
-    """Have the running broker bring into Delta what it has, so that the tables have it."""
-    from sparkstore.control.client import connect_to
-
-    if (served := connect_to(where)) is not None:
-        with closing(served):
-            served.flush()
 
 
 def _give(arguments: Namespace, orders: Sequence[Order]) -> None:

@@ -48,7 +48,7 @@ class ToyOutcome(Struct, kw_only=True):
 async def give_toys(call: Call) -> ToyOutcome:
     """Give toys to each message of a queue."""
     name, body = await call.named_queue(), call.body
-    depth = await call.read(lambda: len(call.called.broker.queues[name]))
+    depth = await call.read(lambda: len(call.broker.queues[name]))
     return ToyOutcome(queue=name, toys=body.count * depth, dry_run=body.dry_run)
 
 

@@ -33,7 +33,7 @@ class ConsumerList(Struct, kw_only=True):
 
 async def list_consumers(call: Call) -> ConsumerList:
     """List the consumers of a queue."""
-    name, broker = await call.named_queue(), call.called.broker
+    name, broker = await call.named_queue(), call.broker
 
     def read() -> list[tuple[str, int, int]]:
         acquired = Counter(

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from broker_shim.serve.http.calls import Call, CalledBroker, iso_time, now_us
+from broker_shim.serve.http.calls import Call, ServedBroker, iso_time, now_us
 from broker_shim.serve.http.endpoint import API, MONITOR, Endpoint
 from broker_shim.serve.http.figures.figure_bodies import AlarmRow, DiskRow, OverviewAnswer
 from broker_shim.serve.http.figures.recent_figures import RATE_S
@@ -40,11 +40,11 @@ class _LogFigures(NamedTuple):
 
 async def show_overview(call: Call) -> OverviewAnswer:
     """Show how the broker is, and what is wrong."""
-    called, upkeep = call.called, await _upkeep(call)
-    calls = called.calls
+    served, upkeep = call.served, await _upkeep(call)
+    calls = served.calls
     connections = len((await calls.wait(calls.turns.connections.rows)).rows)
-    figures = await call.read(lambda: _figures(called))
-    store = getattr(called.store, "first", called.store)
+    figures = await call.read(lambda: _figures(call))
+    store = getattr(served.store, "first", served.store)
     log = _log_figures(store) if isinstance(store, DeltaMessageStore) else _LogFigures([])
     compacted = upkeep.compacted_at
     return OverviewAnswer(
@@ -53,15 +53,15 @@ async def show_overview(call: Call) -> OverviewAnswer:
         memory_bytes=_memory_bytes(),
         last_compaction_at=None if compacted is None else compacted.isoformat(timespec="seconds"),
         replica_lags=upkeep.replica_lags,
-        alarms=[*_trouble(called, store, log), *upkeep.alarms],
+        alarms=[*_trouble(served, store, log), *upkeep.alarms],
         **log._asdict(),
         **figures,
     )
 
 
-def _figures(called: CalledBroker) -> dict[str, Any]:
+def _figures(call: Call) -> dict[str, Any]:
     """Sum the figures of all queues. On the loop's thread."""
-    broker, recent, at_us = called.broker, called.recent, now_us()
+    broker, recent, at_us = call.broker, call.served.recent, now_us()
     rows = [broker.queries.facts(name, at_us) for name in broker.queues]
     age_s, oldest = max(((row.oldest_age_s or 0.0, row.name) for row in rows), default=(0.0, ""))
     before, newest = recent.since(RATE_S)
@@ -97,13 +97,13 @@ def _log_figures(store: DeltaMessageStore) -> _LogFigures:
     return _LogFigures(disks, p50, p99, store.backlog.uncommitted_bytes)
 
 
-def _trouble(called: CalledBroker, store: Any, log: _LogFigures) -> Iterator[AlarmRow]:
+def _trouble(served: ServedBroker, store: Any, log: _LogFigures) -> Iterator[AlarmRow]:
     """List what is wrong now: with the store, its disks, this process and the machine."""
     from sparkstore.cli.health import diagnosis  # noqa: PLC0415  # for those who look
     from sparkstore.cli.health.clock_health import of_clock  # noqa: PLC0415
     from sparkstore.cli.health.root_health import file_system_of  # noqa: PLC0415
 
-    if (trouble := trouble_of(called.store)) is not None:
+    if (trouble := trouble_of(served.store)) is not None:
         yield AlarmRow(severity="fail", text=trouble)
     if isinstance(store, DeltaMessageStore) and (error := store.metrics.delta_error):
         text = f"commits to Delta fail: {error}: see the broker's log"
@@ -122,7 +122,7 @@ def _trouble(called: CalledBroker, store: Any, log: _LogFigures) -> Iterator[Ala
 
 
 async def _upkeep(call: Call) -> RootUpkeep:
-    root, kept = root_of(call), call.called.series
+    root, kept = root_of(call), call.served.series
     if root is None:
         return RootUpkeep(None, {}, [])
     now_s = time.monotonic()

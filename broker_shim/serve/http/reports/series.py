@@ -109,14 +109,14 @@ async def _queue(call: Call) -> tuple[str, bool]:
         node = call.meant(name)
         call.check(Act.RECEIVE, node, name)
         queue = node.queue if isinstance(node, QueueNode) else name
-        return queue, queue in call.called.broker.queues
+        return queue, queue in call.broker.queues
 
     return await call.read(find)
 
 
 async def _series(call: Call, queue: str, times: SeriesTimes) -> SeriesParts:
     """Ask history for the steps before the ring, and the ring for the others."""
-    recent = call.called.recent
+    recent = call.served.recent
     begin_us = await call.read(lambda: recent.begin_us(queue))
     first = times.steps if begin_us is None else times.first_from(begin_us)
     if times.step_us < SAMPLE_S * _S:
@@ -133,9 +133,9 @@ async def _series(call: Call, queue: str, times: SeriesTimes) -> SeriesParts:
 
 
 async def _of_history(call: Call, queue: str, times: SeriesTimes) -> SeriesParts:
-    root, kept = root_of(call), call.called.series
+    root, kept = root_of(call), call.served.series
     if root is None:
-        since = iso_time(call.called.recent.started_us)
+        since = iso_time(call.served.recent.started_us)
         text = f"all before {since}, as this broker has no root that keeps history"
         return SeriesParts([], [], [text])
     if (answer := kept.answer(queue, times)) is not None:

@@ -135,25 +135,24 @@ async def move_messages(call: Call) -> MessageFates:
     name, body = await call.named_queue(), call.body
     target = await call.queue(body.to, Act.SEND, advice="create it first")
     await check_move(call, name, target)
-    if body.dry_run:
-        return await would_take(call, name, body.ids)
-    ids = body.ids
-    if ids is None:
-        ids = await call.message_ids(name)
-    operation = body.operation or new_operation()
-    return await _bulk(call, Request(Action.MOVE, name, (), target, operation), ids)
+    return await _moved(call, Action.MOVE, name, target)
 
 
 async def requeue_messages(call: Call) -> MessageFates:
     """Put messages at the end of their queue, with delivery count 0."""
-    name, body = await call.named_queue(), call.body
+    return await _moved(call, Action.REQUEUE, await call.named_queue())
+
+
+async def _moved(call: Call, action: Action, name: str, to: str | None = None) -> MessageFates:
+    """Change the place of all messages that nobody holds, or of those named, or try it."""
+    body = call.body
     if body.dry_run:
         return await would_take(call, name, body.ids)
     ids = body.ids
     if ids is None:
         ids = await call.message_ids(name)
     operation = body.operation or new_operation()
-    return await _bulk(call, Request(Action.REQUEUE, name, (), None, operation), ids)
+    return await _bulk(call, Request(action, name, (), to, operation), ids)
 
 
 async def redrive_messages(call: Call) -> RedriveOutcome:
@@ -163,7 +162,7 @@ async def redrive_messages(call: Call) -> RedriveOutcome:
     if to is not None:
         await check_move(call, name, to)
     ids = body.ids if body.ids is not None else await call.message_ids(name, body.limit)
-    plan, queues = RedrivePlan(), _BrokerQueues(call.called.broker)
+    plan, queues = RedrivePlan(), _BrokerQueues(call.broker)
     await call.in_turns(ids[: body.limit], lambda part: plan.extend(queues, name, part, to))
     for target in {**plan.portions, **plan.full}:
         await call.queue(target, Act.SEND)
@@ -216,7 +215,7 @@ async def check_move(call: Call, name: str, target: str) -> None:
     Raises:
         InvalidRequest: It is the queue itself, is gone, or keeps no messages.
     """
-    definitions = call.called.broker.definitions
+    definitions = call.broker.definitions
 
     def terms(queue: str) -> QueueTerms | None:
         return terms_of(detail_of(definitions[queue])) if queue in definitions else None
@@ -228,12 +227,12 @@ async def would_take(call: Call, name: str, ids: list[int] | None) -> MessageFat
     """Count what an order would find now, and change nothing."""
 
     def count() -> MessageFates:
-        queue = call.called.broker.queues[name]
+        queue = call.broker.queues[name]
         if ids is None:
             left = queue.held_count
             return MessageFates(queue=name, would=len(queue) - left, left=left)
         present = [message_id for message_id in ids if message_id in queue]
-        entry = call.called.broker.calls.entry
+        entry = call.broker.calls.entry
         entries = (entry(name, message_id) for message_id in present)
         left = sum(1 for e in entries if e is not None and e.acquired_by is not None)
         return MessageFates(

@@ -84,7 +84,7 @@ class UserAnswer(Struct, kw_only=True):
 
 async def list_connections(call: Call) -> ConnectionList:
     """List a page of the connections, those of members too."""
-    calls, page = call.called.calls, call.query
+    calls, page = call.served.calls, call.query
     rows, silent = await calls.wait(calls.turns.connections.rows)
     items = [
         ConnectionRow(**{**row, "connected_at": iso_time(row["connected_at"])})
@@ -98,7 +98,7 @@ async def close_connection(call: Call) -> OrderOutcome:
     number = call.names["connection"]
     if not number.isascii() or not number.isdecimal():
         raise HttpRefusal(400, "a connection is a number: GET /api/v1/connections lists them")
-    calls, caller = call.called.calls, call.caller
+    calls, caller = call.served.calls, call.caller
     closed = await calls.wait(
         partial(
             calls.turns.connections.close,
@@ -112,7 +112,7 @@ async def close_connection(call: Call) -> OrderOutcome:
 
 async def list_holders(call: Call) -> HolderList:
     """List the messages that somebody holds, with their queues and holders."""
-    held = await call.read(partial(call.called.calls.turns.held, call.query.limit))
+    held = await call.read(partial(call.served.calls.turns.held, call.query.limit))
     items = [
         HolderRow(
             queue=row.queue,
@@ -127,7 +127,7 @@ async def list_holders(call: Call) -> HolderList:
 
 async def count_not_durable(call: Call) -> NotDurableCounts:
     """Count the messages of each queue that are in memory only."""
-    return NotDurableCounts(queues=await call.read(call.called.calls.turns.not_durable))
+    return NotDurableCounts(queues=await call.read(call.served.calls.turns.not_durable))
 
 
 async def show_self(call: Call) -> UserAnswer:
@@ -138,7 +138,7 @@ async def show_self(call: Call) -> UserAnswer:
         role=caller.role,
         version=__version__,
         has_history=root_of(call) is not None,
-        root_id=call.called.root_id,
+        root_id=call.served.root_id,
     )
 
 

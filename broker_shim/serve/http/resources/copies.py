@@ -105,13 +105,13 @@ async def export_messages(call: Call) -> Response:
     check_streams()
     messages = None if call.body.ids is None else len(call.body.ids)
     call.audit_read("export", name, messages=messages)
-    parts = _parts(call.called.store, await _chosen(call, name, choice), choice)
+    parts = _parts(call.served.store, await _chosen(call, name, choice), choice)
     return Response(kind=LINES, parts=counted(parts))
 
 
 async def _chosen(call: Call, name: str, choice: Choice) -> list[int]:
     """List the messages on a queue that may be meant, by what their entries say."""
-    at_us, entry = now_us(), call.called.broker.calls.entry
+    at_us, entry = now_us(), call.broker.calls.entry
     ids = await call.message_ids(name)
     if choice.message_ids:
         ids = [i for i in ids if i in choice.message_ids]

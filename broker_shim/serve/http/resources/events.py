@@ -27,9 +27,9 @@ from broker_shim.serve.http.calls import Call, iso_time
 from broker_shim.serve.http.endpoint import API, MONITOR, Endpoint
 from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.refusals import HttpRefusal
-from broker_shim.serve.http.resources.operations import EVENTS
 from broker_shim.serve.http.table_reads import flushed
 from broker_shim.sockets.authorization import denied
+from sparkstore.embedded.message_history import EVENTS
 from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.root import Root
 

@@ -99,7 +99,7 @@ class BindingToRemove(OrderModel, kw_only=True):
 
 async def list_exchanges(call: Call) -> ExchangeList:
     """List a page of the exchanges."""
-    broker, page = call.called.broker, call.query
+    broker, page = call.broker, call.query
 
     def read() -> ExchangeList:
         names = sorted(broker.router.definitions)
@@ -138,7 +138,7 @@ async def delete_exchange(call: Call) -> OrderOutcome:
 
 async def list_bindings(call: Call) -> BindingList:
     """List a page of the bindings, of one queue or exchange if that is asked for."""
-    router, page = call.called.broker.router, call.query
+    router, page = call.broker.router, call.query
 
     def read() -> BindingList:
         keys = sorted(

@@ -101,7 +101,7 @@ async def browse(call: Call) -> Response:
     call.audit_read("browse", name, offset=page.offset or None)
 
     def read() -> tuple[int, list[tuple[int, int, Entry]]]:
-        calls = call.called.broker.calls
+        calls = call.broker.calls
         message_ids = calls.message_ids(name)  # a skipped id costs less than its entry
         part = islice(message_ids, page.offset, page.offset + page.limit)
         rows = ((place, row_id, calls.entry(name, row_id)) for place, row_id in enumerate(part))
@@ -109,11 +109,11 @@ async def browse(call: Call) -> Response:
             (place, row_id, entry) for place, row_id, entry in rows if entry is not None
         ]
 
-    async with call.called.calls.pages:
+    async with call.served.calls.pages:
         if await call.is_gone():
             raise HttpRefusal(400, "whoever asked is gone")
         total, part = await call.read(read)
-        return await asyncio.to_thread(_page, call.called.store, name, total, page, part)
+        return await asyncio.to_thread(_page, call.served.store, name, total, page, part)
 
 
 def _page(
@@ -156,16 +156,16 @@ async def show_message(call: Call) -> MessageDetails:
     gone = HttpRefusal(404, "there is no such message on this queue now: browse it again")
     message_id = message_named(call)
     call.audit_read("show-message", name, message=message_id)
-    entry = await call.read(lambda: call.called.broker.calls.entry(name, message_id))
+    entry = await call.read(lambda: call.broker.calls.entry(name, message_id))
     if entry is None:
         raise gone
-    header = (await asyncio.to_thread(call.called.store.headers, [message_id]))[0]
+    header = (await asyncio.to_thread(call.served.store.headers, [message_id]))[0]
     if header is None:
         raise gone
     content: dict[str, Any] = {"body": "", "body_form": "omitted"}
     if header.body_bytes <= MOST_BODY_BYTES:
         try:
-            stored = await asyncio.to_thread(call.called.store.load, message_id)
+            stored = await asyncio.to_thread(call.served.store.load, message_id)
         except InvalidRequest as reason:
             raise gone from reason
         content = _decoded(header, stored.body)

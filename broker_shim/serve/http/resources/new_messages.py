@@ -62,7 +62,7 @@ async def publish(call: Call) -> PublishOutcome:
     body: PublishOrder = call.body
     node, header_of = await _node(call, body), _message(body)
     header, content = header_of
-    broker = call.called.broker
+    broker = call.broker
 
     def route() -> list[str]:
         return sorted(broker.destinations.queues_for(node, header, body.properties.get))
@@ -92,7 +92,7 @@ async def _node(call: Call, body: PublishOrder) -> Node:
     def find() -> Node:
         node = ExchangeNode(exchange, body.key)
         call.check(Act.SEND, node, exchange)
-        if exchange not in call.called.broker.router:
+        if exchange not in call.broker.router:
             text = f"there is no exchange {shown(exchange)}: GET /api/v1/exchanges lists them"
             raise HttpRefusal(404, text)
         return node

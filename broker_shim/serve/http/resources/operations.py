@@ -7,7 +7,7 @@ was acknowledged before is in them. A broker without a root has no history, and 
 from __future__ import annotations
 
 import asyncio
-import json
+from functools import partial
 from typing import Any
 
 from msgspec import Struct, field
@@ -21,12 +21,8 @@ from broker_shim.serve.http.endpoint import API, MONITOR, OPERATOR, Endpoint
 from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.serve.http.table_reads import flushed, read_tables
 from sparkstore.core.queue_names import shown
+from sparkstore.embedded.message_history import message_events
 from sparkstore.operations.bulk import new_operation
-
-EVENTS = (
-    'SELECT position, epoch_us("at") AS at, kind, queue, message_id, holder, delivery_count,'
-    " detail, traceparent FROM message_history"
-)
 
 
 class OperationQuery(Model):
@@ -168,18 +164,13 @@ async def undo_operation(call: Call) -> UndoOutcome:
 
 async def show_history(call: Call) -> MessageHistory:
     """Show the events of a message, consumed or not, in their order."""
-    from sparkstore.embedded.query import query  # noqa: PLC0415  # it loads duckdb
-
     text = call.names["message"]
     if not text.isdecimal() or len(text) > len(str(1 << 62)):
         raise HttpRefusal(400, f"{text!r:.40} is no message id: GET …/messages lists them")
     root, page = await flushed(call), call.query
     message_id = int(text)
-    statement = (
-        f"{EVENTS} WHERE message_id = {message_id} ORDER BY position"
-        f" LIMIT {page.limit} OFFSET {page.offset}"
-    )
-    rows = (await read_tables(call, lambda: query(root, statement))).to_pylist()
+    events = partial(message_events, root, message_id, offset=page.offset, limit=page.limit)
+    rows = await read_tables(call, events)
     if not rows and not page.offset:
         raise HttpRefusal(404, f"history has no message {text}: it keeps history_days")
     queues = {row["queue"] for row in rows if row["queue"] is not None}
@@ -188,15 +179,8 @@ async def show_history(call: Call) -> MessageHistory:
     else:
         await call.check_everywhere(Act.RECEIVE, "no event here names a queue")
     call.audit_read("show-history", next(iter(sorted(queues)), None), message=message_id)
-    items = [
-        HistoryRow(**{**row, "at": iso_time(row["at"]), "detail": _read(row["detail"])})
-        for row in rows
-    ]
-    return MessageHistory(message=int(text), items=items)
-
-
-def _read(detail: str | None) -> Any:
-    return None if detail is None else json.loads(detail)
+    items = [HistoryRow(**{**row, "at": iso_time(row["at"])}) for row in rows]
+    return MessageHistory(message=message_id, items=items)
 
 
 ENDPOINTS = (

@@ -69,10 +69,10 @@ async def resubmit_message(call: Call) -> ResubmitOutcome:
     queue, entry = await call.read(lambda: place_of(message_id, _entries(call, message_id), named))
     for act in (Act.RECEIVE, Act.PURGE):
         await call.queue(queue, act)
-    to = await call.read(lambda: target_of(entry, queue, body.to, call.called.broker.queues))
+    to = await call.read(lambda: target_of(entry, queue, body.to, call.broker.queues))
     target = await call.queue(to, Act.SEND)
     try:
-        stored = await asyncio.to_thread(call.called.store.load, message_id)
+        stored = await asyncio.to_thread(call.served.store.load, message_id)
     except InvalidRequest as reason:
         raise HttpRefusal(404, "there is no such message now: browse its queue again") from reason
     draft = MessageDraft(*edited(stored.header, stored.body, edit))
@@ -101,7 +101,7 @@ async def place_messages(call: Call) -> FateCounts:
 
 def _entries(call: Call, message_id: int) -> dict[str, Entry]:
     """Find a message's entries on queues. On the loop's thread."""
-    broker = call.called.broker
+    broker = call.broker
     names = [name for name, queue in broker.queues.items() if message_id in queue]
     entries = ((name, broker.calls.entry(name, message_id)) for name in names)
     return {name: entry for name, entry in entries if entry is not None}

@@ -39,7 +39,7 @@ class PolicyCreation(OrderModel, kw_only=True):
 
 async def list_policies(call: Call) -> PolicyList:
     """List a page of the policies."""
-    broker, page = call.called.broker, call.query
+    broker, page = call.broker, call.query
 
     def read() -> PolicyList:
         items = [

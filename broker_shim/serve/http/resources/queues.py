@@ -91,7 +91,7 @@ class QueueDeletionLimits(OrderModel):
 
 async def list_queues(call: Call) -> QueueList:
     """List a page of the queues with their figures, by name or as `sort=-depth` asks."""
-    broker, page = call.called.broker, call.query
+    broker, page = call.broker, call.query
 
     def read() -> QueueList:
         names = sorted(broker.queues)
@@ -120,7 +120,7 @@ def _sorted(broker: Broker, names: list[str], sort: str) -> list[str]:
 
 async def list_dead_letters(call: Call) -> DeadLetterList:
     """List a page of the queues that get the dead letters of others."""
-    broker, page = call.called.broker, call.query
+    broker, page = call.broker, call.query
 
     def read() -> DeadLetterList:
         sources: dict[str, list[str]] = {}
@@ -148,7 +148,7 @@ async def list_dead_letters(call: Call) -> DeadLetterList:
 
 async def show_queue(call: Call) -> QueueDetails:
     """Show one queue with its arguments and bindings."""
-    broker, name = call.called.broker, await call.named_queue()
+    broker, name = call.broker, await call.named_queue()
 
     def read() -> QueueDetails:
         keys = sorted(key for key in broker.router.bindings() if key.queue == name)

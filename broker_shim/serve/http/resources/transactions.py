@@ -49,7 +49,7 @@ class BranchList(Struct, kw_only=True):
 
 async def list_branches(call: Call) -> BranchList:
     """List a page of the branches in doubt, the oldest first."""
-    store, page = call.called.broker.calls.branches, call.query
+    store, page = call.broker.calls.branches, call.query
     branches = [] if store is None else await asyncio.to_thread(store.prepared)
     items = [
         BranchRow(
@@ -85,7 +85,7 @@ async def _decide(call: Call, act: BranchAct) -> OrderOutcome:
         xid = xid_of(call.names["xid"])
     except InvalidRequest as reason:
         raise HttpRefusal(400, str(reason)) from reason
-    store = call.called.broker.calls.branches
+    store = call.broker.calls.branches
     if store is not None and act is not BranchAct.FORGET:  # it has none any more
         entries = await asyncio.to_thread(store.branch_entries, xid)
         for queue in {row[0] for row in entries.taken}:
