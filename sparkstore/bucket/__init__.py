@@ -8,7 +8,6 @@
     follower         what jobs committed comes into the copy of the store that serves
     job_copy, job_lease    a job: its own copy, its commits published; one at a time
     cluster_tables   a job on a Spark cluster: data files in the bucket, a log private to the run
-    witness          a third party that tells which of two roots on disks may serve
 
 `log` calls it: it opens the working copy as it opens a root, and fires completions after the
 publisher. Everything here is asked of a `Storage`; nothing knows brokers or Spark.

@@ -13,8 +13,8 @@ from sparkstore.cli.parsing import command, group
 from sparkstore.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from sparkstore.bucket.witness import Holder
     from sparkstore.cli.parsing import Subparsers
+    from sparkstore.witness.holder import Holder
 
 _ROOT = (("root", "folder of the root of either machine"),)
 
@@ -44,7 +44,7 @@ def add(subparsers: Subparsers) -> None:
 
 def show_failover(arguments: Namespace) -> int:
     """Show who serves, by the witness; exit code 1 if nobody could take over."""
-    from sparkstore.bucket.witness import sight
+    from sparkstore.witness.turn import sight
 
     sighted = sight(_witness(arguments))
     if sighted is None:
@@ -63,15 +63,15 @@ def resume_failover(arguments: Namespace) -> int:
 
 
 def _pause(arguments: Namespace, *, is_paused: bool) -> int:
-    from sparkstore.bucket.witness import pause
+    from sparkstore.witness.turn import pause
 
     _show(arguments, pause(_witness(arguments), is_paused=is_paused))
     return 0
 
 
 def _witness(arguments: Namespace) -> Any:
-    from sparkstore.bucket.witness import witness_at
     from sparkstore.tables.root import open_root
+    from sparkstore.witness.place import witness_at
 
     root = open_root(arguments.root)
     if not root.identity.witness:

@@ -26,7 +26,6 @@ from uuid import uuid4
 from deltalake.exceptions import DeltaError
 
 from sparkstore.bucket.bucket_start import BucketStart
-from sparkstore.bucket.witness import NO_WITNESS, Witness, forget, witness_at
 from sparkstore.config import StoreConfig
 from sparkstore.core import codec
 from sparkstore.core.fold import State
@@ -49,6 +48,9 @@ from sparkstore.tables.lock import FileLock
 from sparkstore.tables.marks import mark_durable
 from sparkstore.tables.private_folder import private_folder
 from sparkstore.tables.root import Root, check_may_be_root, is_root, open_or_create_root, path_of
+from sparkstore.witness.lease import Witness
+from sparkstore.witness.place import NO_WITNESS, witness_at
+from sparkstore.witness.turn import forget
 
 _log = logging.getLogger(__name__)
 

@@ -20,7 +20,6 @@ from contextlib import ExitStack, suppress
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
-from sparkstore.bucket.witness import Witness
 from sparkstore.config import StoreConfig
 from sparkstore.content.reader import ContentReader
 from sparkstore.content.scratch import Scratch
@@ -38,6 +37,7 @@ from sparkstore.log.wal import NoRoom, Wal
 from sparkstore.shipping.log_shipping import Shipping
 from sparkstore.storage.disk_room import DiskRoom
 from sparkstore.tables.root import Root
+from sparkstore.witness.lease import Witness
 
 _log = logging.getLogger(__name__)
 

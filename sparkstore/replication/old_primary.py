@@ -16,7 +16,6 @@ from uuid import uuid4
 from deltalake.exceptions import DeltaError
 
 from sparkstore.bucket import epochs
-from sparkstore.bucket.witness import take_over, witness_at
 from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from sparkstore.log.unreplayed_records import unreplayed
 from sparkstore.replication.primary import Primary, primary_at
@@ -25,6 +24,8 @@ from sparkstore.tables.delta_contents import COPY, commit, contents, largest
 from sparkstore.tables.fencing import FENCED, change_stored_identity, successor_at
 from sparkstore.tables.root import Identity, Root
 from sparkstore.tables.snapshot import snapshot
+from sparkstore.witness.place import witness_at
+from sparkstore.witness.turn import take_over
 
 _log = logging.getLogger(__name__)
 

@@ -26,12 +26,12 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from sparkstore.bucket.witness import Witness
 from sparkstore.config import StoreConfig
 from sparkstore.errors import CorruptData, StoreError, Unavailable
 from sparkstore.shipping.frames import MOST_OTHER_BYTES, POSITION, PairFrame
 from sparkstore.shipping.peer import Peer
 from sparkstore.shipping.steps import Standing, Synchrony, is_due_alone, may_confirm
+from sparkstore.witness.lease import Witness
 
 _log = logging.getLogger(__name__)
 

@@ -8,10 +8,9 @@ replacement, so a take-over that was decided by an older object fails.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-CLOCKS_DIFFER = 1.05
-"""Clocks may run so much faster than one another."""
+from sparkstore.witness.holder import Holder
 
 
 class Synchrony(NamedTuple):
@@ -57,30 +56,6 @@ def is_due_alone(standing: Standing, now_s: float, synchrony: Synchrony) -> bool
     return now_s - standing.silent_since_s >= synchrony.grace_s
 
 
-class Lease(Protocol):
-    """The part of a witness's object that decides a take-over (`sparkstore.bucket.witness`)."""
-
-    @property
-    def in_step(self) -> str:
-        """Root id of the standby whose log has all that was confirmed; empty: nobody's."""
-        ...
-
-    @property
-    def lease_s(self) -> float:
-        """How long the holder confirms after it began its newest renewal."""
-        ...
-
-    @property
-    def is_closed(self) -> bool:
-        """Tell that nobody confirms anything under it."""
-        ...
-
-    @property
-    def is_paused(self) -> bool:
-        """Tell that a person wants no take-over."""
-        ...
-
-
 class Sighting(NamedTuple):
     """State of a witness's object, as a standby sees it by its own clock.
 
@@ -108,7 +83,7 @@ def seen_again(
     return Sighting(tag, answered_s, answered_s)  # written before: its lease is over before ours is
 
 
-def may_take_over(lease: Lease, standby: str, unchanged_s: float) -> bool:
+def may_take_over(lease: Holder, standby: str, unchanged_s: float) -> bool:
     """Tell whether a standby may try to replace a witness's object by its own.
 
     Args:
@@ -118,4 +93,4 @@ def may_take_over(lease: Lease, standby: str, unchanged_s: float) -> bool:
     """
     if lease.in_step != standby or lease.is_paused:
         return False
-    return lease.is_closed or unchanged_s > lease.lease_s * CLOCKS_DIFFER
+    return lease.is_closed or unchanged_s > lease.over_after_s

@@ -5,12 +5,12 @@ from __future__ import annotations
 import hmac
 from enum import Enum
 
-from sparkstore.bucket.witness import Holder
 from sparkstore.errors import Fenced, InvalidRequest
 from sparkstore.shipping.frames import StandbyHello
 from sparkstore.tables.fencing import PRIMARY, REPLICA, STANDBY
 from sparkstore.tables.root import Identity
 from sparkstore.tables.schema import SCHEMA_VERSION
+from sparkstore.witness.holder import Holder
 
 
 def check_token(hello: StandbyHello, token: str) -> None:

@@ -22,7 +22,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sparkstore.bucket.witness import Holder, boottime_s, sight, take_place, witness_at
 from sparkstore.config import StoreConfig
 from sparkstore.errors import Ended, InvalidRequest, Locked, StoreError, Unavailable
 from sparkstore.shipping.peer import Peer
@@ -34,6 +33,10 @@ from sparkstore.tables.fencing import PRIMARY, STANDBY, change_identity
 from sparkstore.tables.lock import FileLock
 from sparkstore.tables.private_folder import private_folder
 from sparkstore.tables.root import Identity, is_root, open_root, path_of
+from sparkstore.witness.holder import Holder
+from sparkstore.witness.lease import boottime_s
+from sparkstore.witness.place import witness_at
+from sparkstore.witness.turn import sight, take_place
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ the file is replaced atomically and durably, so what is read is whole.
 
 What a cut-off costs: a primary that can read neither its own `root.json` nor its replicas' keeps
 serving. The messages that it accepts from then on are lost to the new primary. A witness prevents
-this (`sparkstore.bucket.witness`).
+this (`sparkstore.witness`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from sparkstore.bucket.witness import Holder, Witness, sight, take_place
 from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from sparkstore.log.wal_format import decode_group, encode_group
 from sparkstore.shipping.frames import POSITION, PairFrame
@@ -24,6 +23,9 @@ from sparkstore.shipping.steps import Synchrony, may_take_over
 from sparkstore.standby.admission import StartRole, role_at_start
 from sparkstore.storage.storage import Storage
 from sparkstore.tables.root import Identity
+from sparkstore.witness.holder import Holder
+from sparkstore.witness.lease import Witness
+from sparkstore.witness.turn import sight, take_place
 from tests.support.roots.late_witness import Network, World
 
 LEASE_S, GRACE_S = 10.0, 4.0

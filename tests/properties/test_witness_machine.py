@@ -15,10 +15,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from sparkstore.bucket.witness import Witness, take_over
 from sparkstore.errors import Fenced, StoreError, Unavailable
 from sparkstore.storage.storage import Storage
 from sparkstore.tables.root import Identity
+from sparkstore.witness.lease import Witness
+from sparkstore.witness.turn import take_over
 from tests.support.roots.late_witness import Network, World
 
 LEASE_S = 10.0

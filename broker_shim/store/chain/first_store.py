@@ -2,7 +2,7 @@
 
 A mirror knows by whose witness its first root serves, if it has one. Whoever serves the mirror in
 its place takes that witness over first, and waits until the other's lease is over
-(`sparkstore.bucket.witness`). So the two never tell completions at a time, whoever is cut off from
+(`sparkstore.witness`). So the two never tell completions at a time, whoever is cut off from
 whom. In this order: the witness names the mirror; the mirror's `root.json` names the witness, and
 the next generation; only then the mirror is one no more. A kill between any two of them leaves what
 the next start goes on with, and a first root that is fenced.
@@ -17,11 +17,12 @@ from typing import Any
 from broker_shim.errors import InvalidRequest
 from broker_shim.store.chain.mirror import place_to_take, take_place
 from broker_shim.store.delta import DeltaMessageStore
-from sparkstore.bucket.witness import NO_WITNESS, take_over, witness_at
 from sparkstore.config import StoreConfig
 from sparkstore.storage.objects import is_object_uri
 from sparkstore.tables.fencing import change_identity
 from sparkstore.tables.root import Identity, is_root, open_root, path_of
+from sparkstore.witness.place import NO_WITNESS, witness_at
+from sparkstore.witness.turn import take_over
 
 
 def first_store(where: str, config: StoreConfig, *, accept_loss: bool = False) -> DeltaMessageStore:

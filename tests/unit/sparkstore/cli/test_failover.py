@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from sparkstore.bucket.witness import Witness
 from sparkstore.cli.command_line import main
 from sparkstore.storage.local import LocalStorage
 from sparkstore.tables.fencing import change_identity
 from sparkstore.tables.root import open_or_create_root
+from sparkstore.witness.lease import Witness
 
 
 def test_a_take_over_is_paused_over_renewals_and_resumed(

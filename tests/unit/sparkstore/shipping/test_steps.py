@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from sparkstore.bucket.witness import Holder
 from sparkstore.shipping.steps import (
     Sighting,
     Standing,
@@ -14,6 +13,7 @@ from sparkstore.shipping.steps import (
     may_take_over,
     seen_again,
 )
+from sparkstore.witness.holder import Holder
 
 WHEN_THERE, ALWAYS = Synchrony(grace_s=5.0), Synchrony(is_always=True, grace_s=5.0)
 

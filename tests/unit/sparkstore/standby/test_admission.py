@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from sparkstore.bucket.witness import Holder
 from sparkstore.errors import Fenced, InvalidRequest
 from sparkstore.shipping.frames import PROTOCOL, StandbyHello
 from sparkstore.standby.admission import StartRole, check_standby, check_token, role_at_start
 from sparkstore.tables.fencing import STANDBY
 from sparkstore.tables.root import Identity
 from sparkstore.tables.schema import SCHEMA_VERSION
+from sparkstore.witness.holder import Holder
 
 PRIMARY = Identity("a" * 32, generation=3, primary_id="b" * 32, superseded=["c" * 32])
 NEW = StandbyHello(PROTOCOL, SCHEMA_VERSION, "token", "d" * 32)

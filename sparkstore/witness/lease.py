@@ -1,4 +1,4 @@
-"""A witness: one object elsewhere that says which of a root and its replicas may serve.
+"""Hold the lease of a store at its witness, by one object that says which root may serve.
 
     <witness>/primary.json    who serves, for how long, and the number of its newest renewal
 
@@ -26,89 +26,30 @@ finds itself in the object, waits the whole lease, and goes on.
 
 from __future__ import annotations
 
-import json
 import logging
 import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from uuid import uuid4
 
-from sparkstore.errors import CorruptData, Fenced, InvalidRequest, StoreError, Unavailable
-from sparkstore.storage.local import LocalStorage
-from sparkstore.storage.objects import ObjectStorage, is_object_uri
-from sparkstore.storage.probe import check_is_conditional
+from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from sparkstore.storage.storage import Storage, StoredContent
 from sparkstore.tables.root import Identity
+from sparkstore.witness.holder import Holder, packed, unpacked
+from sparkstore.witness.place import LOST, NAME
+from sparkstore.witness.turn import TRIES, close
 
 _log = logging.getLogger(__name__)
 
-_NAME = "primary.json"
 _RENEWALS = 3
 """Renewals in the time of a lease: two may fail before the store pushes back."""
-_CLOCKS_DIFFER = 1.05
-_TRIES = 10
-
-NO_WITNESS = "none"
-"""As the setting: the root has no witness any more."""
-_LOST = (
-    f"{{}} is the witness of this root, and has no {_NAME}: if it is the right place, see that no"
-    f' replica serves, and start once with witness = "{NO_WITNESS}"'
-)
 
 
 def boottime_s() -> float:
     """Seconds on a clock that only goes on, also while the machine is suspended."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """The content of the witness's object: the root that may serve, and its lease.
-
-    Attributes:
-        root_id: The root that may serve.
-        generation: The number of that root that a promotion raises.
-        writer: UUID drawn by the process that wrote this.
-        lease_s: How long the process may tell completions after it began this renewal.
-        renewal: Counts the renewals, so that no two of these are alike.
-        where: Machine and folder, to tell people.
-        is_closed: Nobody tells anything under it, nor under one before it.
-        in_step: The root of the standby whose log has all that was told; empty: nobody's.
-        is_paused: A person wants no standby to take over.
-        position: The root had confirmed up to here, or could have; 0: nobody says.
-    """
-
-    root_id: str
-    generation: int
-    writer: str
-    lease_s: float
-    renewal: int = 0
-    where: str = ""
-    is_closed: bool = False
-    in_step: str = ""
-    is_paused: bool = False
-    position: int = 0
-
-
-def witness_at(where: str, patience_s: float = 60.0) -> Storage:
-    """Open the place of a witness: a prefix of a bucket, or a folder that all machines have.
-
-    Raises:
-        InvalidRequest: No such place, or its store does not decide conditional puts.
-        StoreError: It did not answer.
-    """
-    if not is_object_uri(where):
-        path = Path(where.removeprefix("file://"))
-        if not (path.is_absolute() and path.is_dir()):
-            message = f"witness is {where!r}, which is no folder: mount or create it, or say"
-            raise InvalidRequest(f"{message} s3://BUCKET/PREFIX")
-        return LocalStorage(path)
-    storage = ObjectStorage(where, patience_s=patience_s)
-    check_is_conditional(storage)
-    return storage
 
 
 class Witness:
@@ -168,24 +109,24 @@ class Witness:
             InvalidRequest: The witness is another root's, or it lost its object.
             StoreError: The witness did not answer.
         """
-        for _ in range(_TRIES):
-            stored = self._storage.read(_NAME)
+        for _ in range(TRIES):
+            stored = self._storage.read(NAME)
             began = self._clock()
             if stored is None:
                 if not is_new:
-                    raise InvalidRequest(_LOST.format(self.location))
-                if self._storage.put_if_absent(_NAME, _packed(self._own)):
+                    raise InvalidRequest(LOST.format(self.location))
+                if self._storage.put_if_absent(NAME, packed(self._own)):
                     self._took(began)
                     return
                 continue
-            standing = self._checked(_unpacked(self._storage.location, stored.content))
+            standing = self._checked(unpacked(self._storage.location, stored.content))
             own = replace(self._next(standing), position=0 if accept_loss else standing.position)
-            if self._storage.replace_if_unchanged(_NAME, _packed(own), stored.tag):
+            if self._storage.replace_if_unchanged(NAME, packed(own), stored.tag):
                 self._own, self._before = own, standing
-                if not (standing.is_closed or _machine(standing) == _machine(own)):
+                if not (standing.is_closed or standing.machine == own.machine):
                     # A copy of this root may be served there: its lock is no lock of ours.
                     _log.warning("%s served until now: waiting for its lease", standing.where)
-                    self._wait(standing.lease_s * _CLOCKS_DIFFER)
+                    self._wait(standing.over_after_s)
                 self.renew()
                 return
         message = f"{self.location}: others change it all the time: see who uses this witness"
@@ -199,17 +140,17 @@ class Witness:
             StoreError: The witness did not answer; the lease runs as long as it did.
         """
         with self._renewing:
-            for _ in range(_TRIES):
+            for _ in range(TRIES):
                 # Before the request: the lease runs from when it was asked for.
                 began = self._clock()
                 stored, standing = self._read()
                 end = max(self._own.position, self._end())
                 own = replace(self._next(standing), position=end)
-                if self._storage.replace_if_unchanged(_NAME, _packed(own), stored.tag):
+                if self._storage.replace_if_unchanged(NAME, packed(own), stored.tag):
                     self._own = own
                     self._took(began)
                     return
-        message = f"{self.location}: {_NAME} changes all the time; look who else uses it"
+        message = f"{self.location}: {NAME} changes all the time; look who else uses it"
         raise Fenced(message)
 
     def name_in_step(self, standby: str) -> None:
@@ -269,7 +210,7 @@ class Witness:
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(self._own.lease_s)  # a request may hang
-        _close(self._storage, self._own)
+        close(self._storage, self._own)
 
     def _run(self, on_fenced: Callable[[StoreError], None]) -> None:
         is_silent = False
@@ -296,11 +237,11 @@ class Witness:
             Unavailable: It is not there, as in a folder that is not mounted. Nobody can take over
                 by one that is gone: so the store pushes back until it is there again.
         """
-        stored = self._storage.read(_NAME)
+        stored = self._storage.read(NAME)
         if stored is None:
-            message = f"{self.location}: {_NAME} is gone; whether this store may serve is not known"
+            message = f"{self.location}: {NAME} is gone; whether this store may serve is not known"
             raise Unavailable(f"{message}: mount the folder, or restore the object")
-        standing = _unpacked(self.location, stored.content)
+        standing = unpacked(self.location, stored.content)
         if standing.writer != self._own.writer:
             raise Fenced(self._who_took_over(standing))
         return stored, standing
@@ -327,147 +268,3 @@ class Witness:
         if standing.root_id == self._own.root_id:
             return f"{self.location}: another store of this root serves now, on {standing.where}"
         return f"{self.location}: {standing.where} took over, with generation {standing.generation}"
-
-
-def take_over(
-    storage: Storage,
-    replica: Identity,
-    new: Identity,
-    where: str,
-    wait: Callable[[float], object] = time.sleep,
-) -> None:
-    """Make another root the one that may serve, and wait until nobody else tells anything.
-
-    Args:
-        storage: Where the object is (`witness_at`).
-        replica: The identity of the replica before its promotion.
-        new: The identity of the root that will serve.
-        where: Its folder or URI, to tell people.
-        wait: Waits for so many seconds.
-
-    Raises:
-        Fenced: Another replica was promoted.
-        InvalidRequest: The witness knows no primary, or another one.
-        StoreError: The witness did not answer.
-    """
-    before = {replica.primary_id, *replica.superseded, replica.root_id, new.root_id}
-    for _ in range(_TRIES):
-        stored = storage.read(_NAME)
-        if stored is None:
-            message = f"{storage.location} has no {_NAME}: the primary uses this witness no more;"
-            message += " see that it is stopped, and promote with --no-witness"
-            raise InvalidRequest(message)
-        standing = _unpacked(storage.location, stored.content)
-        if standing.root_id not in before:
-            message = f"{storage.location}: {standing.where} was promoted before, to generation"
-            raise Fenced(f"{message} {standing.generation}: use that")
-        generation = max(new.generation, standing.generation)
-        own = Holder(
-            root_id=new.root_id,
-            generation=generation,
-            writer=uuid4().hex,
-            lease_s=standing.lease_s,
-            renewal=standing.renewal + 1,
-            where=f"{socket.gethostname()}:{where}",
-            is_closed=standing.is_closed,
-        )
-        if storage.replace_if_unchanged(_NAME, _packed(own), stored.tag):
-            if not standing.is_closed:
-                wait_s = standing.lease_s * _CLOCKS_DIFFER
-                _log.warning("waiting %.1f s: so long may %s go on", wait_s, standing.where)
-                wait(wait_s)
-                _close(storage, own)
-            return
-    message = f"{storage.location}: others change it all the time: try again"
-    raise Unavailable(message)
-
-
-def sight(storage: Storage) -> tuple[Holder, str] | None:
-    """Read a witness's object and its tag; None if there is none.
-
-    Raises:
-        CorruptData: It cannot be read.
-        StoreError: The witness did not answer.
-    """
-    stored = storage.read(_NAME)
-    return stored and (_unpacked(storage.location, stored.content), stored.tag)
-
-
-def take_place(storage: Storage, seen: Holder, tag: str, new: Identity, where: str) -> bool:
-    """Make a standby the root that may serve, if the object is still the one that it saw.
-
-    The standby has waited by then (`sparkstore.shipping.steps`): nobody tells anything under the
-    object that is replaced, so the new one says at once that it need not be waited for.
-
-    Raises:
-        StoreError: The witness did not answer: look at it again.
-    """
-    own = Holder(
-        root_id=new.root_id,
-        generation=new.generation,
-        writer=uuid4().hex,
-        lease_s=seen.lease_s,
-        renewal=seen.renewal + 1,
-        where=f"{socket.gethostname()}:{where}",
-        is_closed=True,
-        position=seen.position,
-    )
-    return storage.replace_if_unchanged(_NAME, _packed(own), tag)
-
-
-def pause(storage: Storage, *, is_paused: bool) -> Holder:
-    """Let no standby take over, or let it again; the object then.
-
-    Raises:
-        InvalidRequest: The witness has no object.
-        StoreError: It did not answer.
-    """
-    for _ in range(_TRIES):
-        sighted = sight(storage)
-        if sighted is None:
-            raise InvalidRequest(_LOST.format(storage.location))
-        changed = replace(sighted[0], renewal=sighted[0].renewal + 1, is_paused=is_paused)
-        if storage.replace_if_unchanged(_NAME, _packed(changed), sighted[1]):
-            return changed
-    message = f"{storage.location}: others change it all the time: try again"
-    raise Unavailable(message)
-
-
-def _close(storage: Storage, own: Holder) -> None:
-    """Release the lease at the witness, so that the next holder need not wait.
-
-    Its failure costs that.
-    """
-    try:
-        stored = storage.read(_NAME)
-        if stored is None:
-            return
-        standing = _unpacked(storage.location, stored.content)
-        if standing.writer == own.writer:
-            closed = replace(standing, renewal=standing.renewal + 1, is_closed=True)
-            storage.replace_if_unchanged(_NAME, _packed(closed), stored.tag)
-    except (StoreError, OSError) as reason:
-        _log.warning("the witness was not told that nobody serves: %s", reason)
-
-
-def forget(storage: Storage, root: Identity) -> None:
-    """Remove the object of a root that has no witness any more; nobody else's."""
-    stored = storage.read(_NAME)
-    if stored is not None and _unpacked(storage.location, stored.content).root_id == root.root_id:
-        storage.delete(_NAME)
-
-
-def _machine(holder: Holder) -> str:
-    return holder.where.partition(":")[0]
-
-
-def _packed(holder: Holder) -> bytes:
-    return json.dumps(asdict(holder)).encode()
-
-
-def _unpacked(location: str, content: bytes) -> Holder:
-    try:
-        return Holder(**json.loads(content))
-    except (ValueError, TypeError) as reason:
-        message = f"{location}/{_NAME} cannot be read ({reason}): see what wrote there"
-        raise CorruptData(message) from reason

@@ -1,0 +1,68 @@
+"""Say who may serve and for how long, as the object of a witness has it, and as text. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from sparkstore.errors import CorruptData
+
+CLOCKS_DIFFER = 1.05
+"""Clocks may run so much faster than one another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """The content of the witness's object: the root that may serve, and its lease.
+
+    Attributes:
+        root_id: The root that may serve.
+        generation: The number of that root that a promotion raises.
+        writer: UUID drawn by the process that wrote this.
+        lease_s: How long the process may tell completions after it began this renewal.
+        renewal: Counts the renewals, so that no two of these are alike.
+        where: Machine and folder, to tell people.
+        is_closed: Nobody tells anything under it, nor under one before it.
+        in_step: The root of the standby whose log has all that was told; empty: nobody's.
+        is_paused: A person wants no standby to take over.
+        position: The root had confirmed up to here, or could have; 0: nobody says.
+    """
+
+    root_id: str
+    generation: int
+    writer: str
+    lease_s: float
+    renewal: int = 0
+    where: str = ""
+    is_closed: bool = False
+    in_step: str = ""
+    is_paused: bool = False
+    position: int = 0
+
+    @property
+    def over_after_s(self) -> float:
+        """Return how long anybody else waits for the lease, by a clock of its own."""
+        return self.lease_s * CLOCKS_DIFFER
+
+    @property
+    def machine(self) -> str:
+        """Return the name of the machine that may serve."""
+        return self.where.partition(":")[0]
+
+
+def packed(holder: Holder) -> bytes:
+    """Encode the content of a witness's object."""
+    return json.dumps(asdict(holder)).encode()
+
+
+def unpacked(location: str, content: bytes) -> Holder:
+    """Decode the content of a witness's object.
+
+    Raises:
+        CorruptData: It is none.
+    """
+    try:
+        return Holder(**json.loads(content))
+    except (ValueError, TypeError) as reason:
+        message = f"{location}: the object cannot be read ({reason}): see what wrote there"
+        raise CorruptData(message) from reason
