@@ -12,6 +12,10 @@ from typing import NamedTuple
 
 from sparkstore.witness.holder import Holder
 
+_LOOKS = 12
+"""Looks at the witness in the time of a lease."""
+_SELDOM_S, _JUST_AFTER_S = 1.0, 0.005
+
 
 class Synchrony(NamedTuple):
     """Settings of a primary that has, or may have, a standby.
@@ -81,6 +85,16 @@ def seen_again(
     if tag == before.tag and asked_s - before.answered_s <= lease_s:
         return before._replace(answered_s=answered_s)
     return Sighting(tag, answered_s, answered_s)  # written before: its lease is over before ours is
+
+
+def next_look_s(lease: Holder, unchanged_s: float) -> float:
+    """Return how long a standby waits until it looks at the witness again.
+
+    It looks often enough to see a renewal soon, and once more when the lease has just run out.
+    """
+    left_s = lease.over_after_s - unchanged_s
+    often_s = min(_SELDOM_S, lease.lease_s / _LOOKS)
+    return min(often_s, left_s + _JUST_AFTER_S) if left_s > 0 else often_s
 
 
 def may_take_over(lease: Holder, standby: str, unchanged_s: float) -> bool:

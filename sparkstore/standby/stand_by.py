@@ -18,14 +18,16 @@ import socket
 import ssl
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 from sparkstore.config import StoreConfig
 from sparkstore.errors import Ended, InvalidRequest, Locked, StoreError, Unavailable
 from sparkstore.shipping.peer import Peer
-from sparkstore.shipping.steps import Sighting, may_take_over, seen_again
+from sparkstore.shipping.steps import Sighting, may_take_over, next_look_s, seen_again
 from sparkstore.standby.admission import StartRole, role_at_start
 from sparkstore.standby.follower import StandbyConnection
 from sparkstore.storage.storage import Storage
@@ -43,8 +45,6 @@ _log = logging.getLogger(__name__)
 _AGAIN_S = 0.5
 _PATIENCE_S = 60.0
 _CONNECT_S = 5.0
-_LOOKS = 12
-"""Looks at the witness in the time of a lease."""
 
 
 class PeerAddress(NamedTuple):
@@ -119,7 +119,7 @@ class StandBy:
     def __init__(self, where: str | Path, config: StoreConfig, address: PeerAddress) -> None:
         self._path, self._config, self._address = path_of(where), config, address
         self._stopping, self._due = threading.Event(), threading.Event()
-        self._guard = threading.Lock()
+        self._woken = SimpleQueue[None]()  # its `put` is safe in a signal's handler
         self._follower: StandbyConnection | None = None
         self._seen: tuple[Holder, str] | None = None
         self._witness: Storage | None = None
@@ -147,9 +147,7 @@ class StandBy:
     def stop(self) -> None:
         """Let `run` end soon; from any thread, or a signal's handler."""
         self._stopping.set()
-        follower = self._follower
-        if follower is not None:
-            follower.close()
+        self._leave_primary()
 
     def run(self) -> bool:
         """Follow until this machine is to serve, or `stop`.
@@ -164,26 +162,38 @@ class StandBy:
             watch = threading.Thread(target=self._watch, name="witness watch", daemon=True)
             watch.start()
             while not self._stopping.is_set():
-                self._connect()
-                if self._due.is_set() and not self._stopping.is_set() and self._take_over():
+                if self._due.is_set() and self._take_over():
                     self._stopping.set()
-                    watch.join(_CONNECT_S)
                     return True
-                self._stopping.wait(_AGAIN_S)
+                self._connect()
+                if not self._is_called:
+                    with suppress(Empty):
+                        self._woken.get(timeout=_AGAIN_S)
         return False
+
+    @property
+    def _is_called(self) -> bool:
+        return self._stopping.is_set() or self._due.is_set()
+
+    def _leave_primary(self) -> None:
+        """End the connection, or the waiting for one, after `_stopping` or `_due` was set."""
+        self._woken.put(None)
+        follower = self._follower  # set before it is looked whether this was called
+        if follower is not None:
+            follower.close()
 
     def _connect(self) -> None:
         """Follow the primary for as long as one connection lasts."""
         try:
-            follower = StandbyConnection(
-                self._path, self._config, self._address.connect(), self._address.token
-            )
+            peer = self._reached()
+            if peer is None:
+                return
+            follower = StandbyConnection(self._path, self._config, peer, self._address.token)
         except Unavailable as reason:
             self._note(reason)
             return
-        with self._guard:
-            self._follower = follower
-        if self._stopping.is_set() or self._due.is_set():
+        self._follower = follower
+        if self._is_called:
             follower.close()
         try:
             follower.run()
@@ -195,8 +205,27 @@ class StandBy:
             message = f"the disk of {self._path} failed: {reason}; nothing more is confirmed"
             raise Ended(f"{message}: restart this standby") from reason
         finally:
-            with self._guard:
-                self._follower = None
+            self._follower = None
+
+    def _reached(self) -> Peer | None:
+        """Connect to the primary; None if a take-over is due, or the end, before it answers.
+
+        The thread that waits for its name or its machine is left alone then: a network that is
+        silent holds up neither.
+
+        Raises:
+            Unavailable: Nobody is there.
+        """
+        attempt = Future[Peer]()
+        attempt.add_done_callback(lambda _: self._woken.put(None))
+        arguments = (attempt, self._address)
+        threading.Thread(target=_connect, args=arguments, name="connecting", daemon=True).start()
+        while not self._is_called:
+            self._woken.get()
+            if attempt.done():
+                return attempt.result()
+        attempt.add_done_callback(_hang_up)
+        return None
 
     def _note(self, reason: StoreError) -> None:
         if str(reason) != self._trouble and not self._stopping.is_set():
@@ -219,16 +248,13 @@ class StandBy:
                 continue
             holder, tag = sighted
             seen = seen_again(seen, tag, began_s, boottime_s(), holder.lease_s)
-            wait_s = min(1.0, holder.lease_s / _LOOKS)
+            wait_s = next_look_s(holder, boottime_s() - seen.since_s)
             if self._due.is_set():
                 continue
             if may_take_over(holder, self._own_id(), began_s - seen.since_s):
                 self._seen = sighted
                 self._due.set()
-                with self._guard:
-                    follower = self._follower
-                if follower is not None:
-                    follower.close()
+                self._leave_primary()
 
     def _sight(self) -> tuple[Holder, str] | None:
         if self._witness is None:
@@ -272,3 +298,15 @@ class StandBy:
             time.monotonic() - began,
         )
         return True
+
+
+def _connect(attempt: Future[Peer], address: PeerAddress) -> None:
+    try:
+        attempt.set_result(address.connect())
+    except Exception as reason:  # noqa: BLE001 - it belongs to whoever waits for the attempt
+        attempt.set_exception(reason)
+
+
+def _hang_up(attempt: Future[Peer]) -> None:
+    if attempt.exception() is None:
+        attempt.result().close()

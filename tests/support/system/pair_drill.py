@@ -129,6 +129,7 @@ class Load:
         while not self._stopping.is_set() or threading.current_thread() is threading.main_thread():
             for port in self._pair.ports:
                 with suppress(Exception):
+                    socket.create_connection(("127.0.0.1", port), 4).close()  # cheap, if nobody is
                     return BlockingConnection(f"amqp://127.0.0.1:{port}", timeout=4)
             tick.wait(0.05)
         return None

@@ -11,6 +11,7 @@ from sparkstore.shipping.steps import (
     is_due_alone,
     may_confirm,
     may_take_over,
+    next_look_s,
     seen_again,
 )
 from sparkstore.witness.holder import Holder
@@ -65,3 +66,11 @@ def test_after_a_silence_of_the_witness_the_primary_has_a_lease_s_time_to_renew(
     after = seen_again(before, "t", 115.1, 115.2, 10.0)
     assert after.since_s == 115.2
     assert seen_again(before, "t", 115.0, 115.2, 10.0).since_s == 100.0
+
+
+def test_a_standby_looks_often_and_once_more_when_the_lease_has_just_run_out() -> None:
+    lease = Holder("p", 1, "w", 3.0, in_step="s")
+    assert next_look_s(lease, 0.0) == next_look_s(lease, 100.0) == 0.25
+    assert 0.05 < next_look_s(lease, 3.1) < 0.06
+    assert may_take_over(lease, "s", 3.1 + next_look_s(lease, 3.1))
+    assert next_look_s(Holder("p", 1, "w", 3_600.0), 0.0) == 1.0
