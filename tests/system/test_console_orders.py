@@ -105,9 +105,12 @@ def test_an_exchange_is_made_bound_tried_and_deleted(house: HttpHouse, page: Pag
     press(page, "Try or send a message…")
     fill(page, exchange="shop", key="order.new", body="hello")
     assert "It would reach audit." in agree(page, "Send this message?")
+    page.until(f"{STATUS} === 'the message was sent'")
     at(page, house, "queue/audit")
     page.until("document.querySelectorAll('tbody tr').length === 1")
-    at(page, house, "exchanges")
+    page.evaluate("document.querySelector('dd a').click()")  # its binding
+    page.until("document.querySelector('h2')?.textContent.endsWith('of the exchange shop')")
+    assert page.evaluate("location.hash") == "#/exchanges?exchange=shop"
     press(page, "Delete shop")
     page.evaluate(f"{DIALOG}.querySelector('[name=force]').click()")
     fill(page)
@@ -182,6 +185,31 @@ def test_a_message_is_found_by_its_id(house: HttpHouse, page: Page) -> None:
     page.until(f"document.querySelector('aside h2')?.textContent === 'Message {last}'")
     assert page.until(STATUS).startswith("found in ")
     assert page.evaluate("location.hash").endswith(f"message={last}")
+    assert page.troubles == []
+
+
+def test_keys_step_to_the_next_page_and_all_of_a_page_are_chosen(
+    house: HttpHouse, page: Page
+) -> None:
+    """The row of the message that is shown is marked, and in sight."""
+    at(page, house, "queue/long")
+    page.until("document.querySelectorAll('tbody tr').length === 50")
+    page.evaluate("document.querySelector('th input').click()")
+    press(page, "Move…")
+    title = page.evaluate("document.getElementById('dialog-title').textContent")
+    assert title == "Move 50 chosen messages"
+    page.key("Escape")
+    page.evaluate("document.querySelector('tbody tr:last-child button').click()")
+    heading = "document.querySelector('aside:not([hidden]) h2')?.textContent"
+    last = page.until(heading)
+    marked = "document.querySelector('tr[aria-current]')"
+    assert page.until(f"{marked}.getBoundingClientRect().bottom <= innerHeight")
+    page.key("j")
+    page.until(f"{heading} !== {last!r}")
+    assert "offset=50" in page.evaluate("location.hash")
+    assert page.until(f"{marked}.previousElementSibling === null")
+    page.key("Escape")
+    page.until(f"{marked} === null")
     assert page.troubles == []
 
 

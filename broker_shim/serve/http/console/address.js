@@ -21,4 +21,4 @@ export function keep(values) {
   history.replaceState(history.state, "", path + (query ? "?" + query : ""));
 }
 
-export const offsetOf = (query) => Math.max(0, Number.parseInt(query.get("offset") ?? "0", 10) || 0);
+export const offsetOf = (query, name = "offset") => Math.max(0, Number.parseInt(query.get(name) ?? "0", 10) || 0);

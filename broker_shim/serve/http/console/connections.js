@@ -11,10 +11,10 @@ export function connections(_parts, user, query) {
   let offset = offsetOf(query);
   const columns = [
     { title: "Number", isNumber: true, text: (row) => String(row.connection) },
-    { title: "Peer", text: (row) => row.peer },
+    { title: "Peer", isShort: true, text: (row) => row.peer },
     { title: "User", text: (row) => row.user },
     { title: "Container", text: (row) => row.container ?? "" },
-    { title: "TLS", text: (row) => row.tls ?? "no" },
+    { title: "TLS", isShort: true, text: (row) => row.tls ?? "no" },
     { title: "Links", isNumber: true, text: (row) => String(row.links) },
     { title: `Since (${zone()})`, text: (row) => when(row.connected_at) },
     { title: "Member", text: (row) => row.member ?? "" },

@@ -3,8 +3,8 @@
 // null: it does not change by itself.
 
 import { here } from "./address.js";
-import { complain, say, show } from "./elements.js";
-import { get } from "./requests.js";
+import { complain, element, say, show } from "./elements.js";
+import { BrokerAway, get } from "./requests.js";
 import { overview } from "./overview.js";
 import { queues } from "./queues.js";
 import { queue } from "./queue.js";
@@ -34,7 +34,8 @@ async function open() {
   try {
     address = here();
   } catch (error) {
-    show();
+    show(element("h1", {}, "No such view"));
+    document.title = "No such view – sparkstore";
     complain(error);
     return;
   }
@@ -57,6 +58,7 @@ async function open() {
     if (look) await again(mine);
   } catch (error) {
     complain(error);
+    if (error instanceof BrokerAway) setTimeout(() => mine === turn && open(), LOOK_MS);
   }
 }
 

@@ -2,8 +2,8 @@
 
 import { keep, offsetOf } from "./address.js";
 import { element, link, pager, show, table } from "./elements.js";
-import { age } from "./queues.js";
 import { get } from "./requests.js";
+import { age } from "./words.js";
 
 const LIMIT = 100;
 

@@ -18,8 +18,10 @@ export function svg(tag, attributes = {}, ...children) {
   return made;
 }
 
-export const link = (text, ...parts) =>
-  element("a", { href: "#/" + parts.map(encodeURIComponent).join("/") }, text);
+export const linkAsking = (text, query, ...parts) =>
+  element("a", { href: `#/${parts.map(encodeURIComponent).join("/")}?${new URLSearchParams(query)}`.replace(/\?$/, "") }, text);
+
+export const link = (text, ...parts) => linkAsking(text, {}, ...parts);
 
 export function show(...children) {
   document.getElementById("main").replaceChildren(...children);
@@ -44,16 +46,16 @@ export function complain(error) {
 }
 
 const classOf = (column) =>
-  [column.isNumber && "number", column.isExtra && "extra"].filter(Boolean).join(" ") || null;
+  [column.isNumber && "number", column.isExtra && "extra", column.isShort && "short"].filter(Boolean).join(" ") || null;
 
 // A table whose rows are kept by their key, so that what has the focus keeps it while figures change.
 // A column has a title and `text(row)`, or `node(row)`, which is made once for each key, or
-// `picture(row)`, which is made anew each time and has nothing that takes the focus. One that is
-// `isExtra` is left out on a narrow screen. `tone(row)` is the colour of a state: good, care, bad, or none. Where `sorting` is given, a column with `sort` has a button
+// `picture(row)`, which is made anew each time and has nothing that takes the focus. `head` stands in
+// the place of its title. One that is `isExtra` is left out on a narrow screen; `isShort`: in one line. `tone(row)` is the colour of a state: good, care, bad, or none. Where `sorting` is given, a column with `sort` has a button
 // that sorts by it: `sorting.by` is that of now, - before it for the largest first.
 export function table(caption, columns, keyOf, sorting) {
   const head = columns.map((each) => element("th", { scope: "col", class: classOf(each), "data-sort": each.sort ?? null },
-    each.sort && sorting ? element("button", { type: "button", class: "sort", onclick: () => sorted(each.sort) }, each.title) : each.title));
+    each.sort && sorting ? element("button", { type: "button", class: "sort", onclick: () => sorted(each.sort) }, each.title) : each.head ?? each.title));
   const body = element("tbody");
   const whole = element("table", { "aria-label": caption },
     element("thead", {}, element("tr", {}, ...head)), body);
@@ -122,7 +124,13 @@ export function pager(limit, go) {
     const last = offset + count;
     where.textContent = count ? `${offset + 1} to ${last} of ${page.total}` : `none of ${page.total}`;
   }
-  return { whole: element("div", { class: "bar" }, back, on, where), at };
+  // Show the page before or after, if there is one; true: it is shown.
+  async function turn(by) {
+    const isLast = (by < 0 ? back : on).disabled;
+    if (!isLast) await go(by < 0 ? offset - limit : next);
+    return !isLast;
+  }
+  return { whole: element("div", { class: "bar" }, back, on, where), at, turn };
 }
 
 export function terms(pairs) {

@@ -1,9 +1,9 @@
 // The history of a message as a line of time: each event with the time since the one before.
 
 import { element } from "./elements.js";
-import { age } from "./queues.js";
 import { get } from "./requests.js";
 import { when } from "./times.js";
+import { age, holder } from "./words.js";
 
 const LIMIT = 200;
 
@@ -12,7 +12,7 @@ function words(event) {
   const how = event.kind === "dequeued" ? (detail.outcome ?? "accepted") : event.kind;
   const more = [
     event.queue && `on ${event.queue}`, detail.to && `to ${detail.to}`,
-    event.holder && `by ${event.holder}`, event.delivery_count && `${event.delivery_count} failed`,
+    event.holder && `by ${holder(event.holder)}`, event.delivery_count && `${event.delivery_count} failed`,
     event.traceparent && `trace ${event.traceparent}`,
   ];
   return [how, ...more.filter(Boolean)].join(" ");
@@ -29,7 +29,7 @@ export async function historyOf(id) {
   let before = null;
   return element("ol", { class: "history", "aria-label": `History of message ${id}` }, ...events.map((event) => {
     const at = Date.parse(event.at);
-    const since = before === null ? "" : ` (+${age((at - before) / 1000)})`;
+    const since = before === null ? "" : ` (+${age((at - before) / 1000) || "0 ms"})`;
     before = at;
     return element("li", {}, element("time", { datetime: event.at }, when(event.at) + since), ` ${words(event)}`);
   }));

@@ -2,16 +2,10 @@
 
 import { element, show } from "./elements.js";
 import { get } from "./requests.js";
-import { age } from "./queues.js";
 import { when, zone } from "./times.js";
+import { age, size } from "./words.js";
 
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
-const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
-
-function size(bytes) {
-  const at = bytes ? Math.min(UNITS.length - 1, Math.floor(Math.log2(bytes) / 10)) : 0;
-  return `${(bytes / 1024 ** at).toFixed(at ? 1 : 0)} ${UNITS[at]}`;
-}
 
 const milliseconds = (value) => (value === null ? "none" : `≤ ${value} ms`);
 

@@ -1,13 +1,14 @@
 // Policies: arguments for all queues that fit a pattern; administrators set and delete them.
 
+import { keep, offsetOf } from "./address.js";
 import { asked, carriedOut, linesOf, valuesOf } from "./forms.js";
 import { element, order, pager, show, table } from "./elements.js";
 import { get, put, remove } from "./requests.js";
 
 const LIMIT = 100;
 
-export function policies(_parts, user) {
-  let offset = 0;
+export function policies(_parts, user, query) {
+  let offset = offsetOf(query);
   const button = (text, label, onclick) => element("button", { type: "button", "aria-label": label, onclick }, text);
   const list = table("Policies", [
     { title: "Policy", text: (row) => row.name },
@@ -31,6 +32,7 @@ export function policies(_parts, user) {
 
   async function go(to) {
     offset = Math.max(0, to);
+    keep({ offset });
     await look();
   }
 

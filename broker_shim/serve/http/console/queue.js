@@ -1,13 +1,13 @@
 // One queue: its figures and arguments, its messages with their bodies, and orders for operators.
 
 import { keep, offsetOf } from "./address.js";
-import { element, link, order, pager, say, show, table, terms } from "./elements.js";
+import { element, linkAsking, order, pager, say, show, table, terms } from "./elements.js";
 import { historyOf } from "./history.js";
-import { age } from "./queues.js";
 import { queueOrders, repairButton } from "./queue_orders.js";
 import { get, queuePath } from "./requests.js";
 import { timeCharts } from "./time_charts.js";
 import { when, zone } from "./times.js";
+import { age, holder } from "./words.js";
 
 const LIMIT = 50;
 const MOST_LOOKS = 15;  // the figures do not show that one consumer gave back what another took at once
@@ -49,20 +49,21 @@ export function queue(parts, user, query) {
   const figures = element("div");
   const charts = timeCharts(name, query, kept);
   const details = element("aside", { class: "panel", hidden: true, onkeydown: typed });
+  const choiceOfAll = element("input", { type: "checkbox", "aria-label": "Choose all messages of this page", onchange: () => chooseAll() });
   const list = table("Messages", [
     ...(user.mayOperate ? [{
-      title: "Choose",
+      title: "Choose", isShort: true, head: choiceOfAll,
       node: (row) => element("input", { type: "checkbox", class: "choice", value: row.id, "aria-label": `Choose message ${row.id}` }),
     }] : []),
     {
-      title: "Id",
+      title: "Id", isShort: true,
       node: (row) => element("button",
         { type: "button", "aria-label": `Show message ${row.id}`, onclick: () => open(row.id) }, String(row.id)),
     },
     { title: `Came (${zone()})`, text: (row) => when(row.enqueued_at) },
-    { title: "State", text: (row) => (row.acquired_by ? "acquired" : "waits"), tone: (row) => (row.acquired_by ? "care" : "") },
+    { title: "State", isShort: true, text: (row) => (row.acquired_by ? "acquired" : "waits"), tone: (row) => (row.acquired_by ? "care" : "") },
     { title: "Failures", isNumber: true, tone: (row) => (row.delivery_count ? "bad" : ""), text: (row) => String(row.delivery_count) },
-    { title: "Bytes", isNumber: true, text: (row) => row.bytes.toLocaleString() },
+    { title: "Bytes", isNumber: true, isExtra: true, text: (row) => row.bytes.toLocaleString() },
     { title: "Subject", text: (row) => row.subject ?? "" },
     { title: "Died", text: (row) => died(row.death) },
   ], (row) => row.id);
@@ -80,7 +81,7 @@ export function queue(parts, user, query) {
       ["messages", told.depth], ["acquired", told.acquired], ["delayed", told.delayed], ["bytes", told.bytes],
       ["oldest", age(told.oldest_age_s)], ["consumers", told.consumers], ["durability", told.durability],
       ...Object.entries(told.effective).map(([argument, it]) => [argument, sourced(it)]),
-      ...told.bindings.map((each) => ["binding", link(`${each.exchange} ${each.key}`, "exchanges")]),
+      ...told.bindings.map((each) => ["binding", linkAsking(`${each.exchange} ${each.key}`, { exchange: each.exchange }, "exchanges")]),
     ]));
     consuming.hidden = !told.consumers;
     if (told.consumers) consumers.fill((await get(queuePath(name, "/consumers"))).items);
@@ -89,6 +90,7 @@ export function queue(parts, user, query) {
     if (now === signs && ++looks < MOST_LOOKS) return;
     const page = await get(queuePath(name, "/messages"), { limit: LIMIT, offset });
     list.fill(page.items);
+    marked();
     pages.at(page, page.items.length);
     [signs, looks] = [now, 0];
   }
@@ -116,7 +118,7 @@ export function queue(parts, user, query) {
         element("button", { type: "button", onclick: close }, "Close (Esc)")),
       heading,
       terms([
-        [`came (${zone()})`, when(it.enqueued_at)], ["acquired by", it.acquired_by], ["died", died(it.death)], ["subject", it.subject],
+        [`came (${zone()})`, when(it.enqueued_at)], ["acquired by", it.acquired_by && holder(it.acquired_by)], ["died", died(it.death)], ["subject", it.subject],
         ["content type", it.content_type], ["user", it.user_id], ["message id", it.amqp_message_id],
         ["correlation id", it.correlation_id], [`expires (${zone()})`, it.expires_at && when(it.expires_at)], ["durable", it.durable],
         ...Object.entries(it.properties), ...Object.entries(it.annotations).map(annotation),
@@ -127,6 +129,8 @@ export function queue(parts, user, query) {
       ...(user.has_history ? [element("h2", {}, "History"), await historyOf(it.id)] : []));
     details.hidden = false;
     heading.focus();
+    marked();
+    list.whole.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest" });
   });
 
   // Opens a message by its id, wherever in the queue it is, and says how long that took.
@@ -148,14 +152,32 @@ export function queue(parts, user, query) {
     opened = "";
     kept();
     details.hidden = true;
+    marked();
     row?.focus();
   }
 
-  // Open the message beside the one that is shown, in the order of the list.
-  function step(by) {
+  // Mark the row of the message that is shown.
+  function marked() {
+    for (const line of list.whole.tBodies[0].rows) {
+      if (line.contains(rowOf(opened))) line.setAttribute("aria-current", "true");
+      else line.removeAttribute("aria-current");
+    }
+  }
+
+  // Open the message beside the one that is shown, in the order of the list, of another page too.
+  async function step(by) {
     const line = rowOf(opened)?.closest("tr");
-    const beside = by < 0 ? line?.previousElementSibling : line?.nextElementSibling;
+    if (!line) return;
+    let beside = by < 0 ? line.previousElementSibling : line.nextElementSibling;
+    if (!beside && await pages.turn(by)) {
+      const { rows } = list.whole.tBodies[0];
+      beside = rows[by < 0 ? rows.length - 1 : 0];
+    }
     beside?.querySelector("button").click();
+  }
+
+  function chooseAll() {
+    for (const box of list.whole.querySelectorAll(".choice")) box.checked = choiceOfAll.checked;
   }
 
   function typed(event) {

@@ -6,16 +6,10 @@ import { asked, carriedOut, valuesOf } from "./forms.js";
 import { element, link, order, pager, show, table } from "./elements.js";
 import { get, put, queuePath } from "./requests.js";
 import { sample } from "./samples.js";
+import { age } from "./words.js";
 
 const LIMIT = 100;
 const DURABILITIES = ["unsettled-state", "configuration", "none"];
-
-export function age(seconds) {
-  if (!seconds) return "";
-  if (seconds < 60) return `${Math.round(seconds)} s`;
-  if (seconds < 3600) return `${Math.round(seconds / 60)} min`;
-  return seconds < 86400 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} d`;
-}
 
 const count = (title, field) => ({ title, isNumber: true, sort: field, text: (row) => row[field].toLocaleString() });
 

@@ -25,18 +25,21 @@ export const queuePath = (name, more = "") => `queues/${encodeURIComponent(name)
 const exact = (_name, value, said) =>
   (Number.isInteger(value) && !Number.isSafeInteger(value) ? said?.source ?? value : value);
 
+// The broker gave no answer of its own: it may come back.
+export class BrokerAway extends Error {}
+
 async function ask(path, options) {
   let response;
   try {
     response = await fetch(API + path, options);
   } catch {
-    throw new Error("the broker does not answer: look whether it runs. This page asks it again");
+    throw new BrokerAway("the broker does not answer: look whether it runs. This page asks it again");
   }
   let told;
   try {
     told = JSON.parse(await response.text(), exact);
   } catch {
-    throw new Error(`the broker answered ${response.status}: look whether it runs`);
+    throw new BrokerAway(`the broker answered ${response.status}: look whether it runs`);
   }
   if (!response.ok) throw new Error(told.error);
   return told;

@@ -1,8 +1,8 @@
 // Exchanges and bindings; administrators make and delete them, and operators try where a message goes.
 
-import { keep } from "./address.js";
+import { keep, offsetOf } from "./address.js";
 import { asked, carriedOut, linesOf, valuesOf } from "./forms.js";
-import { confirmed, element, link, order, pager, show, table } from "./elements.js";
+import { confirmed, element, link, order, pager, say, show, table } from "./elements.js";
 import { get, post, put, remove } from "./requests.js";
 
 const LIMIT = 100;
@@ -13,7 +13,7 @@ const button = (text, label, onclick) => element("button", { type: "button", "ar
 
 export function wiring(_parts, user, query) {
   let exchange = query.get("exchange") ?? "";
-  let [offset, offsetOfBindings] = [0, 0];
+  let [offset, offsetOfBindings] = [offsetOf(query), offsetOf(query, "bindings")];
   const where = element("span");
   const exchanges = table("Exchanges", [
     { title: "Exchange", node: (row) => button(row.name || "(default)", `Bindings of ${row.name}`, () => choose(row.name)) },
@@ -52,13 +52,13 @@ export function wiring(_parts, user, query) {
   async function go(to) {
     offset = Math.max(0, to.exchanges ?? offset);
     offsetOfBindings = Math.max(0, to.bindings ?? offsetOfBindings);
+    keep({ exchange, offset, bindings: offsetOfBindings });
     await look();
   }
 
   async function choose(name) {
-    [exchange, offsetOfBindings] = [name, 0];
-    keep({ exchange });
-    await look();
+    exchange = name;
+    await go({ bindings: 0 });
   }
 
   const make = order(async () => {
@@ -106,6 +106,7 @@ export function wiring(_parts, user, query) {
     const reached = plan.queues.length ? `It would reach ${plan.queues.join(", ")}.` : "It would reach no queue.";
     if (!(await confirmed("Send this message?", "Send it", element("p", {}, reached)))) return;
     await post("messages", body);
+    say("the message was sent");
     await look();
   });
 
