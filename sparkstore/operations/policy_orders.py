@@ -8,7 +8,7 @@ limits hold for what comes from then on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from sparkstore.core.entries import Entry
@@ -98,9 +98,13 @@ def decide_delete(name: str, facts: PolicyFacts) -> PolicyDecision:
 
 
 def _effects(policy: Policy, after: Sequence[Policy], facts: PolicyFacts) -> dict[str, Any]:
-    """Tell what a change does: how many queues fit, which of them say otherwise, what leaves."""
+    """Tell what a change does: how many queues fit, what changes, which say otherwise, what leaves.
+
+    Of queues that change, or say otherwise, the first are named.
+    """
     fitting, changed, leaving = 0, 0, 0
     overridden: dict[str, list[str]] = {}
+    changes: dict[str, dict[str, Any]] = {}
     definitions: dict[str, str] = {}
     for queue in facts.queues:
         is_fitting = policy.fits(queue)
@@ -116,6 +120,9 @@ def _effects(policy: Policy, after: Sequence[Policy], facts: PolicyFacts) -> dic
         if new == old:
             continue
         changed += 1
+        change = _changes(sources(old.arguments), sources(new.arguments))
+        if change and len(changes) < _SHOWN:
+            changes[queue] = change
         wanted = definitions[queue] = detail_of(new)
         check_alteration(queue, detail, wanted, facts.standing(queue))
         limit = terms_of(wanted).arguments.max_delivery_count
@@ -123,7 +130,15 @@ def _effects(policy: Policy, after: Sequence[Policy], facts: PolicyFacts) -> dic
             leaving += facts.over_delivered(queue, limit)
     effects: dict[str, Any] = {"queues": fitting, "altered": changed, "over_delivered": leaving}
     effects |= warnings_of(definitions, facts)
-    return {**effects, "overridden": overridden} if overridden else effects
+    named = {"changes": changes, "overridden": overridden}
+    return {**effects, **{name: queues for name, queues in named.items() if queues}}
+
+
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a queue that would count from now on; None: it has one no more."""
+    was = {name: source["value"] for name, source in old.items()}
+    will = {name: source["value"] for name, source in new.items()}
+    return {name: will.get(name) for name in {**was, **will} if was.get(name) != will.get(name)}
 
 
 def faults_of(facts: PolicyFacts) -> list[str]:

@@ -97,6 +97,7 @@ def test_a_policy_alters_the_queues_that_fit_and_tells_what_it_does(place: Place
         {"q": ["max_delivery_count"]},
     )
     assert (told["altered"], told["over_delivered"]) == (told["queues"], 0)
+    assert told["changes"]["q"] == {"max_depth": 9}
     assert not place.control.order(policy("all", "#", max_delivery_count=1, max_depth=9))["changed"]
     assert place.control.order(create("later"))["arguments"] == {}
     assert place.control.order(create("later"))["changed"] is False
@@ -105,7 +106,7 @@ def test_a_policy_alters_the_queues_that_fit_and_tells_what_it_does(place: Place
     place.control.order(policy("prices", "prices.*", priority=1, max_depth=1))
     place.control.order(policy("gone", "#", 2, max_depth=7))
     deleted = Order(AdminAction.DELETE_POLICY, key="gone")
-    assert place.control.order(deleted)["changed"]
+    assert place.control.order(deleted)["changes"]["q"] == {"max_depth": 9}
     with pytest.raises(InvalidRequest, match="unknown policy 'gone': there is 'prices', 'all'"):
         place.control.order(deleted)
     found = {

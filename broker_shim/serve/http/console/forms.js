@@ -32,6 +32,14 @@ export async function asked(title, go, fields, note = "") {
     [field.name, field.kind === "check" ? input.checked : input.value]));
 }
 
+// A value of an answer in words: {"q": {"max_depth": 5}} is q: max_depth = 5.
+function phrase(value) {
+  if (value === null || typeof value !== "object") return String(value ?? "none");
+  if (Array.isArray(value)) return value.map(phrase).join(", ");
+  return Object.entries(value).map(([name, inner]) =>
+    `${name}${inner !== null && typeof inner === "object" ? ": " : " = "}${phrase(inner)}`).join("; ");
+}
+
 // Try an order, show what it would do, and do it if that is wanted; true: it was done. `send` takes
 // whether it is a dry run. What the broker refuses is thrown in its words.
 export async function carriedOut(title, go, send) {
@@ -40,8 +48,7 @@ export async function carriedOut(title, go, send) {
     say("nothing would change: it is so already");
     return false;
   }
-  const details = Object.entries(plan.details ?? plan).filter(([name]) => name !== "dry_run").map(([name, value]) =>
-    [name, value !== null && typeof value === "object" ? JSON.stringify(value) : value]);
+  const details = Object.entries(plan.details ?? plan).filter(([name]) => name !== "dry_run").map(([name, value]) => [name.replaceAll("_", " "), phrase(value)]);
   if (!(await confirmed(title, go, element("p", {}, "This was tried, and would do:"), terms(details)))) return false;
   await send(false);
   say("done");

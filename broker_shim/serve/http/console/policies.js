@@ -2,7 +2,7 @@
 
 import { keep, offsetOf } from "./address.js";
 import { asked, carriedOut, linesOf, valuesOf } from "./forms.js";
-import { element, order, pager, show, table } from "./elements.js";
+import { element, linkAsking, order, pager, show, table } from "./elements.js";
 import { get, put, remove } from "./requests.js";
 
 const LIMIT = 100;
@@ -15,7 +15,7 @@ export function policies(_parts, user, query) {
     { title: "Pattern", text: (row) => row.match },
     { title: "Priority", isNumber: true, text: (row) => String(row.priority) },
     { title: "Arguments", text: (row) => linesOf(row.arguments).replaceAll("\n", ", ") },
-    { title: "Queues", isNumber: true, text: (row) => row.queues.toLocaleString() },
+    { title: "Queues", isNumber: true, node: (row) => linkAsking(row.queues.toLocaleString(), { policy: row.name }, "queues") },
     ...(user.mayAdminister ? [{
       title: "Order",
       node: (row) => element("span", { class: "bar" },

@@ -18,6 +18,7 @@ export function queues(_parts, user, query) {
   const sorting = { by: query.get("sort") ?? "", go: () => go(0) };
   const filter = element("input", { type: "search", id: "filter", oninput: () => go(0) });
   filter.value = query.get("match") ?? "";
+  const policy = query.get("policy") ?? "";
   const rate = (title, field) => ({
     title,
     isNumber: true,
@@ -37,14 +38,14 @@ export function queues(_parts, user, query) {
   const pages = pager(LIMIT, go);
 
   async function look() {
-    const page = await get("queues", { match: filter.value, sort: sorting.by, limit: LIMIT, offset });
+    const page = await get("queues", { match: filter.value, policy, sort: sorting.by, limit: LIMIT, offset });
     list.fill(page.items.map((row) => ({ ...row, seen: sample(row) })));
     pages.at(page, page.items.length);
   }
 
   async function go(to) {
     offset = Math.max(0, to);
-    keep({ match: filter.value, sort: sorting.by, offset });
+    keep({ match: filter.value, policy, sort: sorting.by, offset });
     await look();
   }
 
@@ -59,7 +60,7 @@ export function queues(_parts, user, query) {
     if (await carriedOut("Create this queue?", "Create it", send)) await look();
   });
 
-  show(element("h1", {}, "Queues"),
+  show(element("h1", {}, policy ? `Queues that the policy ${policy} fits` : "Queues"),
     element("div", { class: "bar" }, element("label", { for: "filter" }, "Name contains"), filter,
       ...(user.mayAdminister ? [element("button", { type: "button", onclick: make }, "New queue…")] : [])),
     list.whole, pages.whole);

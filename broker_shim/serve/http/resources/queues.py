@@ -19,6 +19,8 @@ from broker_shim.serve.http.endpoint import ADMIN, API, MONITOR, QUEUE, Endpoint
 from broker_shim.serve.http.figures.queue_rows import QueueRow, queue_fields
 from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.serve.http.resources.exchanges import BindingRow, binding_row
+from sparkstore.core.policies import Policy
+from sparkstore.core.queue_names import shown
 from sparkstore.operations.administration import DURABILITIES, AdminAction, Order
 from sparkstore.queue_columns import Road, columns_of, row_of
 
@@ -28,10 +30,12 @@ _SHOWN_SOURCES = 10
 class QueueQuery(PageQuery):
     """The part of the list of queues that is asked for; `match`: a part of their names.
 
-    `sort` is a column of numbers, such as `depth`, or `-depth` for the largest first.
+    `sort` is a column of numbers, such as `depth`, or `-depth` for the largest first. `policy` is
+    the name of one that has to fit them.
     """
 
     match: str = ""
+    policy: str = ""
     sort: str = ""
 
 
@@ -97,6 +101,8 @@ async def list_queues(call: Call) -> QueueList:
         names = sorted(broker.queues)
         if page.match:
             names = [name for name in names if page.match in name]
+        if page.policy:
+            names = [*filter(_policy(broker, page.policy).fits, names)]
         if page.sort:
             names = _sorted(broker, names, page.sort)
         shown = names[page.offset : page.offset + page.limit]
@@ -105,6 +111,13 @@ async def list_queues(call: Call) -> QueueList:
         return QueueList(total=len(names), offset=page.offset, items=items)
 
     return await call.read(read)
+
+
+def _policy(broker: Broker, name: str) -> Policy:
+    policy = next((policy for policy in broker.policies if policy.name == name), None)
+    if policy is None:
+        raise HttpRefusal(404, f"there is no policy {shown(name)}: GET /api/v1/policies lists them")
+    return policy
 
 
 def _sorted(broker: Broker, names: list[str], sort: str) -> list[str]:

@@ -102,3 +102,12 @@ def test_queues_are_sorted_by_a_column(house: HttpHouse) -> None:
     assert names("-consumers") == ["audit", "empty", "orders"]  # alike: by name
     reply = house.ask("GET", "/api/v1/queues?sort=colour", "mia")
     assert (reply.status, "sort is one of depth, bytes" in reply.body["error"]) == (400, True)
+
+
+def test_queues_that_a_policy_fits_are_listed(house: HttpHouse) -> None:
+    body = {"match": "audit", "arguments": {"max_depth": 5}}
+    assert house.ask("PUT", "/api/v1/policies/p", "ada", body).status == 200
+    reply = house.ask("GET", "/api/v1/queues?policy=p", "mia")
+    assert [row["name"] for row in reply.body["items"]] == ["audit"]
+    reply = house.ask("GET", "/api/v1/queues?policy=q", "mia")
+    assert (reply.status, "there is no policy 'q'" in reply.body["error"]) == (404, True)
