@@ -10,7 +10,7 @@ from tests.architecture.source import TOP, modules, tree
 TESTS = [path for path in modules() if path.parts[0] == "tests"]
 UNIT = Path("tests/unit")
 FOLDERS = {"unit", "contract", "properties", "spark", "system"}
-SHARED = {"__init__.py", "proton_client.py"}  # the second is one of the programs that are run
+SHARED = {"__init__.py", "proton_client.py", "proton_failover.py"}  # programs that are run
 
 
 def imported(path: Path) -> set[str]:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -32,26 +32,26 @@ _SENDERS = 3
 class Pair:
     """Two machines of one configuration; either serves, the other is its standby."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self.witness = folder, folder / "witness"
+    def __init__(self, folder: Path, settings: str = "", options: Sequence[str] = ()) -> None:
+        self._folder, self.witness, self._options = folder, folder / "witness", options
         self.witness.mkdir()
         self._token = folder / "token"
         self._token.write_text("a token of the pair")
         self._token.chmod(0o600)
         self._settings = folder / "sparkstore.toml"
-        settings = f'[store]\nwitness = "{self.witness}"\nwitness_lease_s = {LEASE_S}\n'
-        self._settings.write_text(settings)
+        store = f'[store]\nwitness = "{self.witness}"\nwitness_lease_s = {LEASE_S}\n'
+        self._settings.write_text(store + settings)
         self.ports = [_free_port() for _ in range(2)]
         self._shipping = [_free_port() for _ in range(2)]
         self.processes: list[subprocess.Popen[bytes] | None] = [None, None]
 
     def start(self, number: int) -> None:
         """Start one machine, as its supervisor does after it ended."""
-        arguments = [str(self._folder / f"root{number}"), "--config", str(self._settings)]
+        arguments = [str(self.root(number)), "--config", str(self._settings)]
         arguments += ["--listen", f"127.0.0.1:{self.ports[number]}"]
         arguments += ["--standby-listen", f"127.0.0.1:{self._shipping[number]}"]
         arguments += ["--standby-of", f"tcp:127.0.0.1:{self._shipping[1 - number]}"]
-        arguments += ["--token-file", str(self._token)]
+        arguments += ["--token-file", str(self._token), *self._options]
         with (self._folder / f"log{number}").open("ab") as log:
             self.processes[number] = subprocess.Popen(
                 [sys.executable, "-m", "broker_shim.serve.command", *arguments],
@@ -59,6 +59,25 @@ class Pair:
                 stderr=log,
                 env=os.environ | {"JAVA_TOOL_OPTIONS": ""},
             )
+
+    def start_both(self) -> int:
+        """Start a primary, then its standby, and wait until that is in step; the primary."""
+        self.start(0)
+        self.wait(lambda: self.holder().get("root_id"))
+        self.start(1)
+        return self.primary_in_step()
+
+    def kill(self, number: int) -> None:
+        """Kill one machine by `kill -9`."""
+        process = self.processes[number]
+        assert process is not None
+        process.kill()
+        process.wait()
+        self.processes[number] = None
+
+    def root(self, number: int) -> Path:
+        """Return the root of a machine."""
+        return self._folder / f"root{number}"
 
     def holder(self) -> dict[str, Any]:
         """What the witness says; nothing while it is being replaced."""
@@ -182,12 +201,9 @@ def take_over(pair: Pair, load: Load, number: signal.Signals, random_: random.Ra
 def under_load(folder: Path) -> Iterator[tuple[Pair, Load]]:
     """A pair in step, and clients that send and receive all the time."""
     pair = Pair(folder)
-    pair.start(0)
-    pair.wait(lambda: pair.holder().get("root_id"))
-    pair.start(1)
     load = None
     try:
-        pair.primary_in_step()
+        pair.start_both()
         load = Load(pair)
         yield pair, load
     finally:

@@ -161,6 +161,10 @@ func (c *client) answer(line []byte) (found answer, err error) {
 }
 
 func main() {
+	if len(os.Args) > 1 {
+		failover(os.Args[1], os.Args[2:])
+		return
+	}
 	lines := bufio.NewReader(os.Stdin)
 	answers := json.NewEncoder(os.Stdout)
 	var c client

@@ -2,6 +2,7 @@
 
 mod client;
 mod durable;
+mod failover;
 mod messages;
 mod values;
 
@@ -34,6 +35,11 @@ async fn answer(client: &mut client::Client, line: &str) -> Answer {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    if let Some(queue) = arguments.next() {
+        failover::failover(queue, arguments.collect()).await;
+        std::process::exit(0); // a read of the standard input may still wait
+    }
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let mut out = tokio::io::stdout();
     let mut client = client::Client::default();
