@@ -12,13 +12,20 @@ from typing import NamedTuple, Protocol
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import StoreError
-from broker_shim.store.interface import TransactionContext
+from broker_shim.store.interface import CallTarget, TransactionContext
 from broker_shim.store.sink import Sink
 from sparkstore.core.records import Record
 from sparkstore.core.state_machine import branches
 from sparkstore.core.state_machine.arguments import check_completion
 from sparkstore.core.state_machine.branches import BranchEntries, PreparedBranch
-from sparkstore.core.state_machine.call_values import PlannedEnqueue, RecordStep
+from sparkstore.core.state_machine.call_values import (
+    BranchCall,
+    CommitPreparedCall,
+    EnqueueCall,
+    ForgetBranchCall,
+    RecordStep,
+    RollbackPreparedCall,
+)
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 from sparkstore.core.xids import Xid, check_xid, xid_text
 
@@ -37,7 +44,7 @@ __all__ = [
 ]
 
 
-class BranchCalls(Protocol):
+class BranchCalls(CallTarget, Protocol):
     """Calls of two-phase transactions, whose outcome a coordinator decides.
 
     They complete as every call of a store does.
@@ -66,6 +73,7 @@ class BranchCalls(Protocol):
             InvalidRequest: No xid, or no branch of it is in doubt.
             Full: No room; it is in doubt still.
         """
+        self.call(CommitPreparedCall(xid), on_complete)
 
     def rollback_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
         """End a prepared branch without effect: what it took is available again, to anybody.
@@ -74,6 +82,7 @@ class BranchCalls(Protocol):
             InvalidRequest: No xid, or no branch of it is in doubt.
             Full: No room; it is in doubt still.
         """
+        self.call(RollbackPreparedCall(xid), on_complete)
 
     def prepared(self) -> list[PreparedBranch]:
         """The branches in doubt, the oldest first; a coordinator asks after a restart.
@@ -89,6 +98,7 @@ class BranchCalls(Protocol):
             InvalidRequest: No xid; it is in doubt still, or no operator decided it.
             Full: No room; it is remembered still.
         """
+        self.call(ForgetBranchCall(xid), on_complete)
 
 
 class BranchFacts(NamedTuple):
@@ -123,7 +133,7 @@ class BranchDirectory(BranchCalls, Protocol):
         """
 
 
-BranchSteps = Sequence[PlannedEnqueue | Record]
+BranchSteps = Sequence[EnqueueCall | Record]
 """What waits in a branch in doubt, in the order of its calls."""
 OnSteps = Callable[[Sequence[RecordStep]], None]
 """Told of steps when they are durable, on the thread that fires completions."""
@@ -153,7 +163,7 @@ class BranchStore(BranchDirectory, Protocol):
         """
 
 
-class LocalBranches:
+class LocalBranches(BranchStore):
     """`BranchCalls` of a `LocalMessageStore`, under its lock."""
 
     _machine: StoreStateMachine
@@ -187,25 +197,13 @@ class LocalBranches:
             lambda: branches.accept(machine, transaction, xid),
         )
 
-    def commit_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
-        """Commit a branch in doubt under the store's lock. See `BranchCalls.commit_prepared`."""
+    def decide_branch(self, call: BranchCall, on_complete: OnComplete) -> None:
+        """Decide, or forget, a branch under the store's lock. See `BranchCalls`."""
         machine = self._machine
         self._decide_branch(
             on_complete,
-            lambda: branches.commit(machine, xid, next(self._transactions)),
-            lambda: branches.forget(machine, xid),
-        )
-
-    def rollback_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
-        """Roll back a branch in doubt under the store's lock.
-
-        See `BranchCalls.rollback_prepared`.
-        """
-        machine = self._machine
-        self._decide_branch(
-            on_complete,
-            lambda: branches.roll_back(machine, xid, next(self._transactions)),
-            lambda: branches.forget(machine, xid),
+            lambda: _decided(machine, call, next(self._transactions)),
+            lambda: branches.forget(machine, call.xid),
         )
 
     def prepared(self) -> list[PreparedBranch]:
@@ -260,13 +258,6 @@ class LocalBranches:
         """
         on_found(None, self.branch_facts(None if xid is None else check_xid(xid)))
 
-    def forget_branch(self, xid: Xid, on_complete: OnComplete) -> None:
-        """Forget a branch that an operator decided. See `BranchCalls.forget_branch`."""
-        machine = self._machine
-        self._decide_branch(
-            on_complete, lambda: branches.forget_heuristic(machine, xid), lambda: None
-        )
-
     def decide_heuristically(
         self, xid: Xid, by: str, on_complete: OnComplete, on_steps: OnSteps, *, commits: bool
     ) -> None:
@@ -304,3 +295,15 @@ class LocalBranches:
                 taken()
             except StoreError as refusal:
                 self._sink.finish(on_complete, refusal)
+
+
+def _decided(machine: StoreStateMachine, call: BranchCall, number: int) -> list[RecordStep]:
+    """Commit a branch in doubt, roll it back, or forget what an operator decided, as `call` says.
+
+    Raises:
+        InvalidRequest: As of `commit`, `roll_back` and `forget_heuristic`.
+    """
+    if isinstance(call, ForgetBranchCall):
+        return branches.forget_heuristic(machine, call.xid)
+    end = branches.commit if isinstance(call, CommitPreparedCall) else branches.roll_back
+    return end(machine, call.xid, number)

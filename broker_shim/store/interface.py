@@ -1,5 +1,9 @@
-"""`BrokerStore`: what a broker calls, in five protocols (source: QPID-2893).
+"""`BrokerStore`: what a broker calls, in six protocols (source: QPID-2893).
 
+Each call that changes something is a value (`sparkstore.core.state_machine.call_values`). A store
+has one method for all of them, `call`; the methods here make the values.
+
+    CallTarget      any call that changes something, as a value
     MessageStore    messages on queues, transactions, recovery
     ContentCalls    messages by themselves: how they are made, and read
     WiringCalls     queues, exchanges, bindings, and the broker's configuration
@@ -32,11 +36,26 @@ from sparkstore.core.link_records import LinkKey
 from sparkstore.core.records import ExchangeBindingKey, MessageHeader
 from sparkstore.core.state_machine.batches import NewEntry
 from sparkstore.core.state_machine.call_values import (
+    AcquireCall,
+    AlterCall,
+    AttachCall,
+    BindCall,
+    ConfigureCall,
+    CreateCall,
+    DequeueCall,
+    DestroyCall,
+    DetachCall,
+    EnqueueCall,
     Exchange,
     Queue,
     Recovered,
+    ReleaseCall,
+    SettleCall,
+    StoreCall,
     StoredMessage,
     TransactionContext,
+    UnbindCall,
+    UnsettledCall,
 )
 
 __all__ = [
@@ -64,7 +83,25 @@ __all__ = [
 ]
 
 
-class WiringCalls(Protocol):
+class CallTarget(Protocol):
+    """A store that takes calls as values: the calls of the other protocols are made of this one."""
+
+    def call(
+        self,
+        call: StoreCall,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
+    ) -> None:
+        """Make a call, in its turn after all that were made before.
+
+        Args:
+            call: What is to be done.
+            on_complete: Called when that is durable, or with the reason why it was not done.
+            transaction: If given, it is true from the commit on, and not before.
+        """
+
+
+class WiringCalls(CallTarget, Protocol):
     """A broker's calls about queues, exchanges, bindings and its configuration."""
 
     def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
@@ -73,6 +110,7 @@ class WiringCalls(Protocol):
         Completes with:
             InvalidRequest: It exists with other arguments; the name is not valid Unicode.
         """
+        self.call(CreateCall(wiring), on_complete)
 
     def alter(self, queue: Queue, on_complete: OnComplete) -> None:
         """Give a queue other arguments; what is on it stays. A call that repeats one succeeds.
@@ -84,6 +122,7 @@ class WiringCalls(Protocol):
             InvalidRequest: There is no such queue; it has another durability; a queue cannot have
                 such arguments.
         """
+        self.call(AlterCall(queue), on_complete)
 
     def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
         """Destroy the queue or exchange of this name, with its bindings; a queue with its entries.
@@ -91,6 +130,7 @@ class WiringCalls(Protocol):
         Completes with:
             InvalidRequest: There is no such queue or exchange.
         """
+        self.call(DestroyCall(wiring), on_complete)
 
     def bind(
         self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
@@ -102,6 +142,7 @@ class WiringCalls(Protocol):
         Completes with:
             InvalidRequest: Unknown exchange or queue; bound with other arguments.
         """
+        self.call(BindCall(key, arguments), on_complete)
 
     def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
         """Remove the binding that this key identifies.
@@ -109,6 +150,7 @@ class WiringCalls(Protocol):
         Completes with:
             InvalidRequest: There is no such binding.
         """
+        self.call(UnbindCall(key), on_complete)
 
     def configure(
         self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
@@ -121,6 +163,7 @@ class WiringCalls(Protocol):
         Completes with:
             InvalidRequest: JSON cannot hold it; category or key is not valid Unicode.
         """
+        self.call(ConfigureCall(category, key, detail), on_complete)
 
 
 class ContentWriter(Protocol):
@@ -224,7 +267,7 @@ class ContentCalls(Protocol):
         """
 
 
-class MessageStore(Protocol):
+class MessageStore(CallTarget, Protocol):
     """A broker's calls about messages on queues, singly or in transactions."""
 
     @property
@@ -256,6 +299,8 @@ class MessageStore(Protocol):
                 (make a new message); it, or its annotations, are too large.
             Full: No room on the disk, in the log or on the queue; nothing was done.
         """
+        enqueued = EnqueueCall(message, queue, annotations, delivery_count)
+        self.call(enqueued, on_complete, transaction)
 
     def dequeue(
         self,
@@ -280,6 +325,7 @@ class MessageStore(Protocol):
             InvalidRequest: Unknown queue; the message is not on it.
             NotAcquired: Another holder, or another transaction, has it.
         """
+        self.call(DequeueCall(message_id, queue, holder, outcome), on_complete, transaction)
 
     def acquire(
         self,
@@ -297,6 +343,7 @@ class MessageStore(Protocol):
             InvalidRequest: Unknown queue; the message is not on it.
             NotAcquired: Somebody has acquired it, this holder or another.
         """
+        self.call(AcquireCall(message_id, queue, holder), on_complete, transaction)
 
     def release(
         self,
@@ -326,6 +373,8 @@ class MessageStore(Protocol):
                 annotations are too large.
             NotAcquired: Another holder, or another transaction, has it.
         """
+        released = ReleaseCall(message_id, queue, holder, delivery_failed, annotations)
+        self.call(released, on_complete, transaction)
 
     def begin(self) -> TransactionContext:
         """Start a transaction, which ends with `commit` or `abort`."""
@@ -402,7 +451,7 @@ class BatchCalls(Protocol):
         """
 
 
-class LinkCalls(Protocol):
+class LinkCalls(CallTarget, Protocol):
     """A broker's calls about links and their deliveries.
 
     The lower of the link's durability and what the store can keep decides what survives a restart.
@@ -429,6 +478,7 @@ class LinkCalls(Protocol):
             InvalidRequest: JSON cannot hold the detail; its version, durability, source or target
                 is missing or none; a name is not valid Unicode, or too long.
         """
+        self.call(AttachCall(key, detail), on_complete)
 
     def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
         """Keep that a link is detached; if it is `closed`, forget it with all it remembers.
@@ -436,6 +486,7 @@ class LinkCalls(Protocol):
         Completes with:
             InvalidRequest: There is no such link.
         """
+        self.call(DetachCall(key, closed), on_complete)
 
     def unsettled(
         self,
@@ -459,6 +510,7 @@ class LinkCalls(Protocol):
         Completes with:
             InvalidRequest: There is no such link; the tag is too long; JSON cannot hold the state.
         """
+        self.call(UnsettledCall(key, tag, state), on_complete, transaction)
 
     def settle(
         self,
@@ -472,6 +524,7 @@ class LinkCalls(Protocol):
         Completes with:
             InvalidRequest: There is no such link.
         """
+        self.call(SettleCall(key, tags), on_complete, transaction)
 
 
 class BrokerStore(MessageStore, BatchCalls, ContentCalls, WiringCalls, LinkCalls, Protocol):

@@ -10,7 +10,7 @@ the records before the state shows them, and refuses by raising before either ch
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
@@ -26,30 +26,42 @@ from broker_shim.store.expiring_store import LocalExpiry
 from broker_shim.store.full_queues import FullQueues
 from broker_shim.store.interface import (
     Annotations,
+    BrokerStore,
     ContentWriter,
-    Exchange,
-    ExchangeBindingKey,
-    LinkKey,
     MessageHeader,
-    Queue,
     Recovered,
     StoredMessage,
     TransactionContext,
 )
-from broker_shim.store.local_batches import LocalBatches, alone
+from broker_shim.store.local_batches import LocalBatches
 from broker_shim.store.reads import LocalReads, ReadCalls
 from broker_shim.store.settlement_times import SettlementTimes
 from broker_shim.store.sink import Sink
 from sparkstore.core import records
 from sparkstore.core.records import Kind
-from sparkstore.core.state_machine import batches, branches, transactions
+from sparkstore.core.state_machine import branches, transactions
 from sparkstore.core.state_machine.arguments import (
     check_completion,
     check_message,
     check_queue,
     check_size,
 )
-from sparkstore.core.state_machine.call_values import RecordStep, Transaction
+from sparkstore.core.state_machine.call_values import (
+    WIRING_CALLS,
+    AcquireCall,
+    AttachCall,
+    BranchCall,
+    ConfigureCall,
+    DequeueCall,
+    DetachCall,
+    EnqueueCall,
+    RecordStep,
+    ReleaseCall,
+    SettleCall,
+    StoreCall,
+    Transaction,
+    UnsettledCall,
+)
 from sparkstore.core.state_machine.definitions import recovered_of
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 
@@ -61,11 +73,17 @@ Observer = Callable[[Sequence[RecordStep]], None]
 _WIRING = (Kind.CREATED, Kind.ALTERED, Kind.DESTROYED, Kind.BOUND, Kind.UNBOUND)
 _LINKS = (Kind.ATTACHED, Kind.DETACHED)
 _POLICIES = (Kind.CONFIGURED, Kind.UNCONFIGURED)
+_OF_ENTRIES, _OF_LINKS = (
+    (DequeueCall, AcquireCall, ReleaseCall),
+    (AttachCall, DetachCall, UnsettledCall, SettleCall),
+)
+_DECIDED_ALONE = (*WIRING_CALLS, ConfigureCall, *_OF_ENTRIES, *_OF_LINKS)
+"""By the state machine's method of the same name, whose arguments are the call's."""
 SHARED_KINDS = frozenset((*_WIRING, *_LINKS, *_POLICIES))
 """Of a call that begins with one of these all members are told; a policy alters queues."""
 
 
-class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
+class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls, BrokerStore):
     """A `BrokerStore` that decides in this process; `max_message_bytes` is inclusive.
 
     Attributes:
@@ -85,39 +103,39 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         self.settlement_times = SettlementTimes(machine)
         branches.restore(machine)
         self._reads = LocalReads(machine, sink, self._holding)
+        self._decisions: dict[type[StoreCall], Decide] = {
+            **{made: getattr(machine, made.operation) for made in _DECIDED_ALONE},
+            EnqueueCall: self._enqueue,
+        }
 
     @property
     def durability(self) -> TerminusDurability:
         """The highest tier that the store keeps."""
         return self._machine.durability
 
-    def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """Create a queue or an exchange by the state machine. See `WiringCalls.create`."""
-        self._decide(on_complete, self._machine.create, wiring)
-
-    def alter(self, queue: Queue, on_complete: OnComplete) -> None:
-        """Give a queue other arguments by the state machine. See `WiringCalls.alter`."""
-        self._decide(on_complete, self._machine.alter, queue)
-
-    def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """Destroy a queue or an exchange by the state machine. See `WiringCalls.destroy`."""
-        self._decide(on_complete, self._machine.destroy, wiring)
-
-    def bind(
-        self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
+    def call(
+        self,
+        call: StoreCall,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
     ) -> None:
-        """Bind a queue to an exchange by the state machine. See `WiringCalls.bind`."""
-        self._decide(on_complete, self._machine.bind, key, arguments)
+        """Decide a call by the state machine, on the short road where it is plain.
 
-    def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
-        """Remove a binding by the state machine. See `WiringCalls.unbind`."""
-        self._decide(on_complete, self._machine.unbind, key)
-
-    def configure(
-        self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
-    ) -> None:
-        """Keep an object of the broker's configuration. See `WiringCalls.configure`."""
-        self._decide(on_complete, self._machine.configure, category, key, detail)
+        See `CallTarget.call`.
+        """
+        if transaction is None:
+            if isinstance(call, EnqueueCall):
+                is_plain = call.annotations is None and not call.delivery_count
+                if is_plain and self.enqueue_plain(call.message, call.queue, on_complete):
+                    return
+            elif isinstance(call, AcquireCall | DequeueCall):
+                self.decide_one(call, on_complete)
+                return
+            elif isinstance(call, BranchCall):
+                self.decide_branch(call, on_complete)
+                return
+        decide = partial(self._decisions[type(call)], **call.by_name())
+        self._decide(on_complete, decide, transaction=transaction)
 
     def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
         """Make a message with the next id. See `ContentCalls.message`.
@@ -164,110 +182,6 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
             on_complete,
             lambda refusal: self._decide(on_complete, _refuse, refusal),
         )
-
-    def enqueue(
-        self,
-        message: StoredMessage,
-        queue: str,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-        *,
-        annotations: Annotations | None = None,
-        delivery_count: int = 0,
-    ) -> None:
-        """Put a message on a queue, on the short road where it is plain.
-
-        See `MessageStore.enqueue`.
-        """
-        is_plain = transaction is None and annotations is None and not delivery_count
-        if is_plain and self.enqueue_plain(message, queue, on_complete):
-            return
-        arguments = message, queue, annotations, delivery_count
-        self._decide(on_complete, self._enqueue, *arguments, transaction=transaction)
-
-    def dequeue(
-        self,
-        message_id: int,
-        queue: str,
-        holder: str | None,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-        outcome: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Remove a message from a queue, now or at the commit. See `MessageStore.dequeue`."""
-        if transaction is None:
-            one = (message_id,)
-            self.decide_each(alone(on_complete), one, batches.dequeue, queue, holder, outcome)
-            return
-        decide = self._machine.dequeue
-        self._decide(
-            on_complete, decide, message_id, queue, holder, outcome, transaction=transaction
-        )
-
-    def acquire(
-        self,
-        message_id: int,
-        queue: str,
-        holder: str,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-    ) -> None:
-        """Reserve a message for a holder, now or within a transaction.
-
-        See `MessageStore.acquire`.
-        """
-        if transaction is None:
-            self.decide_each(alone(on_complete), (message_id,), batches.acquire, queue, holder)
-            return
-        decide = self._machine.acquire
-        self._decide(on_complete, decide, message_id, queue, holder, transaction=transaction)
-
-    def release(
-        self,
-        message_id: int,
-        queue: str,
-        holder: str,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-        *,
-        delivery_failed: bool = False,
-        annotations: Annotations | None = None,
-    ) -> None:
-        """Make an acquired message available again. See `MessageStore.release`."""
-        decide = partial(
-            self._machine.release, delivery_failed=delivery_failed, annotations=annotations
-        )
-        self._decide(on_complete, decide, message_id, queue, holder, transaction=transaction)
-
-    def attach(self, key: LinkKey, detail: Mapping[str, Any], on_complete: OnComplete) -> None:
-        """Keep that a link is attached, and its termini. See `LinkCalls.attach`."""
-        self._decide(on_complete, self._machine.attach, key, detail)
-
-    def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
-        """Keep that a link is detached, or forget it. See `LinkCalls.detach`."""
-        self._decide(on_complete, partial(self._machine.detach, closed=closed), key)
-
-    def unsettled(
-        self,
-        key: LinkKey,
-        tag: bytes,
-        state: Mapping[str, Any] | None,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-    ) -> None:
-        """Remember a delivery of a link, now or at the commit. See `LinkCalls.unsettled`."""
-        decide = self._machine.unsettled
-        self._decide(on_complete, decide, key, tag, state, transaction=transaction)
-
-    def settle(
-        self,
-        key: LinkKey,
-        tags: Sequence[bytes],
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-    ) -> None:
-        """Forget deliveries of a link, now or at the commit. See `LinkCalls.settle`."""
-        self._decide(on_complete, self._machine.settle, key, tags, transaction=transaction)
 
     def begin(self) -> TransactionContext:
         """Open a transaction with the next number. See `MessageStore.begin`."""
@@ -352,13 +266,13 @@ class LocalMessageStore(LocalBatches, LocalBranches, LocalExpiry, ReadCalls):
         message: StoredMessage,
         queue: str,
         annotations: Annotations | None,
-        failures: int,
+        delivery_count: int,
         transaction: Transaction | None = None,
     ) -> list[RecordStep]:
         check_message(message)
         check_queue(queue)
         check_size(message.header.body_bytes, self._max_message_bytes)
-        machine, terms = self._machine, (annotations, failures)
+        machine, terms = self._machine, (annotations, delivery_count)
         if transaction is not None:
             return transactions.enqueue(machine, message, queue, transaction, *terms)
         return machine.enqueue(message, queue, None, (None, None), *terms)

@@ -13,7 +13,12 @@ from broker_shim.store.sink import Sink
 from sparkstore.core.state_machine import batches
 from sparkstore.core.state_machine.arguments import check_batch, check_completion
 from sparkstore.core.state_machine.batches import Decided
-from sparkstore.core.state_machine.call_values import RecordStep, StoredMessage
+from sparkstore.core.state_machine.call_values import (
+    AcquireCall,
+    DequeueCall,
+    RecordStep,
+    StoredMessage,
+)
 from sparkstore.core.state_machine.state_machine import StoreStateMachine
 
 
@@ -89,6 +94,12 @@ class LocalBatches:
         See `BatchCalls.acquire_each`.
         """
         self.decide_each(on_complete, message_ids, batches.acquire, queue, holder)
+
+    def decide_one(self, call: AcquireCall | DequeueCall, on_complete: OnComplete) -> None:
+        """Decide a call by itself, as a batch of one."""
+        decide = batches.acquire if isinstance(call, AcquireCall) else batches.dequeue
+        _message_id, *terms = call.by_name().values()
+        self.decide_each(alone(on_complete), (call.message_id,), decide, *terms)
 
     def decide_each(
         self,

@@ -7,29 +7,15 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from inspect import signature
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
-from broker_shim.store.chain.calls import PREPARE, StoreCall
-from broker_shim.store.interface import BrokerStore, Exchange, Queue, StoredMessage
+from broker_shim.store.interface import Exchange, Queue, StoredMessage
+from sparkstore.core.state_machine.call_values import StoreCall
 from sparkstore.core.xids import Xid, xid_text
-
-_NAMES = {
-    name: [word for word in signature(getattr(BrokerStore, name)).parameters if word != "self"]
-    for name in (
-        *("create", "alter", "destroy", "bind", "unbind", "configure", "enqueue", "dequeue"),
-        *("acquire", "release", "attach", "detach", "unsettled", "settle"),
-    )
-} | {
-    PREPARE: ["xid"],
-    "commit_prepared": ["xid"],
-    "rollback_prepared": ["xid"],
-    "forget_branch": ["xid"],
-    "decide_heuristically": ["xid", "by"],
-}
 
 
 class CallAuditor:
@@ -97,11 +83,11 @@ def _private(path: str, flags: int) -> int:
 
 
 def _line(common: Mapping[str, Any], call: StoreCall) -> str:
-    named = {
-        name: _named(value)
-        for name, value in zip(_NAMES[call.operation], call.arguments, strict=False)
+    """Write a call as JSON, without the arguments that are as they are by default."""
+    defaults = {part.name: part.default for part in fields(call)}  # type: ignore[arg-type]
+    given = {
+        name: _named(value) for name, value in call.by_name().items() if value != defaults[name]
     }
-    given = {**named, **{name: value for name, value in call.options.items() if value is not None}}
     return json.dumps({**common, "operation": call.operation, **given}, default=_shown) + "\n"
 
 

@@ -24,11 +24,18 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from broker_shim.store.branch_store import BranchSteps, Xid
-from broker_shim.store.chain.calls import StoreCall
 from broker_shim.store.interface import Entry
 from sparkstore.core.annotations import annotations_of, as_detail, given_back
 from sparkstore.core.records import Kind, Record
-from sparkstore.core.state_machine.call_values import PlannedEnqueue
+from sparkstore.core.state_machine.call_values import (
+    AcquireCall,
+    CommitPreparedCall,
+    DequeueCall,
+    EnqueueCall,
+    ReleaseCall,
+    RollbackPreparedCall,
+    StoreCall,
+)
 
 NOBODY = "store-chain"
 """Holds an entry for a moment, to give it back with what it lacks."""
@@ -47,7 +54,7 @@ class MissingBranch(NamedTuple):
     """
 
     xid: Xid
-    steps: Sequence[StoreCall | PlannedEnqueue]
+    steps: Sequence[StoreCall]
 
 
 class ChangedEntries(Mapping[int, Entry]):
@@ -114,8 +121,8 @@ def same_branches(
 def decisions(theirs: Branches, our_entries: Entries) -> Iterator[StoreCall]:
     """Make the calls that decide the branches which the other store has decided."""
     for xid, steps in theirs.items():
-        call = "commit_prepared" if _was_committed(steps, our_entries) else "rollback_prepared"
-        yield StoreCall(call, (xid,), {})
+        decide = CommitPreparedCall if _was_committed(steps, our_entries) else RollbackPreparedCall
+        yield decide(xid)
 
 
 def after(their_entries: Entries, our_entries: Entries, theirs: Branches) -> Entries:
@@ -128,7 +135,7 @@ def after(their_entries: Entries, our_entries: Entries, theirs: Branches) -> Ent
             if name not in their_entries:
                 continue
             queue = changed.setdefault(name, ChangedEntries(their_entries[name]))
-            if isinstance(step, PlannedEnqueue):
+            if isinstance(step, EnqueueCall):
                 annotations = step.annotations
                 detail = None if annotations is None else as_detail(annotations)
                 if commits:
@@ -149,7 +156,7 @@ def before(our_entries: Entries, ours: Branches) -> Entries:
         seen: set[tuple[str, int]] = set()
         for step in steps:
             name, message_id = place = _place(step)
-            if isinstance(step, PlannedEnqueue) or place in seen:
+            if isinstance(step, EnqueueCall) or place in seen:
                 continue
             seen.add(place)
             queue = changed.setdefault(name, ChangedEntries(our_entries[name]))
@@ -160,10 +167,10 @@ def before(our_entries: Entries, ours: Branches) -> Entries:
 
 def missing_branch(xid: Xid, steps: BranchSteps, our_entries: Entries) -> MissingBranch:
     """Make the calls that prepare a branch anew; `our_entries` are those `before`."""
-    calls: list[StoreCall | PlannedEnqueue] = []
+    calls: list[StoreCall] = []
     seen: dict[tuple[str, int], Entry] = {}
     for step in steps:
-        if isinstance(step, PlannedEnqueue):
+        if isinstance(step, EnqueueCall):
             calls.append(step)
             continue
         name, message_id = place = _place(step)
@@ -181,7 +188,7 @@ def _told(steps: BranchSteps) -> list[Any]:
     """List the calls of a branch without times and transactions, which differ in each store."""
     return [
         (*_place(step), step.annotations and as_detail(step.annotations))
-        if isinstance(step, PlannedEnqueue)
+        if isinstance(step, EnqueueCall)
         else (step.kind, *_place(step), step.holder, step.delivery_count, step.detail)
         for step in steps
     ]
@@ -206,8 +213,8 @@ def _state(entry: Entry) -> tuple[str | None, int, str | None]:
     return entry.acquired_by, entry.delivery_count, entry.detail
 
 
-def _place(step: PlannedEnqueue | Record) -> tuple[str, int]:
-    if isinstance(step, PlannedEnqueue):
+def _place(step: EnqueueCall | Record) -> tuple[str, int]:
+    if isinstance(step, EnqueueCall):
         return step.queue, step.message.message_id
     assert step.queue is not None
     assert step.message_id is not None
@@ -249,10 +256,11 @@ def _call_of(step: Record, entry: Entry) -> StoreCall:
     name, message_id = _place(step)
     if step.kind is Kind.DEQUEUED:
         outcome = None if step.detail is None else json.loads(step.detail)
-        return StoreCall("dequeue", (message_id, name, step.holder), {"outcome": outcome})
+        return DequeueCall(message_id, name, step.holder, outcome)
     if step.kind is Kind.ACQUIRED:
-        return StoreCall("acquire", (message_id, name, step.holder), {})
+        assert step.holder is not None
+        return AcquireCall(message_id, name, step.holder)
+    assert entry.acquired_by is not None
     annotations = None if step.detail is None else annotations_of(step.detail)
     has_failed = (step.delivery_count or 0) > entry.delivery_count
-    options = {"delivery_failed": has_failed, "annotations": annotations}
-    return StoreCall("release", (message_id, name, entry.acquired_by), options)
+    return ReleaseCall(message_id, name, entry.acquired_by, has_failed, annotations)

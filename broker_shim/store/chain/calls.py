@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 from broker_shim.completion import OnComplete
 from sparkstore.core.annotations import annotations_of
-from sparkstore.core.state_machine.call_values import RecordStep
-
-PREPARE = "prepare"
-"""The operation that comes last among the calls of a branch; its argument is the xid."""
-
-
-class StoreCall(NamedTuple):
-    """One call of a `BrokerStore` that changes something.
-
-    Attributes:
-        operation: The method's name.
-        arguments: By position, all that stand before `on_complete`.
-        options: By name, without `on_complete` and `transaction`.
-    """
-
-    operation: str
-    arguments: tuple[Any, ...]
-    options: Mapping[str, Any]
+from sparkstore.core.state_machine.call_values import (
+    DequeueCall,
+    EnqueueCall,
+    RecordStep,
+    StoreCall,
+)
 
 
 class ChainMember(Protocol):
@@ -38,7 +26,8 @@ class ChainMember(Protocol):
     def apply(self, calls: Sequence[StoreCall], on_complete: OnComplete) -> None:
         """Make calls true: a single one by itself, several in one transaction.
 
-        If the last one is `PREPARE`, they wait as a branch in doubt until another call decides it.
+        If the last one is a `PrepareCall`, they wait as a branch in doubt until another call
+        decides it.
 
         `on_complete` fires once, on any thread, in the order of these calls. It must not block, and
         raises nothing: what is wrong is told by `on_complete`.
@@ -58,12 +47,12 @@ def calls_that_make_room(steps: Iterable[RecordStep]) -> Iterator[list[StoreCall
     """Yield the calls by which a full queue dropped messages: each a dequeue, or a move."""
     calls: list[StoreCall] = []
     for step in steps:
-        record = step.record
+        record, queue = step.record, step.record.queue
+        assert queue is not None
         if step.message is not None:  # the dead letter of what is taken off next
-            options = {"annotations": annotations_of(record.detail)}
-            calls.append(StoreCall("enqueue", (step.message, record.queue), options))
+            calls.append(EnqueueCall(step.message, queue, annotations_of(record.detail)))
             continue
-        where = (record.message_id, record.queue, None)
-        calls.append(StoreCall("dequeue", where, {"outcome": json.loads(record.detail or "{}")}))
+        assert record.message_id is not None
+        calls.append(DequeueCall(record.message_id, queue, None, json.loads(record.detail or "{}")))
         yield calls
         calls = []

@@ -33,22 +33,25 @@ from broker_shim.store.branch_store import (
     PreparedBranch,
     Xid,
 )
-from broker_shim.store.chain.calls import PREPARE, StoreCall
 from broker_shim.store.expiring_store import ExpiringStore
 from broker_shim.store.interface import BrokerStore, TransactionContext
 from sparkstore.core.state_machine.arguments import check_completion
-from sparkstore.core.state_machine.call_values import RecordStep
+from sparkstore.core.state_machine.call_values import (
+    DecideHeuristicallyCall,
+    PrepareCall,
+    RecordStep,
+    StoreCall,
+)
 
 
 class FirstStore(BrokerStore, BranchStore, ExpiringStore, Protocol):
     """A store that can be the first of a chain: it decides in this process."""
 
 
-class ChainBranches:
+class ChainBranches(BranchStore):
     """`BranchStore` of a `MessageStoreChain`."""
 
     _first: FirstStore
-    _call: Callable[..., None]
     _decided: Callable[[Sequence[StoreCall], OnComplete, StoreError | None], None]
     _guarded: Callable[[OnComplete, Any, OnComplete], None]
     _inner: Callable[[TransactionContext], TransactionContext]
@@ -60,31 +63,10 @@ class ChainBranches:
         accepted = self._accepted(transaction)
 
         def prepared(error: StoreError | None) -> None:
-            self._decided([*accepted, StoreCall(PREPARE, (xid,), {})], on_complete, error)
+            self._decided([*accepted, PrepareCall(xid)], on_complete, error)
 
         make = partial(self._first.prepare, self._inner(transaction), xid)
         self._guarded(on_complete, make, prepared)
-
-    def commit_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
-        """Commit a branch in doubt in the first store, then in each member.
-
-        See `BranchCalls.commit_prepared`.
-        """
-        self._call(on_complete, "commit_prepared", xid)
-
-    def rollback_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
-        """Roll back a branch in doubt in the first store, then in each member.
-
-        See `BranchCalls.rollback_prepared`.
-        """
-        self._call(on_complete, "rollback_prepared", xid)
-
-    def forget_branch(self, xid: Xid, on_complete: OnComplete) -> None:
-        """Forget a decided branch in the first store, then in each member.
-
-        See `BranchCalls.forget_branch`.
-        """
-        self._call(on_complete, "forget_branch", xid)
 
     def prepared(self) -> list[PreparedBranch]:
         """Get the branches that are in doubt in the first store. See `BranchCalls.prepared`."""
@@ -110,7 +92,7 @@ class ChainBranches:
         """
         check_completion(on_complete)
         taken: list[RecordStep] = []
-        call = StoreCall("decide_heuristically", (xid, by), {"commits": commits})
+        call = DecideHeuristicallyCall(xid, by, commits)
 
         def complete(error: StoreError | None) -> None:
             if error is None:

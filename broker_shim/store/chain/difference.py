@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from broker_shim.store.chain.branches_in_doubt import (
     NOBODY,
@@ -22,9 +22,24 @@ from broker_shim.store.chain.branches_in_doubt import (
     missing_branch,
     same_branches,
 )
-from broker_shim.store.chain.calls import StoreCall
 from broker_shim.store.interface import Entry, Exchange, ExchangeBindingKey, Queue, Recovered
 from sparkstore.core.annotations import annotations_of, are_alike
+from sparkstore.core.state_machine.call_values import (
+    AcquireCall,
+    AlterCall,
+    AttachCall,
+    BindCall,
+    ConfigureCall,
+    CreateCall,
+    DequeueCall,
+    DestroyCall,
+    DetachCall,
+    ReleaseCall,
+    SettleCall,
+    StoreCall,
+    UnbindCall,
+    UnsettledCall,
+)
 
 CATEGORY = "store-chain"
 """Of configuration objects that each store of a chain keeps for itself."""
@@ -78,19 +93,19 @@ def _definitions(
     ours: Recovered, theirs: Recovered, is_of_new: Callable[[ExchangeBindingKey], bool]
 ) -> Iterator[StoreCall]:
     for gone in set(theirs.bindings) - set(ours.bindings):
-        yield _call("unbind", gone)
+        yield UnbindCall(gone)
     yield from _declared(ours.exchanges, theirs.exchanges)
     yield from _declared(ours.queues, theirs.queues)
     for binding, arguments in ours.bindings.items():
         before = None if is_of_new(binding) else theirs.bindings.get(binding)
         if before != arguments:
             if before is not None:
-                yield _call("unbind", binding)
-            yield _call("bind", binding, arguments)
+                yield UnbindCall(binding)
+            yield BindCall(binding, arguments)
     for category, key in {**ours.configured, **theirs.configured}:
         detail = ours.configured.get((category, key))
         if category != CATEGORY and detail != theirs.configured.get((category, key)):
-            yield _call("configure", category, key, detail)
+            yield ConfigureCall(category, key, detail)
 
 
 def _declared(
@@ -98,17 +113,17 @@ def _declared(
 ) -> Iterator[StoreCall]:
     by_name = {row.name: row for row in theirs}
     for gone in set(by_name) - {row.name for row in ours}:
-        yield _call("destroy", by_name[gone])
+        yield DestroyCall(by_name[gone])
     for wanted in ours:
         before = by_name.get(wanted.name)
         if before == wanted:
             continue
-        if not _is_another(wanted, before):
-            yield _call("alter", wanted)
+        if isinstance(wanted, Queue) and not _is_another(wanted, before):
+            yield AlterCall(wanted)
             continue
         if before is not None:
-            yield _call("destroy", before)
-        yield _call("create", wanted)
+            yield DestroyCall(before)
+        yield CreateCall(wanted)
 
 
 def _is_another(wanted: Queue | Exchange, existing: Queue | Exchange | None) -> bool:
@@ -134,7 +149,7 @@ def _entries(
     kept = _kept(ours, theirs)
     for message_id, entry in theirs.items():
         if message_id not in kept:
-            yield _call("dequeue", message_id, queue, entry.acquired_by)
+            yield DequeueCall(message_id, queue, entry.acquired_by)
     for message_id, entry in ours.items():
         if message_id not in kept:
             yield Missing(message_id, queue, entry)
@@ -167,21 +182,17 @@ def _held(queue: str, message_id: int, ours: Entry, theirs: Entry) -> Iterator[S
         detail = ours.detail
     while failures < ours.delivery_count or detail != ours.detail:
         if holder is None:
-            yield _call("acquire", message_id, queue, NOBODY)
+            yield AcquireCall(message_id, queue, NOBODY)
         is_failure = failures < ours.delivery_count
         failures += is_failure
-        yield _call(
-            "release",
-            *(message_id, queue, holder or NOBODY),
-            delivery_failed=is_failure,
-            annotations=annotations_of(ours.detail),
-        )
+        annotations = annotations_of(ours.detail)
+        yield ReleaseCall(message_id, queue, holder or NOBODY, is_failure, annotations)
         holder, detail = None, ours.detail
     if holder != ours.acquired_by:
         if holder is not None:
-            yield _call("release", message_id, queue, holder)
+            yield ReleaseCall(message_id, queue, holder, delivery_failed=False)
         if ours.acquired_by is not None:
-            yield _call("acquire", message_id, queue, ours.acquired_by)
+            yield AcquireCall(message_id, queue, ours.acquired_by)
 
 
 _NEW = Entry(0, 0, 0, None, 0)
@@ -190,22 +201,18 @@ _NEW = Entry(0, 0, 0, None, 0)
 
 def _links(ours: Recovered, theirs: Recovered) -> Iterator[StoreCall]:
     for key in set(theirs.links) - set(ours.links):
-        yield _call("detach", key, closed=True)
+        yield DetachCall(key, closed=True)
     for key, detail in ours.links.items():
         before = theirs.links.get(key)
         if before != detail:
-            yield _call("attach", key, detail)
+            yield AttachCall(key, detail)
         remembered = ours.unsettled.get(key, {})
         states = theirs.unsettled.get(key, {}) if before is not None else {}
         if before is not None and before.get("durability") != detail.get("durability"):
             states = {}
         gone = [tag for tag in states if tag not in remembered]
         if gone:
-            yield _call("settle", key, gone)
+            yield SettleCall(key, gone)
         for tag, state in remembered.items():
             if tag not in states or states[tag] != state:
-                yield _call("unsettled", key, tag, state)
-
-
-def _call(operation: str, *arguments: Any, **options: Any) -> StoreCall:
-    return StoreCall(operation, arguments, options)
+                yield UnsettledCall(key, tag, state)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Any, Protocol
@@ -18,7 +19,6 @@ from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store.branch_store import BranchSteps, Xid
 from broker_shim.store.chain.branches_in_doubt import MissingBranch
 from broker_shim.store.chain.call_line import CallLine
-from broker_shim.store.chain.calls import PREPARE, StoreCall
 from broker_shim.store.chain.chain_branches import FirstStore
 from broker_shim.store.chain.difference import CATEGORY, Missing, difference
 from broker_shim.store.interface import (
@@ -29,7 +29,22 @@ from broker_shim.store.interface import (
 )
 from broker_shim.store.local import LocalMessageStore
 from sparkstore.core.state_machine import heuristics
-from sparkstore.core.state_machine.call_values import PlannedEnqueue, RecordStep
+from sparkstore.core.state_machine.call_values import (
+    AcquireCall,
+    AttachCall,
+    BranchCall,
+    ConfigureCall,
+    DecideHeuristicallyCall,
+    DequeueCall,
+    DetachCall,
+    EnqueueCall,
+    PrepareCall,
+    RecordStep,
+    ReleaseCall,
+    SettleCall,
+    StoreCall,
+    UnsettledCall,
+)
 from sparkstore.core.xids import xid_text
 
 _log = logging.getLogger(__name__)
@@ -38,7 +53,6 @@ _SELF, _FIRST = "self", "first"
 _PIECE_BYTES = 1 << 20
 _AT_ONCE = 256
 """Calls under way while it catches up."""
-_DECISIONS = {"commit_prepared", "rollback_prepared", "decide_heuristically", "forget_branch"}
 MAX_DISTANCE = 100_000
 
 
@@ -133,8 +147,7 @@ class Mirror:
 
         See `ChainMember.apply`.
         """
-        enqueued = [call.arguments[0] for call in calls if call.operation == "enqueue"]
-        may_wait = any(message.is_staged for message in enqueued)
+        may_wait = any(isinstance(call, EnqueueCall) and call.message.is_staged for call in calls)
         self._call_line.take(partial(self._apply, calls, on_complete), may_wait=may_wait)
 
     def flush(self, on_complete: OnComplete) -> None:
@@ -203,56 +216,56 @@ class Mirror:
         for missing in lacking:
             if isinstance(missing, Missing):
                 message = self._first.load(missing.message_id)
-                yield [StoreCall("enqueue", (message, missing.queue), {})]
+                yield [EnqueueCall(message, missing.queue)]
             elif isinstance(missing, MissingBranch):
-                yield [*self._branch(missing), StoreCall(PREPARE, (missing.xid,), {})]
+                yield [*self._branch(missing), PrepareCall(missing.xid)]
             else:
                 yield [missing]
 
     def _branch(self, branch: MissingBranch) -> Iterator[StoreCall]:
         """The calls of a branch, with the content that waits in the first store."""
-        enqueued = [step.message for step in branch.steps if isinstance(step, PlannedEnqueue)]
+        enqueued = [step.message for step in branch.steps if isinstance(step, EnqueueCall)]
         waiting = {message.message_id for message in enqueued if message.is_staged}
         for step in branch.steps:
-            if isinstance(step, StoreCall):
+            if isinstance(step, EnqueueCall) and step.message.message_id in waiting:
+                yield replace(step, message=self._first.load(step.message.message_id))
+            else:
                 yield step
-                continue
-            message = step.message
-            if message.message_id in waiting:
-                message = self._first.load(message.message_id)
-            yield StoreCall("enqueue", (message, step.queue), {"annotations": step.annotations})
 
     def _apply(self, calls: Sequence[StoreCall], on_complete: OnComplete) -> None:
         self._staged.clear()
         try:
-            if [call.operation for call in calls] == [PREPARE]:
-                (xid,) = calls[0].arguments
-                self._store.adopt_branch(xid, on_complete)
+            if len(calls) == 1 and isinstance(calls[0], PrepareCall):
+                self._store.adopt_branch(calls[0].xid, on_complete)
                 return
             self._lacks = False
             calls = [ours for call in calls if (ours := self._translated(call)) is not None]
             if self._lacks:
                 on_complete = partial(self._when_followed, on_complete)
-            if len(calls) == 1 and calls[0].operation != PREPARE:
+            if len(calls) == 1 and not isinstance(calls[0], PrepareCall):
                 self._make(calls[0], on_complete, None)
                 return
             transaction = self._store.begin()
             for call in calls:
-                if call.operation != PREPARE:
+                if not isinstance(call, PrepareCall):
                     self._make(call, _ignore, transaction)
-            if calls and calls[-1].operation == PREPARE:
-                self._prepare(transaction, calls, on_complete)
+            if calls and isinstance(calls[-1], PrepareCall):
+                self._prepare(transaction, calls[-1].xid, on_complete, is_empty=len(calls) == 1)
             else:
                 self._store.commit(transaction, on_complete)
         except StoreError as error:
             on_complete(error)
 
     def _prepare(
-        self, transaction: TransactionContext, calls: Sequence[StoreCall], on_complete: OnComplete
+        self,
+        transaction: TransactionContext,
+        xid: Xid,
+        on_complete: OnComplete,
+        *,
+        is_empty: bool,
     ) -> None:
         """Prepare a branch, unless all its messages have lost their content: then abort it."""
-        (xid,) = calls[-1].arguments
-        if len(calls) == 1:
+        if is_empty:
             self._unmade.add(xid)
             self._store.abort(transaction, on_complete)
         else:
@@ -292,33 +305,33 @@ class Mirror:
         That may be a message whose content nobody has any more: it is never enqueued. Or it is a
         link that was closed before the commit, which the first store left out, too.
         """
-        about: Any = call.arguments[0]
-        if call.operation == "enqueue":
-            message = self._taken_over(about)
-            return message and call._replace(arguments=(message, *call.arguments[1:]))
-        if call.operation in {"acquire", "release", "dequeue"}:
-            return None if about in self._gone else call
-        if call.operation in _DECISIONS:
-            return self._decision(call)
-        if call.operation == "attach":
-            self._links.add(about)
-        elif call.operation == "detach" and call.options["closed"]:
-            self._links.discard(about)
-        is_of_link = call.operation in {"unsettled", "settle"}
-        return None if is_of_link and about not in self._links else call
+        match call:
+            case EnqueueCall():
+                message = self._taken_over(call.message)
+                return None if message is None else replace(call, message=message)
+            case AcquireCall() | ReleaseCall() | DequeueCall():
+                return None if call.message_id in self._gone else call
+            case AttachCall():
+                self._links.add(call.key)
+            case DetachCall(closed=True):
+                self._links.discard(call.key)
+            case UnsettledCall() | SettleCall():
+                return call if call.key in self._links else None
+            case PrepareCall():
+                pass
+            case BranchCall() if call.xid in self._unmade:
+                return self._remembered(call)
+        return call
 
-    def _decision(self, call: StoreCall) -> StoreCall | None:
-        """Translate a decision; of a branch that was not made only an operator's is kept."""
-        xid, is_heuristic = call.arguments[0], call.operation == "decide_heuristically"
-        if xid not in self._unmade:
-            options = {**call.options, "on_steps": _skip}
-            return call._replace(options=options) if is_heuristic else call
-        remembered = heuristics.CATEGORY, xid_text(xid)
-        detail = self._first.recover().configured.get(remembered) if is_heuristic else None
+    def _remembered(self, call: BranchCall) -> StoreCall | None:
+        """Translate the decision of a branch that was not made: only an operator's is kept."""
+        key = heuristics.CATEGORY, xid_text(call.xid)
+        is_heuristic = isinstance(call, DecideHeuristicallyCall)
+        detail = self._first.recover().configured.get(key) if is_heuristic else None
         if detail is None and is_heuristic:  # its coordinator knows by now, which we hear of next
             return None
-        self._unmade.discard(xid)
-        return None if detail is None else StoreCall("configure", (*remembered, detail), {})
+        self._unmade.discard(call.xid)
+        return None if detail is None else ConfigureCall(*key, detail)
 
     def _taken_over(self, message: StoredMessage) -> StoredMessage | None:
         """The message to enqueue here, content and all; None if nobody has its content any more."""
@@ -344,11 +357,11 @@ class Mirror:
     def _make(
         self, call: StoreCall, on_complete: OnComplete, transaction: TransactionContext | None
     ) -> None:
-        make: Any = partial(getattr(self._store, call.operation), *call.arguments, **call.options)
-        if transaction is None:
-            make(on_complete=on_complete)
+        if isinstance(call, DecideHeuristicallyCall):
+            xid, by, commits = call.xid, call.by, call.commits
+            self._store.decide_heuristically(xid, by, on_complete, _skip, commits=commits)
         else:
-            make(on_complete=on_complete, transaction=transaction)
+            self._store.call(call, on_complete, transaction)
 
 
 def _do_nothing(store: InDoubtStore, on_complete: OnComplete) -> None:

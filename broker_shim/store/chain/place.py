@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.store.chain.calls import ChainMember, StoreCall
+from broker_shim.store.chain.calls import ChainMember
 from sparkstore.core.state_machine.arguments import check_switch
+from sparkstore.core.state_machine.call_values import StoreCall
 
 _log = logging.getLogger(__name__)
 

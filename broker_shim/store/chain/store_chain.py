@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,19 +23,15 @@ from typing import Any
 from broker_shim.completion import Completion, OnComplete, all_of
 from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, Ended, InvalidRequest, StoreError
-from broker_shim.store.chain.calls import ChainMember, StoreCall, calls_that_make_room
+from broker_shim.store.chain.calls import ChainMember, calls_that_make_room
 from broker_shim.store.chain.chain_branches import ChainBranches, FirstStore
 from broker_shim.store.chain.difference import CATEGORY
 from broker_shim.store.chain.place import MemberPlace, MemberStatus, Tolerance
 from broker_shim.store.expiring_store import DueMessages
 from broker_shim.store.interface import (
-    Annotations,
+    BrokerStore,
     ContentWriter,
-    Exchange,
-    ExchangeBindingKey,
-    LinkKey,
     MessageHeader,
-    Queue,
     Recovered,
     StoredMessage,
     TransactionContext,
@@ -44,13 +40,13 @@ from broker_shim.store.local import LocalMessageStore
 from broker_shim.store.reads import ReadCalls
 from broker_shim.store.unbatched_calls import UnbatchedCalls
 from sparkstore.core.state_machine.arguments import check_completion
-from sparkstore.core.state_machine.call_values import RecordStep
+from sparkstore.core.state_machine.call_values import RecordStep, StoreCall
 from sparkstore.log.completions import fire_once, ignore
 
 _log = logging.getLogger(__name__)
 
 
-class MessageStoreChain(ChainBranches, ReadCalls, UnbatchedCalls):
+class MessageStoreChain(ChainBranches, ReadCalls, UnbatchedCalls, BrokerStore):
     """A `BrokerStore` that calls several stores in the order of the first one.
 
     Reads, and what `recover` tells, are the first store's.
@@ -115,51 +111,28 @@ class MessageStoreChain(ChainBranches, ReadCalls, UnbatchedCalls):
         """The status of each member, in the order of the chain."""
         return [place.status for place in self._places]
 
-    def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """Create a queue or an exchange in the first store, then in each member.
-
-        See `WiringCalls.create`.
-        """
-        self._call(on_complete, "create", wiring)
-
-    def alter(self, queue: Queue, on_complete: OnComplete) -> None:
-        """Give a queue other arguments in the first store, then in each member.
-
-        See `WiringCalls.alter`.
-        """
-        self._call(on_complete, "alter", queue)
-
-    def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """Destroy a queue or an exchange in the first store, then in each member.
-
-        See `WiringCalls.destroy`.
-        """
-        self._call(on_complete, "destroy", wiring)
-
-    def bind(
-        self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
+    def call(
+        self,
+        call: StoreCall,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
     ) -> None:
-        """Bind a queue to an exchange in the first store, then in each member.
+        """Have the first store decide a call, then each member make it true.
 
-        See `WiringCalls.bind`.
+        Of a call within a transaction members hear at its commit. See `CallTarget.call`.
         """
-        self._call(on_complete, "bind", key, arguments)
+        check_completion(on_complete)
+        make = partial(self._first.call, call)
+        if transaction is None:
+            self._guarded(on_complete, make, partial(self._decided, [call], on_complete))
+            return
 
-    def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
-        """Remove a binding from the first store, then from each member.
+        def noted(error: StoreError | None) -> None:
+            if error is None and isinstance(transaction, ChainTransaction):
+                transaction.accepted.append(call)
+            self._line.put(on_complete, error)
 
-        See `WiringCalls.unbind`.
-        """
-        self._call(on_complete, "unbind", key)
-
-    def configure(
-        self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
-    ) -> None:
-        """Keep an object of the configuration in the first store, then in each member.
-
-        See `WiringCalls.configure`.
-        """
-        self._call(on_complete, "configure", category, key, detail)
+        self._guarded(on_complete, partial(make, transaction=self._inner(transaction)), noted)
 
     def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
         """Make a message with an id of the first store. See `ContentCalls.message`."""
@@ -181,112 +154,6 @@ class MessageStoreChain(ChainBranches, ReadCalls, UnbatchedCalls):
         """
         check_completion(on_complete)
         return self._first.stage(message, pieces, partial(self._line.put, on_complete))
-
-    def enqueue(
-        self,
-        message: StoredMessage,
-        queue: str,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-        *,
-        annotations: Annotations | None = None,
-        delivery_count: int = 0,
-    ) -> None:
-        """Put a message on a queue of the first store, then of each member.
-
-        See `MessageStore.enqueue`.
-        """
-        options: dict[str, Any] = {"annotations": annotations}
-        if delivery_count:
-            options["delivery_count"] = delivery_count
-        self._call(on_complete, "enqueue", message, queue, within=transaction, **options)
-
-    def dequeue(
-        self,
-        message_id: int,
-        queue: str,
-        holder: str | None,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-        outcome: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Remove a message from a queue of the first store, then of each member.
-
-        See `MessageStore.dequeue`.
-        """
-        self._call(
-            on_complete, "dequeue", message_id, queue, holder, within=transaction, outcome=outcome
-        )
-
-    def acquire(
-        self,
-        message_id: int,
-        queue: str,
-        holder: str,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-    ) -> None:
-        """Reserve a message for a holder in the first store, then in each member.
-
-        See `MessageStore.acquire`.
-        """
-        self._call(on_complete, "acquire", message_id, queue, holder, within=transaction)
-
-    def release(
-        self,
-        message_id: int,
-        queue: str,
-        holder: str,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-        *,
-        delivery_failed: bool = False,
-        annotations: Annotations | None = None,
-    ) -> None:
-        """Make a message available in the first store, then in each member.
-
-        See `MessageStore.release`.
-        """
-        options = {"delivery_failed": delivery_failed, "annotations": annotations}
-        self._call(on_complete, "release", message_id, queue, holder, within=transaction, **options)
-
-    def attach(self, key: LinkKey, detail: Mapping[str, Any], on_complete: OnComplete) -> None:
-        """Keep that a link is attached in the first store, then in each member.
-
-        See `LinkCalls.attach`.
-        """
-        self._call(on_complete, "attach", key, detail)
-
-    def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
-        """Keep that a link is detached in the first store, then in each member.
-
-        See `LinkCalls.detach`.
-        """
-        self._call(on_complete, "detach", key, closed=closed)
-
-    def unsettled(
-        self,
-        key: LinkKey,
-        tag: bytes,
-        state: Mapping[str, Any] | None,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-    ) -> None:
-        """Remember a delivery in the first store, then in each member.
-
-        See `LinkCalls.unsettled`.
-        """
-        self._call(on_complete, "unsettled", key, tag, state, within=transaction)
-
-    def settle(
-        self,
-        key: LinkKey,
-        tags: Sequence[bytes],
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-    ) -> None:
-        """Forget deliveries in the first store, then in each member. See `LinkCalls.settle`."""
-        self._call(on_complete, "settle", key, tags, within=transaction)
 
     def begin(self) -> TransactionContext:
         """Start a transaction in the first store.
@@ -358,28 +225,6 @@ class MessageStoreChain(ChainBranches, ReadCalls, UnbatchedCalls):
         self._first.close()
         for place in self._places:
             place.member.close()
-
-    def _call(
-        self,
-        on_complete: OnComplete,
-        operation: str,
-        *arguments: Any,
-        within: TransactionContext | None = None,
-        **options: Any,
-    ) -> None:
-        check_completion(on_complete)
-        call = StoreCall(operation, arguments, options)
-        make = partial(getattr(self._first, operation), *arguments, **options)
-        if within is None:
-            self._guarded(on_complete, make, partial(self._decided, [call], on_complete))
-            return
-
-        def noted(error: StoreError | None) -> None:
-            if error is None and isinstance(within, ChainTransaction):
-                within.accepted.append(call)
-            self._line.put(on_complete, error)
-
-        self._guarded(on_complete, partial(make, transaction=self._inner(within)), noted)
 
     def _guarded(self, on_complete: OnComplete, make: Any, decided: OnComplete) -> None:
         """Ask the first store, unless the chain has ended: then nothing is asked any more."""

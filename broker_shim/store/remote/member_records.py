@@ -9,30 +9,52 @@ from __future__ import annotations
 import json
 import sys
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from broker_shim.store.interface import Exchange, ExchangeBindingKey, Queue, Recovered
 from sparkstore.core import link_records
+from sparkstore.core.annotations import Annotations, as_detail
 from sparkstore.core.entries import Entries
 from sparkstore.core.link_records import LinkKey, link_key
 from sparkstore.core.records import Kind, Record
 from sparkstore.core.state_machine import arguments as check
 from sparkstore.core.state_machine import definitions
+from sparkstore.core.state_machine.call_values import (
+    AcquireCall,
+    AlterCall,
+    AttachCall,
+    BindCall,
+    ConfigureCall,
+    CreateCall,
+    DequeueCall,
+    DestroyCall,
+    DetachCall,
+    ReleaseCall,
+    SettleCall,
+    StoreCall,
+    UnbindCall,
+    UnsettledCall,
+)
 from sparkstore.core.state_machine.definitions import exchange_of, queue_of
 from sparkstore.core.state_machine.link_state_machine import text_of
 
 
-def created(kind: Kind, wiring: Queue | Exchange) -> Record:
-    """Make the record `created` or `altered` of a queue or an exchange."""
-    return _definition(kind, wiring, definitions.detail_of(wiring))
+def record_of(call: StoreCall) -> Record:
+    """Make the record that a call means; an enqueue needs `RemoteMessages.enqueued`."""
+    return _RECORDS[type(call)](**call.by_name())
+
+
+def created(wiring: Queue | Exchange) -> Record:
+    """Make the record `created` of a queue or an exchange."""
+    return _definition(Kind.CREATED, wiring, definitions.detail_of(wiring))
 
 
 def altered(queue: Queue) -> Record:
     """Make the record `altered` of a queue with other arguments."""
     check.check_queue_definition(queue)
-    return created(Kind.ALTERED, queue)
+    return _definition(Kind.ALTERED, queue, definitions.detail_of(queue))
 
 
 def destroyed(wiring: Queue | Exchange) -> Record:
@@ -79,11 +101,19 @@ def acquired(message_id: int, queue: str, holder: str) -> Record:
     return Record(Kind.ACQUIRED, 0, queue, message_id, holder)
 
 
-def released(message_id: int, queue: str, holder: str, *, delivery_failed: bool) -> Record:
+def released(
+    message_id: int,
+    queue: str,
+    holder: str,
+    delivery_failed: bool,  # noqa: FBT001  # a field of the call
+    annotations: Annotations | None,
+) -> Record:
     """Make the record `released` of a message that is available again."""
     check.check_entry(message_id, queue, holder)
     check.check_switch("delivery_failed", delivery_failed)
-    return Record(Kind.RELEASED, 0, queue, message_id, holder, int(delivery_failed))
+    detail = None if annotations is None else as_detail(annotations)
+    failed = int(delivery_failed)
+    return Record(Kind.RELEASED, 0, queue, message_id, holder, failed, detail=detail)
 
 
 def attached(key: LinkKey, detail: Mapping[str, Any]) -> Record:
@@ -109,6 +139,23 @@ def settled(key: LinkKey, tags: Sequence[bytes]) -> Record:
     check.check_tags(tags)
     text = json.dumps([tag.hex() for tag in tags])
     return Record(Kind.SETTLED, 0, holder=text_of(key), detail=text)
+
+
+_RECORDS: Mapping[type[StoreCall], Callable[..., Record]] = {
+    CreateCall: created,
+    AlterCall: altered,
+    DestroyCall: destroyed,
+    BindCall: bound,
+    UnbindCall: unbound,
+    ConfigureCall: configured,
+    DequeueCall: dequeued,
+    AcquireCall: acquired,
+    ReleaseCall: released,
+    AttachCall: attached,
+    DetachCall: detached,
+    UnsettledCall: unsettled,
+    SettleCall: settled,
+}
 
 
 def _definition(kind: Kind, wiring: Queue | Exchange, detail: str | None) -> Record:

@@ -8,13 +8,23 @@ from typing import Protocol
 from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, StoreError
 from broker_shim.store import protocol as wire
-from broker_shim.store.branch_store import BranchFacts, OnBranches, PreparedBranch
+from broker_shim.store.branch_store import (
+    BranchDirectory,
+    BranchFacts,
+    OnBranches,
+    PreparedBranch,
+)
 from broker_shim.store.interface import TransactionContext
 from broker_shim.store.remote.pending_requests import Answer
 from broker_shim.store.remote.remote_messages import RemoteMessages
 from broker_shim.store.remote.remote_transaction import RemoteTransaction
 from broker_shim.store.remote.service_connection import RemoteConnection
 from sparkstore.core.state_machine.arguments import check_completion
+from sparkstore.core.state_machine.call_values import (
+    BranchCall,
+    CommitPreparedCall,
+    ForgetBranchCall,
+)
 from sparkstore.core.xids import Xid, check_xid, xid_bytes, xid_from
 
 
@@ -34,7 +44,7 @@ class _Ending(Protocol):
         """
 
 
-class RemoteBranches:
+class RemoteBranches(BranchDirectory):
     """`BranchCalls` of a `RemoteMessageStore`: a branch outlives it, and may be decided by others.
 
     If a decision completes with Unavailable, `prepared` says whether the branch is there still.
@@ -61,13 +71,18 @@ class RemoteBranches:
             refusal = wrong
         self._end(transaction, prepared, commit=True, xid=packed, refusal=refusal)
 
-    def commit_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
-        """Ask the service to commit a branch in doubt. See `BranchCalls.commit_prepared`."""
-        self._ask(wire.DECIDE, xid, on_complete, True)  # noqa: FBT003  # a field of the frame
-
-    def rollback_prepared(self, xid: Xid, on_complete: OnComplete) -> None:
-        """Ask the service to roll back a branch in doubt. See `BranchCalls.rollback_prepared`."""
-        self._ask(wire.DECIDE, xid, on_complete, False)  # noqa: FBT003  # a field of the frame
+    def ask_for_branch(self, call: BranchCall, on_complete: OnComplete) -> None:
+        """Ask the service to decide, or to forget, a branch. See `BranchCalls`."""
+        try:
+            packed = xid_bytes(check_xid(call.xid))
+        except InvalidRequest as refusal:
+            self._connection.ask(wire.DO, ((),), on_complete, refusal)
+            return
+        if isinstance(call, ForgetBranchCall):
+            self._connection.ask(wire.FORGET, (packed,), on_complete)
+        else:
+            commits = isinstance(call, CommitPreparedCall)
+            self._connection.ask(wire.DECIDE, (packed, commits), on_complete)
 
     def prepared(self) -> list[PreparedBranch]:
         """Ask the service for its branches in doubt, and wait for the answer.
@@ -93,13 +108,6 @@ class RemoteBranches:
 
         asked = None if xid is None else xid_bytes(check_xid(xid))
         self._connection.start_read(answered, wire.BRANCHES, asked)
-
-    def forget_branch(self, xid: Xid, on_complete: OnComplete) -> None:
-        """Tell the service that the coordinator knows what an operator decided.
-
-        See `BranchCalls.forget_branch`.
-        """
-        self._ask(wire.FORGET, xid, on_complete)
 
     def published(self, name: str) -> int:
         """Ask the service for the last batch of a stream that was published; -1: none was."""
@@ -132,12 +140,3 @@ class RemoteBranches:
         else:
             own = () if writer is None else (writer,)
             self._connection.ask(wire.PUBLISH, (name, batch, packed, *own), on_complete)
-
-    def _ask(self, kind: int, xid: Xid, on_complete: OnComplete, *more: bool) -> None:
-        check_completion(on_complete)
-        try:
-            packed = xid_bytes(check_xid(xid))
-        except InvalidRequest as refusal:
-            self._connection.ask(wire.DO, ((),), on_complete, refusal)
-        else:
-            self._connection.ask(kind, (packed, *more), on_complete)

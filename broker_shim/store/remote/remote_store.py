@@ -11,9 +11,8 @@ moment, and a transaction's number is not the one in its rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -23,13 +22,9 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.store import protocol as wire
 from broker_shim.store.interface import (
-    Annotations,
+    BrokerStore,
     ContentWriter,
-    Exchange,
-    ExchangeBindingKey,
-    LinkKey,
     MessageHeader,
-    Queue,
     Recovered,
     StoredMessage,
     TransactionContext,
@@ -46,14 +41,20 @@ from broker_shim.store.remote.service_connection import RemoteConnection
 from broker_shim.store.remote.service_listener import ServiceListener
 from broker_shim.store.remote.wiring_barrier import as_it_is
 from sparkstore.core.annotations import as_detail
-from sparkstore.core.records import Kind, Record
+from sparkstore.core.records import Record
 from sparkstore.core.state_machine.arguments import check_completion, check_message, check_queue
+from sparkstore.core.state_machine.call_values import (
+    WIRING_CALLS,
+    BranchCall,
+    EnqueueCall,
+    StoreCall,
+)
 
 RETRY_S = 60.0
 """How long a request waits for a service that is gone."""
 
 
-class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
+class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
     """A `BrokerStore` whose every call is a request to a store service.
 
     `max_message_bytes` is inclusive, and the service has its own limit.
@@ -122,36 +123,27 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         """The identity of the root that the service serves."""
         return self._connection.root_id
 
-    def create(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """Ask the service to create a queue or an exchange. See `WiringCalls.create`."""
-        self._wire(on_complete, lambda: made.created(Kind.CREATED, wiring))
-
-    def alter(self, queue: Queue, on_complete: OnComplete) -> None:
-        """Ask the service to give a queue other arguments. See `WiringCalls.alter`."""
-        self._wire(on_complete, lambda: made.altered(queue))
-
-    def destroy(self, wiring: Queue | Exchange, on_complete: OnComplete) -> None:
-        """Ask the service to destroy a queue or an exchange. See `WiringCalls.destroy`."""
-        self._wire(on_complete, lambda: made.destroyed(wiring))
-
-    def bind(
-        self, key: ExchangeBindingKey, arguments: Mapping[str, Any], on_complete: OnComplete
+    def call(
+        self,
+        call: StoreCall,
+        on_complete: OnComplete,
+        transaction: TransactionContext | None = None,
     ) -> None:
-        """Ask the service to bind a queue to an exchange. See `WiringCalls.bind`."""
-        self._wire(on_complete, lambda: made.bound(key, arguments))
-
-    def unbind(self, key: ExchangeBindingKey, on_complete: OnComplete) -> None:
-        """Ask the service to remove a binding. See `WiringCalls.unbind`."""
-        self._wire(on_complete, lambda: made.unbound(key))
-
-    def configure(
-        self, category: str, key: str, detail: Mapping[str, Any] | None, on_complete: OnComplete
-    ) -> None:
-        """Ask the service to keep an object of the broker's configuration.
-
-        See `WiringCalls.configure`.
-        """
-        self._make(on_complete, lambda: made.configured(category, key, detail))
+        """Ask the service for a call, by one request. See `CallTarget.call`."""
+        check_completion(on_complete)
+        if isinstance(call, BranchCall):
+            self.ask_for_branch(call, on_complete)
+            return
+        if isinstance(call, WIRING_CALLS):
+            on_complete = self.behind(on_complete)
+        try:
+            record = self._enqueued(call) if isinstance(call, EnqueueCall) else made.record_of(call)
+        except Closed:
+            raise
+        except StoreError as refusal:
+            self._refuse(on_complete, refusal, transaction)
+            return
+        self._do(record, self._noting(call, on_complete, transaction), transaction)
 
     def message(self, header: MessageHeader, body: bytes = b"") -> StoredMessage:
         """Make a message with one of the ids that the service gave out. See `ContentCalls.message`.
@@ -176,122 +168,6 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         See `ContentCalls.stage`.
         """
         return self._messages.stage(message, pieces, on_complete)
-
-    def enqueue(
-        self,
-        message: StoredMessage,
-        queue: str,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-        *,
-        annotations: Annotations | None = None,
-        delivery_count: int = 0,
-    ) -> None:
-        """Ask the service to put a message at the end of a queue. See `MessageStore.enqueue`.
-
-        The service alone gives messages failed deliveries that they had elsewhere.
-        """
-        check_completion(on_complete)
-        try:
-            if delivery_count:
-                raise InvalidRequest("a member puts no message with failed deliveries on a queue")
-            check_message(message)
-            check_queue(queue)
-            detail = None if annotations is None else as_detail(annotations)
-            record = self._messages.enqueued(message, queue)._replace(detail=detail)
-        except Closed:
-            raise
-        except StoreError as refusal:
-            self._refuse(on_complete, refusal, transaction)
-            return
-        if transaction is None:
-            on_complete = self._messages.noting(message.message_id, on_complete)
-        elif isinstance(transaction, RemoteTransaction):
-            transaction.messages.append(message.message_id)
-        self._do(record, on_complete, transaction)
-
-    def dequeue(
-        self,
-        message_id: int,
-        queue: str,
-        holder: str | None,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-        outcome: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Ask the service to remove a message from a queue. See `MessageStore.dequeue`."""
-        make = partial(made.dequeued, message_id, queue, holder, outcome)
-        self._make(on_complete, make, transaction)
-
-    def acquire(
-        self,
-        message_id: int,
-        queue: str,
-        holder: str,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-    ) -> None:
-        """Ask the service to reserve a message for one holder. See `MessageStore.acquire`."""
-        make = partial(made.acquired, message_id, queue, holder)
-        self._make(on_complete, make, transaction)
-
-    def release(
-        self,
-        message_id: int,
-        queue: str,
-        holder: str,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-        *,
-        delivery_failed: bool = False,
-        annotations: Annotations | None = None,
-    ) -> None:
-        """Ask the service to make an acquired message available again.
-
-        See `MessageStore.release`.
-        """
-
-        def make() -> Record:
-            detail = None if annotations is None else as_detail(annotations)
-            failed = made.released(message_id, queue, holder, delivery_failed=delivery_failed)
-            return failed._replace(detail=detail)
-
-        self._make(on_complete, make, transaction)
-
-    def attach(self, key: LinkKey, detail: Mapping[str, Any], on_complete: OnComplete) -> None:
-        """Ask the service to keep that a link is attached, and its termini.
-
-        See `LinkCalls.attach`.
-        """
-        self._make(on_complete, partial(made.attached, key, detail))
-
-    def detach(self, key: LinkKey, on_complete: OnComplete, *, closed: bool) -> None:
-        """Ask the service to keep that a link is detached, or to forget it.
-
-        See `LinkCalls.detach`.
-        """
-        self._make(on_complete, partial(made.detached, key, closed=closed))
-
-    def unsettled(
-        self,
-        key: LinkKey,
-        tag: bytes,
-        state: Mapping[str, Any] | None,
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-    ) -> None:
-        """Ask the service to remember a delivery of a link. See `LinkCalls.unsettled`."""
-        self._make(on_complete, partial(made.unsettled, key, tag, state), transaction)
-
-    def settle(
-        self,
-        key: LinkKey,
-        tags: Sequence[bytes],
-        on_complete: OnComplete,
-        transaction: TransactionContext | None = None,
-    ) -> None:
-        """Ask the service to forget deliveries of a link. See `LinkCalls.settle`."""
-        self._make(on_complete, partial(made.settled, key, tags), transaction)
 
     def begin(self) -> TransactionContext:
         """Open a transaction at the service, without waiting for its answer.
@@ -380,6 +256,18 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
         with closing(self._reads):
             self._connection.close()
 
+    def _noting(
+        self, call: StoreCall, on_complete: OnComplete, transaction: TransactionContext | None
+    ) -> OnComplete:
+        """Have it noted when the service has the content of what a call enqueues."""
+        if isinstance(call, EnqueueCall):
+            message_id = call.message.message_id
+            if transaction is None:
+                return self._messages.noting(message_id, on_complete)
+            if isinstance(transaction, RemoteTransaction):
+                transaction.messages.append(message_id)
+        return on_complete
+
     def _do(
         self,
         record: Record,
@@ -400,25 +288,17 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls):
             body, noted = (own.transaction, (record,)), own.noting(on_complete)
             self._connection.ask(wire.ADD, body, noted, on_unwritable=own.spoil)
 
-    def _wire(self, on_complete: OnComplete, make: Callable[[], Record]) -> None:
-        """Send a record about wiring that brokers are told of."""
-        check_completion(on_complete)
-        self._make(self.behind(on_complete), make)
+    def _enqueued(self, call: EnqueueCall) -> Record:
+        """Make the record that enqueues a message, with its content.
 
-    def _make(
-        self,
-        on_complete: OnComplete,
-        make: Callable[[], Record],
-        transaction: TransactionContext | None = None,
-    ) -> None:
-        """Send the record that a call means; what `make` raises refuses the call, in its turn."""
-        check_completion(on_complete)
-        try:
-            record = make()
-        except InvalidRequest as refusal:
-            self._refuse(on_complete, refusal, transaction)
-        else:
-            self._do(record, on_complete, transaction)
+        The service alone gives messages failed deliveries that they had elsewhere.
+        """
+        if call.delivery_count:
+            raise InvalidRequest("a member puts no message with failed deliveries on a queue")
+        check_message(call.message)
+        check_queue(call.queue)
+        detail = None if call.annotations is None else as_detail(call.annotations)
+        return self._messages.enqueued(call.message, call.queue)._replace(detail=detail)
 
     def _end(
         self,

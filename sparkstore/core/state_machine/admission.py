@@ -60,7 +60,7 @@ from sparkstore.core.fold import Entry
 from sparkstore.core.queue_arguments import QueueArguments
 from sparkstore.core.queue_names import shown
 from sparkstore.core.records import Kind, MessageHeader, Record
-from sparkstore.core.state_machine.call_values import PlannedEnqueue, RecordStep, StoredMessage
+from sparkstore.core.state_machine.call_values import EnqueueCall, RecordStep, StoredMessage
 from sparkstore.core.state_machine.definitions import as_json
 from sparkstore.core.state_machine.room import RoomStateMachine
 from sparkstore.core.state_machine.sole_host import sole_host
@@ -410,7 +410,7 @@ class Admission:
             planned.message.header
             for branch in self._machine.branches.values()
             for planned in branch.steps
-            if isinstance(planned, PlannedEnqueue) and planned.queue == queue
+            if isinstance(planned, EnqueueCall) and planned.queue == queue
         ]
         if self._is_promised:
             headers = []

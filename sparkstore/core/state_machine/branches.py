@@ -29,7 +29,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from operator import ne
 from typing import Any, NamedTuple
@@ -41,7 +41,7 @@ from sparkstore.core.records import Kind, MessageHeader, Record
 from sparkstore.core.state_machine import heuristics, transactions
 from sparkstore.core.state_machine.arguments import PIECE_BYTES
 from sparkstore.core.state_machine.call_values import (
-    PlannedEnqueue,
+    EnqueueCall,
     RecordStep,
     StoredMessage,
     Transaction,
@@ -239,7 +239,7 @@ def forget(machine: StoreStateMachine, xid: Xid) -> None:
         if machine.claims.get(entry) is ended:
             del machine.claims[entry]
     for planned in ended.steps:
-        if isinstance(planned, PlannedEnqueue):  # one that was rolled back is used up
+        if isinstance(planned, EnqueueCall):  # one that was rolled back is used up
             machine.end_fresh(planned.message.message_id)
 
 
@@ -270,7 +270,7 @@ def entries_of(machine: StoreStateMachine, xid: Xid) -> BranchEntries:
     headers = [
         (planned.queue, planned.message.message_id, planned.message.header)
         for planned in branch.steps
-        if isinstance(planned, PlannedEnqueue)
+        if isinstance(planned, EnqueueCall)
     ]
     enqueued = ((queue, number, sent.priority, sent.durable) for queue, number, sent in headers)
     return BranchEntries(tuple(enqueued), tuple(branch.taken))
@@ -288,7 +288,7 @@ def restore(machine: StoreStateMachine) -> None:
                     message_id, _header(operation["header"]), b"", is_staged=True
                 )
                 added = annotations_of(operation["detail"]) if operation.get("detail") else None
-                branch.steps.append(PlannedEnqueue(message, queue, added))
+                branch.steps.append(EnqueueCall(message, queue, added))
                 continue
             kind = Kind[operation["kind"].upper()]
             branch.claims[queue, message_id] = operation.get("holder")
@@ -306,7 +306,7 @@ def _hold(machine: StoreStateMachine, branch: Transaction, key: str) -> None:
     for entry in branch.claims:
         machine.claims[entry] = branch
     for planned in branch.steps:
-        if not isinstance(planned, PlannedEnqueue):
+        if not isinstance(planned, EnqueueCall):
             continue
         message_id = planned.message.message_id
         is_staged = message_id in machine.state.staged  # else it is transient, or is moved
@@ -371,14 +371,14 @@ def _check_moved(
 
 def _staged_plans(
     transaction: Transaction, decided: list[RecordStep]
-) -> Iterator[PlannedEnqueue | Record]:
+) -> Iterator[EnqueueCall | Record]:
     """Plan what waits, with the content of kept messages in the log.
 
     Raises:
         InvalidRequest: It is about a link's deliveries.
     """
     kept = {step.record.message_id for step in decided if step.message and step.is_kept}
-    transient: list[PlannedEnqueue] = []
+    transient: list[EnqueueCall] = []
     for planned, step in zip(transaction.steps, decided, strict=False):
         if isinstance(planned, Record):
             if planned.kind in DELIVERY_KINDS:
@@ -386,7 +386,7 @@ def _staged_plans(
                 raise InvalidRequest(message)
             yield planned
             continue
-        new, queue, annotations, _failures = planned
+        new = planned.message
         if not step.is_kept and new.message_id not in kept:
             yield planned
             continue
@@ -394,9 +394,9 @@ def _staged_plans(
             transient.append(planned)
             continue
         staged = StoredMessage(new.message_id, new.header, b"", is_staged=True)
-        yield PlannedEnqueue(staged, queue, annotations)
+        yield EnqueueCall(staged, planned.queue, planned.annotations)
     for last in transient:  # after those that bring the content of the same message
-        yield last._replace(message=last.message._replace(body=b""))
+        yield replace(last, message=last.message._replace(body=b""))
 
 
 def _staging(

@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from sparkstore.core.annotations import Annotations
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.fold import Entry, QueueState
 from sparkstore.core.link_records import LinkKey
 from sparkstore.core.records import ExchangeBindingKey, MessageHeader, Record, Run
+from sparkstore.core.xids import Xid
 from sparkstore.errors import InvalidRequest, StoreError
 
 
@@ -135,13 +136,201 @@ def singles_of(steps: Iterable[RecordStep]) -> Iterator[RecordStep]:
             yield from (step._replace(run=record) for record in step.run.singles())
 
 
-class PlannedEnqueue(NamedTuple):
-    """An enqueue that waits for the commit; only then it is known who brings the content."""
+class StoreCall:
+    """A call of a store that changes something, as a value; its fields are the arguments.
 
+    Whatever decides, sends, copies or writes down calls takes these. `broker_shim.store.interface`
+    says what each of them means, and makes them.
+
+    Attributes:
+        operation: The name of the store's method.
+    """
+
+    __slots__ = ()
+    operation: ClassVar[str]
+
+    def by_name(self) -> dict[str, Any]:
+        """Get the arguments by name."""
+        return {part.name: getattr(self, part.name) for part in fields(self)}  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateCall(StoreCall):
+    """A queue or an exchange is made."""
+
+    operation = "create"
+    wiring: Queue | Exchange
+
+
+@dataclass(frozen=True, slots=True)
+class AlterCall(StoreCall):
+    """A queue gets other arguments."""
+
+    operation = "alter"
+    queue: Queue
+
+
+@dataclass(frozen=True, slots=True)
+class DestroyCall(StoreCall):
+    """A queue or an exchange goes, with its bindings."""
+
+    operation = "destroy"
+    wiring: Queue | Exchange
+
+
+@dataclass(frozen=True, slots=True)
+class BindCall(StoreCall):
+    """A queue is bound to an exchange."""
+
+    operation = "bind"
+    key: ExchangeBindingKey
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class UnbindCall(StoreCall):
+    """A binding of a queue to an exchange goes."""
+
+    operation = "unbind"
+    key: ExchangeBindingKey
+
+
+WIRING_CALLS = (CreateCall, AlterCall, DestroyCall, BindCall, UnbindCall)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureCall(StoreCall):
+    """An object of the configuration is kept; None: it goes."""
+
+    operation = "configure"
+    category: str
+    key: str
+    detail: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueueCall(StoreCall):
+    """A message comes on a queue. In a transaction it is known at the commit who brings content."""
+
+    operation = "enqueue"
     message: StoredMessage
     queue: str
     annotations: Annotations | None = None
     delivery_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DequeueCall(StoreCall):
+    """A message leaves a queue for good."""
+
+    operation = "dequeue"
+    message_id: int
+    queue: str
+    holder: str | None
+    outcome: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AcquireCall(StoreCall):
+    """A message is reserved for a holder."""
+
+    operation = "acquire"
+    message_id: int
+    queue: str
+    holder: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseCall(StoreCall):
+    """A message is available again."""
+
+    operation = "release"
+    message_id: int
+    queue: str
+    holder: str
+    delivery_failed: bool
+    annotations: Annotations | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AttachCall(StoreCall):
+    """A link is attached."""
+
+    operation = "attach"
+    key: LinkKey
+    detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DetachCall(StoreCall):
+    """A link is detached, or closed."""
+
+    operation = "detach"
+    key: LinkKey
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnsettledCall(StoreCall):
+    """A link remembers a delivery."""
+
+    operation = "unsettled"
+    key: LinkKey
+    tag: bytes
+    state: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class SettleCall(StoreCall):
+    """A link forgets deliveries."""
+
+    operation = "settle"
+    key: LinkKey
+    tags: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class BranchCall(StoreCall):
+    """A call about a branch, which its coordinator named."""
+
+    xid: Xid
+
+
+class PrepareCall(BranchCall):
+    """The calls before it are a branch in doubt from now on."""
+
+    __slots__ = ()
+    operation = "prepare"
+
+
+class CommitPreparedCall(BranchCall):
+    """A branch in doubt becomes true."""
+
+    __slots__ = ()
+    operation = "commit_prepared"
+
+
+class RollbackPreparedCall(BranchCall):
+    """A branch in doubt ends without effect."""
+
+    __slots__ = ()
+    operation = "rollback_prepared"
+
+
+class ForgetBranchCall(BranchCall):
+    """The coordinator knows what an operator decided of a branch."""
+
+    __slots__ = ()
+    operation = "forget_branch"
+
+
+@dataclass(frozen=True, slots=True)
+class DecideHeuristicallyCall(BranchCall):
+    """An operator decides a branch in doubt."""
+
+    operation = "decide_heuristically"
+    by: str
+    commits: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -163,7 +352,7 @@ class Transaction:
 
     transaction: int
     owner: object
-    steps: list[PlannedEnqueue | Record] = field(default_factory=list)
+    steps: list[EnqueueCall | Record] = field(default_factory=list)
     claims: dict[tuple[str, int], str | None] = field(default_factory=dict)
     taken: set[tuple[str, int]] = field(default_factory=set)
     given_back: dict[tuple[str, int], tuple[int, str | None]] = field(default_factory=dict)

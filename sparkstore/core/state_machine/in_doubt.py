@@ -9,8 +9,8 @@ from sparkstore.core import fold
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.queue_names import shown
 from sparkstore.core.state_machine.call_values import (
+    EnqueueCall,
     Exchange,
-    PlannedEnqueue,
     Queue,
     RecordStep,
     Transaction,
@@ -95,6 +95,6 @@ class InDoubtStateMachine(LinkStateMachine):
             if self.promised.get(place) == key:
                 del self.promised[place]
 
-    def _enqueues(self, key: str) -> Iterator[PlannedEnqueue]:
+    def _enqueues(self, key: str) -> Iterator[EnqueueCall]:
         steps = self.branches[key].steps
-        return (planned for planned in steps if isinstance(planned, PlannedEnqueue))
+        return (planned for planned in steps if isinstance(planned, EnqueueCall))

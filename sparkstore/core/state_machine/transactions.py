@@ -12,7 +12,7 @@ from sparkstore.core.annotations import Annotations
 from sparkstore.core.records import Record
 from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.call_values import (
-    PlannedEnqueue,
+    EnqueueCall,
     RecordStep,
     StoredMessage,
     Transaction,
@@ -54,7 +54,7 @@ def enqueue(
     admission = Admission(machine, taken=transaction.taken, claimed=transaction.claims)
     machine.enqueue(message, queue, admission, annotations=annotations)
     transaction.queues.setdefault(queue, machine.state.queues[queue])
-    transaction.steps.append(PlannedEnqueue(message, queue, annotations, delivery_count))
+    transaction.steps.append(EnqueueCall(message, queue, annotations, delivery_count))
     return []
 
 
@@ -117,12 +117,12 @@ def decided_steps(
         if isinstance(planned, Record):
             steps.append(RecordStep(planned, _is_kept_entry(machine, planned)))
             continue
-        message, queue, annotations, failures = planned
-        machine.enqueue(message, queue, admission, annotations=annotations, delivery_count=failures)
-        if (message.message_id, queue) in targets:
-            refusal = f"message {message.message_id} is on queue {queue!r} already"
+        machine.enqueue(**planned.by_name(), admission=admission)
+        message_id, queue = planned.message.message_id, planned.queue
+        if (message_id, queue) in targets:
+            refusal = f"message {message_id} is on queue {queue!r} already"
             raise InvalidRequest(refusal)
-        targets.add((message.message_id, queue))
+        targets.add((message_id, queue))
     return steps
 
 

@@ -16,7 +16,6 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import Ended, InvalidRequest, NotAcquired, StoreError, Unavailable
 from broker_shim.store.branch_store import Xid
 from broker_shim.store.chain.audit import CallAuditor
-from broker_shim.store.chain.calls import StoreCall
 from broker_shim.store.chain.difference import CATEGORY
 from broker_shim.store.chain.mirror import Mirror, take_place
 from broker_shim.store.chain.place import Tolerance
@@ -24,6 +23,7 @@ from broker_shim.store.chain.store_chain import MessageStoreChain
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import LinkKey, MessageHeader, Queue
 from broker_shim.store.memory import MemoryMessageStore
+from sparkstore.core.state_machine.call_values import StoreCall
 from tests.support.documents import blocks, text_of
 from tests.support.roots.logs import until
 from tests.support.stores.chains import contents
