@@ -184,7 +184,7 @@ def test_a_message_is_found_by_its_id(house: HttpHouse, page: Page) -> None:
     last = house.ask("GET", path_of("long", "/messages?offset=59"), "ada").body["items"][0]["id"]
     at(page, house, "queue/long")
     page.until("document.querySelectorAll('tbody tr').length === 50")
-    page.evaluate("document.getElementById('wanted').focus()")
+    page.evaluate("document.getElementById('sought').focus()")
     page.write(str(last))
     page.key("Enter")
     page.until(f"document.querySelector('aside h2')?.textContent === 'Message {last}'")

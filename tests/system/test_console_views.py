@@ -253,6 +253,37 @@ def test_a_queue_shows_its_consumers_with_what_they_hold(shop: Shop, page: Page)
     assert int(cells[2]) > 0
 
 
+def test_messages_are_found_by_subject_or_property_and_a_property_tells_its_type(
+    shop: Shop, page: Page
+) -> None:
+    """The list shows what fits, also for whoever gets the address; an empty search shows all."""
+    open_view(shop, page, "queue/parcels")
+    rows = "document.querySelectorAll('table[aria-label=Messages] tbody tr').length"
+    subjects = (
+        "[...document.querySelectorAll('table[aria-label=Messages] tbody tr')]"
+        ".map((it) => it.cells[6].textContent)"
+    )
+    page.until(f"{rows} > 3")
+    page.evaluate("document.getElementById('sought').focus()")
+    page.write("EGG")
+    page.key("Enter")
+    status = "document.getElementById('status').textContent"
+    answer = page.until(f"{status}.includes('found') && {status}")
+    assert re.match(r"\d+ found in \d+\.\d\d s$", answer)
+    assert set(page.evaluate(subjects)) == {"eggs"}
+    assert page.evaluate("location.hash") == "#/queue/parcels?find=EGG"
+    page.evaluate("document.getElementById('sought').value = 'shop=south'")
+    page.key("Enter")
+    page.until(f"{status}.startsWith('0 found in')")
+    page.open("about:blank")
+    page.open(f"{shop.url}/#/queue/parcels?find=shop%3Dnorth")
+    page.until(f"{status}.includes('found in') && {rows} > 3")
+    page.evaluate("document.querySelector('tbody button').click()")
+    property_of = "[...document.querySelectorAll('aside dd')].map((it) => it.textContent)"
+    page.until(f"{property_of}.includes('north string')")
+    assert page.troubles == []
+
+
 def test_sql_is_typed_run_by_ctrl_enter_and_drawn(shop: Shop, page: Page, pictures: Path) -> None:
     open_view(shop, page, "sql")
     page.evaluate("document.getElementById('statement').select()")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_shim.serve.http.openapi import description_of
-from broker_shim.serve.http.reports import consumers, overview, series, users
+from broker_shim.serve.http.reports import consumers, overview, search, series, users
 from broker_shim.serve.http.resources import (
     bulk_orders,
     connections,
@@ -42,6 +42,7 @@ _NOUNS = (
     definitions.ENDPOINTS,
     overview.ENDPOINTS,
     series.ENDPOINTS,
+    search.ENDPOINTS,
     consumers.ENDPOINTS,
     users.ENDPOINTS,
 )

@@ -11,6 +11,8 @@ import json
 import logging
 import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.refusals import HttpRefusal
@@ -19,7 +21,7 @@ from sparkstore.cli.queries import limited_process
 from sparkstore.cli.queries.limited_process import LimitedQuestion, SeriesQuestion
 from sparkstore.errors import error_of
 
-MOST_S = 30.0
+MOST_S, PATIENCE_S = 30.0, 20.0
 _COMMAND = (sys.executable, "-P", "-m", limited_process.__name__)
 """It runs in `/`: DuckDB ends a process whose folder was deleted. `-P`: no module is imported from
 the folder where it runs."""
@@ -27,6 +29,25 @@ _MOST_WORDS = 2_000
 """Characters of what a process said before it failed, for the log. They come by the pipe: it may
 write no file, and the broker's own standard error may be one."""
 _log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def history_turn(call: Call) -> AsyncIterator[None]:
+    """Wait until no other process answers those who look; `sql` has turns of its own.
+
+    Raises:
+        HttpRefusal: Others take too long.
+    """
+    turn = call.served.series.turn
+    try:
+        await asyncio.wait_for(turn.acquire(), PATIENCE_S)
+    except TimeoutError as reason:
+        text = "tables are read for another request now: try again when it has ended"
+        raise HttpRefusal(429, text, {"Retry-After": "1"}) from reason
+    try:
+        yield
+    finally:
+        turn.release()
 
 
 async def limited_answer(question: LimitedQuestion | SeriesQuestion, call: Call) -> bytes:

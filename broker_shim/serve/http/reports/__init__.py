@@ -2,6 +2,7 @@
 
 overview    how the broker is, and what is wrong, in the words of the doctor
 series      a queue's figures over time: what is asked of the ring, and what of history
+search      messages of a queue by subject or property
 consumers   who takes from a queue, and how much
 users       who may do what
 """

@@ -4,7 +4,7 @@
 
 What history tells of steps that are over does not change. So answers are kept (`series_answers`),
 and whoever looks again and again costs one process for each step. One process runs at a time; who
-waits longer than `PATIENCE_S` for it is answered 429.
+waits longer for it is answered 429 (`history_turn`).
 
 Decision: it takes `read` on the queue where there are permissions, unlike the figures of now. What
 came and left in a month tells of messages, as their history does.
@@ -12,7 +12,6 @@ came and left in a month tells of messages, as their history does.
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import io
 import json
@@ -32,7 +31,7 @@ from broker_shim.serve.http.figures.figure_bodies import (
 )
 from broker_shim.serve.http.figures.recent_figures import SAMPLE_S
 from broker_shim.serve.http.figures.series_answers import SeriesParts
-from broker_shim.serve.http.limited_answers import MOST_S, limited_answer
+from broker_shim.serve.http.limited_answers import MOST_S, history_turn, limited_answer
 from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.serve.http.table_reads import flushed, root_of
@@ -40,7 +39,6 @@ from sparkstore.cli.queries.limited_process import SeriesQuestion
 from sparkstore.core.queue_names import shown
 from sparkstore.embedded.series_times import SeriesTimes
 
-PATIENCE_S = 20.0
 _S = 1_000_000
 _DEFAULT_S, _DEFAULT_STEPS = 900, 200
 _COLUMNS = ("at", "depth", "oldest_age_s", "arrived", "redelivered")
@@ -140,19 +138,12 @@ async def _of_history(call: Call, queue: str, times: SeriesTimes) -> SeriesParts
         return SeriesParts([], [], [text])
     if (answer := kept.answer(queue, times)) is not None:
         return answer
-    try:
-        await asyncio.wait_for(kept.turn.acquire(), PATIENCE_S)
-    except TimeoutError as reason:
-        text = "another series is read now: try again when it has ended"
-        raise HttpRefusal(429, text, {"Retry-After": "1"}) from reason
-    try:
+    async with history_turn(call):
         if (answer := kept.answer(queue, times)) is None:
             await flushed(call)
             question = SeriesQuestion(str(root.path.absolute()), queue, times, MOST_S)
             answer = SeriesParts(**json.loads(await limited_answer(question, call)))
             kept.keep(queue, times, answer)
-    finally:
-        kept.turn.release()
     return answer
 
 

@@ -24,7 +24,7 @@ from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.serve.http.request_models import MOST_LONG_BODY_BYTES
 from broker_shim.sockets.authorization import impersonation_text, is_impersonation
 from broker_shim.store.interface import BrokerStore, MessageHeader
-from broker_shim.stored_values import body_of
+from broker_shim.stored_values import body_of, properties_of
 from sparkstore.core.annotations import DEATH, annotations_of
 from sparkstore.core.fold import Entry
 from sparkstore.operations.bulk import Answer
@@ -72,12 +72,13 @@ class MessageList(Struct, kw_only=True):
 
 
 class MessageDetails(MessageRow, kw_only=True):
-    """A message with its body.
+    """A message with its body, and its properties' types in the words of AMQP 1.0.
 
     `body_form` is `json` (a value, as JSON), `text`, `base64`, or `omitted`: it is too large.
     """
 
     annotations: dict[str, str]
+    property_types: dict[str, str]
     body: str
     body_form: Literal["json", "text", "base64", "omitted"]
     body_bytes: int
@@ -119,7 +120,7 @@ async def browse(call: Call) -> Response:
 def _page(
     store: BrokerStore, name: str, total: int, page: Any, part: list[tuple[int, int, Entry]]
 ) -> Response:
-    rows, end = _rows(store, part)
+    rows, end = encoded_rows(store, part)
     after = page.offset + (page.limit if end is None else end)
     answer = {
         "queue": name,
@@ -131,7 +132,7 @@ def _page(
     return Response(msgspec.json.encode(answer))
 
 
-def _rows(
+def encoded_rows(
     store: BrokerStore, part: list[tuple[int, int, Entry]]
 ) -> tuple[list[msgspec.Raw], int | None]:
     """Encode rows until they have a page's bytes; also the place of the first that is left out."""
@@ -170,8 +171,14 @@ async def show_message(call: Call) -> MessageDetails:
             raise gone from reason
         content = _decoded(header, stored.body)
     annotations = {key: text for key, (_, text) in annotations_of(entry.detail).items()}
-    row = _row(message_id, entry, header)
-    return MessageDetails(**row, **content, body_bytes=header.body_bytes, annotations=annotations)
+    types = properties_of(header.protocol or "", header.header or b"")
+    return MessageDetails(
+        **_row(message_id, entry, header),
+        **content,
+        body_bytes=header.body_bytes,
+        annotations=annotations,
+        property_types={property_name: kind for property_name, (kind, _) in types.items()},
+    )
 
 
 async def put_messages(call: Call) -> MessageFates:

@@ -46,7 +46,7 @@ def test_times_among_annotations_are_shown_as_times(tmp_path: Path) -> None:
         (tmp_path / name).write_text((FOLDER / name).read_text())
     (tmp_path / "package.json").write_text('{"type": "module"}')
     said = [["x-opt-death-time", "1764262120123"], ["x-opt-delivery-time", "9" * 20], ["x", "5"]]
-    script = f"import('./queue.js').then((it) => {json.dumps(said)}.map(it.annotation))"
+    script = f"import('./message.js').then((it) => {json.dumps(said)}.map(it.annotation))"
     words = [str(NODE), "-e", f"{script}.then((told) => console.log(JSON.stringify(told)))"]
     told = subprocess.run(words, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     assert json.loads(told) == [
