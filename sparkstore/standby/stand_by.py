@@ -30,14 +30,13 @@ from sparkstore.shipping.peer import Peer
 from sparkstore.shipping.steps import Sighting, may_take_over, next_look_s, seen_again
 from sparkstore.standby.admission import StartRole, role_at_start
 from sparkstore.standby.follower import StandbyConnection
-from sparkstore.storage.storage import Storage
 from sparkstore.tables.fencing import PRIMARY, STANDBY, change_identity
 from sparkstore.tables.lock import FileLock
 from sparkstore.tables.private_folder import private_folder
 from sparkstore.tables.root import Identity, is_root, open_root, path_of
 from sparkstore.witness.holder import Holder
 from sparkstore.witness.lease import boottime_s
-from sparkstore.witness.place import witness_at
+from sparkstore.witness.place import WitnessPlace, witness_at
 from sparkstore.witness.turn import sight, take_place
 
 _log = logging.getLogger(__name__)
@@ -122,7 +121,7 @@ class StandBy:
         self._woken = SimpleQueue[None]()  # its `put` is safe in a signal's handler
         self._follower: StandbyConnection | None = None
         self._seen: tuple[Holder, str] | None = None
-        self._witness: Storage | None = None
+        self._witness: WitnessPlace | None = None
         self._trouble = "it has not connected yet"
 
     @property

@@ -1,7 +1,7 @@
 """A witness: a third place that says which of two roots may serve.
 
     holder    what its object says: who, for how long, in step with whom. Pure.
-    place     the object itself: in a bucket, or in a folder that all machines have
+    place     the object itself, which is replaced if unchanged: in a bucket, or a `folder`
     lease     a store that serves renews its lease, and tells nothing without one
     turn      a promotion or a standby takes the place; a person pauses that
 

@@ -1,6 +1,6 @@
 """Hold the lease of a store at its witness, by one object that says which root may serve.
 
-    <witness>/primary.json    who serves, for how long, and the number of its newest renewal
+    the object: who serves, for how long, and the number of its newest renewal
 
 A store whose root has a witness serves under a lease: it replaces the object, if unchanged, every
 third of the lease, and tells nobody that anything is complete unless the lease is running. A
@@ -35,10 +35,10 @@ from dataclasses import replace
 from uuid import uuid4
 
 from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
-from sparkstore.storage.storage import Storage, StoredContent
+from sparkstore.storage.storage import StoredContent
 from sparkstore.tables.root import Identity
 from sparkstore.witness.holder import Holder, packed, unpacked
-from sparkstore.witness.place import LOST, NAME
+from sparkstore.witness.place import LOST, WitnessPlace
 from sparkstore.witness.turn import TRIES, close
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class Witness:
 
     def __init__(
         self,
-        storage: Storage,
+        place: WitnessPlace,
         root: Identity,
         where: str,
         lease_s: float,
@@ -67,16 +67,16 @@ class Witness:
         """Prepare the lease at a witness; nothing is asked yet.
 
         Args:
-            storage: Where the object is (`witness_at`).
+            place: Where the object is (`witness_at`).
             root: The identity of the root that the store serves.
             where: Its folder, to tell people.
             lease_s: How long the store goes on when the witness does not answer.
             clock: Seconds that only go on, on whatever scale.
             wait: Waits for so many seconds.
         """
-        self._storage, self._clock, self._wait = storage, clock, wait
-        place = f"{socket.gethostname()}:{where}"
-        self._own = Holder(root.root_id, root.generation, uuid4().hex, lease_s, where=place)
+        self._place, self._clock, self._wait = place, clock, wait
+        here = f"{socket.gethostname()}:{where}"
+        self._own = Holder(root.root_id, root.generation, uuid4().hex, lease_s, where=here)
         self._tag = ""
         self._held_until = float("-inf")
         self._changed = threading.Condition()
@@ -89,7 +89,7 @@ class Witness:
     @property
     def location(self) -> str:
         """Return the location of the witness."""
-        return self._storage.location
+        return self._place.location
 
     @property
     def left_s(self) -> float:
@@ -110,18 +110,18 @@ class Witness:
             StoreError: The witness did not answer.
         """
         for _ in range(TRIES):
-            stored = self._storage.read(NAME)
+            stored = self._place.read()
             began = self._clock()
             if stored is None:
                 if not is_new:
                     raise InvalidRequest(LOST.format(self.location))
-                if self._storage.put_if_absent(NAME, packed(self._own)):
+                if self._place.put_if_absent(packed(self._own)):
                     self._took(began)
                     return
                 continue
-            standing = self._checked(unpacked(self._storage.location, stored.content))
+            standing = self._checked(unpacked(self._place.location, stored.content))
             own = replace(self._next(standing), position=0 if accept_loss else standing.position)
-            if self._storage.replace_if_unchanged(NAME, packed(own), stored.tag):
+            if self._place.replace_if_unchanged(packed(own), stored.tag):
                 self._own, self._before = own, standing
                 if not (standing.is_closed or standing.machine == own.machine):
                     # A copy of this root may be served there: its lock is no lock of ours.
@@ -146,12 +146,12 @@ class Witness:
                 stored, standing = self._read()
                 end = max(self._own.position, self._end())
                 own = replace(self._next(standing), position=end)
-                if self._storage.replace_if_unchanged(NAME, packed(own), stored.tag):
+                if self._place.replace_if_unchanged(packed(own), stored.tag):
                     self._own = own
                     self._took(began)
                     return
-        message = f"{self.location}: {NAME} changes all the time; look who else uses it"
-        raise Fenced(message)
+        message = f"{self.location}: the object changes all the time; see who else uses it"
+        raise Unavailable(message)
 
     def name_in_step(self, standby: str) -> None:
         """Let the object say which standby is in step, from when this returns at the latest.
@@ -210,7 +210,7 @@ class Witness:
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(self._own.lease_s)  # a request may hang
-        close(self._storage, self._own)
+        close(self._place, self._own)
 
     def _run(self, on_fenced: Callable[[StoreError], None]) -> None:
         is_silent = False
@@ -237,9 +237,11 @@ class Witness:
             Unavailable: It is not there, as in a folder that is not mounted. Nobody can take over
                 by one that is gone: so the store pushes back until it is there again.
         """
-        stored = self._storage.read(NAME)
+        stored = self._place.read()
         if stored is None:
-            message = f"{self.location}: {NAME} is gone; whether this store may serve is not known"
+            message = (
+                f"{self.location}: the object is gone; nobody knows whether this store may serve"
+            )
             raise Unavailable(f"{message}: mount the folder, or restore the object")
         standing = unpacked(self.location, stored.content)
         if standing.writer != self._own.writer:
@@ -261,7 +263,7 @@ class Witness:
         if standing.generation > self._own.generation:
             raise Fenced(self._who_took_over(standing))
         message = f"{self.location} is the witness of {standing.where}: name another prefix, or"
-        message += " remove its primary.json if that root is gone"
+        message += " remove its object if that root is gone"
         raise InvalidRequest(message)
 
     def _who_took_over(self, standing: Holder) -> str:

@@ -1,26 +1,84 @@
-"""Open the place of a witness: what the setting names, as a storage of one object."""
+"""Find the place of a witness, by the setting: one object, which is replaced if unchanged."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Protocol
 
 from sparkstore.errors import InvalidRequest
-from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.objects import ObjectStorage, is_object_uri
 from sparkstore.storage.probe import check_is_conditional
-from sparkstore.storage.storage import Storage
+from sparkstore.storage.storage import Storage, StoredContent
+from sparkstore.witness.folder import FolderPlace
 
-NAME = "primary.json"
+_NAME = "primary.json"
 
 NO_WITNESS = "none"
 """As the setting: the root has no witness any more."""
 LOST = (
-    f"{{}} is the witness of this root, and has no {NAME}: if it is the right place, see that no"
+    "{} is the witness of this root, and has no object: if it is the right place, see that no"
     f' replica serves, and start once with witness = "{NO_WITNESS}"'
 )
 
 
-def witness_at(where: str, patience_s: float = 60.0) -> Storage:
+class WitnessPlace(Protocol):
+    """One object, which of all who change it at once one changes; may be used from several threads.
+
+    What a call wrote is durable when it returns. Each method raises StoreError or OSError if the
+    place did not answer: the outcome is unknown then, and the same call may be made again.
+    """
+
+    @property
+    def location(self) -> str:
+        """Return the place, as a user would write it."""
+        ...
+
+    def read(self) -> StoredContent | None:
+        """Read the object, and the tag by which it can be replaced; None: there is none."""
+        ...
+
+    def put_if_absent(self, content: bytes) -> bool:
+        """Write the object if there is none; True if it now holds this content."""
+        ...
+
+    def replace_if_unchanged(self, content: bytes, tag: str) -> bool:
+        """Replace the object that `read` gave with this tag; True if it now holds this content."""
+        ...
+
+    def delete(self) -> None:
+        """Remove the object; nothing happens if there is none."""
+        ...
+
+
+class BucketPlace:
+    """The object below a prefix of a bucket, whose store decides conditional puts."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    @property
+    def location(self) -> str:
+        """Return the URI of the prefix."""
+        return self._storage.location
+
+    def read(self) -> StoredContent | None:
+        """Read the object, as `WitnessPlace` says."""
+        return self._storage.read(_NAME)
+
+    def put_if_absent(self, content: bytes) -> bool:
+        """Write the object if there is none, as `WitnessPlace` says."""
+        return self._storage.put_if_absent(_NAME, content)
+
+    def replace_if_unchanged(self, content: bytes, tag: str) -> bool:
+        """Replace the object if it is unchanged, as `WitnessPlace` says."""
+        return self._storage.replace_if_unchanged(_NAME, content, tag)
+
+    def delete(self) -> None:
+        """Remove the object from the bucket."""
+        self._storage.delete(_NAME)
+
+
+def witness_at(where: str, patience_s: float = 60.0) -> WitnessPlace:
     """Open the place of a witness: a prefix of a bucket, or a folder that all machines have.
 
     Raises:
@@ -32,7 +90,7 @@ def witness_at(where: str, patience_s: float = 60.0) -> Storage:
         if not (path.is_absolute() and path.is_dir()):
             message = f"witness is {where!r}, which is no folder: mount or create it, or say"
             raise InvalidRequest(f"{message} s3://BUCKET/PREFIX")
-        return LocalStorage(path)
+        return FolderPlace(path)
     storage = ObjectStorage(where, patience_s=patience_s)
     check_is_conditional(storage)
-    return storage
+    return BucketPlace(storage)

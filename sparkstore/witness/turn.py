@@ -13,10 +13,9 @@ from dataclasses import replace
 from uuid import uuid4
 
 from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
-from sparkstore.storage.storage import Storage
 from sparkstore.tables.root import Identity
 from sparkstore.witness.holder import Holder, packed, unpacked
-from sparkstore.witness.place import LOST, NAME
+from sparkstore.witness.place import LOST, WitnessPlace
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +23,7 @@ TRIES = 10
 
 
 def take_over(
-    storage: Storage,
+    place: WitnessPlace,
     replica: Identity,
     new: Identity,
     where: str,
@@ -33,7 +32,7 @@ def take_over(
     """Make another root the one that may serve, and wait until nobody else tells anything.
 
     Args:
-        storage: Where the object is (`witness_at`).
+        place: Where the object is (`witness_at`).
         replica: The identity of the replica before its promotion.
         new: The identity of the root that will serve.
         where: Its folder or URI, to tell people.
@@ -46,14 +45,14 @@ def take_over(
     """
     before = {replica.primary_id, *replica.superseded, replica.root_id, new.root_id}
     for _ in range(TRIES):
-        stored = storage.read(NAME)
+        stored = place.read()
         if stored is None:
-            message = f"{storage.location} has no {NAME}: the primary uses this witness no more;"
+            message = f"{place.location} has no object: the primary uses this witness no more;"
             message += " see that it is stopped, and promote with --no-witness"
             raise InvalidRequest(message)
-        standing = unpacked(storage.location, stored.content)
+        standing = unpacked(place.location, stored.content)
         if standing.root_id not in before:
-            message = f"{storage.location}: {standing.where} was promoted before, to generation"
+            message = f"{place.location}: {standing.where} was promoted before, to generation"
             raise Fenced(f"{message} {standing.generation}: use that")
         generation = max(new.generation, standing.generation)
         own = Holder(
@@ -65,29 +64,29 @@ def take_over(
             where=f"{socket.gethostname()}:{where}",
             is_closed=standing.is_closed,
         )
-        if storage.replace_if_unchanged(NAME, packed(own), stored.tag):
+        if place.replace_if_unchanged(packed(own), stored.tag):
             if not standing.is_closed:
                 wait_s = standing.over_after_s
                 _log.warning("waiting %.1f s: so long may %s go on", wait_s, standing.where)
                 wait(wait_s)
-                close(storage, own)
+                close(place, own)
             return
-    message = f"{storage.location}: others change it all the time: try again"
+    message = f"{place.location}: others change it all the time: try again"
     raise Unavailable(message)
 
 
-def sight(storage: Storage) -> tuple[Holder, str] | None:
+def sight(place: WitnessPlace) -> tuple[Holder, str] | None:
     """Read a witness's object and its tag; None if there is none.
 
     Raises:
         CorruptData: It cannot be read.
         StoreError: The witness did not answer.
     """
-    stored = storage.read(NAME)
-    return stored and (unpacked(storage.location, stored.content), stored.tag)
+    stored = place.read()
+    return stored and (unpacked(place.location, stored.content), stored.tag)
 
 
-def take_place(storage: Storage, seen: Holder, tag: str, new: Identity, where: str) -> bool:
+def take_place(place: WitnessPlace, seen: Holder, tag: str, new: Identity, where: str) -> bool:
     """Make a standby the root that may serve, if the object is still the one that it saw.
 
     The standby has waited by then (`sparkstore.shipping.steps`): nobody tells anything under the
@@ -106,10 +105,10 @@ def take_place(storage: Storage, seen: Holder, tag: str, new: Identity, where: s
         is_closed=True,
         position=seen.position,
     )
-    return storage.replace_if_unchanged(NAME, packed(own), tag)
+    return place.replace_if_unchanged(packed(own), tag)
 
 
-def pause(storage: Storage, *, is_paused: bool) -> Holder:
+def pause(place: WitnessPlace, *, is_paused: bool) -> Holder:
     """Let no standby take over, or let it again; the object then.
 
     Raises:
@@ -117,35 +116,35 @@ def pause(storage: Storage, *, is_paused: bool) -> Holder:
         StoreError: It did not answer.
     """
     for _ in range(TRIES):
-        sighted = sight(storage)
+        sighted = sight(place)
         if sighted is None:
-            raise InvalidRequest(LOST.format(storage.location))
+            raise InvalidRequest(LOST.format(place.location))
         changed = replace(sighted[0], renewal=sighted[0].renewal + 1, is_paused=is_paused)
-        if storage.replace_if_unchanged(NAME, packed(changed), sighted[1]):
+        if place.replace_if_unchanged(packed(changed), sighted[1]):
             return changed
-    message = f"{storage.location}: others change it all the time: try again"
+    message = f"{place.location}: others change it all the time: try again"
     raise Unavailable(message)
 
 
-def close(storage: Storage, own: Holder) -> None:
+def close(place: WitnessPlace, own: Holder) -> None:
     """Release the lease at the witness, so that the next holder need not wait.
 
     Its failure costs that.
     """
     try:
-        stored = storage.read(NAME)
+        stored = place.read()
         if stored is None:
             return
-        standing = unpacked(storage.location, stored.content)
+        standing = unpacked(place.location, stored.content)
         if standing.writer == own.writer:
             closed = replace(standing, renewal=standing.renewal + 1, is_closed=True)
-            storage.replace_if_unchanged(NAME, packed(closed), stored.tag)
+            place.replace_if_unchanged(packed(closed), stored.tag)
     except (StoreError, OSError) as reason:
         _log.warning("the witness was not told that nobody serves: %s", reason)
 
 
-def forget(storage: Storage, root: Identity) -> None:
+def forget(place: WitnessPlace, root: Identity) -> None:
     """Remove the object of a root that has no witness any more; nobody else's."""
-    stored = storage.read(NAME)
-    if stored is not None and unpacked(storage.location, stored.content).root_id == root.root_id:
-        storage.delete(NAME)
+    stored = place.read()
+    if stored is not None and unpacked(place.location, stored.content).root_id == root.root_id:
+        place.delete()

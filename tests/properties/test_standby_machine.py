@@ -21,7 +21,6 @@ from sparkstore.shipping.log_shipping import Shipping
 from sparkstore.shipping.peer import Peer
 from sparkstore.shipping.steps import Synchrony, may_take_over
 from sparkstore.standby.admission import StartRole, role_at_start
-from sparkstore.storage.storage import Storage
 from sparkstore.tables.root import Identity
 from sparkstore.witness.holder import Holder
 from sparkstore.witness.lease import Witness
@@ -116,7 +115,7 @@ class StandbyMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
-        self.storage = cast("Storage", Network(self.world))
+        self.place = Network(self.world)
         self.machines = [Machine(None, 1.0, 5.0), Machine(None, 1.02, 900.0)]
         self.values = iter(range(1, 1_000_000))
         self.confirmed: set[int] = set()
@@ -147,7 +146,7 @@ class StandbyMachine(RuleBasedStateMachine):
             return
         self.renew(is_second, "", 0.0)
         machine.end()
-        sighted = sight(self.storage)
+        sighted = sight(self.place)
         assert sighted is not None
         assert machine.identity is not None
         if sighted[0].root_id == machine.identity.root_id:
@@ -160,7 +159,7 @@ class StandbyMachine(RuleBasedStateMachine):
         machine = self.machines[which]
         if machine.is_up:
             return
-        standing = sight(self.storage)
+        standing = sight(self.place)
         try:
             role = role_at_start(machine.identity, standing and standing[0], "root")
         except InvalidRequest:
@@ -178,7 +177,7 @@ class StandbyMachine(RuleBasedStateMachine):
         assert machine.identity is not None
         clock = partial(self._clock, machine)
         lease = Witness(
-            self.storage, machine.identity, "root", LEASE_S, clock, partial(self._wait, machine)
+            self.place, machine.identity, "root", LEASE_S, clock, partial(self._wait, machine)
         )
         try:
             self._with(fault, delay_s, lambda: lease.claim(is_new=is_new))
@@ -349,7 +348,7 @@ class StandbyMachine(RuleBasedStateMachine):
         machine = self.machines[which]
         if not machine.is_up or machine.lease is not None or machine.identity is None:
             return
-        sighted = sight(self.storage)
+        sighted = sight(self.place)
         if sighted is None:
             return
         now_s = self._clock(machine)
@@ -367,7 +366,7 @@ class StandbyMachine(RuleBasedStateMachine):
             link.is_cut = True  # first: nothing more is confirmed to the primary
         assert machine.identity is not None
         new = Identity(machine.identity.root_id, generation=machine.identity.generation + 1)
-        take = partial(take_place, self.storage, holder, tag, new, "root")
+        take = partial(take_place, self.place, holder, tag, new, "root")
         try:
             if not self._with(fault, delay_s, take):
                 return
@@ -394,13 +393,13 @@ class StandbyMachine(RuleBasedStateMachine):
 
     @invariant()
     def who_may_take_over_has_all(self) -> None:
-        sighted = sight(self.storage)
+        sighted = sight(self.place)
         for machine in self.machines:
             if sighted and machine.identity and sighted[0].in_step == machine.identity.root_id:
                 assert self.confirmed <= {*machine.log}
 
     def _says(self, machine: Machine, in_step: str) -> bool:
-        sighted = sight(self.storage)
+        sighted = sight(self.place)
         assert sighted is not None
         assert machine.identity is not None
         holder = sighted[0]

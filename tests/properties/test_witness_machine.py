@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import cast
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from sparkstore.errors import Fenced, StoreError, Unavailable
-from sparkstore.storage.storage import Storage
 from sparkstore.tables.root import Identity
 from sparkstore.witness.lease import Witness
 from sparkstore.witness.turn import take_over
@@ -53,7 +51,7 @@ class WitnessMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.world = World()
-        self.storage = cast("Storage", Network(self.world))
+        self.place = Network(self.world)
         first = Identity("0" * 32)
         self.machines = [Machine(first, 1.0, 5.0)]
         for number in range(1, MEMBERS):
@@ -121,7 +119,7 @@ class WitnessMachine(RuleBasedStateMachine):
             self._with(
                 fault,
                 delay_s,
-                lambda: take_over(self.storage, machine.identity, new, "replica", wait),
+                lambda: take_over(self.place, machine.identity, new, "replica", wait),
             )
         except (StoreError, _Killed):
             return
@@ -151,7 +149,7 @@ class WitnessMachine(RuleBasedStateMachine):
             self.world.now += seconds / machine.rate
 
         where = machine.identity.root_id
-        return Witness(self.storage, machine.identity, where, LEASE_S, clock, wait)
+        return Witness(self.place, machine.identity, where, LEASE_S, clock, wait)
 
     def _with(self, fault: str, delay_s: float, call: Callable[[], object]) -> None:
         self.world.fault, self.world.delay_s = fault, delay_s

@@ -29,8 +29,8 @@ class World:
 class Network:
     """The witness, behind a network that is late or fails as the world says.
 
-    It is in memory, and conditional as every storage is (`tests/contract/test_storage.py`): so some
-    hundred lives are tried in a second.
+    It is in memory, and conditional as every place is (`tests/contract/test_witness_places.py`): so
+    some hundred lives are tried in a second.
     """
 
     location = "the witness"
@@ -39,14 +39,17 @@ class Network:
         self._world = world
         self._content: bytes | None = None
 
-    def read(self, _name: str) -> StoredContent | None:
+    def read(self) -> StoredContent | None:
         return StoredContent(self._content, str(self._content)) if self._content else None
 
-    def put_if_absent(self, _name: str, content: bytes) -> bool:
+    def put_if_absent(self, content: bytes) -> bool:
         return self._put(content, None)
 
-    def replace_if_unchanged(self, _name: str, content: bytes, tag: str) -> bool:
+    def replace_if_unchanged(self, content: bytes, tag: str) -> bool:
         return self._put(content, tag)
+
+    def delete(self) -> None:
+        self._content = None
 
     def _put(self, content: bytes, tag: str | None) -> bool:
         world = self._world

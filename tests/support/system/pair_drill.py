@@ -6,7 +6,6 @@ the two serves by then. Nothing is compared by what the brokers say of themselve
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
@@ -17,11 +16,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from proton import Message, Timeout
 from proton.utils import BlockingConnection
+
+from sparkstore.witness.folder import FolderPlace
+from sparkstore.witness.turn import sight
 
 LEASE_S = 3.0
 _LONG_S = 90.0
@@ -80,11 +83,9 @@ class Pair:
         return self._folder / f"root{number}"
 
     def holder(self) -> dict[str, Any]:
-        """What the witness says; nothing while it is being replaced."""
-        with suppress(OSError, ValueError):
-            holder: dict[str, Any] = json.loads((self.witness / "primary.json").read_text())
-            return holder
-        return {}
+        """What the witness says; nothing before anybody has served."""
+        sighted = sight(FolderPlace(self.witness))
+        return {} if sighted is None else asdict(sighted[0])
 
     def primary_in_step(self) -> int:
         """The machine that serves, once its standby has all that was confirmed."""

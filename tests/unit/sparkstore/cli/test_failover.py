@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sparkstore.cli.command_line import main
-from sparkstore.storage.local import LocalStorage
 from sparkstore.tables.fencing import change_identity
 from sparkstore.tables.root import open_or_create_root
+from sparkstore.witness.folder import FolderPlace
 from sparkstore.witness.lease import Witness
 
 
@@ -21,7 +21,7 @@ def test_a_take_over_is_paused_over_renewals_and_resumed(
     place.mkdir()
     root = open_or_create_root(tmp_path / "root")
     change_identity(root, lambda _: {"witness": str(place)})
-    lease = Witness(LocalStorage(place), root.identity, str(root.path), 10.0)
+    lease = Witness(FolderPlace(place), root.identity, str(root.path), 10.0)
     lease.claim(is_new=True)
 
     def shown(command: str) -> tuple[int, dict[str, object]]:
@@ -38,7 +38,7 @@ def test_a_take_over_is_paused_over_renewals_and_resumed(
     code, row = shown("status")
     assert (code, row["paused"], row["standby_in_step"]) == (1, True, "b" * 32)
     lease.stop()  # as for an upgrade
-    lease = Witness(LocalStorage(place), root.identity, str(root.path), 10.0)
+    lease = Witness(FolderPlace(place), root.identity, str(root.path), 10.0)
     lease.claim(is_new=False)
     lease.name_in_step("b" * 32)
     assert shown("status")[1]["paused"]

@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,12 +18,12 @@ from sparkstore.cli.command_line import main
 from sparkstore.config import StoreConfig
 from sparkstore.errors import CorruptData, Fenced, Full, InvalidRequest, Unavailable
 from sparkstore.replication.promote import promote
-from sparkstore.storage.local import LocalStorage
 from sparkstore.tables.root import Identity, open_root
-from sparkstore.witness.holder import Holder
+from sparkstore.witness.folder import FolderPlace
+from sparkstore.witness.holder import Holder, packed
 from sparkstore.witness.lease import Witness
 from sparkstore.witness.place import witness_at
-from sparkstore.witness.turn import take_over
+from sparkstore.witness.turn import sight, take_over
 from tests.support.objects.s3_server import DROP, S3Server, once, served
 from tests.support.roots.logs import until
 from tests.support.roots.replicas import replica_of, role_of
@@ -62,21 +62,21 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
 
 
 def primary_at(folder: Path, clock: Clock, where: str = "/primary") -> Witness:
-    return Witness(LocalStorage(folder), PRIMARY, where, LEASE_S, clock, clock.wait)
+    return Witness(FolderPlace(folder), PRIMARY, where, LEASE_S, clock, clock.wait)
 
 
 def promoted_at(folder: Path, clock: Clock) -> None:
-    take_over(LocalStorage(folder), REPLICA, PROMOTED, "/replica", clock.wait)
+    take_over(FolderPlace(folder), REPLICA, PROMOTED, "/replica", clock.wait)
 
 
 # -- the lease -------------------------------------------------------------------------------------
 
 
 def test_a_lease_runs_from_before_its_request_was_sent(tmp_path: Path, clock: Clock) -> None:
-    class Slow(LocalStorage):
-        def replace_if_unchanged(self, name: str, content: bytes, tag: str) -> bool:
+    class Slow(FolderPlace):
+        def replace_if_unchanged(self, content: bytes, tag: str) -> bool:
             clock.now += 4
-            return super().replace_if_unchanged(name, content, tag)
+            return super().replace_if_unchanged(content, tag)
 
     witness = Witness(Slow(tmp_path), PRIMARY, "/primary", LEASE_S, clock, clock.wait)
     assert witness.left_s == 0
@@ -103,15 +103,15 @@ def test_a_promotion_waits_for_the_lease_that_it_found_and_then_nobody_renews_it
 
 
 def test_a_renewal_that_comes_second_says_who_was_faster(tmp_path: Path, clock: Clock) -> None:
-    class Late(LocalStorage):
-        def replace_if_unchanged(self, name: str, content: bytes, tag: str) -> bool:
+    class Late(FolderPlace):
+        def replace_if_unchanged(self, content: bytes, tag: str) -> bool:
             promoted_at(tmp_path, clock)
-            return super().replace_if_unchanged(name, content, tag)
+            return super().replace_if_unchanged(content, tag)
 
     primary_at(tmp_path, clock).claim(is_new=True)
     old = primary_at(tmp_path, clock)
     old.claim(is_new=False)
-    old._storage = Late(tmp_path)
+    old._place = Late(tmp_path)
     with pytest.raises(Fenced, match="took over, with generation 2"):
         old.renew()
 
@@ -120,11 +120,12 @@ def test_a_folder_that_is_not_mounted_for_a_while_does_not_end_a_primary(
     tmp_path: Path, clock: Clock
 ) -> None:
     place = tmp_path / "witness"
+    place.mkdir()
     witness = primary_at(place, clock)
     witness.claim(is_new=True)
     place.rename(tmp_path / "elsewhere")
     clock.now += LEASE_S
-    with pytest.raises(Unavailable, match=r"primary\.json is gone; .* mount the folder"):
+    with pytest.raises(Unavailable, match=r"the object is gone; .* mount the folder"):
         witness.renew()
     assert witness.left_s == 0
     (tmp_path / "elsewhere").rename(place)
@@ -148,7 +149,7 @@ def test_a_promotion_that_was_killed_while_it_waited_waits_anew(
 
     primary_at(tmp_path, clock).claim(is_new=True)
     with pytest.raises(KeyboardInterrupt):
-        take_over(LocalStorage(tmp_path), REPLICA, PROMOTED, "/replica", killed)
+        take_over(FolderPlace(tmp_path), REPLICA, PROMOTED, "/replica", killed)
     promoted_at(tmp_path, clock)
     assert len(clock.waits) == 1
     promoted_at(tmp_path, clock)
@@ -160,7 +161,7 @@ def test_of_two_replicas_one_is_promoted(tmp_path: Path, clock: Clock) -> None:
     promoted_at(tmp_path, clock)
     sibling = Identity("c" * 32, role="replica", primary_id=PRIMARY.root_id)
     with pytest.raises(Fenced, match="was promoted before, to generation 2: use that"):
-        take_over(LocalStorage(tmp_path), sibling, sibling, "/sibling", clock.wait)
+        take_over(FolderPlace(tmp_path), sibling, sibling, "/sibling", clock.wait)
 
 
 def test_a_copy_of_the_root_on_another_machine_waits_for_the_first_and_ends_it(
@@ -186,7 +187,7 @@ def test_whoever_was_fenced_does_not_close_the_lease_of_its_successor(
     old = primary_at(tmp_path, clock)
     old.claim(is_new=True)
     promoted_at(tmp_path, clock)
-    new = Witness(LocalStorage(tmp_path), PROMOTED, "/replica", LEASE_S, clock, clock.wait)
+    new = Witness(FolderPlace(tmp_path), PROMOTED, "/replica", LEASE_S, clock, clock.wait)
     new.claim(is_new=False)
     old.stop()
     new.renew()
@@ -199,7 +200,7 @@ def test_whoever_was_fenced_does_not_close_the_lease_of_its_successor(
 def test_the_witness_of_another_root_is_refused(tmp_path: Path, clock: Clock) -> None:
     primary_at(tmp_path, clock).claim(is_new=True)
     other = Identity("d" * 32)
-    witness = Witness(LocalStorage(tmp_path), other, "/other", LEASE_S, clock)
+    witness = Witness(FolderPlace(tmp_path), other, "/other", LEASE_S, clock)
     with pytest.raises(InvalidRequest, match=r"is the witness of .*:/primary: name another prefix"):
         witness.claim(is_new=True)
 
@@ -218,7 +219,7 @@ def test_a_folder_that_is_not_mounted_is_not_taken_for_a_new_witness(
 
 
 def test_an_object_that_cannot_be_read_is_told(tmp_path: Path, clock: Clock) -> None:
-    (tmp_path / "primary.json").write_text('{"root_id": 1, "colour": "red"}')
+    FolderPlace(tmp_path).put_if_absent(b'{"root_id": 1, "colour": "red"}')
     with pytest.raises(CorruptData, match="the object cannot be read"):
         primary_at(tmp_path, clock).claim(is_new=True)
 
@@ -306,11 +307,11 @@ def test_a_witness_is_taken_away_by_name_and_changed_only_so(tmp_path: Path) -> 
     with pytest.raises(InvalidRequest, match='serve it once with witness = "none"'):
         opened(tmp_path / "root", str(two))
     opened(tmp_path / "root", "none").close()
-    assert not (one / "primary.json").exists()
+    assert FolderPlace(one).read() is None
     assert open_root(tmp_path / "root").identity.witness == ""
     opened(tmp_path / "root", str(two)).close()
     assert open_root(tmp_path / "root").identity.witness == str(two)
-    (two / "primary.json").unlink()  # as of a folder that is not mounted
+    FolderPlace(two).delete()  # as of a folder that is not mounted
     with pytest.raises(InvalidRequest, match='start once with witness = "none"'):
         opened(tmp_path / "root", str(two))
 
@@ -324,8 +325,9 @@ def test_a_root_put_back_from_a_copy_leaves_its_place_to_the_standby(tmp_path: P
     with closing(opened(root, "")) as store:
         put(store).complete()
         until(lambda: _held(witness).position == store.log.synced_position)
-    named = asdict(_held(witness)) | {"in_step": "5" * 32}
-    (witness / "primary.json").write_text(json.dumps(named))
+    place = FolderPlace(witness)
+    holder, tag = sight(place)
+    place.replace_if_unchanged(packed(replace(holder, in_step="5" * 32)), tag)
     shutil.rmtree(root)
     shutil.copytree(copy, root)
     for _ in range(2):  # asked again, it is refused again
@@ -342,7 +344,7 @@ def test_a_root_put_back_from_a_copy_leaves_its_place_to_the_standby(tmp_path: P
 
 
 def _held(witness: Path) -> Holder:
-    return Holder(**json.loads((witness / "primary.json").read_text()))
+    return sight(FolderPlace(witness))[0]
 
 
 def test_a_root_in_a_bucket_is_its_own_witness(bucket: S3Server) -> None:
@@ -361,7 +363,7 @@ def test_a_lost_witness_is_left_out_by_name(
     done(store.create, Queue("q"))
     store.close()
     replica = replica_of(open_root(tmp_path / "primary"), tmp_path / "replica").path
-    (place / "primary.json").unlink()
+    FolderPlace(place).delete()
     assert main(["promote", str(replica)]) == 2
     assert role_of(replica) == ("replica", 1)
     assert "--no-witness" in capsys.readouterr().err
