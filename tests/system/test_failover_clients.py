@@ -11,7 +11,7 @@ from sparkstore import query
 from tests.support.documents import blocks, section, text_of
 from tests.support.system.client_programs import SOURCES
 from tests.support.system.failover_clients import DUPLICATES_DROPPED, PROGRAMS, FailoverClient
-from tests.support.system.pair_drill import Pair
+from tests.support.system.pair_machines import Pair
 
 SHOWN_IN = {
     "python": SOURCES / "proton_failover.py",
@@ -34,7 +34,7 @@ def test_the_code_that_is_shown_is_that_of_the_program_that_runs(language: str) 
 @pytest.mark.system
 @pytest.mark.slow
 def test_each_client_goes_on_at_the_standby_when_the_primary_is_killed(tmp_path: Path) -> None:
-    pair = Pair(tmp_path, DUPLICATES_DROPPED, ("--amqp-0-10", "same"))
+    pair = Pair(tmp_path, settings=DUPLICATES_DROPPED, options=("--amqp-0-10", "same"))
     clients = []
     try:
         primary = pair.start_both()

@@ -12,9 +12,11 @@ TIMEOUT_S = 60.0
 _READ_BYTES = 1 << 16
 
 
-def talk(client: Client, port: int, is_done: Callable[[], bool]) -> bool:
+def talk(
+    client: Client, port: int, is_done: Callable[[], bool], timeout_s: float = TIMEOUT_S
+) -> bool:
     """Connect and go on with the link; False if the connection was lost before `is_done`."""
-    with suppress(OSError), socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as peer:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout_s) as peer:
         peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client.connect()
         while not is_done() or client.out:

@@ -1,220 +1,227 @@
-"""Two real brokers and a witness: whoever serves is killed, frozen or stopped, under load.
+"""What may happen to a pair under load, one row each, and the driver of them.
 
-The ledger is the clients' own: what was accepted to a sender must reach a receiver, whichever of
-the two serves by then. Nothing is compared by what the brokers say of themselves.
+    kill           the primary is killed, and comes back when the other one serves
+    restart        it is killed, and comes back at once, within its lease
+    freeze         it is stopped for longer than its lease, and goes on
+    stop           it is stopped cleanly, as for a planned switch; twice in a row
+    cut …          nothing passes between two of primary, standby and witness
+    both           both are killed at once
+    standby …      its disk is full, slow or fails; it is killed amid catch-up, and amid a copy
+    witness        neither machine has it for a while
+    backup         the primary's root is put back as it was some time before
+
+Each row begins with a pair in step under load, and ends when it is so again. Expected of all is
+what `pair_ledger.Verdict` says; a row says besides who serves then, where that is decided.
 """
 
 from __future__ import annotations
 
-import os
 import random
+import shutil
 import signal
-import socket
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
-from proton import Message, Timeout
-from proton.utils import BlockingConnection
+from tests.support.system.pair_ledger import Load, Verdict
+from tests.support.system.pair_machines import Pair
 
-from sparkstore.witness.folder import FolderPlace
-from sparkstore.witness.turn import sight
-
-LEASE_S = 3.0
-_LONG_S = 90.0
-_TICK_S = 0.02
-_SENDERS = 3
+_SLOW_MS = 100
 
 
-class Pair:
-    """Two machines of one configuration; either serves, the other is its standby."""
-
-    def __init__(self, folder: Path, settings: str = "", options: Sequence[str] = ()) -> None:
-        self._folder, self.witness, self._options = folder, folder / "witness", options
-        self.witness.mkdir()
-        self._token = folder / "token"
-        self._token.write_text("a token of the pair")
-        self._token.chmod(0o600)
-        self._settings = folder / "sparkstore.toml"
-        store = f'[store]\nwitness = "{self.witness}"\nwitness_lease_s = {LEASE_S}\n'
-        self._settings.write_text(store + settings)
-        self.ports = [_free_port() for _ in range(2)]
-        self._shipping = [_free_port() for _ in range(2)]
-        self.processes: list[subprocess.Popen[bytes] | None] = [None, None]
-
-    def start(self, number: int) -> None:
-        """Start one machine, as its supervisor does after it ended."""
-        arguments = [str(self.root(number)), "--config", str(self._settings)]
-        arguments += ["--listen", f"127.0.0.1:{self.ports[number]}"]
-        arguments += ["--standby-listen", f"127.0.0.1:{self._shipping[number]}"]
-        arguments += ["--standby-of", f"tcp:127.0.0.1:{self._shipping[1 - number]}"]
-        arguments += ["--token-file", str(self._token), *self._options]
-        with (self._folder / f"log{number}").open("ab") as log:
-            self.processes[number] = subprocess.Popen(
-                [sys.executable, "-m", "broker_shim.serve.command", *arguments],
-                stdout=log,
-                stderr=log,
-                env=os.environ | {"JAVA_TOOL_OPTIONS": ""},
-            )
-
-    def start_both(self) -> int:
-        """Start a primary, then its standby, and wait until that is in step; the primary."""
-        self.start(0)
-        self.wait(lambda: self.holder().get("root_id"))
-        self.start(1)
-        return self.primary_in_step()
-
-    def kill(self, number: int) -> None:
-        """Kill one machine by `kill -9`."""
-        process = self.processes[number]
-        assert process is not None
-        process.kill()
-        process.wait()
-        self.processes[number] = None
-
-    def root(self, number: int) -> Path:
-        """Return the root of a machine."""
-        return self._folder / f"root{number}"
-
-    def holder(self) -> dict[str, Any]:
-        """What the witness says; nothing before anybody has served."""
-        sighted = sight(FolderPlace(self.witness))
-        return {} if sighted is None else asdict(sighted[0])
-
-    def primary_in_step(self) -> int:
-        """The machine that serves, once its standby has all that was confirmed."""
-        self.wait(lambda: self.holder().get("in_step") and not self.holder()["is_closed"])
-        return int(str(self.holder()["where"])[-1])
-
-    def wait(self, is_so: Callable[[], object]) -> None:
-        """Wait until something is so; the logs of both are shown if it does not become so."""
-        ends_at = time.monotonic() + _LONG_S
-        tick = threading.Event()
-        while not is_so():
-            if time.monotonic() > ends_at:
-                logs = [self._folder / f"log{number}" for number in (0, 1)]
-                raise AssertionError("\n\n".join(log.read_text()[-4000:] for log in logs))
-            tick.wait(_TICK_S)
-
-    def end(self) -> list[int]:
-        """Stop both; their exit codes."""
-        for process in self.processes:
-            if process is not None:
-                process.send_signal(signal.SIGCONT)  # one that is frozen hears nothing
-                process.terminate()
-        return [process.wait(_LONG_S) for process in self.processes if process is not None]
-
-
-class Load:
-    """Senders and a receiver that connect to whichever machine serves.
+class Drill:
+    """A pair under load, and all that may happen to it.
 
     Attributes:
-        accepted: Ids of the messages that a broker accepted, in order.
-        received: Ids that a receiver got.
+        took_s: From each kill of a primary to the first answer of the other machine.
     """
 
-    def __init__(self, pair: Pair) -> None:
-        self._pair, self._stopping = pair, threading.Event()
-        self.accepted: list[str] = []
-        self.received: set[str] = set()
-        clients = [lambda number=number: self._send(number) for number in range(_SENDERS)]
-        self._threads = [threading.Thread(target=call) for call in (*clients, self._receive)]
-        for thread in self._threads:
-            thread.start()
+    def __init__(self, folder: Path, lease_s: float, seed: int) -> None:
+        self.pair, self._dice = Pair(folder, lease_s), random.Random(seed)
+        self.took_s: list[float] = []
+        self.pair.start_both()
+        self._generation = self.pair.holder()["generation"]
+        self.load = Load(self.pair.ports)
 
-    def stop(self) -> None:
-        """End all clients."""
-        self._stopping.set()
-        for thread in self._threads:
-            thread.join(_LONG_S)
+    def run(self, names: Iterable[str]) -> None:
+        """Do what some rows say, in this order."""
+        for name in names:
+            began_s, primary = time.monotonic(), self.pair.primary_in_step()
+            self._go_on(self._dice.randrange(5, 60))
+            ROWS[name](self, primary)
+            self._go_on(5)
+            print(f"{name}: {time.monotonic() - began_s:.1f} s", flush=True)
+        self.pair.primary_in_step()
 
-    def drain(self) -> None:
-        """Receive until nothing is missing."""
-        connection = self._connected()
-        assert connection is not None
-        receiver = connection.create_receiver("orders", credit=50)
-        while not {*self.accepted} <= self.received:
-            self.received.add(receiver.receive(timeout=_LONG_S).body)
-            receiver.accept()
-        connection.close()
+    def end(self) -> Verdict:
+        """End the load, and judge."""
+        self.load.stop()
+        take_overs = self.pair.holder()["generation"] - self._generation
+        return self.load.verdict(self.pair.ports[self.pair.primary()], take_overs)
 
-    def _connected(self) -> BlockingConnection | None:
-        tick = threading.Event()
-        while not self._stopping.is_set() or threading.current_thread() is threading.main_thread():
-            for port in self._pair.ports:
-                with suppress(Exception):
-                    socket.create_connection(("127.0.0.1", port), 4).close()  # cheap, if nobody is
-                    return BlockingConnection(f"amqp://127.0.0.1:{port}", timeout=4)
-            tick.wait(0.05)
-        return None
+    # ------------------------------------------------------------------ rows
 
-    def _send(self, number: int) -> None:
-        count = 0
-        while (connection := self._connected()) is not None:
-            with suppress(Exception):  # whatever happened to it: the next one has another id
-                sender = connection.create_sender("orders")
-                while not self._stopping.is_set():
-                    count += 1
-                    name = f"{number}-{count}"
-                    sender.send(Message(id=name, body=name, durable=True), timeout=4)
-                    self.accepted.append(name)
-            # Not closed: proton would wait for a peer that is frozen.
+    def kill(self, primary: int) -> None:
+        began_s = time.monotonic()
+        self.pair.kill(primary)
+        self._taken_over(primary)
+        self.took_s.append(self.load.accepted[-1].at_s - began_s)
+        self.pair.start(primary)
 
-    def _receive(self) -> None:
-        while (connection := self._connected()) is not None:
-            with suppress(Exception):
-                receiver = connection.create_receiver("orders", credit=20)
-                while not self._stopping.is_set():
-                    with suppress(Timeout):  # nothing waits, or the peer is frozen: look again
-                        self.received.add(receiver.receive(timeout=1).body)
-                        receiver.accept()
-                connection.close()
+    def restart(self, primary: int) -> None:
+        self.pair.kill(primary)
+        self.pair.start(primary)
+
+    def freeze(self, primary: int) -> None:
+        self.pair.signal(primary, signal.SIGSTOP)
+        self._taken_over(primary)
+        self.pair.signal(primary, signal.SIGCONT)
+
+    def stop(self, primary: int) -> None:
+        self.pair.signal(primary, signal.SIGTERM)  # its supervisor starts it again
+        self._taken_over(primary)
+
+    def switch_twice(self, primary: int) -> None:
+        self.stop(primary)
+        self.stop(self.pair.primary_in_step())
+
+    def cut_pair(self, _primary: int) -> None:
+        """Who serves goes on alone, and nobody takes over."""
+        generation = self.pair.holder()["generation"]
+        for cable in self.pair.cables:
+            cable.cut()
+        self.pair.wait(lambda: not self.pair.holder().get("in_step", "?"))
+        self._go_on(50)
+        self.pair.pause(2 * self.pair.lease_s)
+        assert self.pair.holder()["generation"] == generation
+        for cable in self.pair.cables:
+            cable.mend()
+
+    def cut_primary(self, primary: int) -> None:
+        self.pair.cut_witness(primary)
+        self._taken_over(primary)
+        self.pair.mount(primary)
+
+    def cut_standby(self, primary: int) -> None:
+        """Nobody takes over, and the standby goes on to confirm."""
+        self.pair.cut_witness(1 - primary)
+        self.pair.pause(2 * self.pair.lease_s)
+        self._go_on(20)
+        self.pair.mount(1 - primary)
+        assert self.pair.primary() == primary
+
+    def lose_witness(self, primary: int) -> None:
+        """Nothing is confirmed after the lease, nobody takes over; then it goes on."""
+        for number in (0, 1):
+            self.pair.cut_witness(number)
+        self.pair.pause(2 * self.pair.lease_s)
+        count = len(self.load.accepted)
+        self.pair.pause(self.pair.lease_s)
+        assert len(self.load.accepted) == count
+        for number in (0, 1):
+            self.pair.mount(number)
+        assert self.pair.primary() == primary
+
+    def kill_both(self, primary: int) -> None:
+        order = self._dice.sample([0, 1], 2)
+        for number in order:
+            self.pair.kill(number)
+        for number in self._dice.sample(order, 2):
+            self.pair.start(number)
+        self._go_on(5)
+        assert self.pair.primary() == primary
+
+    def fill_disk(self, primary: int) -> None:
+        self._without_disk(1 - primary, "full")
+
+    def break_disk(self, primary: int) -> None:
+        self._without_disk(1 - primary, "eio")
+
+    def slow_disk(self, primary: int) -> None:
+        """The price is the slower of two syncs; the standby stays in step."""
+        self.pair.spoil_disk(1 - primary, f"slow {_SLOW_MS}")
+        self._go_on(20)
+        assert self.pair.holder()["in_step"]
+        self.pair.spoil_disk(1 - primary, "")
+
+    def kill_catching_up(self, primary: int) -> None:
+        self._kill_coming(primary)
+
+    def kill_copied(self, primary: int) -> None:
+        self._kill_coming(primary, is_new=True)
+
+    def put_back(self, primary: int) -> None:
+        """A root that is older than what it confirmed is refused; the other one serves."""
+        root, older = self.pair.root(primary), self.pair.folder / "older"
+        self.pair.signal(primary, signal.SIGSTOP)
+        shutil.copytree(root, older, ignore=shutil.ignore_patterns("*.sock", "*.lock"))
+        self.pair.signal(primary, signal.SIGCONT)
+        self.pair.primary_in_step()
+        if self.pair.primary() == primary:  # a copy that took longer than a lease was a freeze
+            self._go_on(50)
+            self.pair.kill(primary)
+            shutil.rmtree(root)
+            older.rename(root)
+            self.pair.start(primary)
+            self._taken_over(primary)
+        shutil.rmtree(older, ignore_errors=True)
+
+    # ------------------------------------------------------------------ parts of them
+
+    def _go_on(self, count: int) -> None:
+        """Wait for so many more answers, which nobody had before."""
+        least = len(self.load.accepted) + count
+        self.pair.wait(lambda: len(self.load.accepted) > least)
+
+    def _taken_over(self, primary: int) -> None:
+        """Wait for the first answer of the other machine."""
+        self.pair.wait(lambda: self.pair.primary() != primary)
+        self.pair.wait(lambda: self.load.accepted[-1].machine != primary)
+
+    def _without_disk(self, standby: int, fault: str) -> None:
+        """The standby cannot follow: who serves goes on alone, until the disk is as it was."""
+        self.pair.spoil_disk(standby, fault)
+        self.pair.wait(lambda: not self.pair.holder().get("in_step", "?"))
+        self._go_on(20)
+        self.pair.spoil_disk(standby, "")
+
+    def _kill_coming(self, primary: int, *, is_new: bool = False) -> None:
+        """Kill the standby at a random moment after it came, some times."""
+        standby = 1 - primary
+        for _ in range(2):
+            self.pair.kill(standby)
+            if is_new:
+                shutil.rmtree(self.pair.root(standby))
+            self._go_on(20)
+            self.pair.start(standby)
+            self.pair.wait((self.pair.root(standby) / "writer.lock").exists)
+            self.pair.pause(self._dice.uniform(0.5, 2.0))
+        self.pair.kill(standby)
+        self.pair.start(standby)
 
 
-def take_over(pair: Pair, load: Load, number: signal.Signals, random_: random.Random) -> float:
-    """Do that to whoever serves, and wait for the other; seconds to the first answer."""
-    primary, count = pair.primary_in_step(), len(load.accepted)
-    pair.wait(lambda: len(load.accepted) > count + random_.randrange(5, 200))
-    process, before = pair.processes[primary], pair.holder()["root_id"]
-    assert process is not None
-    began = time.monotonic()
-    process.send_signal(number)
-    if number is not signal.SIGSTOP:
-        process.wait(_LONG_S)
-    pair.wait(lambda: pair.holder().get("root_id", before) != before)
-    count = len(load.accepted)
-    pair.wait(lambda: len(load.accepted) > count)
-    took_s = time.monotonic() - began
-    if number is signal.SIGSTOP:
-        process.send_signal(signal.SIGCONT)
-    else:
-        pair.start(primary)
-    return took_s
+ROWS: dict[str, Callable[[Drill, int], None]] = {
+    "kill": Drill.kill,
+    "restart": Drill.restart,
+    "freeze": Drill.freeze,
+    "stop": Drill.stop,
+    "switch twice": Drill.switch_twice,
+    "cut primary - standby": Drill.cut_pair,
+    "cut primary - witness": Drill.cut_primary,
+    "cut standby - witness": Drill.cut_standby,
+    "no witness": Drill.lose_witness,
+    "kill both": Drill.kill_both,
+    "standby's disk full": Drill.fill_disk,
+    "standby's disk fails": Drill.break_disk,
+    "standby's disk slow": Drill.slow_disk,
+    "kill a standby that catches up": Drill.kill_catching_up,
+    "kill a standby that is copied": Drill.kill_copied,
+    "put the primary's root back": Drill.put_back,
+}
 
 
-@contextmanager
-def under_load(folder: Path) -> Iterator[tuple[Pair, Load]]:
-    """A pair in step, and clients that send and receive all the time."""
-    pair = Pair(folder)
-    load = None
-    try:
-        pair.start_both()
-        load = Load(pair)
-        yield pair, load
-    finally:
-        if load is not None:
-            load.stop()
-        pair.end()
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
+def plan(kills: int, others: int, seed: int) -> list[str]:
+    """Rows in random order: so many kills of the primary, and so many of each other."""
+    names = ["kill"] * kills + [name for name in ROWS if name != "kill"] * others
+    random.Random(seed).shuffle(names)
+    return names

@@ -1,0 +1,224 @@
+"""Two machines of a pair on this one: brokers, the ways between them, their disks, a witness.
+
+All that may be cut is a thing of its own: a cable for each direction of log shipping, and for each
+machine a mount of the witness. That is a symbolic link in the folder that its process runs in: so
+both name the witness alike, as `/proc/self/cwd/witness`. A process that has ended is started again,
+as a supervisor does, unless its machine is down.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from sparkstore.witness.folder import FolderPlace
+from sparkstore.witness.turn import sight
+from tests.support.checkout import CHECKOUT
+from tests.support.system.cable import Cable
+
+_LONG_S = 120.0
+_TICK_S = 0.02
+_RESTART_S = 1.0
+"""A supervisor starts nothing more often."""
+_SETTINGS = """[store]
+witness = "/proc/self/cwd/witness"
+witness_lease_s = {lease_s}
+standby_grace_s = 1.0
+wal_file_bytes = 1_048_576
+max_wal_files = 4
+"""
+
+
+class Pair:
+    """Two machines of one configuration; either serves, the other is its standby.
+
+    Attributes:
+        lease_s: How long the one that serves goes on without the witness.
+        ports: Where clients connect to each, while it serves.
+        cables: The way of each machine to the other one's log.
+        down: Machines that nobody starts again.
+        starts: How often each was started.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        lease_s: float = 3.0,
+        settings: str = "",
+        options: Sequence[str] = (),
+    ) -> None:
+        self.folder, self.lease_s, self._options = folder, lease_s, options
+        self._witness = folder / "witness"
+        self._witness.mkdir()
+        self._token = folder / "token"
+        self._token.write_text("a token of the pair")
+        self._token.chmod(0o600)
+        self._settings = folder / "sparkstore.toml"
+        self._settings.write_text(_SETTINGS.format(lease_s=lease_s) + settings)
+        self.ports, self._shipping = ([_free_port(), _free_port()] for _ in range(2))
+        self.cables = [Cable(self._shipping[1]), Cable(self._shipping[0])]
+        self.processes: list[subprocess.Popen[bytes] | None] = [None, None]
+        self.down, self.starts, self._started_s = {0, 1}, [0, 0], [0.0, 0.0]
+        self._disk = _failing_disk()
+        for number in (0, 1):
+            self.machine(number).mkdir()
+            self.spoil_disk(number, "")
+            self.mount(number)
+
+    def machine(self, number: int) -> Path:
+        """The folder of a machine."""
+        return self.folder / f"machine{number}"
+
+    def root(self, number: int) -> Path:
+        """The root of a machine."""
+        return self.machine(number) / "root"
+
+    # ------------------------------------------------------------------ what may happen to it
+
+    def start(self, number: int) -> None:
+        """Start a machine's broker, and keep it running."""
+        self.down.discard(number)
+        self.starts[number] += 1
+        self._started_s[number] = time.monotonic()
+        arguments = [str(self.root(number)), "--config", str(self._settings)]
+        arguments += ["--listen", f"127.0.0.1:{self.ports[number]}"]
+        arguments += ["--standby-listen", f"127.0.0.1:{self._shipping[number]}"]
+        arguments += ["--standby-of", f"tcp:127.0.0.1:{self.cables[number].port}"]
+        arguments += ["--token-file", str(self._token), *self._options]
+        environment = {
+            "JAVA_TOOL_OPTIONS": "",
+            "PYTHONPATH": str(CHECKOUT),
+            "LD_PRELOAD": str(self._disk),
+            "FAILING_DISK": str(self.machine(number) / "disk"),
+        }
+        with self._log(number).open("ab") as log:
+            self.processes[number] = subprocess.Popen(
+                [sys.executable, "-m", "broker_shim.serve.command", *arguments],
+                stdout=log,
+                stderr=log,
+                cwd=self.machine(number),
+                env=os.environ | environment,
+            )
+
+    def start_both(self) -> int:
+        """Start a primary, then its standby, and wait until that is in step; the primary."""
+        self.start(0)
+        self.wait(lambda: self.holder().get("root_id"))
+        self.start(1)
+        return self.primary_in_step()
+
+    def kill(self, number: int) -> None:
+        """Kill a machine's broker, which stays down."""
+        self.down.add(number)
+        self.signal(number, signal.SIGKILL)
+        process = self.processes[number]
+        assert process is not None
+        process.wait(_LONG_S)
+
+    def signal(self, number: int, which: signal.Signals) -> None:
+        """Send a signal to a machine's broker."""
+        process = self.processes[number]
+        assert process is not None
+        process.send_signal(which)
+
+    def spoil_disk(self, number: int, fault: str) -> None:
+        """Have a machine's disk fail (`failing_disk.c`), or no more."""
+        (self.machine(number) / "disk").write_text(fault)
+
+    def cut_witness(self, number: int) -> None:
+        """Cut a machine off from the witness."""
+        (self.machine(number) / "witness").unlink()
+
+    def mount(self, number: int) -> None:
+        """Give a machine the witness (back)."""
+        (self.machine(number) / "witness").symlink_to(self._witness)
+
+    # ------------------------------------------------------------------ how it stands
+
+    def holder(self) -> dict[str, Any]:
+        """Return what the witness says; nothing before anybody has served."""
+        sighted = sight(FolderPlace(self._witness))
+        return {} if sighted is None else asdict(sighted[0])
+
+    def primary(self) -> int:
+        """Return the machine that the witness names."""
+        self.wait(lambda: self.holder().get("where"))
+        return int(Path(self.holder()["where"]).parent.name.removeprefix("machine"))
+
+    def primary_in_step(self) -> int:
+        """Return the machine that serves, once its standby has all that was confirmed."""
+        self.wait(lambda: self.holder().get("in_step") and not self.holder()["is_closed"])
+        return self.primary()
+
+    def wait(self, is_so: Callable[[], object]) -> None:
+        """Wait until something is so; the logs of both are shown if it does not become so."""
+        ends_at = time.monotonic() + _LONG_S
+        tick = threading.Event()
+        while not is_so():
+            self._supervise()
+            if time.monotonic() > ends_at:
+                logs = [self._log(number).read_text()[-6000:] for number in (0, 1)]
+                raise AssertionError(f"{self.holder()}\n\n" + "\n\n".join(logs))
+            tick.wait(_TICK_S)
+
+    def pause(self, seconds: float) -> None:
+        """Let time pass, as for a person who has not noticed yet."""
+        ends_at = time.monotonic() + seconds
+        self.wait(lambda: time.monotonic() > ends_at)
+
+    def end(self) -> None:
+        """Stop both."""
+        self.down = {0, 1}
+        for process in self.processes:
+            if process is not None:
+                process.send_signal(signal.SIGCONT)  # one that is frozen hears nothing
+                process.terminate()
+        for process in self.processes:
+            if process is not None:
+                process.wait(_LONG_S)
+        for cable in self.cables:
+            cable.close()
+
+    def _log(self, number: int) -> Path:
+        return self.folder / f"log{number}"
+
+    def _supervise(self) -> None:
+        for number, process in enumerate(self.processes):
+            is_due = time.monotonic() - self._started_s[number] > _RESTART_S
+            if number in self.down or process is None or not is_due:
+                continue
+            if process.poll() is not None:
+                self.start(number)
+
+
+@cache
+def _failing_disk() -> Path:
+    """Compile what is preloaded, once."""
+    source = CHECKOUT / "tests" / "support" / "system" / "failing_disk.c"
+    library = CHECKOUT / "build" / "tests" / "failing_disk.so"
+    library.parent.mkdir(parents=True, exist_ok=True)
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    assert compiler is not None, "a C compiler is needed, as `make check` says"
+    scratch = library.with_name(f"failing_disk.{os.getpid()}")
+    command = [compiler, "-O2", "-shared", "-fPIC", "-o", str(scratch), str(source), "-ldl"]
+    subprocess.run(command, check=True)
+    scratch.replace(library)
+    return library
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
