@@ -174,6 +174,7 @@ def _witness(
     witness = Witness(place, root.identity, str(root.path), lease_s)
     witness.claim(is_new=not had, accept_loss=accept_loss)
     locks.callback(witness.stop)
+    witness.start()
     if not had:
         change_identity(root, lambda _: {"witness": asked})
     _log.info("%s serves under the witness %s, %g s at a time", root.path, place.location, lease_s)
@@ -237,7 +238,7 @@ def _open(
     guards = LogGuards(room, witness, shipping_of(config, encode, ends["next_position"], witness))
     log = Log(root, journal, wal, locks, config, **ends, guards=guards)
     if witness is not None:
-        witness.start(log.fail, lambda: log.synced_position)
+        witness.serve(log.fail, lambda: log.synced_position)
     if publisher is not None:
         publisher.jobs.start()
     locks.callback(FenceWatch(_fence_check(root, journal), config.fence_check_s, log.fail).stop)

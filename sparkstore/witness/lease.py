@@ -53,7 +53,7 @@ def boottime_s() -> float:
 
 
 class Witness:
-    """The lease of one store that serves; `claim` first, then `start`."""
+    """The lease of one store that serves; `claim` first, `start`, and `serve`."""
 
     def __init__(
         self,
@@ -85,6 +85,8 @@ class Witness:
         self._thread: threading.Thread | None = None
         self._before: Holder | None = None
         self._end: Callable[[], int] = lambda: 0
+        self._on_fenced: Callable[[StoreError], None] | None = None
+        self._fenced: Fenced | None = None
 
     @property
     def location(self) -> str:
@@ -185,20 +187,25 @@ class Witness:
         message += " was put back from a copy. Serve the other machine, or say --accept-loss"
         raise InvalidRequest(message)
 
-    def start(
-        self, on_fenced: Callable[[StoreError], None], end: Callable[[], int] = lambda: 0
-    ) -> None:
-        """Renew from now on, on a thread.
+    def start(self) -> None:
+        """Renew from now on, on a thread: a recovery may take longer than a lease."""
+        self._thread = threading.Thread(target=self._run, name="witness", daemon=True)
+        self._thread.start()
+
+    def serve(self, on_fenced: Callable[[StoreError], None], end: Callable[[], int]) -> None:
+        """Go on for a log that is open.
 
         Args:
-            on_fenced: Called there, at most once.
+            on_fenced: Called on the thread that renews, at most once.
             end: Gives the last position that is confirmed, or may be.
+
+        Raises:
+            Fenced: Somebody else took the lease while the log was opened.
         """
-        self._end = end
-        arguments = (on_fenced,)
-        self._thread = threading.Thread(target=self._run, args=arguments, name="witness")
-        self._thread.daemon = True
-        self._thread.start()
+        with self._changed:
+            if self._fenced is not None:
+                raise self._fenced
+            self._on_fenced, self._end = on_fenced, end
 
     def wait_until_held(self, timeout_s: float) -> bool:
         """Wait for the lease to run, but no longer than this; True if it does."""
@@ -212,13 +219,16 @@ class Witness:
             self._thread.join(self._own.lease_s)  # a request may hang
         close(self._place, self._own)
 
-    def _run(self, on_fenced: Callable[[StoreError], None]) -> None:
+    def _run(self) -> None:
         is_silent = False
         while not self._stopping.wait(self._own.lease_s / _RENEWALS):
             try:
                 self.renew()
             except Fenced as reason:
-                on_fenced(reason)
+                with self._changed:
+                    self._fenced, on_fenced = reason, self._on_fenced
+                if on_fenced is not None:
+                    on_fenced(reason)
                 return
             except (StoreError, OSError) as reason:
                 if not is_silent:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Protocol
 
-from sparkstore.errors import InvalidRequest
+from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.storage.objects import ObjectStorage, is_object_uri
 from sparkstore.storage.probe import check_is_conditional
 from sparkstore.storage.storage import Storage, StoredContent
 from sparkstore.witness.folder import FolderPlace
 
 _NAME = "primary.json"
+_LOOK_S = 5.0
 
 NO_WITNESS = "none"
 """As the setting: the root has no witness any more."""
@@ -82,15 +83,30 @@ def witness_at(where: str, patience_s: float = 60.0) -> WitnessPlace:
     """Open the place of a witness: a prefix of a bucket, or a folder that all machines have.
 
     Raises:
-        InvalidRequest: No such place, or its store does not decide conditional puts.
-        StoreError: It did not answer.
+        InvalidRequest: It is none, or its store does not decide conditional puts.
+        Unavailable: It did not answer, or the folder is not mounted.
     """
     if not is_object_uri(where):
         path = Path(where.removeprefix("file://"))
-        if not (path.is_absolute() and path.is_dir()):
-            message = f"witness is {where!r}, which is no folder: mount or create it, or say"
-            raise InvalidRequest(f"{message} s3://BUCKET/PREFIX")
+        message = f"witness is {where!r}, which is no folder: "
+        if not path.is_absolute():
+            raise InvalidRequest(f"{message}say the whole path, or s3://BUCKET/PREFIX")
+        if not path.is_dir():
+            raise Unavailable(f"{message}mount or create it")
         return FolderPlace(path)
     storage = ObjectStorage(where, patience_s=patience_s)
     check_is_conditional(storage)
     return BucketPlace(storage)
+
+
+def absence_of(where: str) -> str:
+    """Return why a witness that a root has served under cannot say who serves; empty: it can.
+
+    Raises:
+        InvalidRequest: It never will.
+    """
+    try:
+        place = witness_at(where, patience_s=_LOOK_S)
+        return "" if place.read() is not None else LOST.format(place.location)
+    except (Unavailable, OSError) as reason:
+        return str(reason)

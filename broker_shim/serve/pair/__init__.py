@@ -1,6 +1,7 @@
 """Two machines of which one serves: what `sparkstore serve` makes of the settings of a pair.
 
     standby    the options; a life as a standby before the store is opened; the port for one after
+    witness    a start waits until the witness answers
 
 Who calls: `broker_shim.serve.command`. What decides and what runs is `sparkstore.standby`.
 """

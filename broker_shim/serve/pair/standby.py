@@ -21,6 +21,7 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.security.security_options import security_of
 from broker_shim.security.tls import server_context
 from broker_shim.serve.bind_address import listening_socket, parse_listen
+from broker_shim.serve.pair.witness import wait_for_witness
 from broker_shim.serve.stores import Stores, open_stores
 from broker_shim.serve.systemd import READY, notify
 from broker_shim.service.socket import read_token
@@ -164,6 +165,7 @@ def stores_when_due(
         StoreError: The settings contradict one another; as the store's constructor; as `run`.
     """
     config = with_pair(options, config)
+    wait_for_witness(options.root, config, reporter.probes)
     if config.peer and not _follow_first(options, config, reporter):
         yield None
         return

@@ -210,7 +210,7 @@ def test_a_folder_that_is_not_mounted_is_not_taken_for_a_new_witness(
 ) -> None:
     with pytest.raises(InvalidRequest, match='start once with witness = "none"'):
         primary_at(tmp_path, clock).claim(is_new=False)
-    with pytest.raises(InvalidRequest, match="mount or create it"):
+    with pytest.raises(Unavailable, match="mount or create it"):
         witness_at(str(tmp_path / "absent"))
     with pytest.raises(InvalidRequest, match="s3://BUCKET/PREFIX"):
         witness_at("lake/witness")
@@ -222,6 +222,20 @@ def test_an_object_that_cannot_be_read_is_told(tmp_path: Path, clock: Clock) -> 
     FolderPlace(tmp_path).put_if_absent(b'{"root_id": 1, "colour": "red"}')
     with pytest.raises(CorruptData, match="the object cannot be read"):
         primary_at(tmp_path, clock).claim(is_new=True)
+
+
+def test_a_lease_is_renewed_while_a_log_is_opened_and_its_loss_ends_that(tmp_path: Path) -> None:
+    place = FolderPlace(tmp_path)
+    witness = Witness(place, PRIMARY, "/primary", 0.3)
+    witness.claim(is_new=True)
+    witness.start()
+    until(lambda: _held(tmp_path).renewal > 4)  # longer than a lease
+    assert witness.wait_until_held(10)
+    take_over(place, REPLICA, PROMOTED, "/replica", lambda _seconds: None)
+    until(lambda: witness.left_s == 0)
+    with pytest.raises(Fenced, match="took over, with generation 2"):
+        witness.serve(lambda _reason: None, lambda: 0)
+    witness.stop()
 
 
 # -- over a bucket ---------------------------------------------------------------------------------
