@@ -30,6 +30,7 @@ from sparkstore.tables.root import Root
 
 MOST_ROWS, MOST_STAYS = 20_000_000, 500_000
 DESTROYED = "queue destroyed"
+_NEVER_US = 1 << 62
 _RECENT = '"at" >= make_timestamptz({since})'
 _NUMBER = "CASE WHEN at_us >= {until} THEN {count} ELSE (at_us - {since}) // {step} END AS number"
 """The number of a step; events after the last step have the number that would follow."""
@@ -170,24 +171,28 @@ def _shortened(ask: _Questions, moment: Moment) -> list[str]:
     ((first,),) = ask(_WHOLE)
     ((begin_us,),) = ask(_BEGIN, first=first)
     if begin_us is not None and begin_us > times.since_us:
-        left_out.append(f"all before {_text(begin_us)}, where history begins")
+        left_out.append(f"all before {time_text(begin_us)}, where history begins")
         ask.times = times = _later(times, begin_us)
-    files = [*moment.history, *moment.journal]
-    ends_us = sorted(
-        ((_us(file.times[1]) if file.times else times.until_us, file.row_count) for file in files),
-        reverse=True,
-    )
-    rows = 0
-    for end_us, row_count in ends_us:
-        rows += row_count
-        if rows > MOST_ROWS and end_us > times.since_us:
-            ask.times = _later(times, min(end_us, times.until_us - 1))
-            text = (
-                f"all before {_text(ask.times.since_us)}, as more than {MOST_ROWS:,} records follow"
-            )
-            left_out.append(f"{text}: ask for less time")
-            break
+    newest_us = begin_of_newest(moment)
+    if newest_us is not None and newest_us > times.since_us:
+        ask.times = _later(times, min(newest_us, times.until_us - 1))
+        text = f"all before {time_text(ask.times.since_us)}"
+        left_out.append(f"{text}, as more than {MOST_ROWS:,} records follow: ask for less time")
     return left_out
+
+
+def begin_of_newest(moment: Moment) -> int | None:
+    """Return from when on there are no more than `MOST_ROWS` records; None: there never were.
+
+    By whole files, as they are opened. One of unknown times counts as the newest.
+    """
+    files, rows = [*moment.history, *moment.journal], 0
+    ends = ((_us(file.times[1]) if file.times else _NEVER_US, file.row_count) for file in files)
+    for end_us, row_count in sorted(ends, reverse=True):
+        rows += row_count
+        if rows > MOST_ROWS:
+            return end_us
+    return None
 
 
 def _later(times: SeriesTimes, at_us: int) -> SeriesTimes:
@@ -258,7 +263,7 @@ def _dropped(
             created = position
         elif at_us >= times.since_us:
             if created is None:
-                text = f"what was on the queue when it was deleted at {_text(at_us)}"
+                text = f"what was on the queue when it was deleted at {time_text(at_us)}"
                 left_out.append(f"{text}: it is older than history")
                 continue
             ((count,),) = ask(_DROPPED, first=created, last=position)
@@ -281,5 +286,6 @@ def _us(moment: datetime) -> int:
     return int(moment.timestamp() * 1_000_000)
 
 
-def _text(at_us: int) -> str:
+def time_text(at_us: int) -> str:
+    """Write UTC µs for people."""
     return f"{datetime.fromtimestamp(at_us / 1e6, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -18,7 +18,7 @@ from broker_shim.serve.http.calls import Call
 from broker_shim.serve.http.refusals import HttpRefusal
 from sparkstore.cli.output import one_line
 from sparkstore.cli.queries import limited_process
-from sparkstore.cli.queries.limited_process import LimitedQuestion, SeriesQuestion
+from sparkstore.cli.queries.limited_process import Question
 from sparkstore.errors import error_of
 
 MOST_S, PATIENCE_S = 30.0, 20.0
@@ -50,7 +50,7 @@ async def history_turn(call: Call) -> AsyncIterator[None]:
         turn.release()
 
 
-async def limited_answer(question: LimitedQuestion | SeriesQuestion, call: Call) -> bytes:
+async def limited_answer(question: Question, call: Call) -> bytes:
     """Return the answer to a question, as JSON; the process ends, too, when the asker hangs up."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(

@@ -4,8 +4,9 @@
 
 The broker's HTTP port starts it (`broker_shim.serve.http.limited_answers`). Both are
 JSON: the fields of `LimitedQuestion`; columns, rows as `sparkstore sql --json` prints them, and
-whether there are more, or an error and exit code 1. Or those of `SeriesQuestion`, and a
-`QueueSeries`. Which queries pass is `embedded.typed_select`'s to say.
+whether there are more, or an error and exit code 1. Or those of `SeriesQuestion` and a
+`QueueSeries`, or of `SearchQuestion` and a `SearchResult`. Which queries pass is
+`embedded.typed_select`'s to say.
 
 Decision: a process for each query, not a thread of the broker. A thread can be interrupted, and
 DuckDB counts its own memory. But functions in Python would take the interpreter lock from the
@@ -70,11 +71,29 @@ class SeriesQuestion(NamedTuple):
     most_s: float
 
 
+class SearchQuestion(NamedTuple):
+    """A question for messages by subject or property.
+
+    Attributes:
+        root: The folder of the root, absolute.
+        terms: The fields of `embedded.message_search.SearchTerms`.
+        most_s: Seconds until the process ends, with or without an answer.
+    """
+
+    root: str
+    terms: tuple[str, str, str, int, int]
+    most_s: float
+
+
+Question = LimitedQuestion | SeriesQuestion | SearchQuestion
+_KINDS: tuple[type[Question], ...] = (LimitedQuestion, SeriesQuestion, SearchQuestion)
+
+
 def main() -> int:
     """Answer the question that standard input has."""
     content = json.load(sys.stdin)
-    kind = SeriesQuestion if "queue" in content else LimitedQuestion
-    question: LimitedQuestion | SeriesQuestion = kind(**content)
+    kind = next(kind for kind in _KINDS if content.keys() == {*kind._fields})
+    question: Question = kind(**content)
     limit_this_process(question.most_s)
     try:
         print(answered(question))
@@ -97,7 +116,7 @@ def limit_this_process(most_s: float) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
-def answered(question: LimitedQuestion | SeriesQuestion) -> str:
+def answered(question: Question) -> str:
     """Answer a question as one JSON object.
 
     Raises:
@@ -108,6 +127,8 @@ def answered(question: LimitedQuestion | SeriesQuestion) -> str:
     try:
         if isinstance(question, SeriesQuestion):
             return _series(question)
+        if isinstance(question, SearchQuestion):
+            return _search(question)
         return _answered(question)
     except MemoryError as reason:
         raise _too_much() from reason
@@ -146,6 +167,14 @@ def _series(question: SeriesQuestion) -> str:
 
     root, times = open_root(question.root), SeriesTimes(*question.times)
     return json.dumps(queue_series(root, question.queue, times)._asdict())
+
+
+def _search(question: SearchQuestion) -> str:
+    from sparkstore.embedded.message_search import SearchTerms, message_search  # within the limits
+    from sparkstore.tables.root import open_root
+
+    terms = SearchTerms(*question.terms)
+    return json.dumps(message_search(open_root(question.root), terms)._asdict())
 
 
 def _out_of_memory() -> tuple[type[BaseException], ...]:

@@ -1,11 +1,10 @@
 """Find messages of a queue by their subject or a property, by the embedded engine.
 
-A process with limits (`limited_answers`) reads the view `queue_messages`, so neither the loop nor a
-consumer waits. The rows come from memory afterwards: what left the queue meanwhile is left out, and
-`left_out` says so. One process runs at a time for all who look (`history_turn`).
+A process with limits (`limited_answers`) reads which messages fit, wherever they are, and this one
+knows which of them wait on the queue, and in which order (`sparkstore.embedded.message_search`). So
+neither the loop nor a consumer waits. One process runs at a time for all who look (`history_turn`).
 
-Decision: it takes `read` on the queue and no more, as a browse does, although it is asked as SQL:
-the statement is made here, and names one queue.
+Decision: it takes `read` on the queue and no more, as a browse does: nothing of others is told.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
@@ -27,7 +26,7 @@ from broker_shim.serve.http.port.exchange import Response
 from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.serve.http.resources.messages import MessageRow, encoded_rows
 from broker_shim.serve.http.table_reads import flushed
-from sparkstore.cli.queries.limited_process import LimitedQuestion
+from sparkstore.cli.queries.limited_process import SearchQuestion
 from sparkstore.core.fold import Entry
 
 Text = Annotated[str, Meta(max_length=1000)]
@@ -48,7 +47,7 @@ class SearchQuery(Model):
 class SearchAnswer(Struct, kw_only=True):
     """The first messages of a queue that fit, and how long the search took.
 
-    `left_out` tells what fits and is not there, and why.
+    `left_out` tells what fits and is not there, or was not looked at, and why.
     """
 
     queue: str
@@ -60,56 +59,52 @@ class SearchAnswer(Struct, kw_only=True):
 async def search_messages(call: Call) -> Response:
     """Find messages of a queue by subject or property, as a `SearchAnswer`."""
     name, asked, began_s = await call.named_queue(), call.query, time.monotonic()
-    statement = _statement(name, asked)
+    wanted = _wanted(asked)
     call.audit_read("search", name, subject=asked.subject or None, property=asked.property or None)
-    async with history_turn(call):
-        root = await flushed(call)
-        question = LimitedQuestion(str(root.path.absolute()), statement, asked.limit, MOST_S)
-        answer = json.loads(await limited_answer(question, call))
-    ids = [row["message_id"] for row in answer["rows"]]
+    root, waiting = await flushed(call), await call.message_ids(name)
+    result: dict[str, list[Any]] = {"ids": [], "left_out": []}
+    if waiting:
+        terms = (*wanted, min(waiting), max(waiting))
+        question = SearchQuestion(str(root.path.absolute()), terms, MOST_S)
+        async with history_turn(call):
+            result = json.loads(await limited_answer(question, call))
+    fitting, left_out = {*result["ids"]}, result["left_out"]
+    ids = [message_id for message_id in waiting if message_id in fitting]
+    if len(ids) > asked.limit:
+        left_out.append(
+            f"{len(ids) - asked.limit} of {len(ids)} that fit: the limit is {asked.limit}"
+        )
+    rows, end = await _rows(call, name, ids[: asked.limit])
+    if end is not None:
+        left_out.append(f"all beyond the first {end}, which are as large as an answer may be")
+    answer = {
+        "queue": name,
+        "items": rows,
+        "elapsed_ms": round((time.monotonic() - began_s) * 1000),
+        "left_out": left_out,
+    }
+    return Response(msgspec.json.encode(answer))
+
+
+async def _rows(call: Call, queue: str, ids: list[int]) -> tuple[list[msgspec.Raw], int | None]:
+    """Encode the rows of messages; those that left the queue meanwhile are left out."""
 
     def read() -> list[tuple[int, int, Entry]]:
         entry = call.broker.calls.entry
-        rows = ((place, row_id, entry(name, row_id)) for place, row_id in enumerate(ids))
+        rows = ((place, row_id, entry(queue, row_id)) for place, row_id in enumerate(ids))
         return [(place, row_id, it) for place, row_id, it in rows if it is not None]
 
-    rows, end = await asyncio.to_thread(encoded_rows, call.served.store, await call.read(read))
-    left_out = [f"all beyond the first {len(ids)}"] if answer["is_cut"] else []
-    if end is not None:
-        left_out = [f"all beyond the first {len(rows)}, which are as large as an answer may be"]
-    elif gone := len(ids) - len(rows):
-        left_out.append(f"{gone} that have left the queue since")
-    return Response(
-        msgspec.json.encode(
-            {
-                "queue": name,
-                "items": rows,
-                "elapsed_ms": round((time.monotonic() - began_s) * 1000),
-                "left_out": left_out,
-            }
-        )
-    )
+    return await asyncio.to_thread(encoded_rows, call.served.store, await call.read(read))
 
 
-def _statement(queue: str, asked: SearchQuery) -> str:
-    """Write the question in SQL. Raises HttpRefusal: nothing is looked for, or no property."""
-    conditions = [f"queue = {_text(queue)}"]
-    if asked.subject:
-        conditions.append(f"contains(lower(subject), lower({_text(asked.subject)}))")
-    if asked.property:
-        name, sign, value = asked.property.partition("=")
-        if not (name and sign):
-            raise HttpRefusal(400, "query: property is name=value, and the whole value")
-        conditions.append(f"properties[{_text(name)}] = {_text(value)}")
-    if len(conditions) == 1:
+def _wanted(asked: SearchQuery) -> tuple[str, str, str]:
+    """Return subject, name and value. Raises HttpRefusal: nothing is looked for, or no property."""
+    name, sign, value = asked.property.partition("=")
+    if asked.property and not (name and sign):
+        raise HttpRefusal(400, "query: property is name=value, and the whole value")
+    if not (asked.subject or name):
         raise HttpRefusal(400, "query: give a subject or a property: else GET …/messages lists all")
-    wanted = " AND ".join(conditions)
-    order = f"ORDER BY position LIMIT {asked.limit + 1}"
-    return f"SELECT message_id FROM queue_messages WHERE {wanted} {order}"  # noqa: S608  # quoted
-
-
-def _text(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
+    return asked.subject, name, value
 
 
 ENDPOINTS = (

@@ -60,7 +60,7 @@ def test_a_property_has_the_whole_value(house: HttpHouse) -> None:
 
 def test_what_is_beyond_the_limit_is_told(house: HttpHouse) -> None:
     answer = search(house, "orders", subject="egg", limit=1)
-    assert answer == (200, (["Eggs"], ["all beyond the first 1"]))
+    assert answer == (200, (["Eggs"], ["1 of 2 that fit: the limit is 1"]))
 
 
 def test_who_may_read_one_queue_of_two_finds_nothing_on_the_other(house: HttpHouse) -> None:
