@@ -8,7 +8,7 @@ JAR := $(VENV)/.delta-jar-done
 
 .DEFAULT_GOAL := help
 .PHONY: help check setup demo test test-all test-fast lint types contracts plugin bench bench-service \
-    soak-failover bench-members bench-answers bench-source bench-jobs bench-s3 bench-messages bench-amqp bench-http bench-policies bench-hostile bench-brokerj pictures mutants soak wheel check-schedules lock clean
+    demo-failover soak-failover bench-members bench-answers bench-source bench-jobs bench-s3 bench-messages bench-amqp bench-http bench-policies bench-hostile bench-brokerj pictures mutants soak wheel check-schedules lock clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ $(JAR): $(SETUP)
 
 demo: setup  ## real messages in, the broker killed, nothing lost, two engines answer (under 2 minutes)
 	@$(BIN)/python -m broker_shim.demo
+
+demo-failover: setup  ## two brokers under load, whoever serves is killed three times and cut off once (2 minutes)
+	@$(BIN)/python -m jobs.benchmarks.demo_failover
 
 test: setup  ## everything CI needs: unit, contract, properties, system, spark, architecture
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not thorough" --durations=25

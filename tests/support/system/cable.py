@@ -49,6 +49,8 @@ class Cable:
         except OSError:
             near.close()
             return
+        for end in (near, far):
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as its ends have it
         for ends in ((near, far), (far, near)):
             arguments = (*ends, self._turn)
             threading.Thread(target=self._pass_on, args=arguments, daemon=True).start()

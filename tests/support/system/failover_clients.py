@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.support.documents import section, text_of
-from tests.support.system.client_programs import BUILT, LANGUAGES, SOURCES, build
+from tests.support.system.client_programs import BUILT, LANGUAGES, SOURCES, Language, build
 
 PROGRAMS: dict[str, tuple[object, ...]] = {
     "proton": (sys.executable, SOURCES / "proton_failover.py"),
@@ -26,6 +26,8 @@ PROGRAMS: dict[str, tuple[object, ...]] = {
     "jms": (*LANGUAGES["jms"].command[:-1], "Failover"),
     "jms-0-10": (*LANGUAGES["jms"].command[:-1], "OldFailover"),
 }
+NEW_IDS = "jms-0-10"
+"""The client that gives a message another id when its program sends it again."""
 DUPLICATES_DROPPED = (
     '[broker]\naddresses = [{match = "#", arguments = {duplicate_window_ms = 600000}}]\n'
 )
@@ -47,8 +49,6 @@ class FailoverClient:
     """A process that sends numbers to a queue of its own, and takes them, over either machine."""
 
     def __init__(self, name: str, ports: Sequence[int], errors: Path) -> None:
-        language = name.removesuffix("-0-10")
-        build(language)
         self.name = name
         self.events: list[Event] = []
         self._errors = errors
@@ -59,7 +59,7 @@ class FailoverClient:
                 stdout=subprocess.PIPE,
                 stderr=file,
                 text=True,
-                env={**os.environ, **LANGUAGES[language].environment},
+                env={**os.environ, **make(name).environment},
             )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -67,6 +67,10 @@ class FailoverClient:
     def numbers(self, word: str, since_s: float = 0.0) -> list[int]:
         """Return the numbers that it said with a word: accepted, received or settled."""
         return [e.number for e in [*self.events] if e.word == word and e.at_s >= since_s]
+
+    def first(self, word: str, since_s: float) -> float:
+        """Return when it said a word for the first time after a moment."""
+        return min(e.at_s for e in [*self.events] if e.word == word and e.at_s >= since_s)
 
     def stop(self) -> None:
         """Let it send no more, and wait until it has all that was accepted.
@@ -113,6 +117,13 @@ class FailoverClient:
         for line in self._process.stdout:
             word, _, number = line.strip().partition(" ")
             self.events.append(Event(word, int(number or 0), time.monotonic()))
+
+
+def make(name: str) -> Language:
+    """Make a client's program if it is not yet; skips the test if this machine lacks a tool."""
+    language = name.removesuffix("-0-10")
+    build(language)
+    return LANGUAGES[language]
 
 
 def _addresses(name: str, ports: Sequence[int]) -> list[str]:

@@ -33,7 +33,7 @@ class Client(MessagingHandler):
         """Connect to whichever serves, now and whenever the connection is lost."""
         container, addresses = event.container, self._addresses
         backoff = Backoff(max_delay=0.5)
-        self.connection = container.connect(urls=addresses, heartbeat=4, reconnect=backoff)
+        self.connection = container.connect(urls=addresses, heartbeat=5, reconnect=backoff)
         self._sender = container.create_sender(self.connection, self._queue)
         container.create_receiver(self.connection, self._queue)
         container.schedule(TICK_S, self)

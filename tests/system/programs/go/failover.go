@@ -13,12 +13,15 @@ import (
 	"github.com/Azure/go-amqp"
 )
 
+// ahead is how many messages may wait for the receiver.
+const ahead = 200
+
 // dial connects to whichever of the addresses serves, and waits until one does.
 func dial(ctx context.Context, addresses []string) (*amqp.Conn, error) {
 	for turn := 0; ; turn++ {
 		attempt, cancel := context.WithTimeout(ctx, 2*time.Second)
 		conn, err := amqp.Dial(attempt, addresses[turn%len(addresses)],
-			&amqp.ConnOptions{IdleTimeout: 8 * time.Second})
+			&amqp.ConnOptions{IdleTimeout: 5 * time.Second})
 		cancel()
 		if err == nil || ctx.Err() != nil {
 			return conn, err
@@ -68,10 +71,14 @@ func (b *both) lost(err error) {
 	}
 }
 
-func (b *both) isDone() bool {
+func (b *both) waiting() int {
 	b.lock.Lock()
 	defer b.lock.Unlock()
-	return b.isStopping.Load() && len(b.missing) == 0
+	return len(b.missing)
+}
+
+func (b *both) isDone() bool {
+	return b.isStopping.Load() && b.waiting() == 0
 }
 
 // send sends numbers over one connection; one without an answer is the next connection's first.
@@ -90,6 +97,9 @@ func (b *both) send(ctx context.Context, number *int) error {
 		return err
 	}
 	for ; !b.isStopping.Load(); *number++ {
+		for b.waiting() > ahead && !b.isStopping.Load() {
+			time.Sleep(time.Millisecond)
+		}
 		message := amqp.NewMessage([]byte(strconv.Itoa(*number)))
 		message.Header = &amqp.MessageHeader{Durable: true}
 		message.Properties = &amqp.MessageProperties{

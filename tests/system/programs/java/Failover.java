@@ -11,6 +11,7 @@ import org.apache.qpid.jms.JmsConnectionFactory;
 /** Qpid JMS over a pair of brokers: see "failover" in README.md in the folder above. */
 final class Failover {
     private static final long TICK_MS = 100;
+    private static final int AHEAD = 200;
 
     private final String queue;
     private final Set<Integer> missing = ConcurrentHashMap.newKeySet();
@@ -37,10 +38,13 @@ final class Failover {
     }
 
     /** The library connects again, and sends again what has no answer. */
-    private void send(Connection connection) throws JMSException {
+    private void send(Connection connection) throws JMSException, InterruptedException {
         Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
         MessageProducer producer = session.createProducer(session.createQueue(queue));
         for (int number = 1; !isStopping; number++) {
+            while (missing.size() > AHEAD && !isStopping) {
+                Thread.sleep(1);
+            }
             producer.send(session.createTextMessage(Integer.toString(number)));
             if (!received.contains(number)) {
                 missing.add(number);

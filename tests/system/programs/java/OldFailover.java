@@ -12,6 +12,7 @@ import org.apache.qpid.client.AMQConnectionFactory;
 /** The old Qpid JMS client (AMQP 0-10) over a pair of brokers: "failover" in README.md above. */
 final class OldFailover {
     private static final long TICK_MS = 100;
+    private static final int AHEAD = 200;
 
     private final Set<Integer> missing = ConcurrentHashMap.newKeySet();
     private final Set<Integer> received = ConcurrentHashMap.newKeySet();
@@ -52,6 +53,9 @@ final class OldFailover {
         Session session = connection.createSession(false, Session.AUTO_ACKNOWLEDGE);
         MessageProducer producer = session.createProducer(destination(session));
         for (int number = 1; !isStopping;) {
+            while (missing.size() > AHEAD && !isStopping) {
+                Thread.sleep(1);
+            }
             try {
                 producer.send(session.createTextMessage(Integer.toString(number)));
                 if (!received.contains(number)) {

@@ -18,7 +18,7 @@ function nextAddress() {
     return {host, port, connect: (protocol === 'amqps:' ? require('tls') : require('net')).connect};
 }
 const connection = rhea.connect({
-    connection_details: nextAddress, idle_time_out: 8000, max_reconnect_delay: 500,
+    connection_details: nextAddress, idle_time_out: 5000, max_reconnect_delay: 500,
 });
 
 const sender = connection.open_sender(queue);

@@ -13,10 +13,13 @@ use fe2o3_amqp::{Connection, Receiver, Sender, Session};
 use tokio::io::AsyncReadExt;
 use tokio::time::{sleep, timeout};
 
+/// So many messages may wait for the receiver.
+const AHEAD: usize = 200;
+
 /// Connect to whichever of the addresses serves, and wait until one does.
 async fn connect(addresses: &[String]) -> ConnectionHandle<()> {
     for address in addresses.iter().cycle() {
-        let builder = Connection::builder().container_id("fe2o3-amqp").idle_time_out(8000u32);
+        let builder = Connection::builder().container_id("fe2o3-amqp").idle_time_out(5000u32);
         let opening = builder.open(address.as_str());
         if let Ok(Ok(connection)) = timeout(Duration::from_secs(2), opening).await {
             return connection;
@@ -86,6 +89,9 @@ impl Both {
                 self.missing.borrow_mut().insert(*number);
             }
             *number += 1;
+            while self.missing.borrow().len() > AHEAD && !self.is_stopping.get() {
+                sleep(Duration::from_millis(1)).await;
+            }
         }
         while !self.missing.borrow().is_empty() {
             sleep(Duration::from_millis(10)).await;
