@@ -10,6 +10,8 @@ from contextlib import suppress
 from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailable
 from sparkstore.shipping.frames import HEAD, PairFrame, as_json, encoded, from_json
 
+_TLS = (b"\x16\x03", b"\x15\x03")
+"""Begins a record of TLS: a greeting, or what answers one that is none."""
 _CHUNK_BYTES = 1 << 18
 _BUFFER_BYTES = 4 << 20
 """Room in the kernel, so that a group is on its way while it is written to the own disk."""
@@ -62,6 +64,9 @@ class Peer:
         """
         ends_at = time.monotonic() + self.patience_s
         self._fill(HEAD.size, ends_at)
+        if self._waiting[:2] in _TLS:
+            message = f"{self.where} speaks TLS, and this machine does not: have it on both"
+            raise CorruptData(message)
         length, number = HEAD.unpack_from(self._waiting)
         if number not in PairFrame.__members__.values() or length > limit(number):
             message = f"{self.where} sent a frame of kind {number} and {length} bytes: it is no"

@@ -17,7 +17,7 @@ import logging
 import shutil
 from pathlib import Path
 
-from sparkstore.errors import InvalidRequest
+from sparkstore.errors import CorruptData, InvalidRequest
 from sparkstore.storage.durable_files import fsync_path
 from sparkstore.storage.local import LocalStorage
 from sparkstore.tables.marks import MARKS_FILE, mark_durable
@@ -71,8 +71,15 @@ def begin_copy(path: Path) -> Path:
 
 
 def end_copy(path: Path, identity: Identity) -> Root:
-    """Make the copy the root of its folder (steps 3 and 4)."""
+    """Make the copy the root of its folder (steps 3 and 4).
+
+    Raises:
+        CorruptData: It lacks a table.
+    """
     copying = path / _COPYING
+    for name in TABLES:
+        if not (copying / name).is_dir():
+            raise CorruptData(f"the primary sent no {name}: it is no sparkstore, or a broken one")
     mark_durable(Root(copying, identity), dict.fromkeys(TABLES, 0))
     for name in (*TABLES, MARKS_FILE):
         (copying / name).rename(path / name)

@@ -88,7 +88,8 @@ class StandbyConnection:
             welcome = PrimaryWelcome(**from_json(body))
             bytes.fromhex(welcome.root_id)
         except (TypeError, ValueError) as reason:
-            raise CorruptData(f"{self._peer.where} sent no welcome: {reason}") from reason
+            message = f"{self._peer.where} sent no welcome ({reason}): it is no sparkstore, or of"
+            raise CorruptData(f"{message} another version: install the same on both") from reason
         if kind is not PairFrame.WELCOME or welcome.root_id == self.root_id:
             raise CorruptData(f"{self._peer.where} is no primary of this standby")
         return welcome
