@@ -136,7 +136,9 @@ def _open(
         with stores_when_due(options, config, settings.stop_timeout_s, reporter) as stores:
             if stores is None:
                 return ExitCode.DONE
-            return _serve_stores(stores, options, settings, config, entrances, addresses, reporter)
+            code = _serve_stores(stores, options, settings, config, entrances, addresses, reporter)
+            pair = reporter.probes.pair
+            return code if pair is None else pair.code_of(code)
     except (StoreError, OSError) as reason:
         return _complain(str(reason), _code_of(reason, options))
 
@@ -193,7 +195,7 @@ def serve(
         stores.close()
         return _complain(str(reason), _code_of(reason, options))
     tune_process()
-    listen(listener, host, entrance)
+    listen(listener, host, entrance, None if served else reporter.probes.pair)
     _handle_signals(loop, listener, metrics, stores, partial(entrance.reload, options, host.broker))
     show_broker(reporter, loop, listener, host.broker, stores.messages, options)
     connections = ConnectionOrders(listener.connections, write_audit, served and served.inquiries)

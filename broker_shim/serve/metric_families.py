@@ -127,7 +127,10 @@ def log_families(store: MessageStore) -> Iterator[Metric]:
 def _standby_families(standby: StandbyFigures) -> Iterator[Metric]:
     for name, text, value in (
         ("in_step", "1 while a standby has all that is acknowledged.", standby.is_in_step),
-        ("lag_records", "Records that the standby has not confirmed.", standby.lag_records),
+        ("alone", "1 while what is acknowledged is at no standby.", standby.is_alone),
+        ("lag_records", "Records that the standby lacks.", standby.lag_records),
+        ("lag_bytes", "Bytes of those in the write-ahead log.", standby.lag_bytes),
+        ("lag_seconds", "How long the standby has lacked any record.", standby.lag_s),
         ("silent_seconds", "How long a standby that must confirm is silent.", standby.silent_s),
     ):
         yield gauge(f"{LOG}_standby_{name}", text, [({}, float(value))])

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
+    from broker_shim.serve.pair.control import PairControl
+
 PATIENCE_S = 5.0
 Families = Callable[[], "Iterable[Metric]"]
 Trouble = Callable[[], str | None]
@@ -28,11 +30,13 @@ class Probes:
     Attributes:
         is_serving: A store is served: of two machines this is the primary.
         standby_trouble: Tells of a standby why it is not in step; None: it is no standby.
+        pair: Carries out orders about the pair; None: a standby may not come, or this is one.
     """
 
     def __init__(self) -> None:
         self.is_serving = False
         self.standby_trouble: Trouble | None = None
+        self.pair: PairControl | None = None
         self.now(lambda: (), lambda: "the store is being opened", None)
 
     def now(self, families: Families, trouble: Trouble, post: Post | None) -> None:

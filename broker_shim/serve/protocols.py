@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from broker_shim.listener_1_0.host import Amqp10Listener
 from broker_shim.serve.entrance import Entrance
-from broker_shim.sockets.listener import Listener
+from broker_shim.sockets.listener import Listener, Successor
 
 
-def listen(listener: Listener, host: Amqp10Listener, entrance: Entrance) -> None:
-    """Serve clients of AMQP 1.0, and of 0-10 if that is asked for.
+def listen(
+    listener: Listener, host: Amqp10Listener, entrance: Entrance, successor: Successor | None
+) -> None:
+    """Serve clients of AMQP 1.0, and of 0-10 if that is asked for; then have a successor go on.
 
     That protocol is imported here, as few want it.
     """
+    listener.successor = successor
     listening, guard = entrance.take_port(), entrance.guard
     if entrance.second is None and not entrance.is_shared:
         listener.listen(host, listening, guard)

@@ -9,6 +9,7 @@ import ssl
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.loop import Loop
@@ -33,10 +34,25 @@ _ACCEPT_PAUSE_S = 1.0
 """After a failed accept: what was not accepted keeps the socket ready, and the loop would spin."""
 
 
+class Successor(Protocol):
+    """The machine that goes on when this one has ended its service."""
+
+    @property
+    def is_expected(self) -> bool:
+        """Tell whether some machine is to serve soon, so that peers are to look for it."""
+        ...
+
+    def go_on(self) -> None:
+        """Have it take over: nothing is under way here. Called once, amid a clean end."""
+
+
 class Listener:
     """Serves until `stop` has been asked for and everything under way has ended, or `end`.
 
     One thread runs `run`; `stop` may be called from any other, too.
+
+    Attributes:
+        successor: The machine that may take over from this one; None: there is none.
     """
 
     def __init__(self, loop: Loop) -> None:
@@ -53,6 +69,7 @@ class Listener:
         self._stopping_since_s = 0.0
         self._is_stop_asked = self._is_ending = False
         self._is_telling_due = self._is_serving = False
+        self.successor: Successor | None = None
         loop.at_end_of_turn(self._end_turn)
 
     def listen(
@@ -300,13 +317,20 @@ class Listener:
         if broker.open_count and elapsed_s < self._settings.stop_timeout_s:
             return
         self._is_stop_asked = False
+        is_succeeded = self.successor is not None and self.successor.is_expected
         for peer in list(self._peers):
-            peer.connection.lost()
-            peer.say_goodbye("the broker stops")
+            if is_succeeded:
+                peer.leave()
+            else:
+                peer.connection.lost()
+                peer.say_goodbye("the broker stops")
         self._wait_for_the_end(now_s + _FAREWELL_S)
 
     def _wait_for_the_end(self, until_s: float) -> None:
         """End when every peer has said goodbye and every release completed, or it is late."""
+        if self.successor is not None and not self._broker.open_count:
+            successor, self.successor = self.successor, None
+            successor.go_on()
         if (self._peers or self._broker.open_count) and time.monotonic() < until_s:
             self._loop.later(0.01, partial(self._wait_for_the_end, until_s))
         else:

@@ -75,6 +75,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._below: asyncio.Transport | None = None
         self._is_shaken = self._is_paused = self._is_closing = self._has_ended = False
+        self._has_said_end = False
 
     # ------------------------------------------------------------ what the transport below calls
 
@@ -93,6 +94,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def buffer_updated(self, byte_count: int) -> None:
         """Decrypt the bytes that came."""
+        if self._has_said_end:
+            return
         self._incoming.write(self._buffer[:byte_count])
         if not self._is_shaken:
             self._shake_hands()
@@ -185,6 +188,13 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._say_end()
         self._is_closing = True
         self._below.close()
+
+    def write_eof(self) -> None:
+        """Write what waits, and say that this is all; what the peer still sends is dropped."""
+        if self._below is not None and not self.is_closing():
+            self._say_end()
+            self._has_said_end = True
+            self._below.write_eof()
 
     def abort(self) -> None:
         """Hang up at once."""

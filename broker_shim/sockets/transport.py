@@ -100,7 +100,7 @@ class PeerProtocol(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._farewell: asyncio.TimerHandle | None = None
         self._is_begun = False
-        self._is_leaving = False
+        self._is_leaving = self._is_left = False
         self._is_open = False
         self._is_reading = True
         self._is_busy = False
@@ -138,13 +138,15 @@ class PeerProtocol(asyncio.BufferedProtocol):
 
     def buffer_updated(self, byte_count: int) -> None:
         """Give the connection the bytes that came, as one turn."""
+        if self._is_left:
+            return
         received = bytes(self._buffer[:byte_count])
         self._turn(lambda: self.connection.receive(received, self._turns.work), byte_count)
 
     def _go_on(self) -> None:
         """Take the next turn for input that the one before was too short for."""
         self._is_turn_due = False
-        if self._is_gathering or self._transport.is_closing():
+        if self._is_left or self._is_gathering or self._transport.is_closing():
             self._be_busy(is_busy=False)
             return
         self._turn(lambda: self.connection.go_on(self._turns.work))
@@ -215,6 +217,8 @@ class PeerProtocol(asyncio.BufferedProtocol):
 
     def write(self) -> None:
         """Hand what waits to the transport; hang up if that was all there will ever be."""
+        if self._is_left:
+            return
         self._contain(self._write)
         if self._transport.is_closing():
             return
@@ -227,6 +231,23 @@ class PeerProtocol(asyncio.BufferedProtocol):
     def say_goodbye(self, reason: str) -> None:
         """Tell the peer that this is the end; it hangs up, or is hung up on."""
         self._contain(lambda: self.connection.close_forced(reason))
+
+    def leave(self) -> None:
+        """End as if this machine were gone: the peer looks for another one, and goes on there.
+
+        All that waits is written before. What the peer sends is dropped, but read: a socket that is
+        closed with unread bytes is reset, and takes from the peer what was written last.
+
+        Decision: no close frame. Proton's reactor reads no more after one with
+        `amqp:connection:forced`, so it does not see that the socket ends, and connects again after
+        its idle time, if it has one. At the mere end of a socket each client with several addresses
+        takes the next one.
+        """
+        self.write()
+        self._contain(self.connection.lost)
+        if not self._transport.is_closing():
+            self._is_left = True
+            self._transport.write_eof()
 
     def close(self) -> None:
         """Hang up at once."""

@@ -31,11 +31,12 @@ from sparkstore.core import codec
 from sparkstore.core.fold import State
 from sparkstore.core.records import Record, ids_reserved, opened
 from sparkstore.errors import Fenced, InvalidRequest, Locked, Unavailable
+from sparkstore.log.guards import LogGuards
 from sparkstore.log.journal import Commit, Journal
 from sparkstore.log.wal import Wal, plain_write, sync_write
 from sparkstore.log.wal_format import WalGroup, group_encoder
 from sparkstore.log.wal_replay import Replay, UnfitRecords, read_wal, set_aside
-from sparkstore.log.writer import Log, LogGuards
+from sparkstore.log.writer import Log
 from sparkstore.recovery.recovery import Tail, journal_tail, recover
 from sparkstore.shipping.log_shipping import shipping_of
 from sparkstore.storage.disk_room import DiskRoom, RoomLimits, make_room

@@ -29,13 +29,13 @@ from sparkstore.errors import Closed, Ended, Fenced, Full, InvalidRequest, Store
 from sparkstore.log.batcher import Fire, RecordGroup
 from sparkstore.log.committer import Committer, CommitterEvents
 from sparkstore.log.completions import bound, fire_once, ignore
+from sparkstore.log.guards import LogGuards
 from sparkstore.log.journal import Journal
 from sparkstore.log.log_metrics import LogBacklog, LogMetrics
 from sparkstore.log.logged_content import LoggedContent
 from sparkstore.log.recent_content import RecentContent
 from sparkstore.log.wal import NoRoom, Wal
 from sparkstore.shipping.log_shipping import Shipping
-from sparkstore.storage.disk_room import DiskRoom
 from sparkstore.tables.root import Root
 from sparkstore.witness.lease import Witness
 
@@ -56,20 +56,6 @@ class _Item(NamedTuple):
     fire: Fire
     error: StoreError | None = None
     is_flush: bool = False
-
-
-class LogGuards(NamedTuple):
-    """Conditions under which a log may go on: room on its disks, a lease, and a standby.
-
-    Attributes:
-        room: What is free on the disks.
-        witness: The lease; None: the root has no witness.
-        shipping: The way to a standby; None: none may come.
-    """
-
-    room: DiskRoom
-    witness: Witness | None = None
-    shipping: Shipping | None = None
 
 
 class Log:
@@ -96,20 +82,20 @@ class Log:
     ) -> None:
         self.root, self.config, self.epoch, self.metrics = root, config, journal.epoch, LogMetrics()
         self._wal, self._locks, self._publisher = wal, locks, journal.publisher
-        self.room, self._witness, self.shipping = guards
+        self.room, self._witness, self.shipping = self._guards = guards
         self._pack = codec.packer()
         self.next_position = self._synced_below = next_position
         self._was_there = next_position - 1  # replayed: it survives without the write-ahead log
         self._taken_bytes = self._done_bytes = 0
         self.failure: StoreError | None = None
         self._stalled = ""
-        self._has_ended = False
+        self._has_ended, self._is_well = False, True
         self._recent = RecentContent(config.cache_bytes)
         scratch = Scratch(root.path, _SCRATCH_TIMES * config.cache_bytes, self.room.has_room_for)
         self._content = ContentReader(root, config.cache_bytes // 4, scratch)
         self._logged = LoggedContent(self._recent, self._content, self.flush, self.metrics)
         self._inbox: SimpleQueue[_Item | None] = SimpleQueue()
-        self._ending = threading.Event()
+        self._ending, self._end_guard = threading.Event(), threading.Lock()
         self._committer = Committer(
             root,
             journal,
@@ -218,16 +204,36 @@ class Log:
         """Headers of messages that were appended: see `LoggedContent`."""
         return self._logged.headers(message_ids)
 
+    def hand_over(self, why: str = "") -> None:
+        """Take nothing more, and fire all completions; a standby in step may take over from then.
+
+        The first part of `close`. What this root's own tables lack goes there later: the standby
+        has it in its own log. The lease is released after the log thread, which alone tells of
+        records, has ended. Each call, from any thread, returns when it is over.
+
+        Args:
+            why: A person wants it, to tell people; empty: the store was just stopped.
+        """
+        self._end(Unavailable("this machine hands over to the other one: connect again"), why)
+
+    def _end(self, reason: StoreError, why: str = "") -> None:
+        with self._end_guard:
+            if self._has_ended:
+                return
+            self._ending.set()
+            self._inbox.put(None)
+            self._thread.join()
+            self._is_well = self.failure is None
+            self.failure = self.failure or reason
+            # In this order: what comes while this is set is refused here or by whoever brought it.
+            self._has_ended = True
+            self._refuse_the_rest()
+            self._guards.release(why)
+
     def close(self) -> None:
         """Make accepted records durable and visible, fire all completions, let go of the root."""
-        self._ending.set()
-        self._inbox.put(None)
-        self._thread.join()
-        is_well = self.failure is None  # else a group may be in the log that nobody was told of
-        self.failure = self.failure or Closed("the store is closed: open a new one")
-        # In this order: what comes while this is set is refused here or by whoever brought it.
-        self._has_ended = True
-        self._refuse_the_rest()
+        self._end(Closed("the store is closed: open a new one"))
+        is_well = self._is_well  # else a group may be in the log that nobody was told of
         # The committer ends first: its last mark says which files nobody needs any more.
         marked = self._committer.stop()
         if self._wal is not None:

@@ -57,13 +57,19 @@ class StandbyFigures(NamedTuple):
 
     Attributes:
         is_in_step: A standby answers, and has all that is acknowledged.
-        lag_records: Records that it has not confirmed, and its primary has taken.
+        is_alone: Nothing that is acknowledged need be at a standby.
         silent_s: How long one that must confirm has been silent.
+        lag_records: Records that the standby lacks, as far as this start of its primary knows.
+        lag_bytes: The bytes of those in the write-ahead log.
+        lag_s: How long it has lacked any.
     """
 
     is_in_step: bool
-    lag_records: int
+    is_alone: bool
     silent_s: float
+    lag_records: int
+    lag_bytes: int
+    lag_s: float
 
 
 class Shipping:
@@ -89,6 +95,10 @@ class Shipping:
         self._held: ShippedGroup | None = None
         self._kept: list[ShippedGroup] | None = None
         self._kept_bytes = 0
+        self._has_ended = False
+        # What the standby was last known to have, whether it is there or not; for `figures`.
+        self._known_end, self._lag_bytes = next_position - 1, 0
+        self._lacks_since_s: float | None = None
 
     # -------------------------------------------------------------------- the log thread
 
@@ -97,6 +107,9 @@ class Shipping:
         with self._guard:
             self._held = group = ShippedGroup(first, count, payload)
             self._next_position = first + count
+            self._lag_bytes += len(payload)
+            if self._lacks_since_s is None:
+                self._lacks_since_s = self._clock()
             if self._kept is not None:
                 self._keep(group)
             if self._peer is not None:
@@ -166,6 +179,7 @@ class Shipping:
             self._kept = None
             self._peer = peer
             self._standing = Standing(standby, self._next_position - 1)
+            self._reached(self._next_position - 1)
             self._guard.notify_all()
             self._tell_witness()
 
@@ -190,15 +204,24 @@ class Shipping:
             if self._peer is peer:
                 self._lose("its session ended")
 
+    def end(self) -> None:
+        """Hang up on the standby: the log has ended. It waits for nothing, and for no lock."""
+        self._has_ended, peer = True, self._peer
+        if peer is not None:
+            peer.close()
+
     @property
     def figures(self) -> StandbyFigures:
         """Return what monitors may know; it waits for nothing."""
-        standing = self._standing
-        since_s, lag = standing.silent_since_s, self._next_position - 1 - standing.acked
+        standing, now_s = self._standing, self._clock()
+        silent_since_s, lacks_since_s = standing.silent_since_s, self._lacks_since_s
         return StandbyFigures(
             self._peer is not None,
-            max(0, lag) if standing.standby else 0,
-            0.0 if since_s is None else self._clock() - since_s,
+            not (standing.standby or self.synchrony.is_always),
+            0.0 if silent_since_s is None else now_s - silent_since_s,
+            max(0, self._next_position - 1 - self._known_end),
+            0 if lacks_since_s is None else self._lag_bytes,
+            0.0 if lacks_since_s is None else now_s - lacks_since_s,
         )
 
     # -------------------------------------------------------------------- under the lock
@@ -243,6 +266,13 @@ class Shipping:
             if acked >= self._next_position:
                 raise CorruptData(f"the standby at {peer.where} has records that never were")
             self._standing = self._standing._replace(acked=max(acked, self._standing.acked))
+            self._reached(acked)
+
+    def _reached(self, position: int) -> None:
+        """Note what the standby has; its lag in bytes is counted anew once it has all."""
+        self._known_end = position
+        if position == self._next_position - 1:
+            self._lag_bytes, self._lacks_since_s = 0, None
 
     def _try(self, talk: Callable[[Peer], None]) -> None:
         """Say something to the standby; one that does not take it is let go of."""
@@ -255,7 +285,8 @@ class Shipping:
 
     def _lose(self, why: str, since_s: float | None = None) -> None:
         if self._peer is not None:
-            _log.error("the standby %s is lost: %s", self._standing.standby[:8], why)
+            level = logging.INFO if self._has_ended else logging.ERROR
+            _log.log(level, "the standby %s is lost: %s", self._standing.standby[:8], why)
             self._peer.close()
         self._peer, self._unanswered = None, 0
         since_s = self._clock() if since_s is None else since_s

@@ -117,7 +117,7 @@ class StandbyPort:
             check_standby(hello, self._log.root.identity)
             StandbySession(self._log, peer, hello, self._stopping).run()
         except StoreError as reason:
-            if not self._stopping.is_set():
+            if not self._stopping.is_set() and self._log.failure is None:
                 _log.warning("no standby at %s: %s", where, reason)
             peer.refuse(reason)
         except OSError as reason:  # of TLS, too

@@ -119,6 +119,7 @@ class StandBy:
         self._path, self._config, self._address = path_of(where), config, address
         self._stopping, self._due = threading.Event(), threading.Event()
         self._woken = SimpleQueue[None]()  # its `put` is safe in a signal's handler
+        self._look = SimpleQueue[None]()
         self._follower: StandbyConnection | None = None
         self._seen: tuple[Holder, str] | None = None
         self._witness: WitnessPlace | None = None
@@ -205,6 +206,7 @@ class StandBy:
             raise Ended(f"{message}: restart this standby") from reason
         finally:
             self._follower = None
+            self._look.put(None)  # a primary that hands over ends the connection last
 
     def _reached(self) -> Peer | None:
         """Connect to the primary; None if a take-over is due, or the end, before it answers.
@@ -236,7 +238,11 @@ class StandBy:
     def _watch(self) -> None:
         """Look at the witness until a take-over is due; again if that was too late."""
         seen, wait_s = Sighting(), _AGAIN_S
-        while not self._stopping.wait(wait_s):
+        while True:
+            with suppress(Empty):
+                self._look.get(timeout=wait_s)
+            if self._stopping.is_set():
+                return
             began_s = boottime_s()
             try:
                 sighted = self._sight()

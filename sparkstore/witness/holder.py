@@ -26,6 +26,9 @@ class Holder:
         in_step: The root of the standby whose log has all that was told; empty: nobody's.
         is_paused: A person wants no standby to take over.
         position: The root had confirmed up to here, or could have; 0: nobody says.
+        closed_why: Why it was handed over; empty: it was not, or its holder just stopped.
+        switched_us: When this root took the place of another, UTC µs; 0: it never did.
+        switched_why: Why it did, to tell people.
     """
 
     root_id: str
@@ -38,6 +41,9 @@ class Holder:
     in_step: str = ""
     is_paused: bool = False
     position: int = 0
+    closed_why: str = ""
+    switched_us: int = 0
+    switched_why: str = ""
 
     @property
     def over_after_s(self) -> float:

@@ -139,10 +139,13 @@ class Witness:
 
         Raises:
             Fenced: Somebody else took it.
-            StoreError: The witness did not answer; the lease runs as long as it did.
+            StoreError: The witness did not answer; the lease runs as long as it did. Or `stop` was
+                called.
         """
         with self._renewing:
             for _ in range(TRIES):
+                if self._stopping.is_set():
+                    raise Unavailable(f"{self.location}: the lease was released")
                 # Before the request: the lease runs from when it was asked for.
                 began = self._clock()
                 stored, standing = self._read()
@@ -212,12 +215,23 @@ class Witness:
         with self._changed:
             return self._changed.wait_for(lambda: self.left_s > 0, timeout_s)
 
-    def stop(self) -> None:
-        """Renew no more; say that this store tells nothing any more."""
+    def stop(self, why: str = "") -> None:
+        """Renew no more; say that this store tells nothing any more. May be called twice.
+
+        Args:
+            why: A person wants it, to tell people.
+        """
+        if self._stopping.is_set():  # a standby may be about to replace the very object
+            return
         self._stopping.set()
+        waits_s = self._own.lease_s  # a request may hang
         if self._thread is not None:
-            self._thread.join(self._own.lease_s)  # a request may hang
-        close(self._place, self._own)
+            self._thread.join(waits_s)
+        is_alone = self._renewing.acquire(timeout=waits_s)  # else one may undo what is said next
+        self._held_until = float("-inf")
+        close(self._place, self._own, why)
+        if is_alone:
+            self._renewing.release()
 
     def _run(self) -> None:
         is_silent = False
@@ -259,8 +273,13 @@ class Witness:
         return stored, standing
 
     def _next(self, standing: Holder) -> Holder:
-        renewal, is_paused = standing.renewal + 1, standing.is_paused  # a person resumes it
-        return replace(self._own, renewal=renewal, is_paused=is_paused)
+        return replace(
+            self._own,
+            renewal=standing.renewal + 1,
+            is_paused=standing.is_paused,  # a person resumes it
+            switched_us=standing.switched_us,
+            switched_why=standing.switched_why,
+        )
 
     def _took(self, began: float) -> None:
         with self._changed:

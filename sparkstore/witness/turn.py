@@ -20,6 +20,7 @@ from sparkstore.witness.place import LOST, WitnessPlace
 _log = logging.getLogger(__name__)
 
 TRIES = 10
+_STOPPED, _SILENT = "the other machine was stopped", "the other machine's lease ran out"
 
 
 def take_over(
@@ -63,6 +64,8 @@ def take_over(
             renewal=standing.renewal + 1,
             where=f"{socket.gethostname()}:{where}",
             is_closed=standing.is_closed,
+            switched_us=_now_us(),
+            switched_why="a person promoted it",
         )
         if place.replace_if_unchanged(packed(own), stored.tag):
             if not standing.is_closed:
@@ -104,6 +107,8 @@ def take_place(place: WitnessPlace, seen: Holder, tag: str, new: Identity, where
         where=f"{socket.gethostname()}:{where}",
         is_closed=True,
         position=seen.position,
+        switched_us=_now_us(),
+        switched_why=seen.closed_why or (_STOPPED if seen.is_closed else _SILENT),
     )
     return place.replace_if_unchanged(packed(own), tag)
 
@@ -126,7 +131,7 @@ def pause(place: WitnessPlace, *, is_paused: bool) -> Holder:
     raise Unavailable(message)
 
 
-def close(place: WitnessPlace, own: Holder) -> None:
+def close(place: WitnessPlace, own: Holder, why: str = "") -> None:
     """Release the lease at the witness, so that the next holder need not wait.
 
     Its failure costs that.
@@ -137,10 +142,15 @@ def close(place: WitnessPlace, own: Holder) -> None:
             return
         standing = unpacked(place.location, stored.content)
         if standing.writer == own.writer:
-            closed = replace(standing, renewal=standing.renewal + 1, is_closed=True)
+            renewal = standing.renewal + 1
+            closed = replace(standing, renewal=renewal, is_closed=True, closed_why=why)
             place.replace_if_unchanged(packed(closed), stored.tag)
     except (StoreError, OSError) as reason:
         _log.warning("the witness was not told that nobody serves: %s", reason)
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
 
 
 def forget(place: WitnessPlace, root: Identity) -> None:

@@ -31,6 +31,7 @@ LEASE_S, GRACE_S = 10.0, 4.0
 FAULTS = st.sampled_from(["", "", "not sent", "not answered"])
 DELAYS = st.sampled_from([0.0, 0.0, 1.0, LEASE_S * 2])
 STEPS = st.sampled_from(["", "", "", "released", "rewound", "brought up"])
+SWITCH_STEPS = st.sampled_from(["", "", "", "drained", "released", "taken"])
 TIMES = st.sampled_from([0.5, GRACE_S, LEASE_S / 2, LEASE_S * 1.1, LEASE_S * 1.3])
 MACHINES = st.integers(0, 1)
 
@@ -206,6 +207,32 @@ class StandbyMachine(RuleBasedStateMachine):
         if machine is not None and machine.lease is not None and machine.held is None:
             machine.lease.stop()
             machine.end()
+
+    @rule(is_second=st.booleans(), fault=FAULTS, delay_s=DELAYS, step=SWITCH_STEPS, who=MACHINES)
+    def switch(self, is_second: bool, fault: str, delay_s: float, step: str, who: int) -> None:
+        """A person has the standby take over; one of the two may be killed at a step.
+
+        The old process then looks which machine serves, whether the standby was in time or not.
+        """
+        primary = self.primary(is_second)
+        if primary is None or primary.lease is None or primary.held is not None:
+            return
+        if primary.link is None or primary.link.is_cut:
+            return
+        standby = self.machines[1 - self._number(primary)]
+        try:
+            self._at("drained", step)
+            self._with(fault, delay_s, primary.lease.stop)
+            assert not primary.lease.left_s
+            self._at("released", step)
+            primary.link.is_cut = True
+            self.watch(self._number(standby), "", 0.0, is_killed=step == "taken")
+            self.no_two_confirm()
+        except _Killed:
+            self.machines[who].end()
+        if primary.is_up:
+            primary.end()
+            self.start(self._number(primary), "", 0.0)
 
     # ------------------------------------------------------------------ the primary's log
 

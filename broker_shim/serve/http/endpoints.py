@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker_shim.serve.http.openapi import description_of
-from broker_shim.serve.http.reports import consumers, overview, search, series, users
+from broker_shim.serve.http.reports import consumers, overview, probes, search, series, users
 from broker_shim.serve.http.resources import (
     bulk_orders,
     connections,
@@ -11,12 +11,12 @@ from broker_shim.serve.http.resources import (
     definitions,
     events,
     exchanges,
+    failover,
     messages,
     new_messages,
     operations,
     placements,
     policies,
-    probes,
     queues,
     sql,
     transactions,
@@ -30,6 +30,7 @@ _NOUNS = (
     bulk_orders.ENDPOINTS,
     operations.ENDPOINTS,
     upkeep.ENDPOINTS,
+    failover.ENDPOINTS,
     sql.ENDPOINTS,
     events.ENDPOINTS,
     messages.ENDPOINTS,

@@ -37,7 +37,7 @@ from broker_shim.serve.http.loop_calls import LoopCalls
 from broker_shim.serve.http.port.http_connection import Patience
 from broker_shim.serve.http.port.http_port import HttpPort, PortLimits
 from broker_shim.serve.http.port.places import MOST_HELD_BYTES
-from broker_shim.serve.http.resources.probes import OF_MONITOR
+from broker_shim.serve.http.reports.probes import OF_MONITOR
 from broker_shim.serve.http.router import EndpointTable, RequestRouter
 from broker_shim.serve.probes import Probes
 from broker_shim.store.interface import BrokerStore

@@ -2,6 +2,7 @@
 
     standby    the options; a life as a standby before the store is opened; the port for one after
     witness    a start waits until the witness answers
+    control    orders about the pair: who serves, pause, and the planned switch
 
 Who calls: `broker_shim.serve.command`. What decides and what runs is `sparkstore.standby`.
 """

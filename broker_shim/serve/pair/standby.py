@@ -30,7 +30,9 @@ from sparkstore.exit_codes import ExitCode
 from sparkstore.storage.objects import is_object_uri
 
 if TYPE_CHECKING:
+    from broker_shim.serve.pair.control import PairControl
     from broker_shim.serve.reporting import Reporter
+    from sparkstore.log.writer import Log
     from sparkstore.standby.stand_by import PeerAddress
 
 _log = logging.getLogger(__name__)
@@ -88,7 +90,7 @@ def serve_in_turns(options: argparse.Namespace, run: Callable[[argparse.Namespac
     """Run a broker, again as a standby after the other machine took over; the exit code."""
     code = run(options)
     while code == ExitCode.TAKEN_OVER and _has_peer(options):
-        _log.warning("the other machine serves: this one becomes its standby")
+        _log.warning("this machine looks which of the two serves")
         code = run(options)
     return code
 
@@ -174,10 +176,21 @@ def stores_when_due(
         with _standby_port(options, config, stores) as url:
             if url:
                 _log.info("a standby may connect to %s", url)
+                reporter.probes.pair = _pair_of(stores, config)
             yield stores
     except InvalidRequest:  # of the port
         stores.close()
         raise
+    finally:
+        reporter.probes.pair = None
+
+
+def _pair_of(stores: Stores, config: StoreConfig) -> PairControl:
+    from broker_shim.serve.pair.control import PairControl  # noqa: PLC0415  # it loads deltalake
+
+    log: Log = stores.messages.log  # type: ignore[attr-defined]  # that of a root
+    assert log.shipping is not None
+    return PairControl(log, log.shipping, config)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from broker_shim.serve.bind_address import listening_socket, parse_listen
 from broker_shim.serve.broker_recovery import expire, recover
 from broker_shim.serve.deciding_thread import DecidingThread, release_lost
 from broker_shim.serve.http.http_server import HttpServer
+from broker_shim.serve.pair.control import PairControl
 from broker_shim.serve.probes import Probes
 from broker_shim.serve.stores import trouble_of
 from broker_shim.service.service import Service
@@ -96,7 +97,8 @@ class ServedRoot:
             ConnectionOrders(self._listener.connections, audit),
             partial(trouble_of, self.store),
         )
-        self._http = HttpServer(probes_of(loop), BrokerSettings())
+        self.probes = probes_of(loop)
+        self._http = HttpServer(self.probes, BrokerSettings())
         self._http.serving(loop, turns, self.store, root_id)
         self._http.listen_to_owner(path, audit)
         self._turns = turns
@@ -109,6 +111,16 @@ class ServedRoot:
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         self._http.listen(listening, Guard(SecuritySettings()), is_loopback=True)
         return url
+
+    def control_pair(self, config: StoreConfig) -> PairControl:
+        """Take orders about the pair; a switch ends the loop."""
+        shipping = self.store.log.shipping
+        assert shipping is not None
+        self.probes.pair = pair = PairControl(
+            self.store.log, shipping, config, self._listener.stop, successor_s=TIMEOUT_S
+        )
+        self._listener.successor = pair
+        return pair
 
     def stop(self) -> None:
         """A clean end, in the order of `serve`."""

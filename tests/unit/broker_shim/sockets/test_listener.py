@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import logging
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from broker_shim.amqp_1_0.composites import Begin, Flow, Open
+from broker_shim.amqp_1_0.composites import Begin, Close, Flow, Open
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.protocol_1_0.codec.frames import EMPTY_FRAME, encoded_frame
 from broker_shim.security.guard import Guard
 from broker_shim.security.security_settings import SecuritySettings
 from broker_shim.sockets import listener
+from tests.support.amqp.certificates import Authority
 from tests.support.amqp.served_listener import AMQP, Served, exhaust
 from tests.support.readiness import is_ready
 
@@ -178,6 +181,48 @@ def test_a_peer_that_asks_and_does_not_read_is_not_read_either_until_it_reads() 
     served.store.close()
     served.inbox.close()
     assert 2 * buffered_bytes < most[0] < 2 * buffered_bytes + 2 * listener._READ_BYTES
+
+
+class Standby:
+    """The other machine of a pair, in step."""
+
+    is_expected = True
+    calls = 0
+
+    def go_on(self) -> None:
+        self.calls += 1
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_peers_of_a_machine_that_is_followed_read_all_and_then_the_end_of_the_socket(
+    tls: bool, tmp_path: Path
+) -> None:
+    """No close frame: a reactor of Proton would wait for its idle time after one."""
+    pair = Authority(tmp_path).issue_server() if tls else None
+    files = {"tls_cert": str(pair.certificate), "tls_key": str(pair.key)} if pair else {}
+    served = Served(guard=Guard(SecuritySettings(**files)))
+    served.listener.successor = standby = Standby()
+    heard: list[bytes] = []
+
+    def client() -> None:
+        peer = served.connect()
+        if tls:
+            trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+            peer = trusting.wrap_socket(peer)
+        peer.sendall(AMQP + encoded_frame(Open("c")))
+        assert peer.recv(len(AMQP)) == AMQP
+        peer.recv(4096)
+        served.listener.stop()
+        peer.sendall(EMPTY_FRAME * 1000)  # read and dropped: a reset would take what was written
+        while more := peer.recv(4096):
+            heard.append(more)
+        peer.close()
+
+    served.run_while(client)
+    served.close()
+    assert encoded_frame(Close())[8:11] not in b"".join(heard)
+    assert standby.calls == 1
 
 
 def is_hung_up_on(peer: socket.socket) -> bool:

@@ -1,0 +1,143 @@
+"""Orders about a pair are answered alike on every road: REST, control socket, command, at rest."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from sparkstore.cli.command_line import main
+from sparkstore.control.client import connect_to
+from sparkstore.control.http_client import BrokerClient, BrokerLogin
+from sparkstore.exit_codes import ExitCode
+from sparkstore.standby.port import StandbyPort
+from sparkstore.standby.stand_by import PeerAddress, StandBy
+from tests.support.roots.logs import TIMEOUT_S, until
+from tests.support.roots.pairs import PAIR, TOKEN, port_of
+from tests.support.stores.controls import ServedRoot, listening_socket, parse_listen
+
+pytestmark = pytest.mark.slow
+
+
+class ServedPair(NamedTuple):
+    """A primary with its broker, and a standby in step."""
+
+    path: Path
+    standby: Path
+    url: str
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedPair]:
+    """A pair that all tests share: none of them switches."""
+    folder = tmp_path_factory.mktemp("pair")
+    (folder / "witness").mkdir()
+    config = replace(PAIR, peer="tcp:127.0.0.1:1", witness=str(folder / "witness"))
+    served = ServedRoot(folder / "a", config=config)
+    port = StandbyPort(served.store.log, listening_socket(parse_listen("127.0.0.1:0")), TOKEN)
+    control = served.control_pair(config)
+    standby = StandBy(folder / "b", config, PeerAddress("127.0.0.1", port_of(port), TOKEN))
+    thread = threading.Thread(target=standby.run)
+    thread.start()
+    try:
+        until(lambda: standby.is_live and control.holder().in_step)
+        yield ServedPair(folder / "a", folder / "b", served.serve_http())
+    finally:
+        standby.stop()
+        thread.join(TIMEOUT_S)
+        served.stop()
+        port.close()
+
+
+Ask = Callable[[str, bool], dict[str, Any]]
+
+
+@pytest.fixture(
+    params=["REST over TCP", "REST over the socket", "command at ROOT", "command --url"]
+)
+def ask(
+    request: pytest.FixtureRequest, pair: ServedPair, capsys: pytest.CaptureFixture[str]
+) -> Ask:
+    """Ask for the status, or give an order and return the status then."""
+
+    def by_rest(name: str, is_dry: bool) -> dict[str, Any]:
+        if "TCP" in request.param:
+            broker = BrokerClient.by_url(pair.url, BrokerLogin(None))
+        else:
+            control = connect_to(pair.path)
+            assert control is not None
+            broker = control.broker
+        with closing(broker):
+            if name != "status":
+                broker.ask("POST", f"failover/{name}", {"dry_run": is_dry})
+            row: dict[str, Any] = broker.ask("GET", "failover")
+            return row
+
+    def by_command(name: str, is_dry: bool) -> dict[str, Any]:
+        target = ["--url", pair.url] if "--url" in request.param else [str(pair.path)]
+        dry = ["--dry-run"] if is_dry else []
+        main(["failover", name, "--json", *dry, *target])
+        row: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return row
+
+    return by_rest if "REST" in request.param else by_command
+
+
+def test_a_pause_is_tried_given_and_taken_back(ask: Ask) -> None:
+    assert not ask("status", False)["paused"]
+    assert not ask("pause", True)["paused"]
+    assert ask("pause", False)["paused"]
+    assert ask("status", False)["paused"]
+    assert ask("resume", True)["paused"]
+    assert not ask("resume", False)["paused"]
+
+
+def test_the_status_has_who_serves_and_what_its_standby_lacks(ask: Ask, pair: ServedPair) -> None:
+    row = ask("status", False)
+    assert row["serves"].endswith(str(pair.path))
+    assert row["standby_in_step"]
+    lag = [row[name] for name in ("alone", "lag_records", "lag_bytes", "lag_seconds")]
+    assert lag == [False, 0, 0, 0]
+
+
+def test_the_witness_says_the_same_of_a_machine_that_does_not_serve(
+    pair: ServedPair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = []
+    for root in (pair.path, pair.standby):
+        assert main(["failover", "status", "--json", str(root)]) == ExitCode.DONE
+        rows.append(json.loads(capsys.readouterr().out))
+    unknown = dict.fromkeys(("alone", "lag_records", "lag_bytes", "lag_seconds"))
+    assert {**rows[0], **unknown} == rows[1]
+    assert main(["failover", "pause", "--check", str(pair.standby)]) == ExitCode.WOULD_CHANGE
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("road", ["ROOT", "--url"])
+def test_a_switch_can_be_tried_and_is_refused_while_paused(
+    pair: ServedPair, road: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = [str(pair.path)] if road == "ROOT" else ["--url", pair.url]
+    assert main(["failover", "switch", "--check", *target]) == ExitCode.WOULD_CHANGE
+    main(["failover", "pause", *target])
+    capsys.readouterr()
+    assert main(["failover", "switch", *target]) == ExitCode.WRONG_CALL
+    assert (
+        "take-overs are paused: sparkstore failover resume ROOT, first" in capsys.readouterr().err
+    )
+    main(["failover", "resume", *target])
+    capsys.readouterr()
+
+
+def test_a_switch_that_is_ordered_at_the_standby_says_where_to_ask(
+    pair: ServedPair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["failover", "switch", str(pair.standby)]) == ExitCode.WRONG_CALL
+    refusal = capsys.readouterr().err
+    assert f"{pair.path} serves, so order it there, or by its --url" in refusal
