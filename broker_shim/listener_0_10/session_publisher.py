@@ -14,7 +14,7 @@ from broker_shim.amqp_0_10.definitions import (
 from broker_shim.broker.address import ExchangeNode, Node, described
 from broker_shim.broker.queues.local_messages import Origin, without_local
 from broker_shim.broker.settings import DurableMessages
-from broker_shim.broker.storage.publications import Publication
+from broker_shim.broker.storage.publications import PublicationRuns
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import StoreError
 from broker_shim.framing.assembly import Assembly
@@ -41,7 +41,7 @@ class SessionPublisher:
         """Begin; the session is an `Amqp010Session`."""
         self._session, self._metrics = session, session.broker.metrics
         self._numbers: list[int] = []
-        self._messages: list[Publication] = []
+        self._messages = PublicationRuns()
         self._sizes: list[int] = []
         self._allowed: tuple[str, str, Node] | None = None
 
@@ -95,7 +95,7 @@ class SessionPublisher:
             connection.waiting_bytes += waiting
             connection.turn.spend(broker.work_of(stored, queues))
             self._numbers.append(command_id)
-            self._messages.append(Publication(stored, body, queues))
+            self._messages.add((stored,), (body,), queues)
             self._sizes.append(waiting)
         return None
 
@@ -116,18 +116,18 @@ class SessionPublisher:
     def hand_over(self) -> None:
         """Give the store what came, in its order."""
         self._allowed = None
-        if not self._messages:
+        if not self._numbers:
             return
         connection = self._session.connection
-        numbers, messages, sizes = self._numbers, self._messages, self._sizes
-        self._numbers, self._messages, self._sizes = [], [], []
+        numbers, sizes = self._numbers, self._sizes
+        self._numbers, self._sizes = [], []
 
         def stored(first: int, outcomes: Sequence[StoreError | None]) -> None:
             last = first + len(outcomes)
             connection.waiting_bytes -= sum(sizes[first:last])
             self._stored(numbers[first:last], outcomes)
 
-        self._session.broker.publications.publish(messages, stored)
+        self._session.broker.publications.publish(self._messages.taken(), stored)
 
     def _stored(self, numbers: Sequence[int], outcomes: Sequence[StoreError | None]) -> None:
         """The first that is refused ends the session: of those after it nobody is told."""

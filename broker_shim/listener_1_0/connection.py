@@ -350,7 +350,12 @@ class Connection:
             endpoint.on_flow()
 
     def _transfer(self, piece: events.TransferPiece) -> None:
-        self._served.transferred(piece, self._happened)
+        self._served.transferred(piece)
+
+    def _deliveries(self, came: events.DeliveriesReceived) -> None:
+        left = self._served.came_whole(came)
+        if left is not None:
+            self._happened.appendleft(left)
 
     def _aborted(self, event: events.DeliveryAborted) -> None:
         endpoint = self._served.get(event.delivery.link)
@@ -430,6 +435,7 @@ _HANDLERS: dict[type, Callable[[Connection, Any], None]] = {
     events.LinkDetached: Connection._link_detached,  # noqa: SLF001
     events.LinkFailed: Connection._link_failed,  # noqa: SLF001
     events.FlowReceived: Connection._flow,  # noqa: SLF001
+    events.DeliveriesReceived: Connection._deliveries,  # noqa: SLF001
     events.TransferPiece: Connection._transfer,  # noqa: SLF001
     events.DeliveryAborted: Connection._aborted,  # noqa: SLF001
     events.DispositionReceived: Connection._disposition,  # noqa: SLF001

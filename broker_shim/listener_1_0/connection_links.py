@@ -10,7 +10,6 @@ the link's own ends.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
@@ -22,7 +21,7 @@ from broker_shim.errors import StoreError
 from broker_shim.links import Terminus
 from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
 from broker_shim.listener_1_0.links import Links
-from broker_shim.protocol_1_0.events import Event, LinkDetached, TransferPiece
+from broker_shim.protocol_1_0.events import DeliveriesReceived, LinkDetached, TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery, Link
 from broker_shim.protocol_1_0.session import Session
 from broker_shim.sockets.access import Access
@@ -58,8 +57,11 @@ class ServedEndpoint(Protocol):
 class ReceivingEndpoint(ServedEndpoint, Protocol):
     """The endpoint of a link on which we receive."""
 
-    def on_transfers(self, pieces: Sequence[TransferPiece]) -> int:
-        """Take bytes of deliveries, in order; return how many pieces, one or more."""
+    def on_deliveries(self, came: DeliveriesReceived) -> int:
+        """Take deliveries that came whole, in order; return how many, one or more."""
+
+    def on_transfer(self, piece: TransferPiece) -> None:
+        """Take bytes of a delivery."""
 
     def on_aborted(self, delivery: Delivery) -> None:
         """Drop a delivery that the peer gave up."""
@@ -115,13 +117,19 @@ class ConnectionLinks:
             then(None)
         return None
 
-    def transferred(self, piece: TransferPiece, happened: deque[Event]) -> None:
-        """Have a piece taken with what came after it on its link, as far as this turn goes."""
-        pieces = _pieces_of(piece, happened)
+    def came_whole(self, came: DeliveriesReceived) -> DeliveriesReceived | None:
+        """Have deliveries taken as far as this turn goes, and return those that are left."""
+        endpoint = self.get(came.deliveries[0].link)
+        if endpoint is None:  # only a receiver's link has such events
+            return None
+        count = cast("ReceivingEndpoint", endpoint).on_deliveries(came)
+        return came.after(count) if count < len(came.deliveries) else None
+
+    def transferred(self, piece: TransferPiece) -> None:
+        """Have bytes of a delivery taken."""
         endpoint = self.get(piece.delivery.link)
-        if endpoint is not None:  # only a receiver's link has such events
-            count = cast("ReceivingEndpoint", endpoint).on_transfers(pieces)
-            happened.extendleft(reversed(pieces[count:]))
+        if endpoint is not None:
+            cast("ReceivingEndpoint", endpoint).on_transfer(piece)
 
     def decided(self, deliveries: Iterable[Delivery]) -> None:
         """Hand on the states of deliveries that the peer told: those of one link together."""
@@ -206,15 +214,3 @@ def _write_down(access: Access, login: Login, over: Terminus) -> None:
 
 def _is_no_coordinator(link: Link) -> bool:
     return not isinstance(link.remote.target, Coordinator)
-
-
-def _pieces_of(first: TransferPiece, happened: deque[Event]) -> list[TransferPiece]:
-    """Take the pieces that follow `first` on its link, without anything between."""
-    pieces, link = [first], first.delivery.link
-    while happened:
-        after = happened[0]
-        if not (isinstance(after, TransferPiece) and after.delivery.link is link):
-            break
-        pieces.append(after)
-        happened.popleft()
-    return pieces

@@ -82,7 +82,7 @@ class Channels:
         """
         session = self._session(came.channel, Transfer.NAME)
         with self._containing(session):
-            session.receive_deliveries(came.handle, came.deliveries)
+            session.receive_deliveries(came)
 
     def _session(self, channel: int, frame_name: str) -> Session:
         """Return the session on a channel.

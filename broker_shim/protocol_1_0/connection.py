@@ -265,7 +265,7 @@ class ServerConnection:
             if self._state is ConnectionState.OPENED:
                 deliveries = decoder.next_deliveries(1 + budget.work_left // _WORK[Transfer])
                 if deliveries is not None:
-                    budget.work_left -= _WORK[Transfer] * len(deliveries.deliveries)
+                    budget.work_left -= _WORK[Transfer] * len(deliveries.tags)
                     channels.receive_deliveries(deliveries)
                     continue
             frame = decoder.next_frame()

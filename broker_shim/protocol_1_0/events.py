@@ -23,7 +23,7 @@ from broker_shim.protocol_1_0.links.events import (
     LinkEvent,
     LinkFailed,
 )
-from broker_shim.protocol_1_0.links.link import DeliveryAborted, TransferPiece
+from broker_shim.protocol_1_0.links.link import DeliveriesReceived, DeliveryAborted, TransferPiece
 from broker_shim.protocol_1_0.session import Session
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "ConnectionClosed",
     "ConnectionFailed",
     "ConnectionOpened",
+    "DeliveriesReceived",
     "DeliveryAborted",
     "DispositionMissed",
     "DispositionReceived",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +27,7 @@ from broker_shim.amqp_1_0.definitions import ConnectionError as ConnectionCondit
 from broker_shim.protocol_1_0.budget import Budget
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.codec.sizes import decoded_bytes, kept_state
-from broker_shim.protocol_1_0.codec.transfers import WholeDelivery
+from broker_shim.protocol_1_0.codec.transfers import WholeDeliveries
 from broker_shim.protocol_1_0.links import unsettled_maps
 from broker_shim.protocol_1_0.links.events import (
     DispositionMissed,
@@ -173,7 +173,7 @@ class Session:
             self._state_bytes[performative.handle] = byte_count
         _RECEIVE[type(performative)](self, performative, payload)
 
-    def receive_deliveries(self, handle: int, deliveries: Sequence[WholeDelivery]) -> None:
+    def receive_deliveries(self, came: WholeDeliveries) -> None:
         """Take deliveries of one link, each of which came whole in one frame.
 
         What nothing is wrong with is taken together; the rest as the frames that they came in.
@@ -183,15 +183,15 @@ class Session:
         """
         if self._is_discarding or self._state is EndpointState.END_SENT:
             return
-        at = 0
-        while at < len(deliveries):
-            link = self._links.get(handle)
+        while came.tags:
+            link, count = self._links.get(came.handle), 0
             if isinstance(link, ReceiverLink) and not (link.is_gone or link in self._failed):
-                at += link.received_deliveries(deliveries[at:] if at else deliveries)
-            if at < len(deliveries):
-                delivery_id, tag, settled, payload = deliveries[at]
-                self._transfer(Transfer(handle, delivery_id, tag, 0, settled), payload)
-                at += 1
+                count = link.received_deliveries(came)
+            if not count:
+                tag, settled, count = came.tags[0], came.is_settled, 1
+                payload = came.encoded[came.starts[0] : came.ends[0]]
+                self._transfer(Transfer(came.handle, came.first_id, tag, 0, settled), payload)
+            came = came.after(count)
 
     def received_end(self) -> None:
         """Take the peer's end; the session is over if we had ended it before.

@@ -28,7 +28,7 @@ from broker_shim.errors import AlreadyPublished, Full, InvalidRequest, StoreErro
 from broker_shim.spark_sink.message_columns import MessageColumns, RowRefused
 from broker_shim.spark_sink.routes import TargetRoute
 from broker_shim.spark_sink.sink_settings import SinkSettings
-from broker_shim.store.interface import NewEntry, TransactionContext
+from broker_shim.store.interface import TransactionContext
 from broker_shim.store.remote.batches import RoutedMessage
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.state_machine.publications import Attempt
@@ -184,8 +184,8 @@ class StagedRows:
         transaction = self._store.begin()
         refusals: list[tuple[int, StoreError]] = []
         ended = Completion()
-        for index, (header, body, queues) in enumerate(part.messages):
-            self._try(index, NewEntry(header, body, queues[0]), transaction, refusals)
+        for index, message in enumerate(part.messages):
+            self._try(index, message, transaction, refusals)
         self._store.abort(transaction, ended.finish)
         with suppress(StoreError):
             ended.complete()
@@ -195,7 +195,7 @@ class StagedRows:
     def _try(
         self,
         index: int,
-        entry: NewEntry,
+        asked: RoutedMessage,
         transaction: TransactionContext,
         refusals: list[tuple[int, StoreError]],
     ) -> None:
@@ -204,8 +204,8 @@ class StagedRows:
                 refusals.append((index, error))
 
         try:
-            message = self._store.message(entry.header, entry.body)
-            self._store.enqueue(message, entry.queue, note_refusal, transaction)
+            message = self._store.message(asked.header, asked.body)
+            self._store.enqueue(message, asked.queues[0], note_refusal, transaction)
         except InvalidRequest as refusal:
             note_refusal(refusal)
 

@@ -34,7 +34,6 @@ from sparkstore.core.annotations import Annotations
 from sparkstore.core.fold import Entry
 from sparkstore.core.link_records import LinkKey
 from sparkstore.core.records import ExchangeBindingKey, MessageHeader
-from sparkstore.core.state_machine.batches import NewEntry
 from sparkstore.core.state_machine.call_values import (
     AcquireCall,
     AlterCall,
@@ -47,6 +46,7 @@ from sparkstore.core.state_machine.call_values import (
     DetachCall,
     EnqueueCall,
     Exchange,
+    NewMessageRun,
     Queue,
     Recovered,
     ReleaseCall,
@@ -71,7 +71,7 @@ __all__ = [
     "LinkKey",
     "MessageHeader",
     "MessageStore",
-    "NewEntry",
+    "NewMessageRun",
     "OnComplete",
     "OnEachComplete",
     "OnLoaded",
@@ -409,22 +409,20 @@ class BatchCalls(Protocol):
     A store that gains nothing by them takes `unbatched_calls.UnbatchedCalls`.
     """
 
-    def enqueue_new(
-        self, messages: Sequence[NewEntry], on_complete: OnEachComplete
-    ) -> Sequence[int]:
-        """`message` and `enqueue` of many, in their order: each for itself, told together.
+    def enqueue_new(self, messages: NewMessageRun, on_complete: OnEachComplete) -> Sequence[int]:
+        """`message` and `enqueue` of many for one queue, each for itself, told together.
 
         A refusal is of one message, as of its calls one by one, and the others are on their queues.
 
         Args:
-            messages: One at least; each with the header and the body for `message`, and its queue.
+            messages: In their order; with header and body of each, and the queue.
             on_complete: Called once, when all entries are durable, with what came of each.
 
         Returns:
             The id of each message; of one that is refused it says nothing.
 
         Raises:
-            InvalidRequest: They are no sequence of such messages, or there is none.
+            InvalidRequest: They are no such messages, or there is none.
         """
 
     def dequeue_each(

@@ -8,10 +8,10 @@ from typing import Any
 
 from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import StoreError
-from broker_shim.store.interface import NewEntry
+from broker_shim.store.interface import NewMessageRun
 from broker_shim.store.sink import Sink
 from sparkstore.core.state_machine import batches
-from sparkstore.core.state_machine.arguments import check_batch, check_completion
+from sparkstore.core.state_machine.arguments import check_batch, check_completion, check_new_run
 from sparkstore.core.state_machine.batches import Decided
 from sparkstore.core.state_machine.call_values import (
     AcquireCall,
@@ -58,14 +58,13 @@ class LocalBatches:
                 self._machine.apply_enqueued(step, position)
         return True
 
-    def enqueue_new(
-        self, messages: Sequence[NewEntry], on_complete: OnEachComplete
-    ) -> Sequence[int]:
-        """Put new messages on queues under one holding of the lock.
+    def enqueue_new(self, messages: NewMessageRun, on_complete: OnEachComplete) -> Sequence[int]:
+        """Put new messages on their queue under one holding of the lock.
 
         See `BatchCalls.enqueue_new`.
         """
-        check_batch(messages, on_complete)
+        check_completion(on_complete)
+        check_new_run(messages)
         with self._lock:
             self._check_open()
             decided, ids = batches.enqueue_new(self._machine, messages, self._max_message_bytes)

@@ -9,9 +9,8 @@ from typing import Any
 
 from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import Closed, StoreError
-from broker_shim.store.interface import MessageHeader, NewEntry, StoredMessage
-from sparkstore.core.state_machine.arguments import check_batch
-from sparkstore.core.state_machine.batches import new_entry
+from broker_shim.store.interface import MessageHeader, NewMessageRun, StoredMessage
+from sparkstore.core.state_machine.arguments import check_batch, check_completion, check_new_run
 
 
 class UnbatchedCalls:
@@ -22,21 +21,19 @@ class UnbatchedCalls:
     acquire: Callable[..., None]
     dequeue: Callable[..., None]
 
-    def enqueue_new(
-        self, messages: Sequence[NewEntry], on_complete: OnEachComplete
-    ) -> Sequence[int]:
-        """Put each new message on its queue by calls of its own. See `BatchCalls.enqueue_new`."""
-        check_batch(messages, on_complete)
+    def enqueue_new(self, messages: NewMessageRun, on_complete: OnEachComplete) -> Sequence[int]:
+        """Put each new message on the queue by calls of its own. See `BatchCalls.enqueue_new`."""
+        check_completion(on_complete)
         ids: list[int] = []
 
-        def put(asked: NewEntry, on_complete: OnComplete) -> None:
+        def put(single: NewMessageRun, on_complete: OnComplete) -> None:
             ids.append(0)
-            header, body, queue = new_entry(asked)
-            message = self.message(header, body)
+            message = self.message(single.headers[0], single.bodies[0])
             ids[-1] = message.message_id
-            self.enqueue(message, queue, on_complete)
+            self.enqueue(message, single.queue, on_complete)
 
-        _each((partial(put, message) for message in messages), len(messages), on_complete)
+        singles = check_new_run(messages).singles()
+        _each((partial(put, single) for single in singles), len(messages.bodies), on_complete)
         return ids
 
     def acquire_each(

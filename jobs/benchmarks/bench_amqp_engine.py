@@ -139,9 +139,9 @@ def our_receive(count: int, stream: bytes) -> int:
     for at in range(0, len(stream), CHUNK_BYTES):
         machine.receive_data(stream[at : at + CHUNK_BYTES], now_s=0.0)
         for event in machine.events():
-            if type(event) is events.TransferPiece and event.is_last:
-                received += 1
-                event.delivery.dispose(accepted)
+            if type(event) is events.DeliveriesReceived:
+                received += len(event.deliveries)
+                event.deliveries[0].link.dispose(event.deliveries, accepted)
         b"".join(machine.data_to_send(now_s=0.0))
     return received
 

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from broker_shim.completion import Completion
 from broker_shim.spark_tickets import TicketStreamReader, ticket_settings
 from broker_shim.spark_tickets.message_rows import ticket_schema
-from broker_shim.store.interface import MessageHeader, NewEntry, Queue
+from broker_shim.store.interface import MessageHeader, NewMessageRun, Queue
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from jobs.benchmarks import machine
 from sparkstore.session import local_session
@@ -34,7 +34,8 @@ def fill(store: RemoteMessageStore, count: int) -> None:
     for _ in range(count // _PART):
         header = MessageHeader("t", durable=True, body_bytes=len(_BODY))
         completion = Completion()
-        store.enqueue_new([NewEntry(header, _BODY, "q")] * _PART, partial(_finish, completion))
+        new = NewMessageRun((header,), (_BODY,) * _PART, "q")
+        store.enqueue_new(new, partial(_finish, completion))
         completion.complete()
 
 

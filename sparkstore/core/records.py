@@ -203,7 +203,7 @@ class RecordRun(NamedTuple):
     @property
     def headers(self) -> Sequence[MessageHeader]:
         """The header of each message."""
-        return self.messages if len(self.messages) != 1 else [*self.messages] * self.rows
+        return each_header(self.messages, self.rows)
 
     def singles(self) -> Iterator[Record]:
         """Iterate over the records that the run stands for, in the order of their positions."""
@@ -233,6 +233,11 @@ def run_of(
     if rows > 1:
         return RecordRun(record, rows, messages, bodies)
     return record._replace(message=messages[0], body=bodies[0]) if bodies else record
+
+
+def each_header(headers: Sequence[MessageHeader], count: int) -> Sequence[MessageHeader]:
+    """Return the header of each of so many messages, which may share one."""
+    return headers if len(headers) != 1 else [*headers] * count
 
 
 def rows_of(runs: Iterable[Run]) -> int:

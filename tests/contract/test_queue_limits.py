@@ -13,7 +13,7 @@ import pytest
 
 from broker_shim.completion import Completion
 from broker_shim.errors import Full, InvalidRequest, StoreError
-from broker_shim.store.interface import BrokerStore, NewEntry, Queue, StoredMessage
+from broker_shim.store.interface import BrokerStore, NewMessageRun, Queue, StoredMessage
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.annotations import annotations_of
 from sparkstore.core.queue_arguments import QueueArguments
@@ -75,7 +75,7 @@ def by_a_batch(store: BrokerStore) -> Told:
         found.append([*outcomes])
         told.finish(None)
 
-    store.enqueue_new([NewEntry(HEADER, BODY, "q")] * SENT, on_complete)
+    store.enqueue_new(NewMessageRun((HEADER,), (BODY,) * SENT, "q"), on_complete)
     told.complete(TIMEOUT_S)
     return found[0]
 

@@ -15,7 +15,7 @@ from broker_shim.durability import TerminusDurability
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.store.interface import (
     MessageHeader,
-    NewEntry,
+    NewMessageRun,
     Queue,
 )
 from broker_shim.store.local import LocalMessageStore
@@ -73,15 +73,22 @@ _headers = st.tuples(
     st.booleans(),
     st.sampled_from([0, 4, 9, 10, "4"]),
 ).map(lambda said: MessageHeader(*said))
+_bodies = st.sampled_from([b"", b"a", b"a", b"abcd", "text"])
+_plain = st.just((MessageHeader(), b"a"))
 _news = st.one_of(
-    st.tuples(_headers, st.sampled_from([b"", b"a", b"abcd", "text"]), _queues).map(NewEntry._make),
-    st.just(NewEntry(MessageHeader(), b"a", "kept")),
+    st.lists(st.one_of(st.tuples(_headers, _bodies), _plain), min_size=1, max_size=4).map(
+        lambda messages: [*zip(*messages, strict=True)]
+    ),
+    st.tuples(_headers.map(lambda header: (header,)), st.lists(_bodies, min_size=1, max_size=4)),
 )
 _ids = st.lists(st.one_of(st.integers(0, 12), st.sampled_from(["1", True, 1 << 70])), min_size=1)
 _holders = st.sampled_from(["me", "you", None, "\ud800"])
 _outcomes = st.sampled_from([None, {"outcome": "expired"}])
 _batches = st.one_of(
-    st.tuples(st.just("enqueue_new"), st.lists(_news, min_size=1, max_size=4)),
+    st.tuples(
+        st.just("enqueue_new"),
+        st.builds(lambda new, queue: NewMessageRun(*new, queue), _news, _queues),
+    ),
     st.tuples(st.just("acquire_each"), _ids, _queues, _holders),
     st.tuples(st.just("dequeue_each"), _ids, _queues, _holders, _outcomes),
     st.tuples(st.just("claim"), st.integers(1, 6)),
@@ -148,8 +155,8 @@ def test_a_batch_of_nothing_is_refused() -> None:
 def test_a_batch_is_told_once_when_its_last_record_is_durable() -> None:
     store = _ready(_Store())
     told: list[Sequence[StoreError | None]] = []
-    new = NewEntry(MessageHeader(), b"a", "kept")
-    ids = store.enqueue_new([new, new._replace(queue="unknown"), new], told.append)
+    headers = [MessageHeader(), MessageHeader(None), MessageHeader()]
+    ids = store.enqueue_new(NewMessageRun(headers, [b"a"] * 3, "kept"), told.append)
     done(store.flush)
     assert [type(each) for each in told[0]] == [type(None), InvalidRequest, type(None)]
     assert [*store.recover().entries["kept"]] == [1, ids[0], ids[2]]

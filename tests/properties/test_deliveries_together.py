@@ -12,7 +12,7 @@ from broker_shim.amqp_1_0.composites import Accepted, Transfer
 from broker_shim.amqp_1_0.definitions import ReceiverSettleMode, SenderSettleMode
 from broker_shim.protocol_1_0.codec.frames import transfer_frame
 from broker_shim.protocol_1_0.events import TransferPiece
-from tests.support.amqp.amqp_1_0 import SETTINGS, Client, server
+from tests.support.amqp.amqp_1_0 import SETTINGS, Client, one_by_one, server
 
 _TRANSFERS = st.lists(
     st.tuples(
@@ -49,7 +49,7 @@ def _came(event: Any) -> tuple[Any, ...]:
 
 def _answers(client: Client, said: bytes) -> list[Any]:
     client.peer.receive_data(said, now_s=0.0)
-    events = client.peer.events()
+    events = one_by_one(client.peer.events())
     pieces = [each for each in events if isinstance(each, TransferPiece) and each.is_last]
     for piece in pieces:
         piece.delivery.answer(Accepted())

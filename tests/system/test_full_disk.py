@@ -14,7 +14,7 @@ from broker_shim.completion import Completion
 from broker_shim.errors import Full
 from broker_shim.serve.metric_families import log_families
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import MessageHeader, NewEntry, Queue
+from broker_shim.store.interface import MessageHeader, NewMessageRun, Queue
 from sparkstore.config import StoreConfig
 from sparkstore.control.client import connect
 from sparkstore.operations.administration import AdminAction, Order
@@ -104,7 +104,8 @@ def test_senders_wait_before_the_disk_is_full_and_consumers_go_on(disk: Path) ->
         assert "new messages wait until there is room" in refusal
         assert free(disk) > 1 << 20
         refused = Completion()
-        store.enqueue_new([NewEntry(DURABLE, b"x", "q")], lambda told: refused.finish(told[0]))
+        new = NewMessageRun((DURABLE,), (b"x",), "q")
+        store.enqueue_new(new, lambda outcomes: refused.finish(outcomes[0]))
         with pytest.raises(Full, match="new messages wait"):
             refused.complete()
         with pytest.raises(Full, match="new messages wait"):

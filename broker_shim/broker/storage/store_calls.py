@@ -30,7 +30,7 @@ from broker_shim.store.interface import (
     ExchangeBindingKey,
     MessageHeader,
     MessageStore,
-    NewEntry,
+    NewMessageRun,
     Queue,
     StoredMessage,
     TransactionContext,
@@ -255,9 +255,9 @@ class StoreCalls:
         return message._replace(header=header)
 
     def enqueue_new(
-        self, messages: Sequence[NewEntry], on_done: Callable[[Sequence[int], Outcomes], None]
+        self, messages: NewMessageRun, on_done: Callable[[Sequence[int], Outcomes], None]
     ) -> None:
-        """Put new messages on queues; `on_done` gets their ids, too.
+        """Put new messages on their queue; `on_done` gets their ids, too.
 
         See `BatchCalls.enqueue_new`.
         """
@@ -270,7 +270,7 @@ class StoreCalls:
             nonlocal ids
             ids = self._store.enqueue_new(messages, on_complete)
 
-        self._call_each(done, len(messages), enqueue)
+        self._call_each(done, len(messages.bodies), enqueue)
 
     def acquire_each(
         self, message_ids: Sequence[int], queue: str, holder: str, on_done: OnEachComplete

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from broker_shim.listener_1_0.connection import Connection
-from broker_shim.protocol_1_0.events import TransferPiece
+from broker_shim.protocol_1_0.events import DeliveriesReceived, TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 
@@ -53,16 +53,19 @@ class CommandLink(ABC):
         """Drop a command that the peer gave up."""
         self._pieces.clear()
 
-    def on_transfers(self, pieces: Sequence[TransferPiece]) -> int:
-        """Take bytes of commands: one at a time, as it may change what the next one means."""
-        piece = pieces[0]
+    def on_deliveries(self, came: DeliveriesReceived) -> int:
+        """Take a command that came whole: one, as it may change what the next one means."""
+        self.on_transfer(came.piece(0))
+        return 1
+
+    def on_transfer(self, piece: TransferPiece) -> None:
+        """Take bytes of a command."""
         self._pieces.append(piece.payload)
         if piece.is_last:
             encoded = b"".join(self._pieces)
             self._pieces.clear()
             if not (self.is_gone or self._connection.broker.is_stopping):
                 self._take(piece.delivery, encoded)
-        return 1
 
     @abstractmethod
     def _take(self, delivery: Delivery, encoded: bytes) -> None:

@@ -19,7 +19,6 @@ from broker_shim.listener_1_0.conditions import (
 )
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.outcomes import ACCEPTED, may_reject
-from broker_shim.listener_1_0.receiving.alike_messages import AlikeMessages
 from broker_shim.listener_1_0.receiving.credit_window import CreditWindow
 from broker_shim.listener_1_0.receiving.incoming_message import (
     IncomingMessage,
@@ -28,11 +27,11 @@ from broker_shim.listener_1_0.receiving.incoming_message import (
 )
 from broker_shim.listener_1_0.receiving.link_credit import LinkCredit
 from broker_shim.listener_1_0.receiving.link_route import Route, Routed, Unroutable
+from broker_shim.listener_1_0.receiving.message_runs import MessageRuns
 from broker_shim.listener_1_0.receiving.received_deliveries import STORED, ReceivedDeliveries
-from broker_shim.listener_1_0.receiving.whole_messages import WholeMessages
 from broker_shim.listener_1_0.transactions.local_transaction import LocalTransaction, within
 from broker_shim.protocol_1_0.codec.errors import DecodeError
-from broker_shim.protocol_1_0.events import TransferPiece
+from broker_shim.protocol_1_0.events import DeliveriesReceived, TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.store.interface import MessageHeader
@@ -71,11 +70,10 @@ class IncomingLink:
         self._begin = partial(IncomingMessage, self._broker, node, connection.now_us, may_send)
         self._receiving: IncomingMessage | None = None
         self._partial: bytes | None = None
-        self._whole = WholeMessages(self._broker, answering)
         settings = connection.broker.settings
         self._most_whole_bytes = min(STAGED_BYTES, settings.max_header_bytes)
         self._window = CreditWindow(settings.credit)
-        self._alike = AlikeMessages(connection, self._route, self._window, self._whole)
+        self._runs = MessageRuns(connection, self._route, self._window, answering)
         self._is_refused = False
         self._holds_back = False
         self._held_bytes = 0
@@ -112,26 +110,31 @@ class IncomingLink:
         self._end_receiving()
         self._credit.go_on()
 
-    def on_transfers(self, pieces: Sequence[TransferPiece]) -> int:
-        """Take bytes of deliveries. What came whole goes to the store together.
+    def on_deliveries(self, came: DeliveriesReceived) -> int:
+        """Take deliveries that came whole. They go to the store together.
 
         Returns:
             How many were taken in: the turn was over then.
         """
         turn, count, now_us = self._connection.turn, 0, self._connection.now_us()
-        is_plain = self._answering is None
-        while count < len(pieces):
+        while count < len(came.deliveries):
             if self._is_refused:
-                count = len(pieces)
+                count = len(came.deliveries)
                 break
-            alike = self._alike.take(pieces, count) if is_plain and not self._receiving else 0
-            if not alike:
-                self._take_piece(pieces[count], now_us)
-            count += alike or 1
+            taken = self._runs.take(came, count) if self._answering is None else 0
+            if not taken:
+                self._take_piece(came.piece(count), now_us)
+            count += taken or 1
             if not turn.goes_on():
                 break
-        self._whole.hand_over(self._all_stored)
+        self._runs.hand_over(self._all_stored)
         return count
+
+    def on_transfer(self, piece: TransferPiece) -> None:
+        """Take bytes of a delivery."""
+        if not self._is_refused:
+            self._take_piece(piece, self._connection.now_us())
+            self._runs.hand_over(self._all_stored)
 
     def _take_piece(self, piece: TransferPiece, now_us: int) -> None:
         """Take bytes of a delivery, which may be all of it."""
@@ -221,11 +224,11 @@ class IncomingLink:
             if not isinstance(came, bytes):
                 header, content = came.finish()
             else:
-                header, content = self._alike.reader.read(came, now_us)
+                header, content = self._runs.reader.read(came, now_us)
         except DecodeError as reason:
             self._refuse(delivery, _undecodable(reason), transaction)
             return
-        if header.durable and self._alike.takes_no_durable:
+        if header.durable and self._runs.takes_no_durable:
             self._refuse(delivery, NOT_KEPT, transaction)
             return
         routed = self._route.of(header)
@@ -247,9 +250,9 @@ class IncomingLink:
         is_noted = self._answering is not None and not delivery.is_settled
         is_alone = transaction is not None or is_noted or routed.is_new
         if isinstance(content, bytes) and not is_alone:
-            self._whole.add((delivery,), header, (content,), routed.queues)
+            self._runs.add((delivery,), (header,), (content,), routed.queues)
             return
-        self._whole.hand_over(self._all_stored)  # what came before goes before
+        self._runs.hand_over(self._all_stored)  # what came before goes before
         put = partial(self._route.put, header, content, routed)
         if transaction is None:
             self._store(delivery, put)

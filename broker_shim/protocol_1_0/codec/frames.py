@@ -140,7 +140,7 @@ class FrameDecoder:
         """
         deliveries = whole_deliveries(self._encoded, self._at, self.max_frame_bytes, most)
         if deliveries is not None:
-            self._at = deliveries.end
+            self._at = deliveries.ends[-1]
         return deliveries
 
     def _wait_for(self, size: int) -> None:

@@ -1,8 +1,9 @@
 """The one frame that comes a hundred thousand times a second, many of them read at once. Pure.
 
 Frames of one link that bring a whole delivery each, with their fields as all clients write them,
-are read here by place, one after the other. Whatever is not exactly that ends the run, and is left
-to the readers that the table makes: they say what it is, and what is wrong with it.
+are a run: the first is read by place, and the others have the same bytes around their ids and tags.
+Whatever is not exactly that ends the run, and is left to the readers that the table makes: they say
+what it is, and what is wrong with it.
 """
 
 from __future__ import annotations
@@ -10,40 +11,67 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from broker_shim.protocol_1_0.serial import WRAP
+
 _START = struct.Struct(">IBBH4sBB").unpack_from
 _PLAIN = bytes((0, 0x53, 0x14, 0xC0))
 _START_BYTES = 14
 _WIDTHS = {0x43: 0, 0x52: 1, 0x70: 4}
+_LAYOUTS = {0: "0s", 1: "B", 4: "I"}
 _BOOLEANS = {0x41: True, 0x42: False}
 _VBIN8, _FALSE = 0xA0, 0x42
 
-WholeDelivery = tuple[int, bytes, bool, bytes]
-"""Delivery id, tag, whether it is settled, and payload; a plain tuple, as one is made of each."""
-
-
-_OfHandle = tuple[int, WholeDelivery]
-
 
 class WholeDeliveries(NamedTuple):
-    """Frames of one link that follow each other and bring a whole delivery each.
+    """A run of frames of one link that bring a whole delivery each; their ids rise by one.
 
     Attributes:
         channel: That they came on.
         handle: The handle of the link.
-        deliveries: What they bring.
-        end: Where the last of them ends.
+        first_id: The delivery id of the first.
+        is_settled: All of them came settled; else none did.
+        encoded: Bytes that hold them, as they came.
+        tags: The tag of each.
+        starts: Where the payload of each begins.
+        ends: Where it ends, and its frame with it.
     """
 
     channel: int
     handle: int
-    deliveries: list[WholeDelivery]
+    first_id: int
+    is_settled: bool
+    encoded: bytes
+    tags: list[bytes]
+    starts: list[int]
+    ends: list[int]
+
+    def after(self, count: int) -> WholeDeliveries:
+        """Return the run without its first deliveries."""
+        return self._replace(
+            first_id=(self.first_id + count) % WRAP,
+            tags=self.tags[count:],
+            starts=self.starts[count:],
+            ends=self.ends[count:],
+        )
+
+
+class _Head(NamedTuple):
+    """A frame up to its payload: its values, and where the bytes of id and tag are."""
+
+    handle: int
+    delivery_id: int
+    is_settled: bool
+    id_start: int
+    id_end: int
+    tag_start: int
+    tag_end: int
     end: int
 
 
 def whole_deliveries(
     encoded: bytes, at: int, max_frame_bytes: int, most: int
 ) -> WholeDeliveries | None:
-    """The next frames, at most so many, as far as they are such; None if the first is not.
+    """The next frames, at most so many, as far as they are such a run; None if the first is not.
 
     Args:
         encoded: Bytes as they came.
@@ -51,56 +79,71 @@ def whole_deliveries(
         max_frame_bytes: A larger one is no such frame.
         most: Take no more of them.
     """
-    deliveries: list[WholeDelivery] = []
-    size, of = len(encoded), None
-    while len(deliveries) < most and size - at > _START_BYTES:
-        frame_bytes, doff, kind, channel, start, list_bytes, count = _START(encoded, at)
-        body, end = at + _START_BYTES, at + frame_bytes
-        if start != _PLAIN or kind or doff != 2 or frame_bytes > max_frame_bytes or end > size:
+    size = len(encoded)
+    if size - at <= _START_BYTES:
+        return None
+    frame_bytes, doff, kind, channel, start, list_bytes, count = _START(encoded, at)
+    if start != _PLAIN or kind or doff != 2 or at + frame_bytes > size:
+        return None
+    try:
+        head = _head(encoded, at + _START_BYTES, count, at + _START_BYTES - 1 + list_bytes)
+    except (KeyError, IndexError):
+        return None
+    id_layout = _LAYOUTS[head.id_end - head.id_start]
+    layout = f">I{head.id_start - at - 4}s{id_layout}{head.tag_start - head.id_end}s"
+    layout += f"{head.tag_end - head.tag_start}s{head.end - head.tag_end}s"
+    around = (
+        encoded[at + 4 : head.id_start],
+        encoded[head.id_end : head.tag_start],
+        encoded[head.tag_end : head.end],
+    )
+    delivery_id, head_bytes, unpack = head.delivery_id, head.end - at, struct.unpack_from
+    tags, starts, ends = list[bytes](), list[int](), list[int]()
+    while len(tags) < most and size - at >= head_bytes:
+        frame_bytes, before, number, between, tag, behind = unpack(layout, encoded, at)
+        end = at + frame_bytes
+        if (before, between, behind) != around or not head_bytes <= frame_bytes <= max_frame_bytes:
             break
-        try:
-            handle, delivery = _whole(encoded, body, count, body + list_bytes - 1, end)
-        except (KeyError, IndexError):
+        if end > size or (number != delivery_id and tags):
             break
-        if of is None:
-            of = channel, handle
-        elif of != (channel, handle):
-            break
-        deliveries.append(delivery)
+        tags.append(tag)
+        starts.append(at + head_bytes)
+        ends.append(end)
+        delivery_id = (delivery_id + 1) % WRAP
         at = end
-    return None if of is None else WholeDeliveries(*of, deliveries, at)
+    if not tags:
+        return None
+    return WholeDeliveries(
+        channel, head.handle, head.delivery_id, head.is_settled, encoded, tags, starts, ends
+    )
 
 
-def _whole(encoded: bytes, at: int, count: int, fields_end: int, end: int) -> _OfHandle:
-    """The handle and the delivery of a frame: handle, id, tag, format, settled, perhaps more.
+def _head(encoded: bytes, at: int, count: int, end: int) -> _Head:
+    """The first frame of a run: handle, id, tag, format, settled, perhaps more.
 
     Args:
         encoded: Bytes that hold the frame.
         at: Where its first field begins.
         count: How many fields it says it has.
-        fields_end: Where they end, and the payload begins.
-        end: Where it ends.
+        end: Where they end, and the payload begins.
 
     Raises:
         KeyError, IndexError: It is not exactly that.
     """
     number = int.from_bytes
-    width = _WIDTHS[encoded[at]]
-    tagged = at + 1 + width
-    handle = number(encoded[at + 1 : tagged], "big")
-    width = _WIDTHS[encoded[tagged]]
-    at, tagged = tagged, tagged + 1 + width
-    delivery_id = number(encoded[at + 1 : tagged], "big")
-    at = tagged + 2 + encoded[tagged + 1]
-    tag = encoded[tagged + 2 : at]
-    last = at + 1 + _WIDTHS[encoded[at]]
+    id_at = at + 1 + _WIDTHS[encoded[at]]
+    tag_at = id_at + 1 + _WIDTHS[encoded[id_at]]
+    tag_end = tag_at + 2 + encoded[tag_at + 1]
+    last = tag_end + 1 + _WIDTHS[encoded[tag_end]]
     settled = _BOOLEANS[encoded[last]]
     is_plain = (
-        encoded[tagged] == _VBIN8
-        and not any(encoded[at + 1 : last])  # the format: 0 is AMQP's own, and all that is common
+        encoded[tag_at] == _VBIN8
+        and not any(encoded[tag_end + 1 : last])  # the format: 0 is AMQP's own, and common
         and (count == 5 or (count == 6 and encoded[last + 1] == _FALSE))  # no more to come
-        and last + count - 4 == fields_end <= end
+        and last + count - 4 == end
     )
     if not is_plain:
         raise KeyError(count)
-    return handle, (delivery_id, tag, settled, encoded[fields_end:end])
+    handle = number(encoded[at + 1 : id_at], "big")
+    delivery_id = number(encoded[id_at + 1 : tag_at], "big")
+    return _Head(handle, delivery_id, settled, id_at + 1, tag_at, tag_at + 2, tag_end, end)

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker_shim.amqp_1_0.composites import Error, TransactionalState
-from broker_shim.protocol_1_0.links.link import Delivery, DeliveryAborted, TransferPiece
+from broker_shim.protocol_1_0.links.link import (
+    DeliveriesReceived,
+    Delivery,
+    DeliveryAborted,
+    TransferPiece,
+)
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
 
@@ -76,6 +81,7 @@ LinkEvent = (
     | LinkDetached
     | LinkFailed
     | TransferPiece
+    | DeliveriesReceived
     | DeliveryAborted
     | DispositionReceived
     | DispositionMissed

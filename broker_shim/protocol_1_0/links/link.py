@@ -95,6 +95,33 @@ class TransferPiece:
     is_last: bool
 
 
+@dataclass(slots=True)
+class DeliveriesReceived:
+    """An event: deliveries of one link came whole, one after the other, in one read.
+
+    Attributes:
+        deliveries: They are new, and in the order of their ids.
+        encoded: The bytes of the read; who keeps a payload copies it out.
+        starts: Where the payload of each begins.
+        ends: Where it ends.
+    """
+
+    deliveries: list[Delivery]
+    encoded: bytes
+    starts: list[int]
+    ends: list[int]
+
+    def after(self, count: int) -> DeliveriesReceived:
+        """Return what is left without the first deliveries."""
+        left = self.deliveries[count:], self.encoded, self.starts[count:], self.ends[count:]
+        return DeliveriesReceived(*left)
+
+    def piece(self, index: int) -> TransferPiece:
+        """Return one of the deliveries as the only piece of it."""
+        payload = self.encoded[self.starts[index] : self.ends[index]]
+        return TransferPiece(self.deliveries[index], payload, is_last=True)
+
+
 @dataclass(frozen=True, slots=True)
 class DeliveryAborted:
     """An event: the peer gave a delivery up, so its pieces are to be forgotten."""

@@ -30,7 +30,13 @@ from broker_shim.protocol_1_0.codec.encoder import NULL, write
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.codec.frames import plain_transfer
 from broker_shim.protocol_1_0.links.credit import SenderCredit
-from broker_shim.protocol_1_0.links.link import Delivery, DeliveryAborted, Link, TransferPiece
+from broker_shim.protocol_1_0.links.link import (
+    DeliveriesReceived,
+    Delivery,
+    DeliveryAborted,
+    Link,
+    TransferPiece,
+)
 from broker_shim.protocol_1_0.links.outgoing_delivery import Outgoing
 from broker_shim.protocol_1_0.links.unsettled import Unsettled
 from broker_shim.protocol_1_0.output import MOST_TRANSFER_BYTES, Output
@@ -132,7 +138,7 @@ class SessionPort:
         channel: int,
         begin: Begin,
         output: Output,
-        tell: Callable[[TransferPiece | DeliveryAborted], None],
+        tell: Callable[[TransferPiece | DeliveriesReceived | DeliveryAborted], None],
         settings: Settings,
     ) -> None:
         self.channel = channel

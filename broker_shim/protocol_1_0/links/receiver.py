@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from broker_shim.amqp_1_0.composites import Attach, Flow, Target, Transfer
@@ -15,13 +14,19 @@ from broker_shim.amqp_1_0.definitions import (
 )
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
 from broker_shim.protocol_1_0.codec.sizes import kept_state
-from broker_shim.protocol_1_0.codec.transfers import WholeDelivery
+from broker_shim.protocol_1_0.codec.transfers import WholeDeliveries
 from broker_shim.protocol_1_0.links.credit import ReceiverCredit
-from broker_shim.protocol_1_0.links.link import Delivery, DeliveryAborted, Link, TransferPiece
+from broker_shim.protocol_1_0.links.link import (
+    DeliveriesReceived,
+    Delivery,
+    DeliveryAborted,
+    Link,
+    TransferPiece,
+)
 from broker_shim.protocol_1_0.links.port import SessionPort
 from broker_shim.protocol_1_0.links.resumption import is_outcome
 from broker_shim.protocol_1_0.links.unsettled_maps import MAX_TAG_BYTES
-from broker_shim.protocol_1_0.serial import WRAP
+from broker_shim.protocol_1_0.serial import WRAP, distance
 from broker_shim.protocol_1_0.transitions import EndpointState, EndpointStep
 
 
@@ -121,41 +126,45 @@ class ReceiverLink(Link):
         if delivery is not None:
             self._take(delivery, transfer, payload)
 
-    def received_deliveries(self, came: Sequence[WholeDelivery]) -> int:
+    def received_deliveries(self, came: WholeDeliveries) -> int:
         """Take deliveries that came whole, as far as no rule of `received_transfer` is broken.
 
         Returns:
             How many were taken; the next, if there is one, is for `received_transfer`.
         """
-        mode, port, unsettled = self.snd_settle_mode, self.port, self.unsettled
-        most = min(len(came), port.incoming.left, self._credit.most)
-        if self._state is not EndpointState.ACTIVE or self._current is not None:
+        if not self._takes_together(came):
             return 0
-        if self._is_passed_over or self.is_incomplete or self.earlier:
-            return 0
+        port, unsettled, settled = self.port, self.unsettled, came.is_settled
+        delivery_id = came.first_id
+        most = min(len(came.tags), port.incoming.left, self._credit.most)
         is_second, most_bytes = self.rcv_settle_mode != _FIRST, self._max_message_bytes or _ANY_SIZE
-        only = None if mode is SenderSettleMode.MIXED else mode == SenderSettleMode.SETTLED
-        last, tell = port.last_incoming_id, port.tell
         taken: list[Delivery] = []
-        for delivery_id, tag, settled, payload in came[:most]:
-            size = len(payload)
-            if (
-                tag in unsettled
-                or len(tag) > MAX_TAG_BYTES
-                or size > most_bytes
-                or (only is not None and settled is not only)
-                or not (last is None or 0 < (delivery_id - last) % WRAP < _HALF)
-            ):
+        for tag, start, end in zip(came.tags[:most], came.starts, came.ends, strict=False):
+            size = end - start
+            if tag in unsettled or len(tag) > MAX_TAG_BYTES or size > most_bytes:
                 break
-            last = delivery_id
             delivery = Delivery(self, tag, 0, delivery_id, size, settled, is_second=is_second)
             if not settled:
                 unsettled[tag] = delivery
             taken.append(delivery)
-            tell(TransferPiece(delivery, payload, is_last=True))
-        port.began_incoming(taken)
-        self._credit.take(len(taken))
+            delivery_id = (delivery_id + 1) % WRAP
+        if taken:
+            port.began_incoming(taken)
+            self._credit.take(len(taken))
+            port.tell(DeliveriesReceived(taken, came.encoded, came.starts, came.ends))
         return len(taken)
+
+    def _takes_together(self, came: WholeDeliveries) -> bool:
+        """Return True if no rule is broken that holds for all of them, as it does for the first."""
+        mode, last = self.snd_settle_mode, self.port.last_incoming_id
+        if self._state is not EndpointState.ACTIVE or self._current is not None:
+            return False
+        if self._is_passed_over or self.is_incomplete or self.earlier:
+            return False
+        is_settled = mode == SenderSettleMode.SETTLED
+        if mode is not SenderSettleMode.MIXED and came.is_settled is not is_settled:
+            return False
+        return last is None or distance(last, came.first_id) > 0
 
     def _take(self, delivery: Delivery, transfer: Transfer, payload: bytes) -> None:
         if transfer.state is not None:
@@ -260,7 +269,7 @@ class ReceiverLink(Link):
         self.port.tell(DeliveryAborted(delivery))
 
 
-_FIRST, _ANY_SIZE, _HALF = ReceiverSettleMode.FIRST, 1 << 62, WRAP >> 1
+_FIRST, _ANY_SIZE = ReceiverSettleMode.FIRST, 1 << 62
 
 
 def _may_be_resumed(target: Any) -> bool:

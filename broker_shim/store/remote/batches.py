@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import Closed, InvalidRequest, StoreError
 from broker_shim.store import protocol as wire
-from broker_shim.store.interface import NewEntry, TransactionContext
+from broker_shim.store.interface import NewMessageRun, TransactionContext
 from broker_shim.store.remote import member_records as made
 from broker_shim.store.remote.remote_messages import RemoteMessages
 from broker_shim.store.remote.remote_transaction import RemoteTransaction
@@ -18,10 +18,11 @@ from sparkstore.core.records import Kind, MessageHeader, Record, message_enqueue
 from sparkstore.core.state_machine.arguments import (
     check_batch,
     check_body,
+    check_completion,
     check_header,
+    check_new_run,
     check_queue,
 )
-from sparkstore.core.state_machine.batches import new_entry
 from sparkstore.core.xids import Xid
 
 MOST_BYTES = 1 << 20
@@ -133,22 +134,21 @@ class RemoteBatches:
         if frame:
             yield frame
 
-    def enqueue_new(
-        self, messages: Sequence[NewEntry], on_complete: OnEachComplete
-    ) -> Sequence[int]:
+    def enqueue_new(self, messages: NewMessageRun, on_complete: OnEachComplete) -> Sequence[int]:
         """Send new messages with their contents in one frame of many requests.
 
         See `BatchCalls.enqueue_new`.
         """
-        check_batch(messages, on_complete)
-        outcomes: list[StoreError | None] = [None] * len(messages)
+        check_completion(on_complete)
+        count = len(check_new_run(messages).bodies)
+        outcomes: list[StoreError | None] = [None] * count
         try:
-            ids = self._messages.take_ids(len(messages))
+            ids = self._messages.take_ids(count)
         except Closed:
             raise
         except StoreError as refusal:
-            self._connection.ask(wire.DO, ((),), _failing(on_complete, len(messages)), refusal)
-            return [0] * len(messages)
+            self._connection.ask(wire.DO, ((),), _failing(on_complete, count), refusal)
+            return [0] * count
 
         def complete(results: Sequence[StoreError | None]) -> None:
             self._messages.note_told(ids)
@@ -156,7 +156,7 @@ class RemoteBatches:
 
         with self._connection.guard:
             self._connection.check_open()
-            frames = _frames_of(self._contents(messages, ids, outcomes))
+            frames = _frames_of(messages.queue, self._contents(messages, ids, outcomes))
             self._ask_each(frames, outcomes, complete)
         return ids
 
@@ -188,21 +188,22 @@ class RemoteBatches:
 
     def _contents(
         self,
-        messages: Sequence[NewEntry],
+        messages: NewMessageRun,
         message_ids: Sequence[int],
         outcomes: list[StoreError | None],
-    ) -> Iterator[tuple[int, int, str, Content]]:
-        """Index, id, queue and content of each message that is not refused here."""
-        for index, (asked, message_id) in enumerate(zip(messages, message_ids, strict=True)):
+    ) -> Iterator[tuple[int, int, Content]]:
+        """Index, id and content of each message that is not refused here."""
+        singles = zip(messages.singles(), message_ids, strict=True)
+        for index, (single, message_id) in enumerate(singles):
             try:
-                header, body, queue = _checked(asked)
-                message = self._messages.made(message_id, header, body)
-                record = self._messages.enqueued(message, queue)
+                _check(single)
+                message = self._messages.made(message_id, single.headers[0], single.bodies[0])
+                record = self._messages.enqueued(message, single.queue)
             except InvalidRequest as refusal:
                 outcomes[index] = refusal
                 continue
             assert record.message is not None
-            yield index, message_id, queue, (record.message, record.body)
+            yield index, message_id, (record.message, record.body)
 
     def _ask_entries(
         self, message_ids: Sequence[int], record: partial[Record], on_complete: OnEachComplete
@@ -263,31 +264,25 @@ class RemoteBatches:
             self._ask_each([*_alone(frame)], outcomes, on_complete)
 
 
-def _checked(asked: object) -> NewEntry:
+def _check(single: NewMessageRun) -> None:
     """Check a new message. Raises InvalidRequest if it is none."""
-    new = new_entry(asked)
-    check_header(new.header)
-    check_body(new.body)
-    check_queue(new.queue)
-    if new.header.protocol is None:
+    (header,), (body,), queue = single
+    check_header(header)
+    check_body(body)
+    check_queue(queue)
+    if header.protocol is None:
         message = "a new message names the protocol of its header: this one has None"
         raise InvalidRequest(message)
-    return new
 
 
-def _frames_of(contents: Iterator[tuple[int, int, str, Content]]) -> list[EachFrame]:
-    """New messages by frame: of one queue each, bounded by count and bytes."""
+def _frames_of(queue: str, contents: Iterator[tuple[int, int, Content]]) -> list[EachFrame]:
+    """New messages of a queue by frame, bounded by count and bytes."""
     frames: list[EachFrame] = []
     size = 0
-    for index, message_id, queue, content in contents:
+    for index, message_id, content in contents:
         taken = len(content[1] or b"") + content[0].header_bytes
         frame = frames[-1] if frames else None
-        if (
-            frame is None
-            or frame.record.queue != queue
-            or len(frame.indexes) == wire.MAX_BATCH
-            or size + taken > MOST_BYTES
-        ):
+        if frame is None or len(frame.indexes) == wire.MAX_BATCH or size + taken > MOST_BYTES:
             frame, size = EachFrame(Record(Kind.ENQUEUED, 0, queue), [], [], []), 0
             frames.append(frame)
         assert frame.contents is not None

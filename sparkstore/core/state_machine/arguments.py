@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.link_records import LinkKey, Role
-from sparkstore.core.records import ExchangeBindingKey, MessageHeader
-from sparkstore.core.state_machine.call_values import Exchange, Queue, StoredMessage
+from sparkstore.core.records import ExchangeBindingKey, MessageHeader, each_header
+from sparkstore.core.state_machine.call_values import Exchange, NewMessageRun, Queue, StoredMessage
 from sparkstore.errors import InvalidRequest
 
 MAX_NAME_CHARACTERS = 10_000
@@ -195,6 +195,52 @@ def check_body(body: object) -> None:
         raise _wrong("content of a message", body, "bytes")
 
 
+def check_new_run(asked: object) -> NewMessageRun:
+    """Check that a value is a run of new messages, and return it; InvalidRequest if not."""
+    if type(asked) is not NewMessageRun:
+        message = f"new messages cannot be {type(asked).__name__}: give NewMessageRun"
+        raise InvalidRequest(message)
+    for what, values in zip(asked._fields, asked[:2], strict=False):
+        check_sequence(what, values)
+    if not asked.bodies or len(asked.headers) not in {1, len(asked.bodies)}:
+        message = f"{len(asked.headers)} headers of {len(asked.bodies)} new messages: give one for"
+        raise InvalidRequest(f"{message} each, or one for all; and one message at least")
+    return asked
+
+
+def check_contents(headers: Sequence[MessageHeader], bodies: Sequence[bytes]) -> None:
+    """Raises InvalidRequest if one of some headers or contents cannot be."""
+    for header in headers:
+        check_header(header)
+    for body in bodies:
+        if type(body) is not bytes:
+            check_body(body)  # which says so
+
+
+def with_lengths(
+    headers: Sequence[MessageHeader], bodies: Sequence[bytes], most_bytes: int
+) -> Sequence[MessageHeader]:
+    """Return headers of new messages with the lengths of what they bring; one, if all share it.
+
+    Raises:
+        InvalidRequest: A content is longer than `most_bytes`, or a header names no protocol.
+    """
+    sizes = [*map(len, bodies)]
+    check_size(max(sizes), most_bytes)
+    if any(header.protocol is None for header in headers):
+        raise InvalidRequest("a new message names the protocol of its header: this one has None")
+    if sizes.count(sizes[0]) < len(sizes):
+        headers = each_header(headers, len(sizes))
+    return [_with_lengths(header, size) for header, size in zip(headers, sizes, strict=False)]
+
+
+def _with_lengths(header: MessageHeader, body_bytes: int) -> MessageHeader:
+    header_bytes = 0 if header.header is None else len(header.header)
+    if header.body_bytes == body_bytes and header.header_bytes == header_bytes:
+        return header
+    return header._replace(header_bytes=header_bytes, body_bytes=body_bytes)
+
+
 def check_pieces(pieces: object) -> None:
     """Raises InvalidRequest if content in pieces is nothing that gives them one by one."""
     if not isinstance(pieces, Iterable):
@@ -290,8 +336,14 @@ def check_completion(on_complete: object) -> None:
 def check_batch(calls: object, on_complete: object) -> None:
     """Raises InvalidRequest if there is nobody to tell, or nothing to do for anybody."""
     check_completion(on_complete)
-    if not _sequence("a batch", calls, "a sequence"):
+    check_sequence("a batch", calls)
+    if not calls:
         raise InvalidRequest("a batch of nothing: give one call at least")
+
+
+def check_sequence(what: str, values: object) -> None:
+    """Raises InvalidRequest if values do not come one by one, or are text or bytes."""
+    _sequence(what, values, "a sequence")
 
 
 def _sequence(what: str, values: object, wanted: str) -> Sequence[object]:

@@ -15,18 +15,17 @@ from typing import Any, NamedTuple
 from sparkstore.core import records
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.entries import Entries
-from sparkstore.core.records import Kind, MessageHeader, Record, run_of
+from sparkstore.core.records import Kind, MessageHeader, Record, each_header, run_of
 from sparkstore.core.state_machine.admission import Admission
 from sparkstore.core.state_machine.arguments import (
-    check_body,
+    check_contents,
     check_entry,
-    check_header,
     check_header_fields,
     check_queue,
-    check_size,
     check_taken,
+    with_lengths,
 )
-from sparkstore.core.state_machine.call_values import RecordStep, StoredMessage
+from sparkstore.core.state_machine.call_values import NewMessageRun, RecordStep, StoredMessage
 from sparkstore.core.state_machine.state_machine import ID_BLOCK, StoreStateMachine
 from sparkstore.errors import InvalidRequest, StoreError
 
@@ -58,52 +57,47 @@ class RequestOrigin(NamedTuple):
     first: int
 
 
-class NewEntry(NamedTuple):
-    """A message to be made and put on a queue.
-
-    Attributes:
-        header: Its lengths are set to those of `header.header` and of the body.
-        body: All of its content.
-        queue: Name of the queue.
-    """
-
-    header: MessageHeader
-    body: bytes
-    queue: str
-
-
 def enqueue_new(
-    machine: StoreStateMachine, messages: Sequence[NewEntry], most_bytes: int
-) -> tuple[Decided, list[int]]:
-    """Make new messages and put each on its queue.
+    machine: StoreStateMachine, messages: NewMessageRun, most_bytes: int
+) -> tuple[Decided, Sequence[int]]:
+    """Make new messages and put each on the queue.
 
     Args:
         machine: Of the store; it gives out the ids.
-        messages: In the order in which they are to be on their queues.
+        messages: In the order in which they are to be on their queue.
         most_bytes: How long the content of a message may be.
 
     Returns:
-        What was decided, and the id of each; 0 for one that got none.
+        What was decided, and the id of each; of one that is refused it says nothing.
     """
-    arrivals, ids = _Arrivals(machine), list[int]()
-    outcomes: list[StoreError | None] = []
-    keeps, now_us = machine.durability >= TerminusDurability.UNSETTLED_STATE, machine.now_us()
-    reserved = machine.state.next_message_id
-    for asked in messages:
-        ids.append(machine.next_id)
-        try:
-            try:
-                header = _header_of(machine, asked, most_bytes)
-            finally:  # the id is used up, whatever was refused
-                if ids[-1] >= reserved and machine.next_id > ids[-1]:
-                    reserved = ids[-1] + ID_BLOCK
-                    arrivals.end().append(RecordStep(records.ids_reserved(now_us, reserved), keeps))
-            arrivals.add(ids[-1], header, asked.body, asked.queue)
-        except StoreError as refusal:
-            outcomes.append(refusal)
-            continue
-        outcomes.append(None)
+    arrivals = _Arrivals(machine)
+    ids, outcomes = _taken_in(arrivals, messages, most_bytes)
     return Decided(arrivals.end(), outcomes), ids
+
+
+def _taken_in(
+    arrivals: _Arrivals, messages: NewMessageRun, most_bytes: int
+) -> tuple[Sequence[int], list[StoreError | None]]:
+    """Take in a run, or each of its messages for itself if anything is wrong with one of them."""
+    machine, (headers, bodies, queue) = arrivals.machine, messages
+    count, first, is_given = len(bodies), arrivals.machine.next_id, False
+    try:
+        check_contents(headers, bodies)
+        is_given = True
+        check_queue(queue)
+        headers = with_lengths(headers, bodies, most_bytes)
+        if queue not in machine.terms:
+            machine.queue(queue)  # which says that there is none
+    except InvalidRequest as refusal:
+        if count == 1:
+            if is_given:  # the id is used up
+                arrivals.give_ids(1)
+            return (first,), [refusal]
+        parts = [_taken_in(arrivals, single, most_bytes) for single in messages.singles()]
+        ids = [message_id for part, _outcomes in parts for message_id in part]
+        return ids, [outcome for _ids, outcomes in parts for outcome in outcomes]
+    arrivals.give_ids(count)
+    return range(first, first + count), arrivals.extend(first, headers, bodies, queue)
 
 
 class _Arrivals:
@@ -114,13 +108,50 @@ class _Arrivals:
 
     def __init__(self, machine: StoreStateMachine, member: str | None = None) -> None:
         """Begin with no run; `member` asked for the messages, if their requests have numbers."""
-        self._machine, self._member = machine, member
+        self.machine, self._member = machine, member
+        self._reserved = machine.state.next_message_id
         self.admission = Admission(machine)
         self._headers: list[MessageHeader] = []
         self._bodies: list[bytes] = []
         self._queue, self._first = "", 0
         self._request: int | None = None
         self._is_shared = True
+
+    def give_ids(self, count: int) -> None:
+        """Give out the next ids, so many; they are reserved before anybody has one."""
+        self.machine.next_id += count
+        if self.machine.next_id > self._reserved:
+            self._reserved = self.machine.next_id + ID_BLOCK - count
+            keeps = self.machine.durability >= TerminusDurability.UNSETTLED_STATE
+            record = records.ids_reserved(self.admission.now_us, self._reserved)
+            self.end().append(RecordStep(record, keeps))
+
+    def extend(
+        self, first: int, headers: Sequence[MessageHeader], bodies: Sequence[bytes], queue: str
+    ) -> list[StoreError | None]:
+        """Put messages whose ids follow each other on a queue; why those are not that are not.
+
+        Args:
+            first: The id of the first.
+            headers: One for each, or one that all of them share.
+            bodies: The content of each.
+            queue: Name of the queue, which is there.
+        """
+        outcomes: list[StoreError | None] = [None] * len(bodies)
+        is_kept, _arguments, asks = self.machine.terms[queue]
+        is_plain = is_kept and not (asks or self.machine.held_back)
+        if is_plain and len(bodies) > 1 and all(header.durable for header in headers):
+            record = Record(Kind.ENQUEUED, self.admission.now_us, queue, first)
+            run = run_of(record, len(bodies), headers, bodies)
+            self.end().append(RecordStep(run, is_kept=True))
+            return outcomes
+        messages = zip(each_header(headers, len(bodies)), bodies, strict=True)
+        for index, (header, body) in enumerate(messages):
+            try:
+                self.add(first + index, header, body, queue)
+            except StoreError as refusal:
+                outcomes[index] = refusal
+        return outcomes
 
     def add(
         self,
@@ -132,8 +163,8 @@ class _Arrivals:
     ) -> None:
         """Put a message on a queue: see `Admission.admit`, also for what it raises."""
         bodies = self._bodies
-        is_kept, _arguments, asks = self._machine.terms[queue]
-        if asks or self._machine.held_back or not (is_kept and header.durable):
+        is_kept, _arguments, asks = self.machine.terms[queue]
+        if asks or self.machine.held_back or not (is_kept and header.durable):
             self.end()
             message = _new(StoredMessage, (message_id, header, body, False))
             self.admission.admit(message, queue, None, self._member, request)
@@ -163,43 +194,6 @@ class _Arrivals:
             steps.append(RecordStep(run_of(first, len(bodies), shared, bodies), is_kept=True))
             self._headers, self._bodies, self._is_shared = [], [], True
         return steps
-
-
-def new_entry(asked: object) -> NewEntry:
-    """Check that a value is a `NewEntry`, and return it; InvalidRequest if not."""
-    if type(asked) is not NewEntry:
-        message = f"a new message cannot be {type(asked).__name__}: give a NewEntry"
-        raise InvalidRequest(message)
-    return asked
-
-
-def _header_of(machine: StoreStateMachine, asked: NewEntry, most_bytes: int) -> MessageHeader:
-    """Take the next id for a message; it is used up if only its enqueue is refused.
-
-    Returns:
-        The message's header, with its lengths.
-
-    Raises:
-        InvalidRequest: It is none, or it cannot be put on its queue.
-    """
-    if type(asked) is not NewEntry:
-        new_entry(asked)  # which says so
-    header, body, queue = asked
-    check_header(header)
-    if type(body) is not bytes:
-        check_body(body)  # which says so
-    machine.next_id += 1
-    size = len(body)
-    if size > most_bytes or type(queue) is not str or header.protocol is None:
-        check_queue(queue)
-        check_size(size, most_bytes)
-        raise InvalidRequest("a new message names the protocol of its header: this one has None")
-    if queue not in machine.terms:
-        machine.queue(queue)  # which says that there is none
-    header_bytes = 0 if header.header is None else len(header.header)
-    if header.body_bytes != size or header.header_bytes != header_bytes:
-        header = header._replace(header_bytes=header_bytes, body_bytes=size)
-    return header
 
 
 def plain_enqueue(

@@ -13,7 +13,7 @@ from sparkstore.core.annotations import Annotations
 from sparkstore.core.durability import TerminusDurability
 from sparkstore.core.fold import Entry, QueueState
 from sparkstore.core.link_records import LinkKey
-from sparkstore.core.records import ExchangeBindingKey, MessageHeader, Record, Run
+from sparkstore.core.records import ExchangeBindingKey, MessageHeader, Record, Run, each_header
 from sparkstore.core.xids import Xid
 from sparkstore.errors import InvalidRequest, StoreError
 
@@ -65,6 +65,27 @@ class StoredMessage(NamedTuple):
     header: MessageHeader
     body: bytes
     is_staged: bool = False
+
+
+class NewMessageRun(NamedTuple):
+    """A run of messages to be made and put on a queue, in their order.
+
+    Attributes:
+        headers: One for each message, or one that all of them share. Their lengths are set to those
+            of `header` and of the body.
+        bodies: All of the content of each; one message at least.
+        queue: Name of the queue.
+    """
+
+    headers: Sequence[MessageHeader]
+    bodies: Sequence[bytes]
+    queue: str
+
+    def singles(self) -> Iterator[NewMessageRun]:
+        """Iterate over the messages, each as a run of one."""
+        headers = each_header(self.headers, len(self.bodies))
+        for header, body in zip(headers, self.bodies, strict=True):
+            yield NewMessageRun((header,), (body,), self.queue)
 
 
 @dataclass(frozen=True, slots=True)

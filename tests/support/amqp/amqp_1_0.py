@@ -37,6 +37,17 @@ def server(settings: Settings = SETTINGS) -> machine.ServerConnection:
     return machine.ServerConnection(settings, ANONYMOUS, now_s=0.0)
 
 
+def one_by_one(happened: Iterable[events.Event]) -> list[events.Event]:
+    """Events in which each delivery that came whole has one of its own."""
+    singles: list[events.Event] = []
+    for event in happened:
+        if isinstance(event, events.DeliveriesReceived):
+            singles += map(event.piece, range(len(event.deliveries)))
+        else:
+            singles.append(event)
+    return singles
+
+
 class Client:
     """Writes frames and reads what comes back; it keeps no rule of the protocol by itself.
 
@@ -53,7 +64,7 @@ class Client:
 
     def write(self, encoded: bytes) -> None:
         self.peer.receive_data(encoded, now_s=self.now_s)
-        self.events += self.peer.events()
+        self.events += one_by_one(self.peer.events())
 
     def send(self, *performatives: Composite, channel: int = 0) -> None:
         encoded = b""
@@ -184,7 +195,7 @@ class ProtonClient:
                 self.transport.pop(pending)
                 for piece in self._cut(encoded):
                     self.peer.receive_data(piece, now_s=0.0)
-                self.events += self.peer.events()
+                self.events += one_by_one(self.peer.events())
             answer = b"".join(self.peer.data_to_send(now_s=0.0))
             is_answered = bool(answer)
             while answer and (room := self.transport.capacity()) > 0:

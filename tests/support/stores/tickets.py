@@ -16,7 +16,7 @@ from uuid import uuid4
 from broker_shim.completion import Completion
 from broker_shim.spark_tickets import TicketStreamReader, ticket_settings
 from broker_shim.spark_tickets.message_rows import ticket_schema
-from broker_shim.store.interface import MessageHeader, NewEntry, Queue
+from broker_shim.store.interface import MessageHeader, NewMessageRun, Queue
 from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.core.fold import Entry
@@ -53,10 +53,8 @@ class TicketPlace:
     def put(self, *bodies: str, **header: Any) -> None:
         """Put messages on the queue; durable unless `header` says something else."""
         told = {"durable": True, **header}
-        entries = [
-            NewEntry(MessageHeader("t", body_bytes=len(body), **told), body.encode(), "q")
-            for body in bodies
-        ]
+        headers = [MessageHeader("t", **told)] * len(bodies)
+        new = NewMessageRun(headers, [body.encode() for body in bodies], "q")
         completion = Completion()
         outcomes: list[object] = []
 
@@ -65,7 +63,7 @@ class TicketPlace:
             completion.finish(None)
 
         with closing(RemoteMessageStore(self._socket, MemberIdentity("p", str(uuid4())))) as store:
-            store.enqueue_new(entries, on_complete)
+            store.enqueue_new(new, on_complete)
             completion.complete(TIMEOUT_S)
         assert not any(outcomes)
 

@@ -17,7 +17,7 @@ from threading import Event
 
 from broker_shim.completion import Completion
 from broker_shim.errors import InvalidRequest, StoreError
-from broker_shim.store.interface import MessageHeader, NewEntry, Queue
+from broker_shim.store.interface import MessageHeader, NewMessageRun, Queue
 from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.recovery.recovery import recover
@@ -107,15 +107,15 @@ class Member:
 
     def _enqueue_many(self) -> None:
         """Each for itself, on its queue or refused; of a queue that is not there all are."""
-        names = (*self.queues, "nowhere")
-        queues = [self._dice.choice(names) for _ in range(self._dice.choice([3, 90]))]
-        new = [NewEntry(MessageHeader(), self._dice.randbytes(30), queue) for queue in queues]
+        queue = self._dice.choice((*self.queues, "nowhere"))
+        bodies = [self._dice.randbytes(30) for _ in range(self._dice.choice([3, 90]))]
+        new = NewMessageRun((MessageHeader(),), bodies, queue)
         asked = Event()
         ids: list[int] = []
 
         def note(outcomes: Sequence[StoreError | None]) -> None:
             asked.wait(60)  # until the ids are known here
-            for message_id, queue, error in zip(ids, queues, outcomes, strict=True):
+            for message_id, error in zip(ids, outcomes, strict=True):
                 if (queue == "nowhere") != isinstance(error, InvalidRequest):
                     self.wrong.append(f"one of a batch came to {error!r} on {queue}")
                 elif error is None:

@@ -33,7 +33,7 @@ from broker_shim.amqp_1_0.composites import (
 from broker_shim.broker.settings import BrokerSettings
 from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.loop import Loop
-from broker_shim.listener_1_0.receiving.alike_messages import AT_A_TIME
+from broker_shim.listener_1_0.receiving.message_runs import AT_A_TIME
 from broker_shim.protocol_1_0.codec.frames import (
     AMQP_HEADER,
     SASL_FRAME,

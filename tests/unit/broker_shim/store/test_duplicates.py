@@ -12,7 +12,7 @@ import pytest
 from broker_shim.errors import Full, InvalidRequest
 from broker_shim.serve.metric_families import log_families
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import MessageHeader, NewEntry, Queue
+from broker_shim.store.interface import MessageHeader, NewMessageRun, Queue
 from broker_shim.store.json.json_store import JsonMessageStore
 from tests.support.stores.stores import DELTA_CONFIG, done
 
@@ -114,9 +114,9 @@ def test_what_was_refused_or_undone_is_not_known(it: Duplicated) -> None:
 
 
 def test_the_calls_of_a_batch_and_a_transaction_see_each_other(it: Duplicated) -> None:
-    entries = [NewEntry(MessageHeader("x", amqp_message_id=each), b"1", "q") for each in "aab"]
+    headers = [MessageHeader("x", amqp_message_id=each) for each in "aab"]
     told: list[object] = []
-    ids = it.store.enqueue_new(entries, told.extend)
+    ids = it.store.enqueue_new(NewMessageRun(headers, [b"1"] * 3, "q"), told.extend)
     done(it.store.flush)
     assert told == [None] * 3
     assert [it.is_there(each) for each in ids] == [True, False, True]

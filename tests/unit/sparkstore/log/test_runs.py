@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from broker_shim.completion import Completion
 from broker_shim.store.delta import DeltaMessageStore
-from broker_shim.store.interface import MessageHeader, NewEntry, Queue
+from broker_shim.store.interface import MessageHeader, NewMessageRun, Queue
 from sparkstore.core import codec
 from sparkstore.log.wal_format import WalFileReader
 from sparkstore.tables.root import open_root
@@ -34,7 +34,7 @@ def _together(store: DeltaMessageStore) -> list[int]:
     """Enqueue, acquire and dequeue messages that follow each other, some of each."""
     done(store.create, Queue("q"))
     headers = [MessageHeader(subject=f"{n % 3}") for n in range(COUNT)]
-    new = [NewEntry(header, b"%d" % n, "q") for n, header in enumerate(headers)]
+    new = NewMessageRun(headers, [b"%d" % n for n in range(COUNT)], "q")
     ids = [*_each(store.enqueue_new, new)]
     _each(store.acquire_each, ids[5:35], "q", "me")
     _each(store.dequeue_each, ids[10:30], "q", "me")

@@ -1,0 +1,124 @@
+"""Messages of one link that came whole, as runs, until they go to the store together.
+
+All that is decided about a message on its way in is decided by what its shape has: whether it is
+taken, where it goes, what work it is. So for messages of one shape it is decided once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from broker_shim.broker.settings import DurableMessages
+from broker_shim.broker.storage.publications import PublicationRuns
+from broker_shim.errors import StoreError
+from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.messages.message_reader import MessageReader
+from broker_shim.listener_1_0.receiving.credit_window import CreditWindow
+from broker_shim.listener_1_0.receiving.link_route import Route
+from broker_shim.listener_1_0.receiving.received_deliveries import ReceivedDeliveries
+from broker_shim.protocol_1_0.events import DeliveriesReceived
+from broker_shim.protocol_1_0.links.link import Delivery
+from broker_shim.store.interface import MessageHeader
+
+AT_A_TIME = 32
+"""Messages that are taken before the turn's clock is looked at: some 200 µs."""
+
+Outcomes = Sequence[StoreError | None]
+
+
+class MessageRuns:
+    """The runs of one link that wait for the end of a turn. On the loop's thread only.
+
+    Attributes:
+        reader: Reads the messages.
+        takes_no_durable: The broker keeps messages in memory only, and says so.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        route: Route,
+        window: CreditWindow,
+        answering: ReceivedDeliveries,
+    ) -> None:
+        """Begin with no message.
+
+        Args:
+            connection: The connection that the link is on.
+            route: Tells where a message goes.
+            window: Counts what is under way.
+            answering: The next attach of the link waits for what becomes of them.
+        """
+        self._connection, self._broker = connection, connection.broker
+        self._route, self._window, self._answering = route, window, answering
+        settings = connection.broker.settings
+        self.reader = MessageReader(settings.max_header_bytes)
+        self.takes_no_durable = settings.durable_messages is DurableMessages.REJECTED
+        self._deliveries: list[Delivery] = []
+        self._publications = PublicationRuns()
+
+    def take(self, came: DeliveriesReceived, first: int) -> int:
+        """Take messages from `first` on, as far as they have the shape of one before.
+
+        Returns:
+            How many were taken; 0: the first is to be looked at by itself.
+        """
+        header = self.reader.header
+        if header is None or self._broker.is_stopping:
+            return 0
+        routed = self._route.own(header)
+        if routed is None or (header.durable and self.takes_no_durable):
+            return 0
+        work = self._broker.work_of(header, routed.queues)
+        most = AT_A_TIME
+        if work:  # no more than the turn has left for
+            most = max(1, min(most, self._connection.turn.work_left // work))
+        last = first + most
+        run = self.reader.read_run(came.encoded, came.starts[first:last], came.ends[first:last])
+        if run is None:
+            return 0
+        count = len(run.contents)
+        self._window.used(count)
+        self._broker.metrics.received += count
+        self._connection.turn.spend(count * work)
+        deliveries = came.deliveries[first : first + count]
+        self.add(deliveries, *run, routed.queues)
+        return count
+
+    def add(
+        self,
+        deliveries: Sequence[Delivery],
+        headers: Sequence[MessageHeader],
+        contents: Sequence[bytes],
+        queues: Collection[str],
+    ) -> None:
+        """Add the messages of deliveries behind the others; they may share one header."""
+        self._deliveries += deliveries
+        self._publications.add(headers, contents, queues)
+
+    def hand_over(self, on_stored: Callable[[Sequence[Delivery], Outcomes], None]) -> None:
+        """Give whole messages to the store; the next attach of the link waits for what it says.
+
+        Args:
+            on_stored: Gets deliveries, and what came of the message of each. It is not kept
+                longer than the store needs it: the link holds this, and would be a cycle.
+        """
+        if not self._deliveries:
+            return
+        deliveries, self._deliveries = self._deliveries, []
+        left, all_told = len(deliveries), self._answering.awaited(_nothing)
+
+        def stored(first: int, outcomes: Outcomes) -> None:
+            nonlocal left
+            left -= len(outcomes)
+            try:
+                on_stored(deliveries[first : first + len(outcomes)], outcomes)
+            finally:
+                if not left:
+                    all_told(None)
+
+        self._broker.publications.publish(self._publications.taken(), stored)
+
+
+def _nothing(_error: StoreError | None) -> None:
+    """Ignore the outcome: no other caller waits for it."""
