@@ -137,7 +137,7 @@ def _add_membership(add: Callable[..., object]) -> None:
         "--store",
         metavar="URL",
         help="be one of several brokers on the queues of a store service: unix:PATH, or"
-        " tcp:HOST:PORT with --token-file",
+        " tcp:HOST:PORT with --token-file; of a pair both, with a comma between them",
     )
     add(
         "--member",

@@ -26,7 +26,7 @@ from broker_shim.store.chain.store_chain import MessageStoreChain
 from broker_shim.store.interface import BrokerStore, MessageStore
 from broker_shim.store.link_stores import LinkStores, link_stores_of
 from broker_shim.store.protocol import check_member_name
-from broker_shim.store.remote.greeting import parse_address
+from broker_shim.store.remote.greeting import parse_addresses
 from sparkstore.config import StoreConfig
 from sparkstore.log.tuning import import_arrow_without
 from sparkstore.storage.objects import is_object_uri
@@ -138,9 +138,9 @@ def _check_member(options: argparse.Namespace) -> None:
     if kind not in {"unix", "tcp"} or not rest:
         message = f"--store {options.store!r}: write it as unix:PATH or tcp:HOST:PORT"
         raise InvalidRequest(message)
-    if kind == "tcp" and options.token_file is None:
+    is_reached = any(address.path is None for address in parse_addresses(options.store).all)
+    if is_reached and options.token_file is None:
         raise InvalidRequest("--store tcp:HOST:PORT needs --token-file FILE, the service's")
-    parse_address(options.store)
     if options.member is not None:
         check_member_name(options.member)
     elif options.listen is not None and options.listen.endswith(":0"):

@@ -15,7 +15,7 @@ from broker_shim.errors import Fenced, InvalidRequest, StoreError, Unavailable
 from broker_shim.serve.stores import trouble_of
 from broker_shim.store import protocol as wire
 from broker_shim.store.interface import MessageHeader, Queue, StoredMessage
-from broker_shim.store.remote.greeting import MemberIdentity, parse_address
+from broker_shim.store.remote.greeting import MemberIdentity, parse_addresses
 from broker_shim.store.remote.remote_store import RemoteMessageStore
 from sparkstore.cli.command_line import main
 from sparkstore.replication.promote import promote
@@ -159,15 +159,15 @@ def test_what_waits_too_long_for_a_service_fails_and_is_not_sent_later(
 def test_no_service_at_all_is_one_clear_line(folder: Path) -> None:
     with pytest.raises(Unavailable, match=r"store service at .*/s: .*No such file"):
         RemoteMessageStore(folder / "s", retry_s=0.05)
-    for text in ("tcp:nothing", "tcp::1"):
+    for text in ("tcp:nothing", "tcp::1", "unix:/s,tcp:nothing", "tcp:a:1,tcp:b"):
         with pytest.raises(InvalidRequest, match="tcp:HOST:PORT"):
-            parse_address(text)
+            parse_addresses(text)
 
 
 def test_the_socket_of_administrators_is_told_from_that_of_members(folder: Path) -> None:
     for text in (f"unix:{folder}/control.sock", f"{folder}/control.sock"):
         with pytest.raises(InvalidRequest, match=r"where administrators ask.*service\.sock"):
-            parse_address(text)
+            parse_addresses(text)
 
 
 def test_a_store_says_that_its_service_is_away(folder: Path, tmp_path: Path) -> None:

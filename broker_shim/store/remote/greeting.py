@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from broker_shim.errors import InvalidRequest, NotNow, Unavailable
@@ -44,6 +45,36 @@ class Address:
         return f"{self.host}:{self.port}" if self.path is None else str(self.path)
 
 
+@dataclass(slots=True)
+class AddressList:
+    """The addresses of a pair, of which one serves; or the only one of a service alone.
+
+    Attributes:
+        all: In the order in which they are tried.
+        turn: Number of the one that is tried now, or was tried last.
+    """
+
+    all: tuple[Address, ...]
+    turn: int = field(default=0)
+
+    @property
+    def is_pair(self) -> bool:
+        """True if another machine may serve what this one served."""
+        return len(self.all) > 1
+
+    @property
+    def current(self) -> Address:
+        """The address that is tried now, or was tried last."""
+        return self.all[self.turn % len(self.all)]
+
+    def go_on(self) -> None:
+        """Try the next one from now on."""
+        self.turn += 1
+
+    def __str__(self) -> str:
+        return " or ".join(map(str, self.all))
+
+
 @dataclass(frozen=True, slots=True)
 class MemberIdentity:
     """The identity of a member: `protocol.Hello` without what is about one connection.
@@ -67,6 +98,16 @@ class MemberIdentity:
         check_switch("is_exclusive", self.is_exclusive)
         if self.lease_s is not None:
             wire.check_lease(self.lease_s)
+
+
+def parse_addresses(text: str | Path) -> AddressList:
+    """Read one address, or those of both machines of a pair: `tcp:HOST:PORT,tcp:HOST:PORT`.
+
+    Raises:
+        InvalidRequest: One of them is none.
+    """
+    parts = re.split(r",(?=unix:|tcp:)", text) if isinstance(text, str) else [text]
+    return AddressList(tuple(map(parse_address, parts)))
 
 
 def parse_address(text: str | Path) -> Address:
@@ -106,8 +147,8 @@ def _unix(path: Path) -> Address:
     return Address(path)
 
 
-def greet_patiently(address: Address, greeting: MemberIdentity, retry_s: float) -> Greeted:
-    """`greet`, tried again for so long while the service is not there.
+def greet_patiently(addresses: AddressList, greeting: MemberIdentity, retry_s: float) -> Greeted:
+    """`greet`, tried again for so long, at each address in turn, while the service is not there.
 
     Raises:
         Unavailable: It never was.
@@ -116,8 +157,9 @@ def greet_patiently(address: Address, greeting: MemberIdentity, retry_s: float) 
     until, backoff_s, is_told = time.monotonic() + retry_s, FIRST_BACKOFF_S, False
     while True:
         try:
-            return greet(address, greeting)
+            return greet(addresses.current, greeting)
         except NotNow as reason:
+            addresses.go_on()
             if time.monotonic() >= until:
                 raise
             if not is_told:

@@ -32,7 +32,7 @@ from broker_shim.store.interface import (
 from broker_shim.store.reads import ReadCalls
 from broker_shim.store.remote import member_records as made
 from broker_shim.store.remote.batches import RemoteBatches
-from broker_shim.store.remote.greeting import MemberIdentity, check_arguments, parse_address
+from broker_shim.store.remote.greeting import MemberIdentity, check_arguments, parse_addresses
 from broker_shim.store.remote.pending_requests import Answer, OnAnswer
 from broker_shim.store.remote.remote_branches import RemoteBranches
 from broker_shim.store.remote.remote_messages import RemoteMessages, RemoteReads
@@ -79,7 +79,8 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
         """Connect to a service.
 
         Args:
-            address: As the service's READY line tells it, or the path of its socket.
+            address: As the service's READY line tells it, or the path of its socket; of a pair
+                both, with a comma between them.
             greeting: Who we are; by default member `remote`, of a new incarnation.
             retry_s: How long a request waits for a service that is gone.
             close_s: How long `close` waits for answers; None: as long as a request does.
@@ -94,7 +95,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
         """
         greeting = greeting or MemberIdentity("remote", str(uuid4()))
         check_arguments(greeting, retry_s, max_message_bytes)
-        self._connection = RemoteConnection(parse_address(address), greeting, retry_s, close_s)
+        self._connection = RemoteConnection(parse_addresses(address), greeting, retry_s, close_s)
         self.turns, self.give_up = self._connection.turns, self._connection.give_up
         self.connect_again = self._connection.connect_again
         self.behind: Callable[[OnComplete], OnComplete] = as_it_is

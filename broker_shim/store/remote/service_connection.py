@@ -37,13 +37,13 @@ from queue import SimpleQueue
 from typing import Any
 
 from broker_shim.completion import OnComplete
-from broker_shim.errors import Closed, InvalidRequest, NotNow, StoreError, Unavailable
+from broker_shim.errors import Closed, Fenced, InvalidRequest, NotNow, StoreError, Unavailable
 from broker_shim.store import protocol as wire
 from broker_shim.store.protocol import SeenRoot
 from broker_shim.store.remote.greeting import (
     FIRST_BACKOFF_S,
     LAST_BACKOFF_S,
-    Address,
+    AddressList,
     Greeted,
     MemberIdentity,
     greet,
@@ -127,6 +127,8 @@ _log = logging.getLogger(__name__)
 
 _READ_BYTES = 1 << 18
 _MAX_WAITING_BYTES = 256 << 20
+_TURN_OVER_S = 10.0
+"""How long a machine may take to end its service after the other one took its root over."""
 _END_S = 2.0
 """How long the end of the reading thread is waited for."""
 
@@ -144,7 +146,7 @@ class RemoteConnection:
 
     def __init__(
         self,
-        address: Address,
+        addresses: AddressList,
         greeting: MemberIdentity,
         retry_s: float,
         close_s: float | None = None,
@@ -153,8 +155,8 @@ class RemoteConnection:
 
         `close` waits for `close_s`, or as long as a request does.
         """
-        greeted = greet_patiently(address, greeting, retry_s)
-        self._address, self._greeting, self._retry_s = address, greeting, retry_s
+        greeted = greet_patiently(addresses, greeting, retry_s)
+        self._addresses, self._greeting, self._retry_s = addresses, greeting, retry_s
         self.close_s = retry_s if close_s is None else close_s
         self.requests = PendingRequests()
         self.guard = threading.RLock()
@@ -294,7 +296,7 @@ class RemoteConnection:
         with self.guard:
             if self._is_over or self._failure is not None or not (self.requests or self._reads):
                 return
-            text = f"the store service at {self._address} did not answer in time: of"
+            text = f"the store service at {self._addresses} did not answer in time: of"
             text = f"{text} {len(self.requests)} requests it is not known whether they were done"
             self._failure = Unavailable(text)
             self._given_up = self._failure if self.requests else None
@@ -339,7 +341,7 @@ class RemoteConnection:
             return self._failure
         away_s = time.monotonic() - self._lost_s
         return Unavailable(
-            f"the store service at {self._address} is away since {away_s:.0f} s: start it again"
+            f"the store service at {self._addresses} is away since {away_s:.0f} s: start it again"
         )
 
     def check_open(self) -> None:
@@ -432,7 +434,7 @@ class RemoteConnection:
             self._answered(body[0], answer_of(frame))
         elif kind == wire.GOODBYE:
             error = wire.error_of(*body)
-            if not isinstance(error, NotNow):
+            if not self._passes(error, time.monotonic()):
                 self._fail(error)
             self._lose(str(error))
 
@@ -464,7 +466,7 @@ class RemoteConnection:
     def _lose(self, reason: str) -> None:
         with self.guard:
             if self._sending is not None and not self._is_closing:
-                _log.warning("lost the store service at %s: %s", self._address, reason)
+                _log.warning("lost the store service at %s: %s", self._addresses.current, reason)
             self._hang_up()
 
     def _hang_up(self) -> None:
@@ -477,16 +479,28 @@ class RemoteConnection:
         """Try once, and later each time."""
         self._has_ended.wait(self._backoff_s)
         try:
-            self._adopt(greet(self._address, self._greeting, self._seen))
-        except NotNow as reason:
-            self._give_up(reason, self._lost_s)
-            self._backoff_s = min(max(2 * self._backoff_s, FIRST_BACKOFF_S), LAST_BACKOFF_S)
+            self._adopt(greet(self._addresses.current, self._greeting, self._seen))
         except StoreError as error:
-            self._fail(error)
+            if not self._passes(error, self._lost_s):
+                self._fail(error)
+                return
+            self._addresses.go_on()
+            self._give_up(error, self._lost_s)
+            self._backoff_s = min(max(2 * self._backoff_s, FIRST_BACKOFF_S), LAST_BACKOFF_S)
         else:
-            _log.info("connected to the store service at %s again", self._address)
+            _log.info("connected to the store service at %s again", self._addresses.current)
 
-    def _give_up(self, reason: NotNow, lost_s: float) -> None:
+    def _passes(self, error: StoreError, lost_s: float) -> bool:
+        """Tell whether to try again after an error, here or at the other machine of a pair.
+
+        A machine whose root the other one took over says `Fenced` until its service has ended. The
+        one that serves says so, too, to a member that has seen more than it has: that stays.
+        """
+        is_recent = time.monotonic() - lost_s < _TURN_OVER_S
+        is_taken_over = isinstance(error, Fenced) and self._addresses.is_pair and is_recent
+        return isinstance(error, NotNow) or is_taken_over
+
+    def _give_up(self, reason: StoreError, lost_s: float) -> None:
         """Fail what has waited for `retry_s`, counted from the loss at the earliest."""
         before_s = time.monotonic() - self._retry_s
         error = Unavailable(f"no store service for {self._retry_s:.0f} s: {reason}")
