@@ -166,6 +166,7 @@ class StandbySession:
             self._peer.send(PairFrame.ROWS, zlib.crc32(content).to_bytes(4, "little") + content)
             after += rows.num_rows
             self._expect_ack(after)
+            _log.info("the standby at %s has position %d of %d", self._peer.where, after, last)
         if after < last:
             raise Unavailable(f"position {after + 1} left the journal while it was read")
         return after
@@ -186,15 +187,24 @@ def _end(log: Log) -> int:
 
 
 def _records(log: Log, after: int, last: int) -> Iterator[pa.Table]:
-    """Records of the journal that count, in order, a part of a file at a time.
+    """Records of the journal that count, in order, in parts: of a large file, or many small ones.
 
     A part may end within a transaction. That harms nobody: until all is there the standby is not in
     step, and Spark sees what it sees while a store that was killed is replayed.
     """
     files = sorted(snapshot(log.root.journal), key=lambda file: file.positions)
-    for _, unordered in rows_between(files, after, last, openings(files)):
-        rows = unordered.sort_by("position")
-        parts = max(1, -(-rows.nbytes // _PART_BYTES))
-        step = max(1, -(-rows.num_rows // parts))
-        for start in range(0, rows.num_rows, step):
-            yield rows.slice(start, step)
+    waiting, size = list[pa.Table](), 0
+    for _, rows in rows_between(files, after, last, openings(files)):
+        waiting.append(rows.sort_by("position"))
+        size += rows.nbytes
+        if size >= _PART_BYTES:
+            yield from _parts(pa.concat_tables(waiting), size)
+            waiting, size = [], 0
+    if size:
+        yield from _parts(pa.concat_tables(waiting), size)
+
+
+def _parts(rows: pa.Table, size: int) -> Iterator[pa.Table]:
+    step = max(1, rows.num_rows * _PART_BYTES // size)
+    for start in range(0, rows.num_rows, step):
+        yield rows.slice(start, step)

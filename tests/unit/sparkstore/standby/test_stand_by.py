@@ -27,6 +27,7 @@ from sparkstore.shipping.frames import (
 from sparkstore.shipping.peer import Peer
 from sparkstore.standby.port import GREETING_S
 from sparkstore.standby.stand_by import PeerAddress, StandBy, finish
+from sparkstore.tables.delta_files import newest_version
 from sparkstore.tables.fencing import STANDBY, change_identity
 from sparkstore.tables.root import open_root
 from sparkstore.tables.schema import SCHEMA_VERSION
@@ -36,6 +37,7 @@ from tests.support.roots.logs import (
     append,
     error_of,
     facts_in,
+    flush,
     image_of,
     opened,
     until,
@@ -118,6 +120,21 @@ def test_a_standby_that_was_away_gets_the_journal_s_records(tmp_path: Path) -> N
     finish(tmp_path / "b")
     with opened(tmp_path / "b"):
         assert facts_in(tmp_path / "b") == [*range(1, 311)]
+
+
+def test_what_a_standby_missed_comes_in_few_parts_however_many_commits_it_was(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path / "a") as (log, port):
+        with standing_by(tmp_path / "b", port_of(port)) as standby:
+            until(lambda: standby.is_live)
+        before = newest_version(open_root(tmp_path / "b").journal)
+        for number in range(1, 21):
+            write(log, number, number)
+            flush(log)
+        with standing_by(tmp_path / "b", port_of(port)) as standby:
+            until(lambda: standby.is_live)
+            assert newest_version(open_root(tmp_path / "b").journal) - before < 5
 
 
 def test_the_old_primary_follows_the_new_one_and_its_tail_is_kept(tmp_path: Path) -> None:
