@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from broker_shim.security.security_counts import SecurityCounts
 from sparkstore.metrics.counters import counted, line_of
@@ -77,9 +78,9 @@ class Metrics(SecurityCounts):
         """Count deliveries of messages that came to their queue at these times, UTC µs."""
         self.delivered += len(came_at_us)
         observe = self.delivery_duration_seconds.observe
-        for at_us in came_at_us:
+        for at_us, alike in groupby(came_at_us):
             if at_us is not None:
-                observe((now_us - at_us) / 1e6)
+                observe((now_us - at_us) / 1e6, len([*alike]))
 
     def transaction_ended(self, *, committed: bool) -> None:
         """Count a local transaction in which something was done."""

@@ -16,7 +16,7 @@ from broker_shim.broker.administration import Administration, QueueChanges
 from broker_shim.broker.bulk_operations import BulkOperations
 from broker_shim.broker.dead_letter_log import DeadLetterLog
 from broker_shim.broker.delivery.delivery_locks import LockTimer
-from broker_shim.broker.delivery.taken_message import wall_us
+from broker_shim.broker.delivery.taken_run import wall_us
 from broker_shim.broker.delivery.undelivered_messages import Undelivered
 from broker_shim.broker.exchanges.alternate_routing import alternate_routing_of
 from broker_shim.broker.header_scan import HeaderScan

@@ -89,10 +89,14 @@ class AcceptedDelivery:
     on_committed: Callable[[], None]
     on_undone: Callable[[], None]
 
+    def __len__(self) -> int:
+        """One delivery. See `SettledWork`."""
+        return 1
+
     @property
-    def place(self) -> tuple[str, int]:
+    def places(self) -> list[tuple[str, int]]:
         """The queue and the id of the accepted message. See `SettledWork`."""
-        return self.queue, self.message_id
+        return [(self.queue, self.message_id)]
 
     def operations(self, broker: Broker) -> list[Operation]:  # noqa: ARG002
         """Make the dequeue of the accepted message. See `SettledWork`."""

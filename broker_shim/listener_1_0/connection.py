@@ -35,7 +35,7 @@ from broker_shim.protocol_1_0 import connection as protocol
 from broker_shim.protocol_1_0 import events
 from broker_shim.protocol_1_0.budget import UNLIMITED
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand
-from broker_shim.protocol_1_0.links.link import Delivery, Link
+from broker_shim.protocol_1_0.links.link import Link
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
 from broker_shim.protocol_1_0.peer_settings import Settings
@@ -241,10 +241,10 @@ class Connection:
             for endpoint in waiting:
                 endpoint.on_flow()
 
-    def has_left(self, delivery: Delivery) -> bool:
-        """True if all of a delivery was written to the peer, as far as we were told."""
-        written = self._machine.handed_bytes - self._unsent_bytes
-        return delivery.ends_at is not None and delivery.ends_at <= written
+    @property
+    def written_bytes(self) -> int:
+        """Bytes that were written to the peer, as far as we were told."""
+        return self._machine.handed_bytes - self._unsent_bytes
 
     def tick(self, now_s: float) -> float:
         """Heartbeats and timeouts; when to call again, at the latest."""

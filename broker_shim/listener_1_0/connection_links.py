@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from broker_shim.amqp_1_0.composites import Coordinator
 from broker_shim.completion import OnComplete
@@ -23,6 +23,7 @@ from broker_shim.listener_1_0.conditions import Refusal, error_of, refusal_of
 from broker_shim.listener_1_0.links import Links
 from broker_shim.protocol_1_0.events import DeliveriesReceived, LinkDetached, TransferPiece
 from broker_shim.protocol_1_0.links.link import Delivery, Link
+from broker_shim.protocol_1_0.links.sent_runs import SentRun
 from broker_shim.protocol_1_0.session import Session
 from broker_shim.sockets.access import Access
 from broker_shim.sockets.login import Login
@@ -50,8 +51,11 @@ class ServedEndpoint(Protocol):
     def on_flow(self) -> None:
         """Act on credit, a drain, or room to write again."""
 
-    def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
-        """The peer told a state of deliveries (`remote_state`), or settled them (`is_settled`)."""
+    def on_dispositions(self, deliveries: Sequence[Any]) -> None:
+        """The peer told a state of deliveries (`remote_state`), or settled them (`is_settled`).
+
+        They are `Delivery`s if they came, `SentRun`s if we sent them.
+        """
 
 
 class ReceivingEndpoint(ServedEndpoint, Protocol):
@@ -131,7 +135,7 @@ class ConnectionLinks:
         if endpoint is not None:
             cast("ReceivingEndpoint", endpoint).on_transfer(piece)
 
-    def decided(self, deliveries: Iterable[Delivery]) -> None:
+    def decided(self, deliveries: Iterable[Delivery | SentRun]) -> None:
         """Hand on the states of deliveries that the peer told: those of one link together."""
         for link, some in groupby(deliveries, attrgetter("link")):
             endpoint = self.get(link)
@@ -149,7 +153,7 @@ class ConnectionLinks:
             self._answer(event, None if error is None else refusal_of(error))
 
         refused = self.end(link, answer, closed=event.is_closed and not link.is_over)
-        link.unsettled.clear()
+        link.let_go()
         if refused is not None:
             self._answer(event, refused)
 
@@ -165,7 +169,7 @@ class ConnectionLinks:
         over = self._links.session_ended(connection, session.channel, ended)
         self._end_all(ended, over)
         for link in ended:
-            link.unsettled.clear()
+            link.let_go()
 
     def lost(self, connection: Connection) -> None:
         """End all links of a connection that is gone; the peer may still be told."""
@@ -179,7 +183,7 @@ class ConnectionLinks:
         Until then the protocol has them; then each would be a cycle with each of its deliveries.
         """
         for link in self._over:
-            link.unsettled.clear()
+            link.let_go()
         self._over.clear()
 
     def _end_all(self, links: Iterable[Link], over: Iterable[Terminus]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from broker_shim.amqp_1_0.composites import (
     Accepted,
@@ -13,12 +15,36 @@ from broker_shim.amqp_1_0.composites import (
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.listener_1_0.messages.annotations import encoded_annotations
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+from broker_shim.protocol_1_0.links.sent_runs import Place, SentRun
 from sparkstore.core.annotations import MAX_ANNOTATIONS_BYTES, Annotations, annotations_of, merged
 
 _log = logging.getLogger(__name__)
 
 ACCEPTED, REJECTED, RELEASED, MODIFIED = Accepted(), Rejected(), Released(), Modified()
 """One object each: dispositions of the same object are the quickest to put together."""
+
+
+class DecidedRun(NamedTuple):
+    """Deliveries that follow each other, about which their receiver decided one thing.
+
+    Attributes:
+        place: Where they are on the session.
+        message_ids: The message of each.
+    """
+
+    place: Place
+    message_ids: Sequence[int]
+
+    def part(self, start: int, end: int) -> DecidedRun:
+        """Return some of the deliveries."""
+        if isinstance(self.place, SentRun):  # a run of one
+            return self
+        return DecidedRun((self.place[0] + start, end - start), self.message_ids[start:end])
+
+    def singles(self) -> Iterator[tuple[int, Place]]:
+        """Each message, with the place of its delivery."""
+        for at, message_id in enumerate(self.message_ids):
+            yield message_id, self.part(at, at + 1).place
 
 
 def may_reject(link: ReceiverLink) -> bool:

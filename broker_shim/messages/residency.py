@@ -1,4 +1,4 @@
-"""Keep wanted content in memory, counted to the byte. One thread; `Interest`s say what is wanted.
+"""Keep wanted content in memory, counted to the byte. One thread; `Hold`s say what is wanted.
 
 Content comes in by a load, which the first interest starts, and is kept as long as anybody is
 interested. After that it stays while there is room: what nobody wants any more goes first, that
@@ -26,10 +26,10 @@ class LoadedMessage(NamedTuple):
     header: MessageHeader
     body: bytes
 
-    @property
-    def byte_count(self) -> int:
-        """Return the bytes that count against the limit."""
-        return len(self.header.header or b"") + len(self.body)
+
+def byte_count_of(contents: Iterable[LoadedMessage]) -> int:
+    """Sum the bytes that count against the limit."""
+    return sum([len(header.header or b"") + len(body) for header, body in contents])
 
 
 OnLoaded = Callable[[LoadedMessage | StoreError], None]
@@ -52,18 +52,6 @@ class ContentSource(Protocol):
         """
 
 
-class _Wanted:
-    """Content that somebody wants: how many do, and who waits for its load."""
-
-    __slots__ = ("byte_count", "content", "count", "waiting")
-
-    def __init__(self, content: LoadedMessage | None) -> None:
-        self.count = 0
-        self.content = content
-        self.byte_count = 0 if content is None else content.byte_count
-        self.waiting: list[OnLoaded] | None = None  # a list while it is being loaded
-
-
 class Residency:
     """Content of messages in memory, within a limit of bytes.
 
@@ -76,47 +64,52 @@ class Residency:
     def __init__(self, limit_bytes: int, source: ContentSource) -> None:
         self._limit_bytes = limit_bytes
         self._source = source
-        self._wanted: dict[int, _Wanted] = {}
+        self._counts: dict[int, int] = {}
+        self._here: dict[int, LoadedMessage] = {}
+        self._waiting: dict[int, list[OnLoaded]] = {}
         self._idle: OrderedDict[int, LoadedMessage] = OrderedDict()
         self.byte_count = 0
         self.wanted_bytes = 0
         self.loads = 0
 
-    def want(self, message_ids: Iterable[int]) -> None:
+    def want(self, message_ids: Sequence[int]) -> None:
         """Load content that one more holder wants, unless it is in memory or on its way."""
-        missing: dict[int, _Wanted] = {}
-        for message_id in message_ids:
-            wanted = self._wanted.get(message_id)
-            if wanted is None:
-                wanted = self._wanted[message_id] = _Wanted(self._idle.pop(message_id, None))
-                if wanted.content is None:
-                    missing[message_id] = wanted
-                self.wanted_bytes += wanted.byte_count
-            wanted.count += 1
+        counts, new = self._counts, dict.fromkeys(message_ids, 1)
+        if len(new) == len(message_ids) and counts.keys().isdisjoint(new):
+            counts.update(new)
+        else:
+            new = {message_id: 1 for message_id in new if message_id not in counts}
+            for message_id in message_ids:
+                counts[message_id] = counts.get(message_id, 0) + 1
+        idle = self._idle
+        again = {i: idle.pop(i) for i in new if i in idle} if idle else {}
+        self._here.update(again)
+        self.wanted_bytes += byte_count_of(again.values())
+        missing = [message_id for message_id in new if message_id not in again]
         if not missing:
             return
-        at_hand = self._source.now([*missing])
-        for message_id, wanted in missing.items():
-            content = at_hand.get(message_id)
-            if content is None:
-                self._load(message_id, wanted)
-            else:
-                self._came(wanted, content)
+        at_hand = self._source.now(missing)
+        self._came(at_hand)
+        for message_id in missing if len(at_hand) < len(missing) else ():
+            if message_id not in at_hand:
+                self._load(message_id)
 
     def unwant(self, message_ids: Iterable[int]) -> None:
         """End one interest in messages.
 
         After the last one their content goes when room is needed.
         """
+        counts, here = self._counts, self._here
+        ended: dict[int, LoadedMessage] = {}
         for message_id in message_ids:
-            wanted = self._wanted[message_id]
-            wanted.count -= 1
-            if wanted.count:
+            if (left := counts[message_id] - 1) > 0:
+                counts[message_id] = left
                 continue
-            del self._wanted[message_id]
-            if wanted.content is not None:
-                self.wanted_bytes -= wanted.byte_count
-                self._idle[message_id] = wanted.content
+            del counts[message_id]
+            if (content := here.pop(message_id, None)) is not None:
+                ended[message_id] = content
+        self.wanted_bytes -= byte_count_of(ended.values())
+        self._idle.update(ended)
         if self.byte_count > self._limit_bytes:
             self._make_room()
 
@@ -126,28 +119,21 @@ class Residency:
         Somebody must be interested; whoever is no longer, when it comes, is called all the same.
         A load that failed is tried again when it is asked for again.
         """
-        wanted = self._wanted[message_id]
-        if wanted.content is not None:
-            call(wanted.content)
+        content = self._here.get(message_id)
+        if content is not None:
+            call(content)
             return
-        if wanted.waiting is None:
-            self._load(message_id, wanted)
-        assert wanted.waiting is not None
-        wanted.waiting.append(call)
+        if message_id not in self._waiting:
+            self._load(message_id)
+        self._waiting[message_id].append(call)
 
-    def wanted_here(self, message_ids: Iterable[int]) -> dict[int, LoadedMessage]:
-        """Return the wanted messages whose content is in memory, by id."""
-        wanted, here = self._wanted, dict[int, LoadedMessage]()
-        for message_id in message_ids:
-            content = wanted[message_id].content
-            if content is not None:
-                here[message_id] = content
-        return here
+    def wanted_here(self, message_ids: Iterable[int]) -> list[LoadedMessage | None]:
+        """Return the content of wanted messages, in their order; None where it is not here yet."""
+        return [*map(self._here.get, message_ids)]
 
     def get(self, message_id: int) -> LoadedMessage | None:
         """Content that is in memory."""
-        wanted = self._wanted.get(message_id)
-        return self._idle.get(message_id) if wanted is None else wanted.content
+        return self._here.get(message_id) or self._idle.get(message_id)
 
     def read(self, message_id: int, offset: int, length: int) -> bytes | memoryview:
         """A part of the content, from memory or from where it is; b"" at the end.
@@ -162,34 +148,33 @@ class Residency:
 
     def forget(self, message_ids: Iterable[int]) -> None:
         """Drop messages that are gone. Content that somebody wants stays as it is."""
-        for message_id in message_ids:
-            content = self._idle.pop(message_id, None)
-            if content is not None:
-                self.byte_count -= content.byte_count
+        idle = self._idle
+        gone = [idle.pop(message_id, None) for message_id in message_ids] if idle else []
+        self.byte_count -= byte_count_of(filter(None, gone))
 
-    def _load(self, message_id: int, wanted: _Wanted) -> None:
-        waiting = wanted.waiting = []
+    def _load(self, message_id: int) -> None:
+        waiting = self._waiting[message_id] = []
 
         def loaded(result: LoadedMessage | StoreError) -> None:
-            wanted.waiting = None
-            if isinstance(result, LoadedMessage) and self._wanted.get(message_id) is wanted:
-                self._came(wanted, result)
+            is_last = self._waiting.get(message_id) is waiting
+            if is_last:
+                del self._waiting[message_id]
+            if isinstance(result, LoadedMessage) and is_last and message_id in self._counts:
+                self._came({message_id: result})
             for call in waiting:
                 call(result)
 
         self.loads += 1
         self._source.load(message_id, loaded)
 
-    def _came(self, wanted: _Wanted, content: LoadedMessage) -> None:
-        if wanted.content is None:
-            wanted.content = content
-            wanted.byte_count = byte_count = content.byte_count
-            self.byte_count += byte_count
-            self.wanted_bytes += byte_count
-            if self.byte_count > self._limit_bytes:
-                self._make_room()
+    def _came(self, contents: Mapping[int, LoadedMessage]) -> None:
+        self._here.update(contents)
+        byte_count = byte_count_of(contents.values())
+        self.byte_count += byte_count
+        self.wanted_bytes += byte_count
+        if self.byte_count > self._limit_bytes:
+            self._make_room()
 
     def _make_room(self) -> None:
         while self._idle and self.byte_count > self._limit_bytes:
-            _message_id, content = self._idle.popitem(last=False)
-            self.byte_count -= content.byte_count
+            self.byte_count -= byte_count_of([self._idle.popitem(last=False)[1]])

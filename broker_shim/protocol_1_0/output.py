@@ -1,4 +1,4 @@
-"""Bytes that wait to be written to the peer, as they were made: nothing is copied together."""
+"""Bytes that wait to be written to the peer, as they were made."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from broker_shim.broker.delivery.taken_message import wall_us
+from broker_shim.broker.delivery.taken_run import wall_us
 from broker_shim.broker.operations.expiry_timer import Expiry
 from broker_shim.broker.queues.queue_index import Survivors
 from broker_shim.broker.queues.recovered_order import in_order_of_delivery

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker_shim.broker.delivery.taken_message import wall_us
+from broker_shim.broker.delivery.taken_run import wall_us
 from broker_shim.broker.metrics import Metrics
 from broker_shim.broker.operations.expiry_timer import Expiry
 from broker_shim.broker.queues.queue_index import Survivors

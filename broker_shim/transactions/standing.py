@@ -91,8 +91,8 @@ class TransactionStanding:
         """True until the transaction's discharge, also if that can only be a rollback."""
         return self.state in {TransactionState.OPEN, TransactionState.SPOILED}
 
-    def take(self, content_bytes: int, now_s: float) -> None:
-        """Take an operation in, with so much content that waits in memory.
+    def take(self, content_bytes: int, now_s: float, count: int = 1) -> None:
+        """Take operations in, with so much content that waits in memory.
 
         Raises:
             TransactionRefused: It takes no more; if this was too much, it is spoiled now.
@@ -101,7 +101,7 @@ class TransactionStanding:
             self._began_at_s = now_s
         self._check_open()
         limits = self.limits
-        self.operation_count += 1
+        self.operation_count += count
         self._content_bytes += content_bytes
         self._memory.content_bytes += content_bytes
         if self.operation_count > limits.operation_count:

@@ -156,7 +156,7 @@ def our_send(count: int, dispositions: list[bytes]) -> int:
         machine.receive_data(disposition, now_s=0.0)
         for event in machine.events():
             if type(event) is events.DispositionReceived:
-                settled += len(event.deliveries)
+                settled += sum(map(len, event.deliveries))
     return settled
 
 

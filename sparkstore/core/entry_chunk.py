@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress, groupby, repeat
+from typing import Any
 
 from sparkstore.core.annotations import plain_time, plain_time_of
 from sparkstore.core.packed_integers import Column, Keys, is_rising, pack, pack_keys, values_at
@@ -171,6 +172,18 @@ class EntryChunk:
         """The time at which entries came, and how many of them, in their order."""
         for at, group in groupby(self._columns[1].part(start, end)):
             yield at, len([*group])
+
+    def facts(self, start: int, end: int) -> tuple[Iterable[Any], ...]:
+        """Tell entries as columns: `at`, `expires_at`, `message_bytes` and `detail`."""
+        columns, count = self._columns, end - start
+        ends: Iterable[int | None] = columns[3].part(start, end)
+        if columns[3].offsets is None and columns[3].base == _NEVER:
+            ends = [None] * count
+        else:
+            ends = [None if at == _NEVER else at for at in ends]
+        held_of = self.held.get if self._delays is None else self.held_of
+        details = [held and held[2] for held in map(held_of, range(start, end))]
+        return columns[1].part(start, end), ends, columns[4].part(start, end), details
 
     def free_until(self, start: int, end: int, holder: str | None) -> int:
         """Find where the entries end that are there, are kept, and that nobody else holds."""

@@ -28,7 +28,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 def uses(node: ast.AST) -> Counter[str]:
     """How often each name is read below a node: as a name, an attribute or the word of a string.
 
-    A string of one word may name a method (`getattr`, `methodcaller`), or a type that comes later.
+    A string of one word may name a method (`getattr`, `attrgetter`), or a type that comes later.
     """
     found: Counter[str] = Counter()
     for each in ast.walk(node):

@@ -14,7 +14,7 @@ message of its size, this consumer never gets it again.
 
 Invariant: each message that was taken and is not yet with the outlet is in exactly one of: a call
 of the store, the line for content, the large one that is being sent. Or it is just being decided
-about, and `_decide` raises nothing, so that those which came with it are not lost.
+about, and `_arrived` raises nothing, so that those which came with it are not lost.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ from functools import partial
 from broker_shim.broker.delivery.content_line import ContentLine
 from broker_shim.broker.delivery.delivery_locks import ConsumerLocks
 from broker_shim.broker.delivery.outlet import Outlet, ResumingOutlet
-from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage, load, wall_us
+from broker_shim.broker.delivery.taken_run import TakenRun, taken, wall_us
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.queues.selective_cursor import Consumer
 from broker_shim.broker.virtual_host import Broker
+from broker_shim.completion import after
 from broker_shim.errors import CorruptData, NotNow, StoreError
-from broker_shim.messages.residency import LoadedMessage
-from broker_shim.store.interface import Entry, MessageHeader
 
 _log = logging.getLogger(__name__)
 
@@ -80,8 +79,7 @@ class ConsumerDelivery:
         self._consumer, self._holder = consumer, consumer.holder
         self._resuming, self._now_us = resuming, now_us
         self._is_settled, self._is_whole = is_settled, is_settled or resuming is None
-        self._line = ContentLine(broker.calls, self._arrived, self._single, self._went)
-        self._kept: set[int] = set()
+        self._line = ContentLine(broker.calls, self._arrived, self._failed, self._went)
         self._returning = 0
         self.count = self.byte_count = 0
         self._is_gone = self._is_let_go = False
@@ -101,43 +99,41 @@ class ConsumerDelivery:
         Returns:
             How many are brought, the first ones: no more than may be under way.
         """
-        calls, name = self._calls, self._queue.name
-        entry_of = calls.entries(name).get
-        batch: list[TakenMessage] = []
-        for message_id in message_ids:
-            batch.append(self._taken(message_id, entry_of(message_id)))
-            if self.byte_count > _MOST_BYTES:
-                break
-        self._outlet.took(batch)
-        load(calls.messages, batch, self._holder)
+        runs = self._taken(message_ids)
+        for run in runs:
+            self._outlet.took(run)
+        count, name = sum(map(len, runs)), self._queue.name
         if self._is_settled:
-            self._line.add(batch)
+            self._line.add(runs)
         elif self._queue.is_acquired(message_ids[0]):
-            self._acquired(batch, [None] * len(batch))
+            self._acquired(runs, [None] * count)
         else:
-            ids = message_ids[: len(batch)]
-            calls.acquire_each(ids, name, self._holder, partial(self._acquired, batch))
-        return len(batch)
+            done = partial(self._acquired, runs)
+            self._calls.acquire_each(message_ids[:count], name, self._holder, done)
+        return count
 
     def take_again(self, message_id: int) -> None:
         """Bring a message that the consumer was sent before, and holds: it waits for it."""
-        self._kept.add(message_id)
-        calls = self._calls
-        taken = self._taken(message_id, calls.entry(self._queue.name, message_id))
-        load(calls.messages, (taken,), self._holder)
-        self._line.add((taken,))
+        self._line.add(self._taken((message_id,), is_again=True))
 
-    def _taken(self, message_id: int, entry: Entry | None) -> TakenMessage:
-        message = self._calls.messages.get(message_id)
-        taken = TakenMessage(message, self._holder, entry, whole=self._is_whole)
-        self.count += 1
-        self.byte_count += taken.held_bytes
-        return taken
+    def _taken(self, message_ids: Sequence[int], *, is_again: bool = False) -> list[TakenRun]:
+        runs = taken(
+            self._calls.messages,
+            self._calls.entries(self._queue.name),
+            message_ids,
+            self._holder,
+            whole=self._is_whole,
+            most_bytes=max(0, _MOST_BYTES - self.byte_count),
+            is_again=is_again,
+        )
+        self.count += sum(map(len, runs))
+        self.byte_count += sum([run.held_bytes for run in runs])
+        return runs
 
     def gone(self) -> None:
         """Give back what waits for its content; the rest comes back by the store's answer."""
-        for taken in self._line.clear():
-            self._put_back(taken)
+        for run in self._line.clear():
+            self._put_back(run)
         self._is_gone = True
         self._let_go()
 
@@ -159,239 +155,192 @@ class ConsumerDelivery:
             self._outlet.went()
             self._let_go()
 
-    def _acquired(
-        self, batch: Sequence[TakenMessage], outcomes: Sequence[StoreError | None]
-    ) -> None:
-        is_over = self._is_over
-        if not is_over and not any(outcomes):
-            self._line.add(batch)
-        for taken, error in zip(batch, outcomes, strict=True) if is_over or any(outcomes) else ():
-            if error is not None:
-                self._failed(taken, error)
-            elif is_over:
-                self._put_back(taken)
-            else:
-                self._line.add((taken,))
+    def _acquired(self, runs: Sequence[TakenRun], outcomes: Sequence[StoreError | None]) -> None:
+        is_over, at = self._is_over, 0
+        for run in runs:
+            some = outcomes[at : at + len(run)]
+            at += len(run)
+            for error, part in run.parts(some) if any(some) else ((None, run),):
+                if error is not None:
+                    self._failed(part, error)
+                elif is_over:
+                    self._put_back(part)
+                else:
+                    self._line.add((part,))
         self._went()
 
     @property
     def _is_over(self) -> bool:
         return self._outlet.is_gone or self._broker.is_stopping
 
-    def _arrived(self, arrived: Sequence[Arrived]) -> None:
-        """Send messages that are first in line and in memory: together if they are plain."""
-        if len(arrived) > 1 and self._are_plain(arrived):
-            if self._is_settled:
-                self._dequeue(arrived)
-                return
-            ids = [taken.message_id for taken, _content in arrived]
-            if self._sent_all(arrived, self._queue.delivery_counts(ids)):
-                return
-        for taken, content in arrived:
-            self._decide(taken, content.header, content)
-
-    def _single(
-        self, taken: TakenMessage, header: MessageHeader | None, error: StoreError | None
-    ) -> None:
-        """Decide about a large message, or one that cannot be read, whose turn it is."""
-        if header is None:
-            assert error is not None
-            self._failed(taken, error)
-        else:
-            self._decide(taken, header, None)
-
-    def _are_plain(self, arrived: Sequence[Arrived]) -> bool:
-        """True if nothing is to be done about them but to send them, as most: together."""
-        if self._is_over or self._kept or self._returning:
-            return False
-        now_us = self._now_us()
-        for taken, _content in arrived:
-            if taken.expires_at is not None and taken.expires_at <= now_us:
-                return False
-        return self._outlet.may_send_all(arrived)
-
-    def _sent_all(self, arrived: Sequence[Arrived], failures: Sequence[int]) -> bool:
-        """Send messages together; False if one cannot be sent, which is found by sending singly."""
-        count = len(arrived)
-        try:
-            self._outlet.send(arrived, failures)
-        except Exception as error:  # noqa: BLE001  # one message must not stop the others
-            _log.debug("%d messages of %r go singly: %s", count, self._queue.name, error)
-            return False
-        self._lock(arrived)
-        self._metrics.sent([taken.came_at for taken, _content in arrived], self._now_us())
-        self.count -= count
-        self.byte_count -= sum([taken.held_bytes for taken, _content in arrived])
-        return True
-
-    def _lock(self, arrived: Sequence[Arrived]) -> None:
-        if not self._is_settled and self._queue.arguments.lock_timeout_ms is not None:
-            self._locks.begin([taken.message_id for taken, _content in arrived])
-
-    def _are_sent(self, arrived: Sequence[Arrived], failures: Sequence[int]) -> bool:
-        """Send what left its queue together, if there is credit for all of it."""
-        is_batch = len(arrived) > 1 and self._outlet.may_send_all(arrived)
-        return is_batch and self._sent_all(arrived, failures)
-
-    def _decide(
-        self, taken: TakenMessage, header: MessageHeader, content: LoadedMessage | None
-    ) -> None:
-        """Decide about a message whose turn it is; `content` is None for a large one."""
+    def _arrived(self, run: TakenRun) -> None:
+        """Decide about messages whose turn it is: what is true of all of a run is decided once."""
         if self._is_over:
-            self._put_back(taken)
-        elif self._has_expired(taken):
-            self._undelivered.expired()
-            self._put_back(taken)  # from the queue it goes as the queue says
-        elif not self._outlet.fits(taken, header):
-            self._queue.refuse(taken.message_id, self._consumer)
-            self._put_back(taken)
-        elif self._is_settled:
-            assert content is not None
-            self._dequeue(((taken, content),))
-        elif not self._may_go(taken):
-            self._take_back(taken)
+            self._put_back(run)
+        elif run.is_again:  # whatever its age: its client has it, and waits for it
+            self._send_fitting(run)
         else:
-            self._send(taken, header, content, self._queue.delivery_count(taken.message_id))
+            for has_expired, part in run.parts(run.has_expired(self._now_us())):
+                if has_expired:
+                    self._undelivered.expired(len(part))
+                    self._put_back(part)  # from the queue it goes as the queue says
+                else:
+                    self._send_fitting(part)
 
-    def _has_expired(self, taken: TakenMessage) -> bool:
-        """Tell whether a message has expired; one that its client was sent before has not."""
-        return taken.message_id not in self._kept and taken.has_expired(self._now_us())
+    def _send_fitting(self, run: TakenRun) -> None:
+        """Send what the client takes by its size; the others it never gets again."""
+        for fits, part in run.parts(self._outlet.fits(run)):
+            if not fits:
+                for message_id in part.message_ids:
+                    self._queue.refuse(message_id, self._consumer)
+                self._put_back(part)
+            elif self._is_settled:
+                done = partial(self._dequeued, part)
+                self._calls.dequeue_each(part.message_ids, self._queue.name, self._holder, done)
+            else:
+                self._send_covered(part)
 
-    def _may_go(self, taken: TakenMessage) -> bool:
-        """Whether there is credit for it, and nothing goes back that it would overtake."""
-        if self._resuming is not None and taken.message_id in self._kept:
-            return self._resuming.may_send_again()
-        return not self._returning and self._outlet.may_send()
+    def _send_covered(self, run: TakenRun) -> None:
+        """Send as many as there is credit for, if nothing goes back that they would overtake."""
+        if run.is_again:
+            assert self._resuming is not None
+            room = int(self._resuming.may_send_again())
+        else:
+            room = 0 if self._returning else max(0, self._outlet.room)
+        rest = run.cut(room) if 0 < room < len(run) else None
+        if room:
+            self._send(run, self._queue.delivery_counts(run.message_ids))
+        else:
+            rest = run
+        if rest is not None:
+            self._take_back(rest)
 
-    def _dequeue(self, arrived: Sequence[Arrived]) -> None:
-        """Take messages off their queue: only then they are sent, at most once."""
-        ids = [taken.message_id for taken, _content in arrived]
-        done = partial(self._dequeued, arrived)
-        self._calls.dequeue_each(ids, self._queue.name, self._holder, done)
-
-    def _dequeued(self, arrived: Sequence[Arrived], outcomes: Sequence[StoreError | None]) -> None:
+    def _dequeued(self, run: TakenRun, outcomes: Sequence[StoreError | None]) -> None:
         """Send messages that are off their queue: now, or nobody gets them."""
-        for (taken, _content), error in zip(arrived, outcomes, strict=True):
+        for error, part in run.parts(outcomes):
             if error is not None:
-                self._failed(taken, error)
-        if any(outcomes):
-            results = zip(arrived, outcomes, strict=True)
-            arrived = [delivery for delivery, error in results if error is None]
-        ids = [taken.message_id for taken, _content in arrived]
-        # Read before they leave the queue, which forgets the counts with them.
-        failures = self._queue.delivery_counts(ids)
-        self._queue.removed(ids)
-        if self._outlet.is_gone:  # a stop waits for it: nobody else would get it
-            for taken, _content in arrived:
-                self._done(taken)
-        elif not self._are_sent(arrived, failures):
-            for (taken, content), count in zip(arrived, failures, strict=True):
-                self._send(taken, content.header, content, count)
+                self._failed(part, error)
+                continue
+            # Read before they leave the queue, which forgets the counts with them.
+            failures = self._queue.delivery_counts(part.message_ids)
+            self._queue.removed(part.message_ids)
+            if self._outlet.is_gone:  # a stop waits for it: nobody else would get it
+                self._done(part)
+            else:
+                self._send(part, failures)
         self._went()
 
-    def _send(
-        self,
-        taken: TakenMessage,
-        header: MessageHeader,
-        content: LoadedMessage | None,
-        failures: int,
-    ) -> None:
-        """Send a message, unless it cannot be read: one must not stop the others."""
+    def _send(self, run: TakenRun, failures: Sequence[int]) -> None:
+        """Send messages, but for what cannot be read: one must not stop the others."""
+        ids, count, byte_count = run.message_ids, len(run), run.held_bytes
+        came_at = run.facts.came_at
         try:
-            if content is None:
+            if run.is_large:
                 assert self._resuming is not None
-                self._resuming.begin(taken, header, failures)
+                self._resuming.begin(run, failures[0])
             else:
-                self._outlet.send(((taken, content),), (failures,))
-        except StoreError as error:
-            self._failed(taken, error)
-            return
+                self._outlet.send(run, failures)
         except Exception as error:  # noqa: BLE001  # one message must not stop the others
-            self._left_held(taken, error)
+            self._not_sent(run, failures, error)
             return
-        self._kept.discard(taken.message_id)
-        if content is None:
+        if run.is_large:
             self._line.hold()
-        else:
-            self._lock(((taken, content),))
-            self._metrics.sent((taken.came_at,), self._now_us())
-            self._is_through(taken)
+            return
+        if not self._is_settled and self._queue.arguments.lock_timeout_ms is not None:
+            self._locks.begin(ids)
+        self._metrics.sent(came_at, self._now_us())
+        self._is_through(count, byte_count)
 
-    def large_ended(self, taken: TakenMessage, *, is_sent: bool) -> None:
+    def _not_sent(self, run: TakenRun, failures: Sequence[int], error: Exception) -> None:
+        """Find out which message of a run cannot be sent, and decide about that."""
+        if len(run) > 1:
+            _log.debug("%d messages of %r go singly: %s", len(run), self._queue.name, error)
+            for part, count in zip(run.singles(), failures, strict=True):
+                self._send(part, (count,))
+        elif isinstance(error, StoreError):
+            self._failed(run, error)
+        else:
+            self._left_held(run, error)
+
+    def large_ended(self, run: TakenRun, *, is_sent: bool) -> None:
         """Count a large message that the outlet has sent, or broken off."""
-        self._is_through(taken)
+        self._is_through(1, 0)
         if is_sent:
-            self._locks.begin((taken.message_id,))
-            self._metrics.sent((taken.came_at,), self._now_us())
+            self._locks.begin(run.message_ids)
+            self._metrics.sent(run.facts.came_at, self._now_us())
             self._line.go()
         else:
             self._broker.later(0.0, self._line.go)
             self._let_go()
 
-    def large_failed(self, taken: TakenMessage, error: StoreError) -> None:
+    def large_failed(self, run: TakenRun, error: StoreError) -> None:
         """Decide about a large message that was broken off, as its rest cannot be read."""
         self._broker.later(0.0, self._line.go)
-        self._failed(taken, error)
+        self._failed(run, error)
         self._let_go()
 
-    def _is_through(self, taken: TakenMessage) -> None:
-        """Subtract a message that is not under way any more from what is."""
-        self.count -= 1
-        self.byte_count -= taken.held_bytes
+    def _is_through(self, count: int, byte_count: int) -> None:
+        """Subtract messages that are not under way any more from what is."""
+        self.count -= count
+        self.byte_count -= byte_count
 
-    def _done(self, taken: TakenMessage) -> None:
-        """Let a message go that is not under way any more, and was not sent."""
-        self._is_through(taken)
-        self._kept.discard(taken.message_id)
-        self._outlet.unsent(taken)
-        taken.release()
+    def _done(self, run: TakenRun) -> None:
+        """Let messages go that are not under way any more, and were not sent."""
+        self._is_through(len(run), run.held_bytes)
+        self._outlet.unsent(run)
+        run.release()
 
-    def _put_back(self, taken: TakenMessage, *, delay_s: float = 0.0) -> None:
-        """Let a message wait again that was not sent.
+    def _put_back(self, run: TakenRun, *, delay_s: float = 0.0) -> None:
+        """Let messages wait again that were not sent.
 
-        If it was never acquired, that is only the queue's affair.
+        If they were never acquired, that is only the queue's affair.
         """
-        message_id = taken.message_id
-        is_kept = message_id in self._kept
-        self._done(taken)
-        if is_kept:
-            assert self._resuming is not None
-            self._resuming.keep(message_id, delay_s)
-        elif self._is_settled and not self._queue.is_acquired(message_id):
-            not_taken = partial(self._undelivered.not_taken, self._queue, message_id)
-            self._broker.later(delay_s, not_taken)
-        else:
-            give_back = self._settlement.give_back
-            give_back(message_id, self._queue.name, self._holder, failed=False, delay_s=delay_s)
+        self._done(run)
+        for message_id in run.message_ids:
+            if run.is_again:
+                assert self._resuming is not None
+                self._resuming.keep(message_id, delay_s)
+            elif self._is_settled and not self._queue.is_acquired(message_id):
+                not_taken = partial(self._undelivered.not_taken, self._queue, message_id)
+                self._broker.later(delay_s, not_taken)
+            else:
+                give_back = self._settlement.give_back
+                give_back(message_id, self._queue.name, self._holder, failed=False, delay_s=delay_s)
 
-    def _take_back(self, taken: TakenMessage) -> None:
-        """Give back a message whose credit the client has taken back."""
-        if taken.message_id in self._kept:
-            self._put_back(taken)
+    def _take_back(self, run: TakenRun) -> None:
+        """Give back messages whose credit the client has taken back."""
+        if run.is_again:
+            self._put_back(run)
             return
         self._returning += 1
-        taken.release()
+        byte_count = run.held_bytes
+        run.release()
 
-        def is_back(_error: StoreError | None) -> None:
+        def are_back(_error: StoreError | None) -> None:
             self._returning -= 1
-            self._is_through(taken)
+            self._is_through(len(run), byte_count)
             self._went()
 
         give_back, name = self._settlement.give_back, self._queue.name
-        give_back(taken.message_id, name, self._holder, failed=False, on_done=is_back)
+        is_back = after(len(run), are_back)
+        for message_id in run.message_ids:
+            give_back(message_id, name, self._holder, failed=False, on_done=is_back)
 
-    def _failed(self, taken: TakenMessage, error: StoreError) -> None:
-        """Decide about a message that the store refused, or whose content cannot be read."""
+    def _failed(self, run: TakenRun, error: StoreError) -> None:
+        """Decide about messages that the store refused, or whose content cannot be read."""
         if isinstance(error, NotNow):
-            _log.warning("message %d of %r: %s", taken.message_id, self._queue.name, error)
-            self._put_back(taken, delay_s=self._broker.settings.probe_interval_s)
+            for message_id in run.message_ids:
+                _log.warning("message %d of %r: %s", message_id, self._queue.name, error)
+            self._put_back(run, delay_s=self._broker.settings.probe_interval_s)
         elif isinstance(error, CorruptData):
-            self._left_held(taken, error)
+            self._left_held(run, error)
         else:
-            _log.debug("message %d of %r: %s", taken.message_id, self._queue.name, error)
-            self._done(taken)
-            self._undelivered.lost(self._queue, taken.message_id)
+            self._done(run)
+            for message_id in run.message_ids:
+                _log.debug("message %d of %r: %s", message_id, self._queue.name, error)
+                self._undelivered.lost(self._queue, message_id)
 
-    def _left_held(self, taken: TakenMessage, error: Exception) -> None:
-        self._undelivered.damaged(self._queue, taken.message_id, error)
-        self._done(taken)
+    def _left_held(self, run: TakenRun, error: Exception) -> None:
+        for message_id in run.message_ids:
+            self._undelivered.damaged(self._queue, message_id, error)
+        self._done(run)

@@ -3,68 +3,65 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import filterfalse
-from operator import attrgetter
 
-from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage, is_large
+from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.broker.storage.store_calls import StoreCalls
 from broker_shim.errors import StoreError
 from broker_shim.messages.residency import LoadedMessage
-from broker_shim.store.interface import MessageHeader
 
-_id_of = attrgetter("message_id")
-
-OnArrived = Callable[[Sequence[Arrived]], None]
-Then = Callable[[TakenMessage, MessageHeader | None, StoreError | None], None]
-"""then(taken, header, error): of a large message its header; or why it cannot be read."""
+OnArrived = Callable[[TakenRun], None]
+OnMissing = Callable[[TakenRun, StoreError], None]
 
 
 class ContentLine:
     """Hands on messages when their content is here, in the order in which they came.
 
     Content of several messages is on its way at once, and may come in any order. The first in line
-    holds up the others, as a consumer gets messages in the order of the queue. All that is here
-    goes on together.
+    holds up the others, as a consumer gets messages in the order of the queue. A run goes on as far
+    as all before it is here.
     """
 
     def __init__(
         self,
         calls: StoreCalls,
         on_arrived: OnArrived,
-        then: Then,
+        on_missing: OnMissing,
         after: Callable[[], None] = lambda: None,
     ) -> None:
         """Begin with no message in line.
 
         Args:
             calls: Of the broker: its messages, and the headers of large ones.
-            on_arrived: Called with those that follow each other whose content is here; they are
-                its from then on, so it raises nothing.
-            then: Called for each of the others.
+            on_arrived: Called with a run whose content is here, or with a large message whose
+                header is; it is its from then on, so it raises nothing.
+            on_missing: Called with a message that cannot be read, and why.
             after: Called when all were handed on that could be.
         """
-        self._calls, self._on_arrived, self._then, self._after = calls, on_arrived, then, after
-        self._line: deque[TakenMessage] = deque()
+        self._calls, self._after = calls, after
+        self._on_arrived, self._on_missing = on_arrived, on_missing
+        self._line: deque[TakenRun] = deque()
+        self._awaited: set[int] = set()
         self._came: dict[int, LoadedMessage | StoreError] = {}
         self._is_held = False
         self._is_going = False
 
     def __len__(self) -> int:
         """The number of messages in line."""
-        return len(self._line)
+        return sum(map(len, self._line))
 
-    def add(self, batch: Sequence[TakenMessage]) -> None:
+    def add(self, runs: Iterable[TakenRun]) -> None:
         """Wait for the content of messages, after all that came before."""
-        self._line.extend(batch)
-        self._ask(batch)
+        for run in runs:
+            self._line.append(run)
+            self._ask(run)
         self._go()
 
-    def again(self, taken: TakenMessage) -> None:
+    def again(self, run: TakenRun) -> None:
         """Ask for the content of the last message once more, before all the others."""
-        self._line.appendleft(taken)
-        self._ask((taken,))
+        self._line.appendleft(run)
+        self._ask(run)
         self._go()
 
     def hold(self) -> None:
@@ -76,10 +73,11 @@ class ContentLine:
         self._is_held = False
         self._go()
 
-    def clear(self) -> list[TakenMessage]:
+    def clear(self) -> list[TakenRun]:
         """Forget and return all that wait."""
         line = list(self._line)
         self._line.clear()
+        self._awaited.clear()
         self._came.clear()
         return line
 
@@ -90,56 +88,77 @@ class ContentLine:
 
         Content that comes later is of nobody in line.
         """
-        del self._on_arrived, self._then, self._after
+        del self._on_arrived, self._on_missing, self._after
 
-    def _ask(self, batch: Sequence[TakenMessage]) -> None:
-        small = [*filterfalse(is_large, batch)]
-        here = self._calls.messages.residency.wanted_here(map(_id_of, small))
-        self._came.update(here)
-        for taken in small if len(here) < len(small) else ():
-            if taken.message_id not in here:
-                taken.message.when_here(partial(self._is_here, taken))
+    def _ask(self, run: TakenRun) -> None:
+        if run.is_large:
+            return
+        residency = self._calls.messages.residency
+        run.contents = residency.wanted_here(run.message_ids)
+        if None in run.contents:
+            rows = zip(run.message_ids, run.contents, strict=True)
+            missing = [message_id for message_id, content in rows if content is None]
+            self._awaited.update(missing)
+            for message_id in missing:
+                residency.when_here(message_id, partial(self._is_here, message_id))
 
-    def _is_here(self, taken: TakenMessage, result: LoadedMessage | StoreError) -> None:
-        if taken in self._line:
-            self._came[taken.message_id] = result
+    def _is_here(self, message_id: int, result: LoadedMessage | StoreError) -> None:
+        if message_id in self._awaited:
+            self._awaited.discard(message_id)
+            self._came[message_id] = result
             self._go()
 
     def _go(self) -> None:
         if self._is_going:
-            return  # what `then` led to: the loop below goes on
+            return  # what is called led to it: the loop below goes on
         self._is_going, has_called = True, False
         try:
-            while self._line and not self._is_held:
-                first = self._line[0]
-                if not first.is_large and first.message_id not in self._came:
-                    break
+            while self._line and not self._is_held and self._hand_on():
                 has_called = True
-                arrived = self._take_arrived()
-                if arrived:
-                    self._on_arrived(arrived)
-                else:
-                    self._call(self._line.popleft())
         finally:
             self._is_going = False
             if has_called:
                 self._after()
 
-    def _take_arrived(self) -> list[Arrived]:
-        """Take the first in line, as far as their content is here."""
-        line, came, arrived = self._line, self._came, []
-        while line and isinstance(content := came.get(line[0].message_id), LoadedMessage):
-            taken = line.popleft()
-            del came[taken.message_id]
-            arrived.append((taken, content))
-        return arrived
+    def _hand_on(self) -> bool:
+        """Hand on the first run, as far as it is here; False if nothing of it is."""
+        run = self._line[0]
+        if run.is_large:
+            self._line.popleft()
+            self._read_header(run)
+            return True
+        count = self._here_count(run)
+        error = None if count else self._came.pop(run.message_ids[0], None)
+        if not count and error is None:
+            return False
+        if (count or 1) < len(run):
+            self._line[0] = run.cut(count or 1)
+        else:
+            self._line.popleft()
+        if count:
+            self._on_arrived(run)
+        else:
+            assert isinstance(error, StoreError)
+            self._on_missing(run, error)
+        return True
 
-    def _call(self, taken: TakenMessage) -> None:
-        header, error = None, self._came.pop(taken.message_id, None)
-        assert not isinstance(error, LoadedMessage)
-        if taken.is_large:
-            try:
-                header = self._calls.header(taken.message_id)
-            except StoreError as reason:
-                error = reason
-        self._then(taken, header, error)
+    def _here_count(self, run: TakenRun) -> int:
+        """Count the first of a run that are here."""
+        contents, came = run.contents, self._came
+        if None not in contents:
+            return len(contents)
+        for at, content in enumerate(contents):
+            if content is None:
+                if not isinstance(late := came.get(run.message_ids[at]), LoadedMessage):
+                    return at
+                contents[at] = late
+                del came[run.message_ids[at]]
+        return len(contents)
+
+    def _read_header(self, run: TakenRun) -> None:
+        try:
+            run.header = self._calls.header(run.message_ids[0])
+        except StoreError as error:
+            self._on_missing(run, error)
+        else:
+            self._on_arrived(run)

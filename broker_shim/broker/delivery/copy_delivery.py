@@ -8,17 +8,15 @@ the queue meanwhile, or is too old, is passed over in silence.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from functools import partial
 
 from broker_shim.broker.delivery.content_line import ContentLine
 from broker_shim.broker.delivery.outlet import CopyOutlet
-from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage, load, wall_us
+from broker_shim.broker.delivery.taken_run import TakenRun, taken, wall_us
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.errors import InvalidRequest, NotNow, StoreError
-from broker_shim.messages.residency import LoadedMessage
-from broker_shim.store.interface import Entry, MessageHeader
+from broker_shim.store.interface import Entry
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +40,7 @@ class CopyDelivery:
         """Bring nothing yet; `is_whole`: a message is never sent in pieces."""
         self._broker, self._queue, self._holder, self._outlet = broker, queue, holder, outlet
         self._calls, self._metrics, self._is_whole = broker.calls, broker.metrics, is_whole
-        self._line = ContentLine(broker.calls, self._arrived, self._single, self._went)
+        self._line = ContentLine(broker.calls, self._show, self._missing, self._went)
         self.count = 0
         self._is_gone = self._is_let_go = False
 
@@ -52,17 +50,22 @@ class CopyDelivery:
         entry = entry or calls.entry(self._queue.name, message_id)
         if entry is None:
             return  # it is not on the queue any more
-        message = calls.messages.get(message_id)
-        taken = TakenMessage(message, self._holder, entry, whole=self._is_whole)
-        load(calls.messages, (taken,), self._holder)
+        [run] = taken(
+            calls.messages,
+            {message_id: entry},
+            (message_id,),
+            self._holder,
+            whole=self._is_whole,
+            most_bytes=0,
+        )
         self.count += 1
-        self._outlet.took((taken,))
-        self._line.add((taken,))
+        self._outlet.took(run)
+        self._line.add((run,))
 
     def gone(self) -> None:
         """Let go of what waits: the browser is gone."""
-        for taken in self._line.clear():
-            self._pass_over(taken)
+        for run in self._line.clear():
+            self._pass_over(run)
         self._is_gone = True
         self._let_go()
 
@@ -76,74 +79,63 @@ class CopyDelivery:
             self._line.let_go()
             del self._outlet
 
-    def large_ended(self, taken: TakenMessage) -> None:
+    def large_ended(self, run: TakenRun) -> None:
         """Go on after a large copy, which was sent or broken off."""
-        self._done(taken)
+        self._done(run)
         self._line.go()
 
-    def _done(self, taken: TakenMessage) -> None:
+    def _done(self, run: TakenRun) -> None:
         self.count -= 1
-        taken.release()
+        run.release()
         self._let_go()
 
-    def _pass_over(self, taken: TakenMessage) -> None:
-        self._outlet.unsent(taken)
-        self._done(taken)
+    def _pass_over(self, run: TakenRun) -> None:
+        self._outlet.unsent(run)
+        self._done(run)
 
-    def _arrived(self, arrived: Sequence[Arrived]) -> None:
-        for taken, content in arrived:
-            self._show(taken, content.header, content)
-
-    def _single(
-        self, taken: TakenMessage, header: MessageHeader | None, error: StoreError | None
-    ) -> None:
-        """Show a large message, or try again later to read it, or never show it."""
-        if header is not None:
-            self._show(taken, header, None)
-        elif isinstance(error, NotNow) and not self._outlet.is_gone:
+    def _missing(self, run: TakenRun, error: StoreError) -> None:
+        """Try again later to read a message, or never show it."""
+        if isinstance(error, NotNow) and not self._outlet.is_gone:
             self._line.hold()
-            self._broker.again(partial(self._again, taken))
+            self._broker.again(partial(self._again, run))
         else:
             if not isinstance(error, InvalidRequest | NotNow):
-                self._cannot_be_read(taken, error)
-            self._pass_over(taken)
+                self._cannot_be_read(run, error)
+            self._pass_over(run)
 
-    def _again(self, taken: TakenMessage) -> None:
+    def _again(self, run: TakenRun) -> None:
         if self._outlet.is_gone:
-            self._pass_over(taken)
+            self._pass_over(run)
         else:
-            self._line.again(taken)
+            self._line.again(run)
             self._line.go()
 
-    def _show(
-        self, taken: TakenMessage, header: MessageHeader, content: LoadedMessage | None
-    ) -> None:
-        has_expired = taken.has_expired(wall_us())
+    def _show(self, run: TakenRun) -> None:
+        [has_expired] = run.has_expired(wall_us())
         if self._outlet.is_gone or has_expired:
             self._broker.undelivered.expired(has_expired)
-            self._pass_over(taken)
+            self._pass_over(run)
             return
         try:
-            failures = self._queue.delivery_count(taken.message_id)
-            is_taken = self._outlet.copy(taken, header, content, failures)
+            is_taken = self._outlet.copy(run, self._queue.delivery_count(run.message_ids[0]))
         except Exception as error:  # noqa: BLE001  # one message must not stop the others
-            self._cannot_be_read(taken, error)
-            self._pass_over(taken)
+            self._cannot_be_read(run, error)
+            self._pass_over(run)
             return
         if not is_taken:
             text = "message %d of %r is larger than a browser takes: it is not shown there"
-            _log.info(text, taken.message_id, self._queue.name)
-            self._pass_over(taken)
+            _log.info(text, run.message_ids[0], self._queue.name)
+            self._pass_over(run)
             return
         self._metrics.delivered += 1
-        if content is None:
+        if run.is_large:
             self._line.hold()
         else:
-            self._done(taken)
+            self._done(run)
 
-    def _cannot_be_read(self, taken: TakenMessage, error: Exception | None) -> None:
+    def _cannot_be_read(self, run: TakenRun, error: Exception) -> None:
         text = "message %d of %r cannot be read: %s"
-        _log.error(text, taken.message_id, self._queue.name, error)
+        _log.error(text, run.message_ids[0], self._queue.name, error)
 
     def _went(self) -> None:
         if self._is_let_go:

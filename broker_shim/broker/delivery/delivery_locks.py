@@ -82,10 +82,10 @@ class ConsumerLocks:
             self._heap = sorted((until_s, i) for i, until_s in self._until.items())
         self._timer.watch(self, until_s)
 
-    def renew(self, message_id: int) -> None:
-        """Lock a message anew that is locked."""
-        if message_id in self._until:
-            self.begin((message_id,))
+    def renew(self, message_ids: Iterable[int]) -> None:
+        """Lock messages anew that are locked."""
+        if self._until:
+            self.begin([message_id for message_id in message_ids if message_id in self._until])
 
     def end(self, message_ids: Iterable[int]) -> None:
         """End the locks of messages that are decided about."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage
-from broker_shim.messages.residency import LoadedMessage
-from broker_shim.store.interface import MessageHeader
+from broker_shim.broker.delivery.taken_run import TakenRun
 
 
 class Outlet(Protocol):
@@ -17,33 +15,31 @@ class Outlet(Protocol):
     def is_gone(self) -> bool:
         """True once nothing can be sent any more."""
 
-    def took(self, batch: Sequence[TakenMessage]) -> None:
+    def took(self, run: TakenRun) -> None:
         """Spend credit on messages that are on their way now, if it is spent that early."""
 
-    def may_send(self) -> bool:
-        """Tell whether there is credit for one more message now."""
+    @property
+    def room(self) -> int:
+        """The number of messages that there is credit for now."""
 
-    def may_send_all(self, arrived: Sequence[Arrived]) -> bool:
-        """Tell whether all of these may go together: there is credit, and none is too large."""
+    def fits(self, run: TakenRun) -> Sequence[bool]:
+        """Tell of each message whether the client takes one of its size."""
 
-    def fits(self, taken: TakenMessage, header: MessageHeader) -> bool:
-        """Tell whether the client takes a message of this size."""
+    def send(self, run: TakenRun, failures: Sequence[int]) -> None:
+        """Send messages with their content: all of them, or raise and send none.
 
-    def send(self, arrived: Sequence[Arrived], failures: Sequence[int]) -> None:
-        """Send messages in this order: all of them, or raise and send none.
-
-        From then on their references are the outlet's. What has left its queue waits for credit.
+        From then on the run is the outlet's. What has left its queue waits for credit.
 
         Args:
-            arrived: The messages, with their content.
+            run: Messages that follow each other, and their content.
             failures: How often the delivery of each has failed.
 
         Raises:
             Exception: One of them cannot be written; if there is only one, it is this one.
         """
 
-    def unsent(self, taken: TakenMessage) -> None:
-        """Give back the credit of a message that is on its way no longer, and was not sent."""
+    def unsent(self, run: TakenRun) -> None:
+        """Give back the credit of messages that are on their way no longer, and were not sent."""
 
     def went(self) -> None:
         """Go on: something was sent or went back, so more may be taken."""
@@ -52,7 +48,7 @@ class Outlet(Protocol):
 class ResumingOutlet(Outlet, Protocol):
     """An outlet whose client has large messages in pieces, and others again after it was away."""
 
-    def begin(self, taken: TakenMessage, header: MessageHeader, failures: int) -> None:
+    def begin(self, run: TakenRun, failures: int) -> None:
         """Begin to send a large message; `ConsumerDelivery.large_ended` says that it is over.
 
         Raises:
@@ -73,20 +69,14 @@ class CopyOutlet(Protocol):
     def is_gone(self) -> bool:
         """True once nothing can be sent any more."""
 
-    def took(self, batch: Sequence[TakenMessage]) -> None:
+    def took(self, run: TakenRun) -> None:
         """Spend credit on copies that are on their way now, if it is spent that early."""
 
-    def unsent(self, taken: TakenMessage) -> None:
-        """Give back the credit of a copy that is on its way no longer, and was not sent."""
+    def unsent(self, run: TakenRun) -> None:
+        """Give back the credit of copies that are on their way no longer, and were not sent."""
 
-    def copy(
-        self,
-        taken: TakenMessage,
-        header: MessageHeader,
-        content: LoadedMessage | None,
-        failures: int,
-    ) -> bool:
-        """Send a copy; without `content` it is a large one, and begins to be sent.
+    def copy(self, run: TakenRun, failures: int) -> bool:
+        """Send a copy, a run of one; a large one begins to be sent.
 
         Returns:
             False if the client takes no message of this size.

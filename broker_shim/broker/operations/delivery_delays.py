@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from broker_shim.broker.delivery.taken_message import wall_us
+from broker_shim.broker.delivery.taken_run import wall_us
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.broker.storage.loop import SoonestTimer

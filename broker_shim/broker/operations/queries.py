@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from broker_shim.broker.administration import Administration, OnUsage
-from broker_shim.broker.delivery.taken_message import wall_us
+from broker_shim.broker.delivery.taken_run import wall_us
 from broker_shim.broker.served_queues import ServedQueues
 from broker_shim.durability import TerminusDurability
 from broker_shim.store.interface import ExchangeBindingKey, Queue

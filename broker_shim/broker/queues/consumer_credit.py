@@ -53,16 +53,16 @@ class ConsumerCredit:
         self._is_short = not is_covered
         return is_covered
 
-    def spend(self, message_bytes: int) -> None:
-        """Take the credit of a message that is handed out."""
+    def spend(self, message_bytes: int, count: int = 1) -> None:
+        """Take the credit of messages that are handed out, of so many bytes in all."""
         if self.messages is not None:
-            self.messages -= 1
+            self.messages -= count
         if self.content_bytes is not None:
             self.content_bytes -= message_bytes
 
-    def restore(self, message_bytes: int) -> None:
-        """Give back the credit of a message, where credit is a window."""
-        self.grant_messages(1)
+    def restore(self, message_bytes: int, count: int = 1) -> None:
+        """Give back the credit of messages, where credit is a window."""
+        self.grant_messages(count)
         self.grant_bytes(message_bytes)
 
 

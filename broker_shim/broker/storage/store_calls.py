@@ -13,7 +13,7 @@ from broker_shim.broker.storage.inbox import Inbox
 from broker_shim.broker.storage.store_puts import Operation, Puts
 from broker_shim.completion import OnComplete, OnEachComplete
 from broker_shim.errors import ENDED, FATAL, InvalidRequest, StoreError
-from broker_shim.messages.message import Messages
+from broker_shim.messages.hold import Messages
 from broker_shim.messages.residency import Residency
 from broker_shim.store.branch_store import (
     BranchDirectory,

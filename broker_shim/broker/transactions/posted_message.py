@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from broker_shim.broker.delivery.taken_message import wall_us
+from broker_shim.broker.delivery.taken_run import wall_us
 from broker_shim.broker.last_value_queues import Value
 from broker_shim.broker.storage.store_puts import Operation, Staged
 from broker_shim.broker.virtual_host import Broker

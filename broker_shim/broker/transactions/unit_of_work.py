@@ -38,17 +38,20 @@ Promise = Callable[[list[Operation], list[tuple[str, int]], OnComplete], None]
 
 
 class SettledWork(Protocol):
-    """A client's decision about one delivery.
+    """A client's decision about deliveries.
 
-    Until its unit ends, nobody else decides about that delivery.
+    Until its unit ends, nobody else decides about those deliveries.
 
     Attributes:
-        place: Name of the queue, and the id of the message on it.
+        places: Name of the queue, and the id of each message on it.
     """
 
+    def __len__(self) -> int:
+        """The number of deliveries."""
+
     @property
-    def place(self) -> tuple[str, int]:
-        """The queue and the id of the message that is decided about."""
+    def places(self) -> Sequence[tuple[str, int]]:
+        """The queue and the id of each message that is decided about."""
 
     def operations(self, broker: Broker) -> list[Operation]:
         """Make the calls of the store that do it, decided on what is true now."""
@@ -68,12 +71,14 @@ class UnitOfWork:
 
     Attributes:
         settled: What was decided about deliveries, in its order.
+        settled_count: The number of these deliveries.
     """
 
     def __init__(self, broker: Broker) -> None:
         self._broker, self._last_values = broker, broker.last_value_queues
         self._postings: list[Posting] = []
         self.settled: list[SettledWork] = []
+        self.settled_count = 0
         self._on_ready: Callable[[StoreError | None], None] | None = None
 
     @property
@@ -85,7 +90,7 @@ class UnitOfWork:
     @property
     def operation_count(self) -> int:
         """The number of messages that were sent and decided about in it."""
-        return len(self._postings) + len(self.settled)
+        return len(self._postings) + self.settled_count
 
     def post(self) -> Posting:
         """Give a message its place: it came whole, and is taken in by what this returns."""
@@ -95,6 +100,12 @@ class UnitOfWork:
     def settle(self, work: SettledWork) -> None:
         """Take in what the client decided about a delivery."""
         self.settled.append(work)
+        self.settled_count += len(work)
+
+    def parted(self, work: SettledWork, rest: SettledWork) -> None:
+        """Take in the rest of a decision that was cut, unless it is not in here any more."""
+        if work in self.settled:
+            self.settled.insert(self.settled.index(work) + 1, rest)
 
     def commit(self, on_done: OnComplete) -> None:
         """Do all of it; `on_done` when that is durable and visible, or all is undone.
@@ -134,7 +145,7 @@ class UnitOfWork:
             except TransactionRefused as refusal:
                 self._refused(refusal, on_done)
             else:
-                promise(operations, [work.place for work in self.settled], promised)
+                promise(operations, [place for w in self.settled for place in w.places], promised)
 
         self._when_ready(ready)
 
@@ -149,7 +160,7 @@ class UnitOfWork:
 
     def _forget(self) -> None:
         self._on_ready = None
-        self._postings, self.settled = [], []
+        self._postings, self.settled, self.settled_count = [], [], 0
 
     def _when_ready(self, call: Callable[[StoreError | None], None]) -> None:
         """Call once all messages are taken in, also those that come in pieces."""

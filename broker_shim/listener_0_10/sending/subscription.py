@@ -17,14 +17,13 @@ from broker_shim.broker.delivery.browse_cursor import BrowseCursor
 from broker_shim.broker.delivery.consumer_delivery import ConsumerDelivery
 from broker_shim.broker.delivery.copy_delivery import CopyDelivery
 from broker_shim.broker.delivery.holdings import ConsumerHoldings
-from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage
+from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.broker.queues.consumer_credit import ConsumerCredit
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.framing.segments import BodySegment, HeaderSegment
 from broker_shim.listener_0_10.messages.message_headers import written_header
-from broker_shim.messages.residency import LoadedMessage
 from broker_shim.selectors import Selector
-from broker_shim.store.interface import Entry, MessageHeader
+from broker_shim.store.interface import Entry
 
 if TYPE_CHECKING:
     from broker_shim.listener_0_10.sending.subscriptions import Subscriptions
@@ -89,7 +88,7 @@ class SessionConsumer:
         self._transfer = c.MessageTransfer(self.name, command.accept_mode, command.acquire_mode)
         self._is_window = True
         self._credit = ConsumerCredit()
-        self._charged: set[TakenMessage] = set()
+        self._grant_number = 0
         self._granted: deque[int] = deque()
         self._is_taking = False
         self._on_flushed, self._on_stopped = list[Any](), list[Any]()
@@ -186,7 +185,7 @@ class SessionConsumer:
 
     def _take_back(self) -> None:
         self._credit.stop()
-        self._charged.clear()
+        self._grant_number += 1
         self._give_back_granted()
         self._owner.close_window(self)
 
@@ -283,58 +282,46 @@ class SessionConsumer:
         if not self._look.is_reading:
             self._settle_line()
 
-    def took(self, batch: Sequence[TakenMessage]) -> None:
+    def took(self, run: TakenRun) -> None:
         """Spend credit now, so that no more is handed out than it covers. See `Outlet`."""
-        for taken in batch:
-            self._credit.spend(taken.held_bytes)
-        self._charged.update(batch)
+        run.charge = self._grant_number
+        self._credit.spend(run.held_bytes, len(run))
 
-    def unsent(self, taken: TakenMessage) -> None:
+    def unsent(self, run: TakenRun) -> None:
         """Give credit back, unless all of it was taken back meanwhile. See `Outlet`."""
-        self._look.entries.pop(taken.message_id, None)
-        if taken in self._charged:
-            self._charged.discard(taken)
-            self._credit.restore(taken.held_bytes)
+        for message_id in run.message_ids:
+            self._look.entries.pop(message_id, None)
+        if run.charge == self._grant_number:
+            self._credit.restore(run.held_bytes, len(run))
 
-    def may_send(self) -> bool:
-        """True always: the credit is spent already. See `Outlet`."""
-        return True
+    @property
+    def room(self) -> int:
+        """Any number may go: the credit is spent already. See `Outlet`."""
+        return INFINITE
 
-    def may_send_all(self, arrived: Sequence[Arrived]) -> bool:  # noqa: ARG002
-        """True always: the credit is spent already. See `Outlet`."""
-        return True
-
-    def fits(self, taken: TakenMessage, header: MessageHeader) -> bool:  # noqa: ARG002
+    def fits(self, run: TakenRun) -> Sequence[bool]:
         """True always: a message may be of any size. See `Outlet`."""
-        return True
+        return [True] * len(run)
 
-    def send(self, arrived: Sequence[Arrived], failures: Sequence[int]) -> None:
+    def send(self, run: TakenRun, failures: Sequence[int]) -> None:
         """Send messages as transfers, in this order. See `Outlet.send`."""
-        written = [
-            (taken, written_header(content.header, is_redelivered=count > 0), content.body)
-            for (taken, content), count in zip(arrived, failures, strict=True)
+        headers = [
+            written_header(header, is_redelivered=count > 0)
+            for header, count in zip(run.headers, failures, strict=True)
         ]
-        for taken, header, body in written:
-            self._charged.discard(taken)
-            taken.release()
-            sent = None if self._is_settled else SentMessage(self, taken.message_id)
-            self._write(header, body, sent, taken.held_bytes)
+        run.release()
+        rows = zip(run.message_ids, headers, run.bodies, run.facts.message_bytes, strict=True)
+        for message_id, header, body, byte_count in rows:
+            sent = None if self._is_settled else SentMessage(self, message_id)
+            self._write(header, body, sent, byte_count)
 
-    def copy(
-        self,
-        taken: TakenMessage,
-        header: MessageHeader,
-        content: LoadedMessage | None,
-        failures: int,
-    ) -> bool:
+    def copy(self, run: TakenRun, failures: int) -> bool:
         """Send a copy of a message as a transfer. See `CopyOutlet.copy`."""
-        assert content is not None
-        self._charged.discard(taken)
-        message_id = taken.message_id
+        [message_id], [header], [body] = run.message_ids, run.headers, run.bodies
         entry = self._look.entries.pop(message_id, None)
         written = written_header(header, is_redelivered=failures > 0)
         sent = SentMessage(self, message_id, is_acquired=False, entry=entry)
-        self._write(written, content.body, sent, taken.held_bytes)
+        self._write(written, body, sent, run.held_bytes)
         return True
 
     def _write(

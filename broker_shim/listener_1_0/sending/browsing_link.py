@@ -8,17 +8,15 @@ from itertools import count
 
 from broker_shim.broker.delivery.browse_cursor import BrowseCursor
 from broker_shim.broker.delivery.copy_delivery import CopyDelivery
-from broker_shim.broker.delivery.taken_message import TakenMessage
+from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.conditions import queue_deleted
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.sending.wire import Wire
-from broker_shim.messages.residency import LoadedMessage
-from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
+from broker_shim.protocol_1_0.links.sent_runs import SentRun
 from broker_shim.selectors import Selector
-from broker_shim.store.interface import MessageHeader
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +45,7 @@ class BrowsingLink:
         self._look = BrowseCursor(self._broker, queue, selector, self.look)
         self._holder = f"browser {connection.container}/{link.name}"
         self._copies = CopyDelivery(self._broker, queue, self._holder, self, is_whole=False)
-        self._wire = Wire(link)
+        self._wire = Wire(link, self._broker.calls.messages)
         self._tags = count(1)
         self._has_ended = False
 
@@ -81,12 +79,12 @@ class BrowsingLink:
             self._write()
             self.look()
 
-    def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
+    def on_dispositions(self, deliveries: Sequence[SentRun]) -> None:
         """Send no more of a copy that the peer decided about; nothing else changes."""
         for delivery in deliveries:
             self._decided(delivery)
 
-    def _decided(self, delivery: Delivery) -> None:
+    def _decided(self, delivery: SentRun) -> None:
         if self._wire.is_sending(delivery):
             taken = self._wire.large
             assert taken is not None
@@ -122,26 +120,20 @@ class BrowsingLink:
         self._connection.wait_for_room(self)
         return True
 
-    def took(self, batch: Sequence[TakenMessage]) -> None:
+    def took(self, run: TakenRun) -> None:
         """Do nothing: the credit of a link is spent by its transfers. See `CopyOutlet`."""
 
-    def unsent(self, taken: TakenMessage) -> None:
+    def unsent(self, run: TakenRun) -> None:
         """Do nothing: the credit of an unsent copy was not spent. See `CopyOutlet`."""
 
-    def copy(
-        self,
-        taken: TakenMessage,
-        header: MessageHeader,
-        content: LoadedMessage | None,
-        failures: int,
-    ) -> bool:
+    def copy(self, run: TakenRun, failures: int) -> bool:
         """Begin a delivery of the copy, if the client takes its size. See `CopyOutlet.copy`."""
-        if not self._wire.takes(taken, header):
+        if not all(self._wire.takes(run)):
             return False
-        tag = next(self._tags).to_bytes(8, "big")
+        tags = [next(self._tags).to_bytes(8, "big")]
         now_us = self._connection.now_us()
-        self._wire.begin(tag, taken, header, failures=failures, now_us=now_us, waits=True)
-        if content is None:
+        self._wire.send(tags, run, (failures,), now_us=now_us, are_copies=True, waits=True)
+        if run.is_large:
             self._broker.later(0.0, self.on_flow)
         return True
 
@@ -158,7 +150,7 @@ class BrowsingLink:
             is_written = self._wire.go_on(self._connection.room_bytes(self._link))
         except StoreError as error:
             text = "message %d of %r cannot be read: %s"
-            _log.error(text, taken.message_id, self._queue.name, error)
+            _log.error(text, taken.message_ids[0], self._queue.name, error)
             self._wire.break_off()
             is_written = True
         if is_written:

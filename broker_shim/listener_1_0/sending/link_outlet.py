@@ -9,15 +9,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker_shim.broker.delivery.consumer_delivery import ConsumerDelivery
-from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage
+from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.errors import StoreError
 from broker_shim.listener_1_0.connection import Connection
+from broker_shim.listener_1_0.resumption import tag_of
 from broker_shim.listener_1_0.sending.wire import Wire
 from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions
-from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.store.interface import MessageHeader
-from sparkstore.core.annotations import is_untouched
+from broker_shim.protocol_1_0.links.sent_runs import SentRun
 
 if TYPE_CHECKING:
     from broker_shim.listener_1_0.sending.outgoing_link import OutgoingLink
@@ -51,7 +50,7 @@ class LinkOutlet:
         self._owner, self._connection, self._link = owner, connection, link
         self._broker, self._acquisitions = connection.broker, acquisitions
         self._is_settled = is_settled
-        self._wire = Wire(link)
+        self._wire = Wire(link, connection.broker.calls.messages)
         self.delivery = ConsumerDelivery(
             connection.broker,
             owner.queue,
@@ -68,64 +67,46 @@ class LinkOutlet:
         """True once the link's endpoint is gone. See `Outlet`."""
         return self._owner.is_gone
 
-    def took(self, batch: Sequence[TakenMessage]) -> None:
+    def took(self, run: TakenRun) -> None:
         """Do nothing: the credit of a link is spent by its transfers. See `Outlet`."""
 
-    def may_send(self) -> bool:
-        """Tell whether the link has credit for one more transfer. See `Outlet`."""
-        return self._link.credit > 0
+    @property
+    def room(self) -> int:
+        """The number of transfers that the link has credit for. See `Outlet`."""
+        return self._link.credit
 
     def may_send_again(self) -> bool:
         """Tell whether the link has credit to resume a delivery. See `Outlet`."""
         return self._link.resume_credit > 0
 
-    def may_send_all(self, arrived: Sequence[Arrived]) -> bool:
-        """Tell whether all may go together, by credit and size.
+    def fits(self, run: TakenRun) -> Sequence[bool]:
+        """Tell of each message whether the client takes one of its size. See `Outlet`."""
+        return self._wire.takes(run)
 
-        What is acquired in a transaction goes singly, as its state says so. See `Outlet`.
-        """
-        if self._link.credit < len(arrived) or self._acquisitions.state is not None:
-            return False
-        return not self._link.remote.max_message_size or all(
-            self._wire.takes(taken, content.header) for taken, content in arrived
-        )
-
-    def fits(self, taken: TakenMessage, header: MessageHeader) -> bool:
-        """Tell whether the client takes a message of this size. See `Outlet`."""
-        return self._wire.takes(taken, header)
-
-    def send(self, arrived: Sequence[Arrived], failures: Sequence[int]) -> None:
+    def send(self, run: TakenRun, failures: Sequence[int]) -> None:
         """Send messages as deliveries of the link, in this order. See `Outlet.send`."""
-        if len(arrived) == 1:
-            [(taken, content)], [count] = arrived, failures
-            self._begin(taken, content.header, count)
-            return
-        batch = [taken for taken, _content in arrived]
-        deliveries = self._wire.begin_all(arrived, failures, self._connection.now_us())
-        interests = [taken.interest for taken in batch if taken.interest is not None]
-        self._broker.calls.messages.release(interests)
-        self._owner.sent(deliveries, batch)
-
-    def begin(self, taken: TakenMessage, header: MessageHeader, failures: int) -> None:
-        """Begin to send a large message, and write it piece by piece. See `Outlet.begin`."""
-        self._begin(taken, header, failures)
-        self._broker.later(0.0, self.write)
-
-    def _begin(self, taken: TakenMessage, header: MessageHeader, failures: int) -> None:
-        delivery = self._wire.begin(
-            taken.message_id.to_bytes(8, "big"),
-            taken,
-            header,
-            failures=failures,
+        sent = self._wire.send(
+            [*map(tag_of, run.message_ids)],
+            run,
+            failures,
             now_us=self._connection.now_us(),
-            is_first=is_untouched(taken.detail, failures),
             # What is off its queue already cannot be given back: it waits for credit.
             waits=self._is_settled,
             state=self._acquisitions.state,
         )
-        self._owner.sent((delivery,), (taken,))
+        self._owner.sent(sent)
+        if self._is_settled:
+            run.release()
+        elif not run.is_large:
+            for begun in sent:
+                begun.held.went()
 
-    def unsent(self, taken: TakenMessage) -> None:
+    def begin(self, run: TakenRun, failures: int) -> None:
+        """Begin to send a large message, and write it piece by piece. See `Outlet.begin`."""
+        self.send(run, (failures,))
+        self._broker.later(0.0, self.write)
+
+    def unsent(self, run: TakenRun) -> None:
         """Do nothing: the credit of an unsent message was not spent. See `Outlet`."""
 
     def keep(self, message_id: int, delay_s: float) -> None:
@@ -166,7 +147,7 @@ class LinkOutlet:
         """True while a delivery is begun and not sent whole."""
         return self._wire.large is not None
 
-    def decided(self, delivery: Delivery) -> bool:
+    def decided(self, delivery: SentRun) -> bool:
         """Break off a delivery that was decided about before all of it was sent; True if so."""
         if not self._wire.is_sending(delivery):
             return False

@@ -14,23 +14,23 @@ from broker_shim.amqp_1_0.composites import (
     TransactionalState,
 )
 from broker_shim.broker.delivery.holdings import ConsumerHoldings
-from broker_shim.broker.delivery.taken_message import TakenMessage
+from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.transactions.unit_of_work import nobody
-from broker_shim.completion import OnComplete
+from broker_shim.completion import OnComplete, after
 from broker_shim.errors import StoreError
 from broker_shim.links import LinkEndpoint, link_text
-from broker_shim.listener_1_0 import conditions
+from broker_shim.listener_1_0 import conditions, outcomes
 from broker_shim.listener_1_0.connection import Connection
 from broker_shim.listener_1_0.links import Held
-from broker_shim.listener_1_0.outcomes import MODIFIED, REJECTED, RELEASED, kept_of, rejection
+from broker_shim.listener_1_0.outcomes import DecidedRun, kept_of, rejection
 from broker_shim.listener_1_0.resumption import ResumptionPlan
-from broker_shim.listener_1_0.sending.acceptance import accept, has_failed
+from broker_shim.listener_1_0.sending.acceptance import accept, failed_count
 from broker_shim.listener_1_0.sending.held_deliveries import Resumption
 from broker_shim.listener_1_0.sending.link_outlet import LinkOutlet
 from broker_shim.listener_1_0.transactions.link_deliveries import Acquisitions, Retirements
-from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.sender import SenderLink
+from broker_shim.protocol_1_0.links.sent_runs import Place, SentRun
 from broker_shim.selectors import Selector
 from broker_shim.transactions.transaction_refusals import TransactionRefused, rolled_back
 
@@ -50,9 +50,9 @@ class OutgoingLink:
     """Our sending end of a link: a consumer of one queue.
 
     Invariant: a message that was assigned is, until it is given back or removed, in exactly one of:
-    on its way to the wire (`ConsumerDelivery`), in `_unsettled`, in a transaction (`Retirements`),
-    under way to be settled. One that can never be read is the exception: it is left held, and the
-    log says so.
+    on its way to the wire (`ConsumerDelivery`), held by an unsettled run of its link without a
+    decision, in a transaction (`Retirements`), under way to be settled. One that can never be read
+    is the exception: it is left held, and the log says so.
 
     Attributes:
         holder: What the store knows it by.
@@ -81,8 +81,7 @@ class OutgoingLink:
         self.holdings = ConsumerHoldings(self._broker, queue, self.holder, self._take_back)
         self._is_settled = is_settled
         self._selector = selector
-        self._unsettled: dict[Delivery, TakenMessage] = {}
-        self._acquisitions = Acquisitions(self._give_back_acquired)
+        self._acquisitions = Acquisitions(self._undecided, self._give_back_acquired)
         self._retirements = Retirements(self, self._broker, self._links)
         self._outlet = LinkOutlet(self, connection, link, self._acquisitions, is_settled=is_settled)
         self._delivery = self._outlet.delivery
@@ -117,11 +116,12 @@ class OutgoingLink:
         self._outlet.gone()
         self.holdings.locks.close()
         held = {} if self._resumption is None else self._resumption.left()
-        for delivery, taken in self._unsettled.items():
+        for run, taken in self._undecided():
+            count = failed_count(self._connection, run)
+            for at, (tag, message_id) in enumerate(zip(run.tags, taken.message_ids, strict=True)):
+                held[tag] = Held(message_id, self.queue.name, at < count)
+            run.held = None
             taken.release()
-            failed = has_failed(self._connection, delivery)
-            held[delivery.tag] = Held(taken.message_id, self.queue.name, failed)
-        self._unsettled = {}
         self._acquisitions.gone()
         self._links.end_holding(self.terminus, held, is_closed=self._link.is_closed_here)
         self._let_go()
@@ -217,165 +217,169 @@ class OutgoingLink:
         self._is_refresh_due = False
         self.on_flow()
 
-    def sent(self, deliveries: Sequence[Delivery], batch: Sequence[TakenMessage]) -> None:
+    def sent(self, runs: Sequence[SentRun]) -> None:
         """Note deliveries that are on their way to the peer, or begin to be."""
-        if self._is_settled:
-            for taken in batch:
-                taken.release()
-            return
-        self._unsettled.update(zip(deliveries, batch, strict=True))
-        self._acquisitions.sent(deliveries)
+        if not self._is_settled:
+            self._acquisitions.sent(runs)
 
-    def drop(self, delivery: Delivery) -> None:
+    def _undecided(self) -> list[tuple[SentRun, TakenRun]]:
+        """List what the peer has not decided about, in the order in which it was sent."""
+        runs = sorted(self._link.runs, key=lambda run: (run.number < 0, run.number))
+        return [
+            (run, run.held) for run in runs if run.held is not None and run.held.decision is None
+        ]
+
+    def drop(self, run: SentRun) -> None:
         """Drop a delivery that was broken off: nothing is to be decided about it any more."""
-        self._unsettled.pop(delivery, None)
-        self._acquisitions.forget((delivery,))
+        run.held = None
 
-    def on_dispositions(self, deliveries: Sequence[Delivery]) -> None:
+    def on_dispositions(self, runs: Sequence[SentRun]) -> None:
         """Act on what the peer decided, or settled without a decision, which releases."""
-        accepted: dict[Delivery, TakenMessage] = {}
-        unsettled, is_sending = self._unsettled, self._outlet.is_sending
-        for delivery in deliveries:
-            taken = unsettled.get(delivery)
+        accepted: list[tuple[SentRun, TakenRun]] = []
+        is_sending = self._outlet.is_sending
+        for run in runs:
+            taken = run.held
             if taken is None:
-                self._retirements.note_disposition(delivery)
-            elif isinstance(delivery.remote_state, Accepted) and not is_sending:
-                accepted[delivery] = taken
+                continue
+            if taken.decision is not None:
+                self._retirements.note_disposition(run)
+            elif isinstance(run.remote_state, Accepted) and not is_sending:
+                accepted.append((run, taken))
             else:
-                self._decide(delivery, taken)
+                self._decide(run, taken)
         if accepted:
-            self._acquisitions.forget(accepted)
-            ids = [taken.message_id for taken in accepted.values()]
-            accept(self, self._links, [*accepted], ids)
-            for delivery, taken in accepted.items():  # last, as in `_decide`
-                del unsettled[delivery]
+            decided = [DecidedRun(run.place, taken.message_ids) for run, taken in accepted]
+            accept(self, self._links, decided)
+            for run, taken in accepted:  # last, as in `_decide`
+                run.held = None
                 taken.release()
 
-    def _decide(self, delivery: Delivery, taken: TakenMessage) -> None:
-        if isinstance(delivery.remote_state, TransactionalState):
-            self._decided_within(delivery, taken)
+    def _decide(self, run: SentRun, taken: TakenRun) -> None:
+        if isinstance(run.remote_state, TransactionalState):
+            self._decided_within(run, taken)
             return
-        self.holdings.locks.renew(taken.message_id)  # it ends below, if this decides anything
-        decide = _DECISIONS.get(type(delivery.remote_state))
-        if decide is None and delivery.is_settled:
+        self.holdings.locks.renew(taken.message_ids)  # it ends below, if this decides anything
+        decide = _DECISIONS.get(type(run.remote_state))
+        if decide is None and run.is_settled:
             decide = OutgoingLink._released
         if decide is not None:
-            if self._outlet.decided(delivery):
+            if self._outlet.decided(run):
                 decide = OutgoingLink._broken_off
-            self._acquisitions.forget((delivery,))
-            decide(self, delivery, taken.message_id)
+            decide(self, DecidedRun(run.place, taken.message_ids), run.remote_state)
             # Last: were it not known, a decision that failed would hold the message for ever.
-            del self._unsettled[delivery]
+            run.held = None
             taken.release()
 
-    def decided(self, delivery: Delivery, message_id: int) -> None:
+    def decided(self, run: SentRun, message_id: int) -> None:
         """Act on the outcome of a delivery that was sent on an earlier attachment."""
-        _DECISIONS[type(delivery.remote_state)](self, delivery, message_id)
+        state = run.remote_state
+        _DECISIONS[type(state)](self, DecidedRun(run.place, (message_id,)), state)
 
-    def _accepted(self, delivery: Delivery, message_id: int) -> None:
-        """Take an accepted message off its queue."""
-        accept(self, self._links, [delivery], [message_id])
+    def _accepted(self, decided: DecidedRun, _state: Accepted) -> None:
+        """Take accepted messages off their queue."""
+        accept(self, self._links, [decided])
 
-    def _rejected(self, delivery: Delivery, message_id: int) -> None:
-        """Reject a message: it goes to the dead letters, or leaves the store."""
-        error, done = rejection(delivery.remote_state), self._settling(delivery, REJECTED)
-        self.holdings.reject(self, message_id, error, done)
+    def _rejected(self, decided: DecidedRun, state: Rejected) -> None:
+        """Reject messages: they go to the dead letters, or leave the store."""
+        reason = rejection(state)
+        for message_id, place in decided.singles():
+            self.holdings.reject(self, message_id, reason, self._settling(place, outcomes.REJECTED))
 
-    def _released(self, delivery: Delivery, message_id: int) -> None:
-        """Give back a message that the client did not look at."""
-        self.holdings.give_back(
-            message_id, failed=False, on_done=self._settling(delivery, RELEASED)
-        )
+    def _released(self, decided: DecidedRun, _state: object) -> None:
+        """Give back messages that the client did not look at."""
+        for message_id, place in decided.singles():
+            done = self._settling(place, outcomes.RELEASED)
+            self.holdings.give_back(message_id, failed=False, on_done=done)
 
-    def _modified(self, delivery: Delivery, message_id: int) -> None:
-        """Give back a message with the annotations that the client changed.
+    def _modified(self, decided: DecidedRun, state: Modified) -> None:
+        """Give back messages with the annotations that the client changed.
 
         The entry keeps them, as stored messages are immutable.
         """
-        remote: Modified = delivery.remote_state
-        if remote.undeliverable_here:
-            self.refuse(message_id)
-        failed = remote.delivery_failed is True
-        kept = kept_of(self._broker, self.queue.name, message_id, remote)
-        done = self._settling(delivery, MODIFIED)
-        self.holdings.give_back(message_id, failed=failed, on_done=done, annotations=kept)
+        failed = state.delivery_failed is True
+        for message_id, place in decided.singles():
+            if state.undeliverable_here:
+                self.refuse(message_id)
+            kept = kept_of(self._broker, self.queue.name, message_id, state)
+            done = self._settling(place, outcomes.MODIFIED)
+            self.holdings.give_back(message_id, failed=failed, on_done=done, annotations=kept)
 
-    def _broken_off(self, _delivery: Delivery, message_id: int) -> None:
+    def _broken_off(self, decided: DecidedRun, _state: object) -> None:
         """Give back a message that was decided about before all of it was sent.
 
         Whatever the client said, it cannot have used the message, and it counts as failed.
         """
-        self.holdings.give_back(message_id, failed=True)
+        for message_id in decided.message_ids:
+            self.holdings.give_back(message_id, failed=True)
 
-    def _settling(self, delivery: Delivery, state: object) -> OnComplete:
+    def _settling(self, place: Place, state: object) -> OnComplete:
         """Make the completion that confirms an outcome once it is durable.
 
         The next attach waits for that.
         """
-        return self._links.tracked(self.terminus, partial(self._confirm_durable, delivery, state))
+        return self._links.tracked(self.terminus, partial(self._confirm_durable, place, state))
 
-    def _confirm_durable(self, delivery: Delivery, state: object, error: StoreError | None) -> None:
+    def _confirm_durable(self, place: Place, state: object, error: StoreError | None) -> None:
         """Tell the peer that its outcome is durable, and nothing after an error.
 
         What a link of tier 2 has under way here is waited for before the link is attached again
         (`Links.tracked`).
         """
         if error is None:
-            self.confirm((delivery,), state)
+            self.confirm((place,), state)
 
     def leave(self) -> None:
         """Detach, for the peer to attach again."""
         self._connection.leave(self._link)
 
-    def _decided_within(self, delivery: Delivery, taken: TakenMessage) -> None:
-        """Hand a delivery to the transaction that its client decided in."""
+    def _decided_within(self, run: SentRun, taken: TakenRun) -> None:
+        """Hand deliveries to the transaction that their client decided in."""
         try:
-            transaction = self._connection.transactions.named_by(delivery.remote_state)
+            transaction = self._connection.transactions.named_by(run.remote_state)
         except TransactionRefused as refusal:
+            self._link.runs[run] = None  # settled or not: nothing is decided, so the link has it
             self._connection.detach(self._link, conditions.refusal_of(refusal))
             return
-        if delivery.remote_state.outcome is None and not delivery.is_settled:
+        if run.remote_state.outcome is None and not run.is_settled:
             return
         assert transaction is not None
-        del self._unsettled[delivery]  # first: it may come back at once
-        if self._outlet.decided(delivery):
+        if self._outlet.decided(run):
             transaction.spoil("it was decided about a message before all of it was sent")
-            self._broken_off(delivery, taken.message_id)
+            self._broken_off(DecidedRun(run.place, taken.message_ids), None)
+            run.held = None
             taken.release()
         else:
-            self._retirements.retire(transaction, delivery, taken)
-        if self._acquisitions.is_of_another(delivery, transaction):
+            self._retirements.retire(transaction, run, taken)
+        if self._acquisitions.is_of_another(taken, transaction):
             transaction.owner.end(rolled_back("it decides about a delivery of another transaction"))
 
-    def unsettle(self, delivery: Delivery, taken: TakenMessage) -> None:
-        """Take a delivery back from a transaction that is undone: the peer decides again."""
-        self._unsettled[delivery] = taken
-        self.holdings.locks.begin((taken.message_id,))
+    def unsettle(self, taken: TakenRun) -> None:
+        """Take deliveries back from a transaction that is undone: the peer decides again."""
+        taken.decision = None
+        self.holdings.locks.begin(taken.message_ids)
 
     def _take_back(self, message_id: int) -> None:
         """Give back a message whose lock is over, and tell the peer that its delivery failed."""
-        locked = (sent for sent, taken in self._unsettled.items() if taken.message_id == message_id)
-        delivery = next(locked, None)
-        if delivery is not None:
-            self._acquisitions.forget((delivery,))
-            self._give_back_acquired(delivery, nobody)
+        for run, taken in self._undecided():
+            if message_id in taken.message_ids:
+                at = taken.message_ids.index(message_id)
+                self._give_back_acquired(self._link.part(run, at, 1), nobody)
+                return
 
-    def _give_back_acquired(self, delivery: Delivery, on_done: OnComplete) -> None:
-        """Give back a delivery that its client has not decided about, as a failed one."""
-        taken = self._unsettled.pop(delivery, None)
-        if taken is None:
-            on_done(None)  # it was decided, and is given back by that
-            return
+    def _give_back_acquired(self, run: SentRun, on_done: OnComplete) -> None:
+        """Give back deliveries that their client has not decided about, as failed ones."""
+        taken, run.held = run.held, None
+        self._outlet.decided(run)  # what was not sent whole is broken off
+        done = after(len(taken), on_done)
+        for message_id, place in DecidedRun(run.place, taken.message_ids).singles():
 
-        def given_back(error: StoreError | None) -> None:
-            if error is None:
-                self.confirm((delivery,), _FAILED)
-            on_done(error)
+            def given_back(error: StoreError | None, place: Place = place) -> None:
+                self._confirm_durable(place, _FAILED, error)
+                done(error)
 
-        self._outlet.decided(delivery)  # what was not sent whole is broken off
+            tracked = self._links.tracked(self.terminus, given_back)
+            self.holdings.give_back(message_id, failed=True, on_done=tracked)
         taken.release()
-        done = self._links.tracked(self.terminus, given_back)
-        self.holdings.give_back(taken.message_id, failed=True, on_done=done)
 
     def refuse(self, message_id: int) -> None:
         """Never get this message again."""
@@ -386,10 +390,10 @@ class OutgoingLink:
         assert self._resumption is not None
         self._resumption.send_later(Held(message_id, self.queue.name), delay_s)
 
-    def confirm(self, deliveries: Sequence[Delivery], state: object) -> None:
+    def confirm(self, places: Sequence[Place], state: object) -> None:
         """Settle deliveries with the outcome that the peer chose, now that it is durable."""
         if not self.is_gone:
-            self._link.dispose(deliveries, state)
+            self._link.dispose(places, state)
             self._connection.has_output()
             if self._resumption is not None:
                 self._resumption.end_if_worked_off()
@@ -408,7 +412,7 @@ class OutgoingLink:
             self._connection.has_output()
 
 
-_DECISIONS: Mapping[type, Callable[[OutgoingLink, Delivery, int], None]] = {
+_DECISIONS: Mapping[type, Callable[[OutgoingLink, DecidedRun, Any], None]] = {
     Accepted: OutgoingLink._accepted,  # noqa: SLF001  # a table of its own methods
     Rejected: OutgoingLink._rejected,  # noqa: SLF001
     Released: OutgoingLink._released,  # noqa: SLF001

@@ -5,37 +5,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from broker_shim.amqp_1_0.composites import TransactionalState
 from broker_shim.amqp_1_0.definitions import SenderSettleMode
-from broker_shim.broker.delivery.taken_message import Arrived, TakenMessage
+from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.errors import CorruptData
 from broker_shim.listener_1_0.messages.message import FramingHeader, framing
-from broker_shim.messages.message import Message
-from broker_shim.protocol_1_0.links.link import Delivery
+from broker_shim.messages.hold import Messages
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from broker_shim.store.interface import MessageHeader
+from broker_shim.protocol_1_0.links.sent_runs import SentRun
 from sparkstore.core.annotations import is_untouched
 
 _AROUND_BYTES = 64
 """What framing adds to a message as it came, beside annotations, at most: a header section."""
 _PIECE_BYTES = 1 << 18
-_NO_FRAMING = FramingHeader(b"", b"", 0)
 
 
 class LargeDelivery:
     """A delivery whose content is read from where it is while it is sent.
 
     Attributes:
-        delivery: Of the protocol.
+        delivery: Of the protocol, a run of one.
     """
 
     def __init__(
-        self, link: SenderLink, delivery: Delivery, message: Message, framing: FramingHeader
+        self,
+        link: SenderLink,
+        delivery: SentRun,
+        messages: Messages,
+        message_id: int,
+        framing: FramingHeader,
     ) -> None:
         """Go on with a delivery whose lead was sent."""
-        self._link, self._message, self._framing = link, message, framing
+        self._link, self._framing = link, framing
+        self._messages, self._message_id = messages, message_id
         self._buffer = memoryview(bytearray(_PIECE_BYTES))
         self._offset = 0
         self.delivery = delivery
@@ -50,7 +54,7 @@ class LargeDelivery:
         while self._offset < self._framing.body_bytes:
             if written >= room_bytes:
                 return False
-            count = self._message.read_content(self._offset, self._buffer)
+            count = self._messages.read_content(self._message_id, self._offset, self._buffer)
             if count == 0:
                 message = f"content of {self._framing.body_bytes} bytes ends at {self._offset}"
                 raise CorruptData(message)
@@ -74,102 +78,78 @@ class Wire:
         large: What is being sent in pieces: nothing else may be begun meanwhile.
     """
 
-    def __init__(self, link: SenderLink) -> None:
-        self._link = link
+    def __init__(self, link: SenderLink, messages: Messages) -> None:
+        """Begin with nothing; `messages` are those of the broker."""
+        self._link, self._messages = link, messages
         self._delivery: LargeDelivery | None = None
-        self.large: TakenMessage | None = None
+        self.large: TakenRun | None = None
 
-    def takes(self, taken: TakenMessage, header: MessageHeader) -> bool:
-        """Whether the peer takes a message so large."""
+    def takes(self, run: TakenRun) -> list[bool]:
+        """Tell of each message whether the peer takes one so large."""
         most = self._link.remote.max_message_size
         if not most:
-            return True
-        around = _AROUND_BYTES + len((taken.detail or "").encode())
-        return header.header_bytes + header.body_bytes + around <= most
+            return [True] * len(run)
+        return [
+            header.header_bytes + header.body_bytes + _AROUND_BYTES + len((detail or "").encode())
+            <= most
+            for header, detail in zip(run.headers, run.facts.details, strict=True)
+        ]
 
-    def begin(
+    def send(
         self,
-        tag: bytes,
-        taken: TakenMessage,
-        header: MessageHeader,
+        tags: Sequence[bytes],
+        run: TakenRun,
+        failures: Sequence[int],
         *,
-        failures: int,
         now_us: int,
-        is_first: bool = False,
+        are_copies: bool = False,
         waits: bool = False,
         state: TransactionalState | None = None,
-    ) -> Delivery:
-        """Send a message whose content is here, or begin a large one; `state`: of a new delivery.
-
-        Raises:
-            InvalidCommand: The link has ended; or there is no credit, unless it `waits` for more.
-        """
-        if taken.expires_at != header.expires_at:
-            header = header._replace(expires_at=taken.expires_at)
-        around = framing(
-            header, delivery_count=failures, now_us=now_us, is_first=is_first, detail=taken.detail
-        )
-        settled = self._link.snd_settle_mode == SenderSettleMode.SETTLED
-        if taken.is_large:
-            first = self._start(tag, (around.lead,), state, settled=settled, more=True, waits=waits)
-            self._delivery = LargeDelivery(self._link, first, taken.message, around)
-            self.large = taken
-            return first
-        content = taken.message.content_now()
-        assert content is not None
-        pieces = (around.lead, content.body, around.tail)
-        delivery = self._start(tag, pieces, state, settled=settled, more=False, waits=waits)
-        assert taken.interest is not None
-        taken.interest.release()
-        return delivery
-
-    def begin_all(
-        self, arrived: Sequence[Arrived], failures: Sequence[int], now_us: int
-    ) -> list[Delivery]:
-        """Send new messages whose content is here, as `begin` each, or none of them.
+    ) -> list[SentRun]:
+        """Send messages whose content is here, or none of them; or begin a large one.
 
         Args:
-            arrived: The messages, none of which the link brought from before.
+            tags: Names of the deliveries; of one that the link brought from before it is that.
+            run: Messages that follow each other, or a large one.
             failures: Failed deliveries of each.
             now_us: The time of sending, UTC µs.
+            are_copies: Their receiver never acquires them, and they are not to be settled.
+            waits: Take them without credit, too: they go when there is more.
+            state: Of new deliveries.
 
         Raises:
-            InvalidCommand: As `begin`; or another one is being sent.
+            InvalidCommand: The link has ended, or a large message is being sent; or there is no
+                credit, unless it `waits` for more.
             DecodeError: A header is not what a listener makes.
         """
-        new = []
-        before, around = None, _NO_FRAMING
-        for (taken, content), count in zip(arrived, failures, strict=True):
-            header, detail = content.header, taken.detail
-            if taken.expires_at != header.expires_at:
-                header = header._replace(expires_at=taken.expires_at)
-            of = header, count, detail
-            if of != before:  # many in a row are framed alike
-                before, is_first = of, is_untouched(detail, count)
-                around = framing(
-                    header, delivery_count=count, now_us=now_us, is_first=is_first, detail=detail
-                )
-            pieces = (around.lead, content.body, around.tail)
-            new.append((taken.message_id.to_bytes(8, "big"), pieces))
         settled = self._link.snd_settle_mode == SenderSettleMode.SETTLED
-        return self._link.transfer_all(new, settled=settled)
-
-    def _start(
-        self,
-        tag: bytes,
-        pieces: tuple[bytes, ...],
-        state: TransactionalState | None,
-        *,
-        settled: bool,
-        more: bool,
-        waits: bool,
-    ) -> Delivery:
-        """A new delivery, or the same one again if the link brought it from before."""
-        if tag in self._link.earlier:
-            return self._link.resume(tag, pieces, settled=settled, more=more, waits=waits)
-        return self._link.transfer(
-            tag, pieces, settled=settled, more=more, waits=waits, state=state
-        )
+        held = None if are_copies or settled else run
+        leads, tails = list[bytes](), list[bytes]()
+        for around in _around(run, failures, now_us, are_copies=are_copies):
+            leads.append(around.lead)
+            tails.append(around.tail)
+        columns = [leads] if run.is_large else [leads, run.bodies, tails]
+        if tags[0] in self._link.earlier:
+            pieces = [piece for (piece,) in columns]
+            again = self._link.resume(
+                tags[0], pieces, settled=settled, more=run.is_large, waits=waits, held=held
+            )
+            sent = [again]
+        elif run.is_large:
+            first = self._link.transfer(
+                tags[0], leads, settled=settled, more=True, waits=waits, state=state, held=held
+            )
+            sent = [first]
+        else:
+            sent = self._link.transfer_all(
+                tags, columns, settled=settled, waits=waits, state=state, held=held
+            )
+        if run.is_large:
+            self._delivery = LargeDelivery(
+                self._link, sent[0], self._messages, run.message_ids[0], around
+            )
+            self.large = run
+        return sent
 
     def go_on(self, room_bytes: int) -> bool:
         """Write about so much of the large one; True when all of it is written.
@@ -183,11 +163,11 @@ class Wire:
         self.large = self._delivery = None
         return True
 
-    def is_sending(self, delivery: Delivery) -> bool:
+    def is_sending(self, delivery: SentRun) -> bool:
         """True if this delivery is begun and not written whole."""
         return self._delivery is not None and self._delivery.delivery is delivery
 
-    def break_off(self) -> Delivery:
+    def break_off(self) -> SentRun:
         """Tell the peer that the rest of the large one will not come; its delivery."""
         assert self._delivery is not None
         broken = self._delivery
@@ -198,3 +178,21 @@ class Wire:
     def drop(self) -> None:
         """Forget what was begun, as the link ended."""
         self.large = self._delivery = None
+
+
+def _around(
+    run: TakenRun, failures: Sequence[int], now_us: int, *, are_copies: bool
+) -> Iterator[FramingHeader]:
+    """Make what goes before and after each content: neighbours that are alike have the same."""
+    facts, before = run.facts, None
+    for row in zip(run.headers, facts.expires_at, facts.details, failures, strict=True):
+        if row != before:
+            before = row
+            header, expires_at, detail, count = row
+            if expires_at != header.expires_at:
+                header = header._replace(expires_at=expires_at)
+            is_first = not are_copies and is_untouched(detail, count)
+            around = framing(
+                header, delivery_count=count, now_us=now_us, is_first=is_first, detail=detail
+            )
+        yield around

@@ -23,21 +23,22 @@ connection the transactions end first (`ConnectionLinks`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker_shim.amqp_1_0.composites import Accepted, Rejected, Released, TransactionalState
-from broker_shim.broker.delivery.taken_message import TakenMessage
+from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.broker.queues.queue import QueueDispatch
 from broker_shim.broker.virtual_host import Broker
-from broker_shim.completion import OnComplete
+from broker_shim.completion import OnComplete, after
 from broker_shim.listener_1_0.links import Held, Links
-from broker_shim.listener_1_0.outcomes import RELEASED
+from broker_shim.listener_1_0.outcomes import RELEASED, DecidedRun
+from broker_shim.listener_1_0.resumption import tag_of
 from broker_shim.listener_1_0.transactions.local_transaction import (
     OUTCOMES,
     LocalTransaction,
     Retirement,
 )
-from broker_shim.protocol_1_0.links.link import Delivery
+from broker_shim.protocol_1_0.links.sent_runs import SentRun
 
 if TYPE_CHECKING:
     from broker_shim.listener_1_0.sending.outgoing_link import OutgoingLink
@@ -48,7 +49,6 @@ class Retirements:
 
     def __init__(self, owner: OutgoingLink, broker: Broker, links: Links) -> None:
         self._owner, self._broker, self._links = owner, broker, links
-        self._under_way: dict[Delivery, tuple[LocalTransaction, Retirement]] = {}
 
     @property
     def queue(self) -> QueueDispatch:
@@ -60,80 +60,79 @@ class Retirements:
         """The name by which the store knows the link."""
         return self._owner.holder
 
-    def retire(
-        self, transaction: LocalTransaction, delivery: Delivery, taken: TakenMessage
-    ) -> None:
-        """Take a delivery from the link, with the outcome that its state in a transaction tells."""
-        outcome = delivery.remote_state.outcome
+    def retire(self, transaction: LocalTransaction, run: SentRun, taken: TakenRun) -> None:
+        """Take deliveries from the link, with the outcome that a state in a transaction tells."""
+        outcome = run.remote_state.outcome
         if not isinstance(outcome, OUTCOMES):
             if outcome is not None:
                 transaction.spoil(f"{outcome!r:.80} is no outcome of a delivery")
             outcome = RELEASED  # what it is for a link that says nothing else (`attach.source`)
-        retirement = Retirement(self, delivery, taken, outcome, delivery.is_settled)
-        self._under_way[delivery] = transaction, retirement
+        place = DecidedRun(run.place, taken.message_ids)
+        retirement = Retirement(self, transaction, place, taken, outcome, run.is_settled)
+        taken.decision = retirement  # first: it may come back at once
         transaction.retire(retirement)
 
-    def note_disposition(self, delivery: Delivery) -> None:
-        """Note what the client says of a delivery that is under way: that it has forgotten it."""
-        if delivery not in self._under_way:
-            return
-        transaction, retirement = self._under_way[delivery]
-        retirement.is_settled = retirement.is_settled or delivery.is_settled
-        state = delivery.remote_state
+    def note_disposition(self, run: SentRun) -> None:
+        """Note what the client says of deliveries under way: that it has forgotten them."""
+        retirement: Retirement = run.held.decision
+        retirement.is_settled = retirement.is_settled or run.is_settled
+        state = run.remote_state
         outcome = state.outcome if isinstance(state, TransactionalState) else state
         if outcome != retirement.outcome and not (
             outcome is None and isinstance(retirement.outcome, Released)
         ):
-            transaction.spoil("a delivery in it was given another outcome")
+            retirement.transaction.spoil("a delivery in it was given another outcome")
 
     def refuse(self, message_id: int) -> None:
         """Never let the link get a message again."""
         self._owner.refuse(message_id)
 
     def retired(self, retirement: Retirement) -> None:
-        """Confirm an outcome that is committed, unless the client has forgotten the delivery."""
-        del self._under_way[retirement.delivery]
-        metrics = self._broker.metrics
+        """Confirm an outcome that is committed, unless the client has forgotten the deliveries."""
+        metrics, ids = self._broker.metrics, retirement.decided.message_ids
         if isinstance(retirement.outcome, Accepted):
-            metrics.accepted += 1
-            self._broker.calls.messages.forget((retirement.taken.message_id,))
-        metrics.rejected += isinstance(retirement.outcome, Rejected)
+            metrics.accepted += len(ids)
+            self._broker.calls.messages.forget(ids)
+        elif isinstance(retirement.outcome, Rejected):
+            metrics.rejected += len(ids)
         if not retirement.is_settled:
-            self._owner.confirm((retirement.delivery,), type(retirement.outcome)())
+            self._owner.confirm((retirement.decided.place,), type(retirement.outcome)())
 
     def taken_back(self, retirement: Retirement, on_done: OnComplete) -> None:
-        """Undo an outcome: the client decides again, or the message is given back.
+        """Undo an outcome: the client decides again, or the messages are given back.
 
-        As a failed delivery: the client has seen the message.
+        As failed deliveries: the client has seen the messages.
         """
-        del self._under_way[retirement.delivery]
         if not retirement.is_settled and not self._owner.has_ended:
-            self._owner.unsettle(retirement.delivery, retirement.taken)
+            self._owner.unsettle(retirement.taken)
             on_done(None)
             return
         retirement.taken.release()
-        terminus = self._owner.terminus
+        terminus, ids = self._owner.terminus, retirement.decided.message_ids
         is_suspended = terminus.endpoint is None and not terminus.is_over
         if not retirement.is_settled and is_suspended:
-            tag, message_id = retirement.delivery.tag, retirement.taken.message_id
-            self._links.end_holding(terminus, {tag: Held(message_id, self.queue.name)})
+            held = {tag_of(message_id): Held(message_id, self.queue.name) for message_id in ids}
+            self._links.end_holding(terminus, held)
             on_done(None)
-            return
-        if not self._broker.serves(self.queue):
-            on_done(None)  # it went with its queue
-            return
-        message_id = retirement.taken.message_id
-        self._owner.holdings.give_back(message_id, failed=True, on_done=on_done)
+        elif not self._broker.serves(self.queue):
+            on_done(None)  # they went with their queue
+        else:
+            done = after(len(ids), on_done)
+            for message_id in ids:
+                self._owner.holdings.give_back(message_id, failed=True, on_done=done)
 
 
 class Acquisitions:
     """The deliveries that were acquired in transactions. On the loop's thread only."""
 
-    def __init__(self, give_back: Callable[[Delivery, OnComplete], None]) -> None:
-        """Begin; `give_back` undoes the acquisition of a delivery."""
-        self.give_back = give_back
+    def __init__(
+        self,
+        undecided: Callable[[], Iterable[tuple[SentRun, TakenRun]]],
+        give_back: Callable[[SentRun, OnComplete], None],
+    ) -> None:
+        """Begin; `undecided` lists the link's deliveries, `give_back` undoes the acquisition."""
+        self._undecided, self.give_back = undecided, give_back
         self._transaction: LocalTransaction | None = None
-        self._within: dict[Delivery, LocalTransaction] = {}
 
     def begin(self, transaction: LocalTransaction | None) -> None:
         """Acquire what is sent from now on in this transaction, or in none."""
@@ -147,33 +146,26 @@ class Acquisitions:
             return None
         return TransactionalState(self._transaction.standing.txn_id)
 
-    def sent(self, deliveries: Iterable[Delivery]) -> None:
+    def sent(self, runs: Iterable[SentRun]) -> None:
         """Note deliveries that began: those with such a state are the transaction's, too."""
-        for delivery in deliveries:
-            if isinstance(delivery.state, TransactionalState):
+        for run in runs:
+            if isinstance(run.state, TransactionalState):
                 assert self._transaction is not None
-                self._within[delivery] = self._transaction
+                run.held.within = self._transaction
                 self._transaction.acquire(self)
-
-    def forget(self, deliveries: Iterable[Delivery]) -> None:
-        """Forget deliveries that were decided about in no transaction: nothing is to be undone."""
-        if self._within:
-            for delivery in deliveries:
-                self._within.pop(delivery, None)
 
     def gone(self) -> None:
         """Forget what was acquired, because the link ended."""
         self._transaction = None
-        self._within.clear()
 
-    def is_of_another(self, delivery: Delivery, transaction: LocalTransaction) -> bool:
-        """Whether a delivery is of another transaction that is not discharged."""
-        within = self._within.get(delivery)
+    def is_of_another(self, taken: TakenRun, transaction: LocalTransaction) -> bool:
+        """Whether messages are of another transaction that is not discharged."""
+        within: Any = taken.within
         return within is not None and within is not transaction and within.standing.is_open
 
-    def over(self, transaction: LocalTransaction) -> list[Delivery]:
-        """Take the deliveries out of a transaction that ended."""
-        acquired = [delivery for delivery, within in self._within.items() if within is transaction]
-        for delivery in acquired:
-            del self._within[delivery]
-        return acquired
+    def over(self, transaction: LocalTransaction) -> list[SentRun]:
+        """Take the deliveries out of a transaction that ended, and that are not decided about."""
+        acquired = [(run, taken) for run, taken in self._undecided() if taken.within is transaction]
+        for _run, taken in acquired:
+            taken.within = None
+        return [run for run, _taken in acquired]

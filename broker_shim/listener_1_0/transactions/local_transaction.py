@@ -11,9 +11,9 @@ it has not is the client's to decide again, unless it was acquired in the transa
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,16 +25,15 @@ from broker_shim.amqp_1_0.composites import (
     TransactionalState,
 )
 from broker_shim.broker.delivery.rejection import Rejection
-from broker_shim.broker.delivery.taken_message import TakenMessage
+from broker_shim.broker.delivery.taken_run import TakenRun
 from broker_shim.broker.storage.store_puts import Operation
 from broker_shim.broker.transactions.posted_message import Posting
 from broker_shim.broker.transactions.unit_of_work import UnitOfWork, nobody
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.completion import OnComplete, after
 from broker_shim.errors import StoreError, Unavailable
-from broker_shim.listener_1_0.outcomes import kept_of, rejection
-from broker_shim.protocol_1_0.links.link import Delivery
-from broker_shim.store.interface import MessageStore, TransactionContext
+from broker_shim.listener_1_0.outcomes import DecidedRun, kept_of, rejection
+from broker_shim.store.interface import Annotations, MessageStore, TransactionContext
 from broker_shim.transactions.standing import TransactionStanding
 from broker_shim.transactions.transaction_refusals import TransactionRefused, rolled_back
 
@@ -47,23 +46,38 @@ OUTCOMES = (Accepted, Rejected, Released, Modified)
 
 @dataclass(slots=True, eq=False)
 class Retirement:
-    """One delivery within one transaction; until that ends nobody else decides about it.
+    """Deliveries within one transaction; until that ends nobody else decides about them.
 
     Attributes:
-        link: That it was sent on; it may have ended meanwhile.
-        delivery: Of the protocol.
-        taken: The message that was delivered.
+        link: That they were sent on; it may have ended meanwhile.
+        transaction: What is committed or undone as a whole.
+        decided: The deliveries, and their messages.
+        taken: The messages, as their link has them.
         outcome: What the client chose, one of `OUTCOMES`.
-        is_settled: The client has forgotten the delivery.
-        rejection: What becomes of the message, if it is rejected.
+        is_settled: The client has forgotten the deliveries.
+        rejections: What becomes of each message, if they are rejected.
     """
 
     link: Retirements
-    delivery: Delivery
-    taken: TakenMessage
+    transaction: LocalTransaction
+    decided: DecidedRun
+    taken: TakenRun
     outcome: Any
     is_settled: bool
-    rejection: Rejection | None = None
+    rejections: list[Rejection] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        """The number of deliveries."""
+        return len(self.decided.message_ids)
+
+    def cut(self, rest: TakenRun) -> Retirement:
+        """Part it, as the client forgets some of the deliveries. See `Decision`."""
+        count, end = len(self) - len(rest), len(self)
+        decided = self.decided.part(count, end)
+        parted = replace(self, decided=decided, taken=rest, rejections=self.rejections[count:])
+        self.decided, self.rejections = self.decided.part(0, count), self.rejections[:count]
+        self.transaction.parted(self, parted)
+        return parted
 
     @property
     def removes(self) -> bool:
@@ -85,50 +99,53 @@ class Retirement:
 
         A dead-letter queue that is not there is created by an earlier call of the store.
         """
-        message_id, queue, holder = self.taken.message_id, self.link.queue, self.link.holder
-        outcome, failed = self.outcome, self.failed
+        ids, queue, holder = self.decided.message_ids, self.link.queue, self.link.holder
+        outcome = self.outcome
         if isinstance(outcome, Rejected):
-            self.rejection = Rejection(broker, queue, message_id, holder, rejection(outcome))
-            self.rejection.make_target(nobody)  # if that is refused, so is what needs it
-            try:
-                steps = self.rejection.steps()
-            except StoreError as reason:
-                return [partial(_refuse, reason)]
-            return [broker.calls.operation(*step) for step in steps]
-        kept = None
-        if isinstance(outcome, Modified):
-            kept = kept_of(broker, queue.name, message_id, outcome)
-
-        def remove(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-            store.dequeue(message_id, queue.name, holder, note, transaction)
-
-        def release(store: MessageStore, note: OnComplete, transaction: TransactionContext) -> None:
-            place = (message_id, queue.name, holder, note, transaction)
-            store.release(*place, delivery_failed=failed, annotations=kept)
-
-        return [remove if self.removes else release]
+            reason = rejection(outcome)
+            self.rejections = [Rejection(broker, queue, i, holder, reason) for i in ids]
+            operations = []
+            for rejected in self.rejections:
+                rejected.make_target(nobody)  # if that is refused, so is what needs it
+                try:
+                    steps = rejected.steps()
+                except StoreError as reason_why:
+                    return [partial(_refuse, reason_why)]
+                operations += [broker.calls.operation(*step) for step in steps]
+            return operations
+        if self.removes:
+            return [partial(_remove, message_id, queue.name, holder) for message_id in ids]
+        kept: Annotations | None = None
+        operations = []
+        for message_id in ids:
+            if isinstance(outcome, Modified):
+                kept = kept_of(broker, queue.name, message_id, outcome)
+            options = {"delivery_failed": self.failed, "annotations": kept}
+            operations.append(partial(_release, message_id, queue.name, holder, options))
+        return operations
 
     @property
-    def place(self) -> tuple[str, int]:
-        """The queue and the id of the delivery's message. See `SettledWork`."""
-        return self.link.queue.name, self.taken.message_id
+    def places(self) -> list[tuple[str, int]]:
+        """The queue and the id of each delivery's message. See `SettledWork`."""
+        return [(self.link.queue.name, message_id) for message_id in self.decided.message_ids]
 
     def committed(self, broker: Broker) -> None:
-        """Take the message off its queue, or let it wait again, as was decided.
+        """Take the messages off their queue, or let them wait again, as was decided.
 
         See `SettledWork`.
         """
-        queue, message_id = self.link.queue, self.taken.message_id
+        queue, ids = self.link.queue, self.decided.message_ids
         if broker.serves(queue):
-            if self.is_undeliverable:
+            for message_id in ids if self.is_undeliverable else ():
                 self.link.refuse(message_id)
             if self.removes:
-                queue.removed((message_id,))
-                if self.rejection is not None:
-                    self.rejection.is_done()
+                queue.removed(ids)
+                for rejected in self.rejections:
+                    rejected.is_done()
             else:
-                broker.metrics.released += 1
-                broker.settlement.released(message_id, queue, failed=self.failed)
+                broker.metrics.released += len(ids)
+                for message_id in ids:
+                    broker.settlement.released(message_id, queue, failed=self.failed)
         self.taken.release()
         self.link.retired(self)
 
@@ -179,12 +196,16 @@ class LocalTransaction:
         to the client again and again before its discharge.
         """
         try:
-            self.standing.take(0, self._clock())
+            self.standing.take(0, self._clock(), len(retirement))
         except TransactionRefused:
-            if len(self._work.settled) >= self.standing.limits.operation_count:
+            if self._work.settled_count >= self.standing.limits.operation_count:
                 retirement.undone(nobody)
                 return
         self._work.settle(retirement)
+
+    def parted(self, retirement: Retirement, rest: Retirement) -> None:
+        """Take in the rest of a retirement that was cut."""
+        self._work.parted(retirement, rest)
 
     def acquire(self, acquiring: Acquisitions) -> None:
         """A link acquired a message in it; one that can only be rolled back gives it back then."""
@@ -255,6 +276,29 @@ def within(transaction: LocalTransaction | None, outcome: Any) -> Any:
     if transaction is None:
         return outcome
     return TransactionalState(transaction.standing.txn_id, outcome)
+
+
+def _remove(
+    message_id: int,
+    queue: str,
+    holder: str,
+    store: MessageStore,
+    note: OnComplete,
+    transaction: TransactionContext,
+) -> None:
+    store.dequeue(message_id, queue, holder, note, transaction)
+
+
+def _release(
+    message_id: int,
+    queue: str,
+    holder: str,
+    options: Mapping[str, Any],
+    store: MessageStore,
+    note: OnComplete,
+    transaction: TransactionContext,
+) -> None:
+    store.release(message_id, queue, holder, note, transaction, **options)
 
 
 def _refuse(

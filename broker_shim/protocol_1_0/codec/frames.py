@@ -12,6 +12,8 @@ are gathered until a frame is complete, then cut once.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from broker_shim.amqp_1_0.composites import Composite, Transfer
@@ -19,6 +21,7 @@ from broker_shim.amqp_1_0.definitions import ConnectionError as Condition
 from broker_shim.protocol_1_0.codec.composites import encoded_composite
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation
 from broker_shim.protocol_1_0.codec.transfers import WholeDeliveries, whole_deliveries
+from broker_shim.protocol_1_0.serial import WRAP
 
 AMQP_FRAME = 0
 SASL_FRAME = 1
@@ -173,38 +176,47 @@ def transfer_frame(channel: int, transfer: Transfer, payload_bytes: int) -> byte
         body = encoded_composite(transfer)
         head = _HEADER.pack(HEADER_BYTES + len(body) + payload_bytes, 2, AMQP_FRAME, channel)
         return head + body
-    return plain_transfer(
+    return plain_transfers(
         channel,
         transfer.handle,
         delivery_id,
-        tag,
-        payload_bytes,
+        [tag],
+        [payload_bytes],
         settled=transfer.settled is True,
         more=transfer.more,
         message_format=transfer.message_format or 0,
-    )
+    )[0]
 
 
-def plain_transfer(
+def plain_transfers(
     channel: int,
     handle: int,
-    delivery_id: int,
-    tag: bytes,
-    payload_bytes: int,
+    number: int,
+    tags: Sequence[bytes],
+    sizes: Iterable[int],
     *,
     settled: bool,
     more: bool = False,
     message_format: int = 0,
-) -> bytes:
-    """`transfer_frame` of one that says its first six fields; a tag of 32 bytes at most."""
-    size = _TRANSFER_BYTES + len(tag)
-    head = _TRANSFER_START.pack(
-        *(size + payload_bytes, 2, AMQP_FRAME, channel),
-        *(0, 0x53, Transfer.CODE, 0xC0, size - 13, 6),
-        *(0x70, handle, 0x70, delivery_id, 0xA0, len(tag)),
-    )
+) -> list[bytes]:
+    """`transfer_frame` of deliveries that say their first six fields; tags have 32 bytes at most.
+
+    The first has the id `number`, modulo 2³², and the others follow: what differs is an id, a tag
+    and a size.
+    """
     codes = (0x41 if settled else 0x42, 0x41 if more else 0x42)
-    return head + tag + _TRANSFER_END.pack(0x70, message_format, *codes)
+    end, numbered = _TRANSFER_END.pack(0x70, message_format, *codes), _NUMBERED.pack
+    places = zip([at % WRAP for at in range(number, number + len(tags))], sizes, strict=True)
+    heads: list[bytes] = []
+    for tag_bytes, alike in groupby(tags, len):
+        head_bytes = _TRANSFER_BYTES + tag_bytes
+        fields = (0, 0x53, Transfer.CODE, 0xC0, head_bytes - 13, 6, 0x70, handle, 0x70)
+        before, named = _TRANSFER.pack(2, AMQP_FRAME, channel, *fields), bytes((0xA0, tag_bytes))
+        heads += [
+            numbered(head_bytes + size, before, delivery_id) + named + tag + end
+            for tag, (delivery_id, size) in zip(alike, places)  # noqa: B905  # of one length
+        ]
+    return heads
 
 
 def _says_more(transfer: Transfer) -> bool:
@@ -218,6 +230,7 @@ def _says_more(transfer: Transfer) -> bool:
     )
 
 
-_TRANSFER_START = struct.Struct(">IBBH BBBB BB BI BI BB")
+_TRANSFER = struct.Struct(">BBH BBBB BB BI B")
+_NUMBERED = struct.Struct(f">I {_TRANSFER.size}s I")
 _TRANSFER_END = struct.Struct(">BI BB")
-_TRANSFER_BYTES = _TRANSFER_START.size + _TRANSFER_END.size
+_TRANSFER_BYTES = _NUMBERED.size + 2 + _TRANSFER_END.size

@@ -14,6 +14,7 @@ from broker_shim.protocol_1_0.links.link import (
 )
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.sender import SenderLink
+from broker_shim.protocol_1_0.links.sent_runs import SentRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +59,13 @@ class DispositionReceived:
     """The peer told a state of deliveries, or settled them.
 
     Attributes:
-        deliveries: Those of the disposition's range that were not settled yet.
+        deliveries: Those of the disposition's range that were not settled yet: as runs, if we
+            sent them.
         state: What the peer says of all of them; None if it says nothing.
         is_settled: True if the peer has forgotten them; then they are settled here, too.
     """
 
-    deliveries: tuple[Delivery, ...]
+    deliveries: tuple[Delivery | SentRun, ...]
     state: Any
     is_settled: bool
 

@@ -7,7 +7,7 @@ is in `sender` and `receiver`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +29,12 @@ from broker_shim.protocol_1_0.transitions import (
 
 if TYPE_CHECKING:
     from broker_shim.protocol_1_0.links.port import SessionPort
+    from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 
 
 @dataclass(slots=True, eq=False)
 class Delivery:
-    """A delivery of a message over one link.
+    """A delivery of a message that comes on one link. What we send are `SentRun`s.
 
     Attributes:
         link: Our end of the link that the delivery is made on.
@@ -45,12 +46,10 @@ class Delivery:
         state: What we said of it last.
         remote_state: What the peer said of it last.
         is_resumed: True if its sender resumed it from an earlier attachment.
-        ends_at: Of all bytes of the connection, the number that were made when its last frame was;
-            None while it is not made whole.
         is_second: True if its receiver settles it after its sender (rcv-settle-mode second).
     """
 
-    link: Link
+    link: ReceiverLink
     tag: bytes
     message_format: int
     delivery_id: int | None = None
@@ -59,7 +58,6 @@ class Delivery:
     state: Any = None
     remote_state: Any = None
     is_resumed: bool = False
-    ends_at: int | None = None
     is_second: bool = False
 
     def dispose(self, state: Any, *, settled: bool = True) -> None:
@@ -142,7 +140,6 @@ class Link:
         handle: The number by which our frames name the link, on its session.
         snd_settle_mode: The mode that we answered.
         rcv_settle_mode: The mode that we answered.
-        unsettled: Tag → delivery; kept after a detach, for whoever resumes the link.
         earlier: Tag → our state of what earlier attachments left unsettled and neither side has
             resumed or settled on this one.
         is_incomplete: True if either attach did not name all that its side holds: nothing but
@@ -158,7 +155,6 @@ class Link:
         self.handle = port.handles.take()
         self.snd_settle_mode = SenderSettleMode(remote.snd_settle_mode)
         self.rcv_settle_mode = ReceiverSettleMode(remote.rcv_settle_mode)
-        self.unsettled: dict[bytes, Delivery] = {}
         self.earlier: dict[bytes, Any] = {}
         self.is_incomplete = remote.incomplete_unsettled
         self._state = EndpointState.BEGUN
@@ -244,21 +240,15 @@ class Link:
         self._ended()
         self.port.handles.give_back(self.handle)
 
+    def let_go(self) -> None:
+        """Part the link from its deliveries, which know it, when nobody asks for them any more."""
+
     def fail(self, error: Error) -> None:
         """Detach the link with the reason: the peer broke the protocol on it."""
         if self._state is EndpointState.BEGUN:
             self.refuse(error)
         else:
             self.detach(closed=True, error=error)
-
-    def dispose(self, deliveries: Sequence[Delivery], state: Any) -> None:
-        """Tell one state of many deliveries of this link, each as `Delivery.answer` does."""
-        if self.rcv_settle_mode == ReceiverSettleMode.FIRST or not self.is_receiver:
-            self.port.dispose(self, deliveries, state, settled=True)
-            return
-        for is_second in (False, True):
-            some = [delivery for delivery in deliveries if delivery.is_second is is_second]
-            self.port.dispose(self, some, state, settled=not is_second)
 
     def received_detach(self) -> None:
         """Take the peer's detach; the link is over if we had detached before.
@@ -296,7 +286,6 @@ class Link:
 
     def _ended(self) -> None:
         self._errant_left = self.port.incoming.left
-        self.port.forget_link(self)
 
     def _answer(
         self, source: Any, target: Any, fields: dict[str, Any], unsettled: Mapping[bytes, Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 from broker_shim.amqp_1_0.composites import Transfer
 from broker_shim.protocol_1_0.links.credit import SenderCredit
-from broker_shim.protocol_1_0.links.link import Delivery
+from broker_shim.protocol_1_0.links.sent_runs import SentRun
 from broker_shim.protocol_1_0.output import Output
 
 
@@ -18,7 +18,7 @@ class Outgoing:
     """Payload that a link's owner handed over in one call, until all of it is written.
 
     Attributes:
-        delivery: The delivery that the bytes belong to.
+        run: The delivery that the bytes belong to, a run of one.
         credit: Credit of its link; charged with the delivery's first frame.
         handle: The handle of its link.
         is_first: True until the delivery's first frame went.
@@ -31,7 +31,7 @@ class Outgoing:
         size: Bytes of it.
     """
 
-    delivery: Delivery
+    run: SentRun
     credit: SenderCredit
     handle: int
     is_first: bool
@@ -46,7 +46,7 @@ class Outgoing:
     @property
     def waits_for_credit(self) -> bool:
         """True if nothing of the delivery went, and its first frame may not go yet."""
-        return not (self.delivery.delivery_id is not None or self.is_free or self.credit.left > 0)
+        return not (self.run.number >= 0 or self.is_free or self.credit.left > 0)
 
     def add(self, pieces: Sequence[bytes | memoryview]) -> None:
         """Add payload, which is not copied: it must not change until it was written."""
@@ -66,10 +66,10 @@ class Outgoing:
             more=True,  # said or not, it is room that a frame needs
         )
         if self.is_first:
-            transfer.delivery_id = self.delivery.delivery_id
-            transfer.delivery_tag = self.delivery.tag
-            transfer.message_format = self.delivery.message_format
-            transfer.resume = self.delivery.is_resumed
+            transfer.delivery_id = self.run.delivery_id
+            transfer.delivery_tag = self.run.tag
+            transfer.message_format = self.run.message_format
+            transfer.resume = self.run.is_resumed
         room = output.payload_room(transfer, self.size)
         transfer.more = room < self.size or not self.is_last
         output.transfer(channel, transfer, self._cut(room))

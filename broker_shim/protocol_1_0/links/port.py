@@ -3,33 +3,29 @@
 The session feeds it what frames tell of the session as a whole; links write by it. Ids of transfer
 frames and of deliveries are the session's, so what waits for a window, and which deliveries an id
 names, is known here and not by one link.
-
-A broker settles deliveries one at a time, as its store reports; a disposition each would cost more
-than the deliveries themselves. So they are kept until output is taken, and consecutive ids with
-one state become one frame. Their order among each other means nothing (2.7.6); whoever ends a link
-or a session flushes first.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from itertools import accumulate, chain, islice
+from operator import add
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_shim.amqp_1_0.composites import (
     Begin,
     Composite,
-    Disposition,
     Flow,
     Received,
     TransactionalState,
 )
 from broker_shim.amqp_1_0.definitions import AmqpError
 from broker_shim.protocol_1_0.budget import UNLIMITED
-from broker_shim.protocol_1_0.codec.encoder import NULL, write
 from broker_shim.protocol_1_0.codec.errors import ProtocolViolation, Scope
-from broker_shim.protocol_1_0.codec.frames import plain_transfer
+from broker_shim.protocol_1_0.codec.frames import plain_transfers
 from broker_shim.protocol_1_0.links.credit import SenderCredit
+from broker_shim.protocol_1_0.links.dispositions import DispositionBatch, joined, span_of
 from broker_shim.protocol_1_0.links.link import (
     DeliveriesReceived,
     Delivery,
@@ -38,65 +34,16 @@ from broker_shim.protocol_1_0.links.link import (
     TransferPiece,
 )
 from broker_shim.protocol_1_0.links.outgoing_delivery import Outgoing
+from broker_shim.protocol_1_0.links.sent_runs import Place, SentRun, SentRuns
 from broker_shim.protocol_1_0.links.unsettled import Unsettled
 from broker_shim.protocol_1_0.output import MOST_TRANSFER_BYTES, Output
 from broker_shim.protocol_1_0.peer_settings import Settings
-from broker_shim.protocol_1_0.serial import WRAP, FreeNumbers, distance, plus
+from broker_shim.protocol_1_0.serial import WRAP, FreeNumbers, distance
 from broker_shim.protocol_1_0.windows import IncomingWindow, OutgoingWindow
 
-
-class DispositionBatch:
-    """Dispositions of one session that are not written yet: states, and the ids of each."""
-
-    def __init__(self) -> None:
-        self._state: object = None
-        self._encoded = NULL
-        self._said: dict[tuple[bool, bool, bytes], tuple[object, list[int]]] = {}
-
-    def add(
-        self, delivery_ids: list[int], state: object, *, is_incoming: bool, is_settled: bool
-    ) -> None:
-        """Say `state` of deliveries, one at least, and whether they are settled.
-
-        Raises:
-            InvalidCommand: The state cannot be encoded.
-        """
-        if state is not self._state:  # most often it is the one `Accepted` of the caller
-            self._state, self._encoded = state, write(state)
-        key = (is_incoming, is_settled, self._encoded)
-        self._said.setdefault(key, (state, []))[1].extend(delivery_ids)
-
-    def take(self) -> list[Disposition]:
-        """Hand out dispositions of all of them, in ranges, and start over."""
-        taken, self._said = self._said, {}
-        return [
-            Disposition(
-                role=is_incoming,
-                first=first,
-                last=None if last == first else last,
-                settled=is_settled,
-                state=state,
-            )
-            for (is_incoming, is_settled, _), (state, ids) in taken.items()
-            for first, last in ranges(ids)
-        ]
-
-
-def ranges(ids: list[int]) -> list[tuple[int, int]]:
-    """Return consecutive delivery ids as (first, last), in order; ids wrap around at 2³²."""
-    base = (ids[0] - _HALF) % WRAP
-    offsets = sorted([(delivery_id - base) % WRAP for delivery_id in ids])
-    pairs: list[tuple[int, int]] = []
-    first = last = offsets[0]
-    for offset in offsets[1:]:
-        if offset != last + 1:
-            pairs.append(((base + first) % WRAP, (base + last) % WRAP))
-            first = offset
-        last = offset
-    return [*pairs, ((base + first) % WRAP, (base + last) % WRAP)]
-
-
-_HALF = WRAP >> 1
+if TYPE_CHECKING:
+    from broker_shim.protocol_1_0.links.receiver import ReceiverLink
+    from broker_shim.protocol_1_0.links.sender import SenderLink
 
 
 _MOST_LEFT = 1_024
@@ -115,7 +62,7 @@ class Disposed(NamedTuple):
         rest: Where the part of its range begins that is still to be told; None if there is none.
     """
 
-    changed: list[Delivery]
+    changed: Sequence[Delivery | SentRun]
     delivery_count: int
     rest: int | None
 
@@ -154,9 +101,8 @@ class SessionPort:
         self._waiting: deque[Outgoing] = deque()
         self._batch = DispositionBatch()
         self._left: list[tuple[int, int]] = []
-        self._next_delivery_id = 0
         self.last_incoming_id: int | None = None
-        self._sent = Unsettled()
+        self._sent = SentRuns()
         self._received = Unsettled()
 
     @property
@@ -203,46 +149,39 @@ class SessionPort:
             self.channel,
         )
 
+    def whole_count(self, credit: SenderCredit, sizes: Sequence[int]) -> int:
+        """Count the first deliveries of these sizes that fit one frame each and need not wait."""
+        room = 0 if self._waiting else max(0, min(self.outgoing.left, credit.left, len(sizes)))
+        most = self._output.max_frame_bytes - MOST_TRANSFER_BYTES
+        if max(sizes) > most:
+            room = min(room, next(at for at, size in enumerate(sizes) if size > most))
+        return room
+
     def send_whole(
         self,
-        deliveries: Sequence[Delivery],
+        run: SentRun,
         credit: SenderCredit,
-        payloads: Sequence[Sequence[bytes | memoryview]],
-    ) -> int:
-        """Send deliveries of a link that fit one frame each and have nothing to wait for, as most.
+        sizes: Sequence[int],
+        columns: Sequence[Sequence[bytes | memoryview]],
+    ) -> None:
+        """Send deliveries that fit one frame each and have nothing to wait for, in one piece.
 
         Args:
-            deliveries: Whole, with no state to tell, all settled or none; `byte_count` is that of
-                the payload.
-            credit: Credit of their link; charged with those that are sent.
-            payloads: The pieces of each; not copied.
-
-        Returns:
-            How many are sent, the first ones: the others have to wait, or are longer.
+            run: They are new and whole, and have no state to tell.
+            credit: Credit of their link; charged with them.
+            sizes: How long the payload of each is.
+            columns: The pieces of the payloads: the first of each, then the second of each, …
         """
-        output, channel, delivery_id = self._output, self.channel, self._next_delivery_id
-        room = 0 if self._waiting else min(self.outgoing.left, credit.left)
-        most, made, sent = output.max_frame_bytes - MOST_TRANSFER_BYTES, output.made_bytes, 0
-        chunks: list[bytes | memoryview] = []
-        for delivery, pieces in zip(deliveries, payloads, strict=True):
-            size = delivery.byte_count
-            if sent >= room or size > most:
-                break
-            tag, handle, settled = delivery.tag, delivery.link.handle, delivery.is_settled
-            head = plain_transfer(channel, handle, delivery_id, tag, size, settled=settled)
-            made += len(head) + size
-            delivery.delivery_id, delivery.ends_at = delivery_id, made
-            delivery_id = (delivery_id + 1) % WRAP
-            chunks.append(head)
-            chunks += pieces
-            sent += 1
-        if sent:
-            self._next_delivery_id = delivery_id
-            self._sent.extend(() if deliveries[0].is_settled else deliveries[:sent])
-            credit.sent(sent)
-            self.outgoing.take(sent)
-            output.write_all(chunks, made - output.made_bytes)
-        return sent
+        output = self._output
+        self._sent.add(run)
+        heads = plain_transfers(
+            self.channel, run.link.handle, run.number, run.tags, sizes, settled=run.is_settled
+        )
+        ends = accumulate(map(add, map(len, heads), sizes), initial=output.made_bytes)
+        run.ends = [*islice(ends, 1, None)]
+        credit.sent(len(run))
+        self.outgoing.take(len(run))
+        output.write(b"".join(chain.from_iterable(zip(heads, *columns, strict=True))))
 
     def enqueue(self, outgoing: Outgoing) -> None:
         """Send a piece of a delivery as soon as the session's window has room."""
@@ -260,7 +199,7 @@ class SessionPort:
         held_links: set[Link] = set()
         while self._waiting and self.outgoing.left:
             outgoing = self._waiting[0]
-            link = outgoing.delivery.link
+            link = outgoing.run.link
             if link in held_links or not self._may_send(outgoing):
                 held.append(self._waiting.popleft())
                 held_links.add(link)
@@ -271,9 +210,9 @@ class SessionPort:
             self.waiting_bytes -= size - outgoing.size
         self._waiting.extendleft(reversed(held))
 
-    def withdraw(self, delivery: Delivery) -> None:
+    def withdraw(self, run: SentRun) -> None:
         """Drop what waits of a delivery."""
-        self._keep(waiting for waiting in self._waiting if waiting.delivery is not delivery)
+        self._keep(waiting for waiting in self._waiting if waiting.run is not run)
 
     def begin_incoming(self, delivery: Delivery, delivery_id: int) -> None:
         """Remember a delivery whose first frame came.
@@ -305,19 +244,56 @@ class SessionPort:
         self.last_incoming_id = delivery_id
 
     def dispose(
-        self, link: Link, deliveries: Iterable[Delivery], state: Any, *, settled: bool
+        self, link: ReceiverLink, deliveries: Iterable[Delivery], state: Any, *, settled: bool
     ) -> None:
-        """Tell the peer a state of a link's deliveries, and settle them or not: see `Delivery`."""
+        """Tell the peer a state of deliveries that came, and settle them or not."""
         if link.is_gone:
             return
         left = [delivery for delivery in deliveries if not delivery.is_settled]
         ids = [delivery.delivery_id for delivery in left if delivery.delivery_id is not None]
         if ids:
-            self._batch.add(ids, state, is_incoming=link.is_receiver, is_settled=settled)
+            spans = zip(ids, ids, strict=True)
+            self._batch.add(spans, state, is_incoming=True, is_settled=settled)
         for delivery in left:
             delivery.state = state
         if settled:
             self._forget(link, left, ids)
+
+    def dispose_sent(
+        self, link: SenderLink, places: Iterable[Place], state: Any, *, settled: bool
+    ) -> None:
+        """Tell the peer a state of what we sent and is not settled, and settle it or not.
+
+        Args:
+            link: The link that sent all of it.
+            places: Where it is (`SentRun.place`).
+            state: The state to tell.
+            settled: It is settled by this.
+        """
+        if link.is_gone:
+            return
+        for place in places:
+            runs = self._runs_at(place)
+            if runs and runs[0].number >= 0:
+                spans = map(span_of, runs)
+                self._batch.add(spans, state, is_incoming=False, is_settled=settled)
+            for run in runs:
+                run.state = state
+                if settled:
+                    self.forget_sent(run)
+
+    def part(self, run: SentRun, start: int, count: int) -> SentRun:
+        """Cut some deliveries out of an unsettled run that is longer."""
+        (part,), _rest = self._sent.between(run.number + start, count, count, is_taken=False)
+        return part
+
+    def _runs_at(self, place: Place) -> Sequence[SentRun]:
+        """Find what is not settled of some deliveries."""
+        if isinstance(place, SentRun):
+            if place.number < 0:  # it is told as it is by then, when it goes
+                return () if place.is_settled else (place,)
+            place = place.number, len(place)
+        return self._sent.between(*place, place[1], is_taken=False)[0]
 
     def disposed(
         self, first: int, last: int, state: Any, *, ours: bool, settled: bool, most: int = UNLIMITED
@@ -328,10 +304,11 @@ class SessionPort:
         """
         if state is None and not settled:
             return Disposed([], 0, None)
-        known = self._sent if ours else self._received
-        some, rest = known.between(first, last, most)
         # `received` is told each time: with it a receiver says that it is still at work.
         is_news = settled or isinstance(state, Received)
+        if ours:
+            return self._disposed_sent(first, last, state, most, settled=settled, is_news=is_news)
+        some, rest = self._received.between(first, last, most)
         changed = [one for one in some if is_news or one.remote_state != state]
         if state is not None:
             for delivery in changed:
@@ -340,37 +317,56 @@ class SessionPort:
             for delivery in changed:
                 delivery.is_settled = True
                 del delivery.link.unsettled[delivery.tag]
-            known.discard([one.delivery_id for one in changed if one.delivery_id is not None])
+            ids = [one.delivery_id for one in changed if one.delivery_id is not None]
+            self._received.discard(ids)
         return Disposed(changed, len(some), rest)
 
+    def _disposed_sent(
+        self, first: int, last: int, state: Any, most: int, *, settled: bool, is_news: bool
+    ) -> Disposed:
+        number, count = self._sent.number_of(first), distance(first, last) + 1
+        runs, left = self._sent.between(number, count, most, is_taken=settled)
+        changed = [run for run in runs if is_news or run.remote_state != state]
+        for run in changed:
+            if state is not None:
+                run.remote_state = state
+            if settled:
+                run.link.settled(run)
+        return Disposed(changed, sum(map(len, runs)), None if left is None else left % WRAP)
+
     def forget(self, delivery: Delivery) -> None:
-        """Forget a delivery: it is settled here."""
+        """Forget a delivery that came: it is settled here."""
         ids = () if delivery.delivery_id is None else (delivery.delivery_id,)
         self._forget(delivery.link, (delivery,), ids)
 
-    def _forget(self, link: Link, deliveries: Iterable[Delivery], ids: Iterable[int]) -> None:
+    def _forget(
+        self, link: ReceiverLink, deliveries: Iterable[Delivery], ids: Iterable[int]
+    ) -> None:
         unsettled = link.unsettled
         for delivery in deliveries:
             delivery.is_settled = True
             unsettled.pop(delivery.tag, None)
-        (self._received if link.is_receiver else self._sent).discard(ids)
+        self._received.discard(ids)
 
-    def forget_link(self, link: Link) -> None:
-        """Forget the deliveries of a link that ended; the link keeps them (`unsettled`)."""
-        self._keep(waiting for waiting in self._waiting if waiting.delivery.link is not link)
-        begun = {
-            delivery.delivery_id: delivery
-            for delivery in link.unsettled.values()
-            if delivery.delivery_id is not None
-        }
-        (self._received if link.is_receiver else self._sent).discard(begun)
-        left = [
-            delivery_id
-            for delivery_id, delivery in begun.items()
-            if not (link.is_receiver or isinstance(delivery.remote_state, TransactionalState))
-        ]
+    def forget_sent(self, run: SentRun) -> None:
+        """Forget a delivery that we sent: it is settled here."""
+        self._sent.discard(run)
+        run.link.settled(run)
+
+    def forget_received(self, link: ReceiverLink) -> None:
+        """Forget what came on a link that ended; the link keeps it (`unsettled`)."""
+        begun = [delivery.delivery_id for delivery in link.unsettled.values()]
+        self._received.discard([number for number in begun if number is not None])
+
+    def forget_sender(self, link: SenderLink) -> None:
+        """Forget what was sent on a link that ended; the link keeps it (`runs`)."""
+        self._keep(waiting for waiting in self._waiting if waiting.run.link is not link)
+        begun = [run for run in link.runs if run.number >= 0]
+        for run in begun:
+            self._sent.discard(run)
+        left = [run for run in begun if not isinstance(run.remote_state, TransactionalState)]
         if left:
-            self._left += ranges(left)
+            self._left += joined([*map(span_of, left)])
             del self._left[:-_MOST_LEFT]
 
     def has_left(self, first: int, last: int) -> bool:
@@ -403,17 +399,14 @@ class SessionPort:
 
         Ids are given with the first frame of a delivery: peers expect them without gaps.
         """
-        delivery = outgoing.delivery
-        if delivery.delivery_id is None:
-            delivery.delivery_id = self._next_delivery_id
-            self._next_delivery_id = plus(self._next_delivery_id, 1)
-            if not delivery.is_settled:
-                self._sent.extend((delivery,))
+        run = outgoing.run
+        if run.number < 0:
+            self._sent.add(run)
             if not outgoing.is_free:
                 outgoing.credit.sent()
-            outgoing.is_settled |= delivery.is_settled  # while it waited here
+            outgoing.is_settled |= run.is_settled  # while it waited here
         self.outgoing.take()
         is_all = outgoing.send_frame(self._output, self.channel)
         if is_all and outgoing.is_last:
-            delivery.ends_at = self._output.made_bytes
+            run.ends.append(self._output.made_bytes)
         return is_all

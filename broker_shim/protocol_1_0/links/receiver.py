@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from broker_shim.amqp_1_0.composites import Attach, Flow, Target, Transfer
@@ -41,6 +42,9 @@ class ReceiverLink(Link):
     fe2o3-amqp does not, and goes on counting from its earlier attachment, too. So after the
     attach of a link that may be resumed, and after each resumed delivery, the peer is asked for
     its own count (echo), which is the one that holds (2.6.7).
+
+    Attributes:
+        unsettled: Tag → delivery; kept after a detach, for whoever resumes the link.
     """
 
     is_receiver = True
@@ -48,6 +52,7 @@ class ReceiverLink(Link):
 
     def __init__(self, port: SessionPort, remote: Attach) -> None:
         super().__init__(port, remote)
+        self.unsettled: dict[bytes, Delivery] = {}
         self._credit = ReceiverCredit(remote.initial_delivery_count or 0)
         self._current: Delivery | None = None
         self._current_is_settled = False
@@ -99,6 +104,23 @@ class ReceiverLink(Link):
         self._is_asked |= echo or self._wants_count
         self._wants_count = False
         self._credit.give(credit, drain=drain)
+
+    def dispose(self, deliveries: Sequence[Delivery], state: Any) -> None:
+        """Tell one state of many deliveries of this link, each as `Delivery.answer` does."""
+        if self.rcv_settle_mode == ReceiverSettleMode.FIRST:
+            self.port.dispose(self, deliveries, state, settled=True)
+            return
+        for is_second in (False, True):
+            some = [delivery for delivery in deliveries if delivery.is_second is is_second]
+            self.port.dispose(self, some, state, settled=not is_second)
+
+    def let_go(self) -> None:
+        """Forget what is unsettled. See `Link.let_go`."""
+        self.unsettled.clear()
+
+    def _ended(self) -> None:
+        super()._ended()
+        self.port.forget_received(self)
 
     def received_flow(self, flow: Flow) -> None:
         """Take a flow by which the peer tells how it stands, and answer it if the peer asks."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from operator import add
 from typing import Any
 
 from broker_shim.amqp_1_0.composites import Attach, Flow
@@ -11,9 +12,10 @@ from broker_shim.protocol_1_0.codec.encoder import write
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand
 from broker_shim.protocol_1_0.codec.sizes import kept_properties
 from broker_shim.protocol_1_0.links.credit import SenderCredit
-from broker_shim.protocol_1_0.links.link import Delivery, Link
+from broker_shim.protocol_1_0.links.link import Link
 from broker_shim.protocol_1_0.links.outgoing_delivery import Outgoing
 from broker_shim.protocol_1_0.links.port import SessionPort
+from broker_shim.protocol_1_0.links.sent_runs import Cuttable, Place, SentRun
 from broker_shim.protocol_1_0.links.unsettled_maps import MAX_TAG_BYTES
 from broker_shim.protocol_1_0.transitions import EndpointStep
 
@@ -22,7 +24,6 @@ MAX_STATE_BYTES = 256
 
 
 _TAGS = "a tag has at most 32 bytes and differs from all unsettled ones"
-_NO_CREDIT = "no credit: wait for the peer's flow"
 
 
 class SenderLink(Link):
@@ -32,6 +33,7 @@ class SenderLink(Link):
     can be handed over, the caller bounds what waits.
 
     Attributes:
+        runs: What is unsettled; kept after a detach, for whoever resumes the link.
         flow_properties: Of the peer's flows, the last that mean something; whoever heeds them sets
             them to None.
     """
@@ -43,7 +45,9 @@ class SenderLink(Link):
         super().__init__(port, remote)
         self.flow_properties: dict[Any, Any] | None = None
         self._credit = SenderCredit()
-        self._current: Delivery | None = None
+        self._current: SentRun | None = None
+        self.runs: dict[SentRun, None] = {}
+        self._tags: set[bytes] = set()
         self._current_is_settled = False
 
     @property
@@ -61,6 +65,11 @@ class SenderLink(Link):
         """True while the peer waits for the credit to be used or given up: see `drained`."""
         return self._credit.is_draining
 
+    @property
+    def unsettled(self) -> dict[bytes, SentRun]:
+        """The run of each delivery that is not settled, by its tag."""
+        return {tag: run for run in self.runs for tag in run.tags}
+
     def transfer(
         self,
         tag: bytes,
@@ -71,74 +80,108 @@ class SenderLink(Link):
         message_format: int = 0,
         state: Any = None,
         waits: bool = False,
-    ) -> Delivery:
+        held: Any = None,
+    ) -> SentRun:
         """Start a delivery; it is complete unless `more` is to come by `transfer_more`.
 
         Args:
             tag: At most 32 bytes; none of those unsettled on this link.
-            pieces: Payload; not copied, so it must not change until it was written.
+            pieces: Payload; not copied if it is in many frames, so it must not change until it was
+                written.
             settled: Nothing is to be heard of it again.
             more: True if it goes on.
             message_format: 0 is AMQP's own.
             state: What is known of it, as a transactional state.
             waits: Take it without credit, too: it goes when there is more.
+            held: As of `transfer_all`.
 
         Raises:
             InvalidCommand: No credit, unless it waits; another delivery is not complete; or one of
                 the above.
         """
-        self._after(EndpointStep.USED)
-        self._check(tag, state)
-        self._check_settled(settled=settled)
-        if self.is_incomplete or tag in self.earlier:
-            raise InvalidCommand("only resumed deliveries may go, or this one is to be resumed")
-        self._check_credit(waits=waits)
-        delivery = Delivery(self, bytes(tag), message_format, is_settled=settled, state=state)
-        self._check_size(delivery, pieces)
-        self._credit.waiting += 1
-        if not settled:
-            self.unsettled[delivery.tag] = delivery
-        is_plain = not (more or message_format) and state is None
-        if not (is_plain and self.port.send_whole((delivery,), self._credit, (pieces,))):
-            self._start(delivery, pieces, more=more)
-        return delivery
+        if not (more or message_format):
+            columns = [[piece] for piece in pieces]
+            options: dict[str, Any] = {"state": state, "waits": waits, "held": held}
+            return self.transfer_all([bytes(tag)], columns, settled=settled, **options)[0]
+        self._check_new([tag], state, settled=settled, waits=waits)
+        self._check_bytes(sum(map(len, pieces)))
+        run = SentRun(self, [bytes(tag)], is_settled=settled, state=state, held=held)
+        run.message_format = message_format
+        self._start(run, pieces, more=more)
+        return run
 
     def transfer_all(
-        self, new: Sequence[tuple[bytes, Sequence[bytes | memoryview]]], *, settled: bool = False
-    ) -> list[Delivery]:
+        self,
+        tags: Sequence[bytes],
+        columns: Sequence[Sequence[bytes | memoryview]],
+        *,
+        settled: bool = False,
+        state: Any = None,
+        waits: bool = False,
+        held: Cuttable | None = None,
+    ) -> list[SentRun]:
         """Start deliveries that are complete, or none of them.
 
+        What need not wait goes as one run; each of the others waits, or is longer, as a run of one.
+
         Args:
-            new: Tag and payload of each, as for `transfer`.
+            tags: Of each, one at least, as for `transfer`.
+            columns: Their payloads by pieces: the first of each, the second of each, …
             settled: Nothing is to be heard of them again.
+            state: What is known of each, as for `transfer`.
+            waits: Take them without credit, too: they go when there is more.
+            held: What is kept with the deliveries (`SentRun.held`).
 
         Raises:
-            InvalidCommand: Less credit than deliveries; or as `transfer`, of any of them.
+            InvalidCommand: Less credit than deliveries, unless they wait; or as `transfer`, of any
+                of them.
         """
-        self._after(EndpointStep.USED)
-        tags = {tag for tag, _pieces in new}
-        if len(tags) < len(new) or not self.unsettled.keys().isdisjoint(tags):
-            raise InvalidCommand(_TAGS)
-        self._check(max(tags, key=len, default=b""), None)
-        self._check_settled(settled=settled)
-        if self.is_incomplete or not self.earlier.keys().isdisjoint(tags):
-            raise InvalidCommand("only resumed deliveries may go, or one of these is to be resumed")
-        if self._credit.available < len(new):
-            raise InvalidCommand(_NO_CREDIT)
-        deliveries = []
-        for tag, pieces in new:
-            deliveries.append(delivery := Delivery(self, bytes(tag), 0, is_settled=settled))
-            delivery.byte_count = sum(map(len, pieces))
-        if self.remote.max_message_size:
-            self._check_bytes(max([delivery.byte_count for delivery in deliveries], default=0))
-        self._credit.waiting += len(new)
-        if not settled:
-            self.unsettled.update([(delivery.tag, delivery) for delivery in deliveries])
-        payloads = [pieces for _tag, pieces in new]
-        sent = self.port.send_whole(deliveries, self._credit, payloads)
-        for delivery, pieces in zip(deliveries[sent:], payloads[sent:], strict=True):
-            self._start(delivery, pieces, more=False)
-        return deliveries
+        self._check_new(tags, state, settled=settled, waits=waits)
+        sizes = [*map(len, columns[0])] if columns else [0]
+        for column in columns[1:]:
+            sizes = [*map(add, sizes, map(len, column))]
+        self._check_bytes(max(sizes))
+        whole = 0 if state is not None else self.port.whole_count(self._credit, sizes)
+        begun, at = list[SentRun](), 0
+        while at < len(tags):
+            count = whole if at < whole else 1
+            rest = None if held is None or at + count == len(tags) else held.cut(count)
+            some = tags[at : at + count]
+            run = SentRun(self, some, is_settled=settled, state=state, held=held)
+            begun.append(run)
+            part = [column[at : at + count] for column in columns]
+            if at < whole:
+                self._begin(run)
+                self.port.send_whole(run, self._credit, sizes[:count], part)
+            else:
+                self._start(run, [piece for (piece,) in part], more=False)
+            held, at = rest, at + count
+        return begun
+
+    def _begin(self, run: SentRun) -> None:
+        """Note deliveries that are handed over with their payload, and take credit."""
+        self._credit.waiting += len(run)
+        if not run.is_settled:
+            self.runs[run] = None
+            self._tags.update(run.tags)
+
+    def settled(self, run: SentRun) -> None:
+        """Forget deliveries that either side settled."""
+        run.is_settled = True
+        self.runs.pop(run, None)
+        self._tags.difference_update(run.tags)
+
+    def part(self, run: SentRun, start: int, count: int) -> SentRun:
+        """Cut some deliveries out of an unsettled run."""
+        return run if len(run) == count else self.port.part(run, start, count)
+
+    def let_go(self) -> None:
+        """Forget what is unsettled. See `Link.let_go`."""
+        self.runs.clear()
+
+    def dispose(self, places: Iterable[Place], state: Any) -> None:
+        """Settle deliveries (`SentRun.place`) with a state that the peer is told."""
+        self.port.dispose_sent(self, places, state, settled=True)
 
     def resume(
         self,
@@ -150,7 +193,8 @@ class SenderLink(Link):
         message_format: int = 0,
         state: Any = None,
         waits: bool = False,
-    ) -> Delivery:
+        held: Any = None,
+    ) -> SentRun:
         """Go on with a delivery of an earlier attachment (2.6.13), else as `transfer`.
 
         With payload it takes credit, like any. Without, it only tells how the delivery stands
@@ -166,25 +210,24 @@ class SenderLink(Link):
             message_format: 0 is AMQP's own.
             state: How the delivery stands here.
             waits: Take it without credit, too: it goes when there is more.
+            held: As of `transfer_all`.
 
         Raises:
             InvalidCommand: It is none of `earlier`, or as `transfer`.
         """
-        self._after(EndpointStep.USED)
-        self._check(tag, state)
-        self._check_earlier(tag)
+        self._check([tag], state)
+        if tag not in self.earlier:
+            message = f"{tag!r} is no delivery of an earlier attachment"
+            raise InvalidCommand(message)
         is_free = not (more or any(map(len, pieces)))
-        self._check_credit(waits=waits or is_free)
-        delivery = Delivery(self, bytes(tag), message_format, is_settled=settled, state=state)
-        delivery.is_resumed = True
-        self._check_size(delivery, pieces)
-        if not is_free:
-            self._credit.waiting += 1
-        if not settled:
-            self.unsettled[delivery.tag] = delivery
-        self._start(delivery, pieces, more=more, is_free=is_free)
-        del self.earlier[delivery.tag]
-        return delivery
+        self._check_credit(1, waits=waits or is_free)
+        run = SentRun(self, [bytes(tag)], is_settled=settled, state=state, held=held)
+        run.message_format = message_format
+        run.is_resumed = True
+        self._check_bytes(sum(map(len, pieces)))
+        self._start(run, pieces, more=more, is_free=is_free)
+        del self.earlier[run.tag]
+        return run
 
     def transfer_more(self, pieces: Sequence[bytes | memoryview], *, more: bool = False) -> None:
         """Go on with the delivery that is not complete.
@@ -192,9 +235,9 @@ class SenderLink(Link):
         Raises:
             InvalidCommand: There is none; the peer takes no message so large.
         """
-        delivery = self._unfinished()
-        self._check_size(delivery, pieces)
-        self._send(delivery, pieces, is_first=False, is_last=not more)
+        run = self._unfinished()
+        self._check_bytes(run.byte_count + sum(map(len, pieces)))
+        self._send(run, pieces, is_first=False, is_last=not more)
 
     def abort(self) -> None:
         """Give up the delivery that is not complete; it is settled by that.
@@ -202,15 +245,15 @@ class SenderLink(Link):
         Raises:
             InvalidCommand: There is none.
         """
-        delivery = self._unfinished()
+        run = self._unfinished()
         self._current = None
-        self.port.withdraw(delivery)
-        has_begun = delivery.delivery_id is not None
+        self.port.withdraw(run)
+        has_begun = run.number >= 0
         if not has_begun:
             self._credit.waiting -= 1
-        if has_begun or delivery.is_resumed:  # else the peer need not know
-            self._send_abort(delivery)
-        self.port.forget(delivery)
+        if has_begun or run.is_resumed:  # else the peer need not know
+            self._send_abort(run)
+        self.port.forget_sent(run)
 
     def drained(self, *, available: int = 0) -> None:
         """Give up the credit that is left: there is nothing to send; `available` messages wait.
@@ -239,7 +282,7 @@ class SenderLink(Link):
             drain=drain,
         )
 
-    def _unfinished(self) -> Delivery:
+    def _unfinished(self) -> SentRun:
         self._after(EndpointStep.USED)
         if self._current is None:
             raise InvalidCommand("no delivery of this link is unfinished: start one")
@@ -247,18 +290,21 @@ class SenderLink(Link):
 
     def _start(
         self,
-        delivery: Delivery,
+        run: SentRun,
         pieces: Sequence[bytes | memoryview],
         *,
         more: bool,
         is_free: bool = False,
     ) -> None:
-        self._current, self._current_is_settled = delivery, delivery.is_settled
-        self._send(delivery, pieces, is_first=True, is_last=not more, is_free=is_free)
+        self._begin(run)
+        if is_free:
+            self._credit.waiting -= 1
+        self._current, self._current_is_settled = run, run.is_settled
+        self._send(run, pieces, is_first=True, is_last=not more, is_free=is_free)
 
     def _send(
         self,
-        delivery: Delivery,
+        run: SentRun,
         pieces: Sequence[bytes | memoryview],
         *,
         is_first: bool,
@@ -267,25 +313,26 @@ class SenderLink(Link):
     ) -> None:
         if is_last:
             self._current = None
+        run.byte_count += sum(map(len, pieces))
         outgoing = Outgoing(
-            delivery,
+            run,
             self._credit,
             self.handle,
             is_first=is_first,
             is_settled=self._current_is_settled,
             is_last=is_last,
             is_free=is_free,
-            state=delivery.state if is_first else None,
+            state=run.state if is_first else None,
         )
         outgoing.add(pieces)
         self.port.enqueue(outgoing)
 
-    def _send_abort(self, delivery: Delivery) -> None:
+    def _send_abort(self, run: SentRun) -> None:
         outgoing = Outgoing(
-            delivery,
+            run,
             self._credit,
             self.handle,
-            is_first=delivery.delivery_id is None,
+            is_first=run.number < 0,
             is_settled=True,
             is_last=True,
             is_aborted=True,
@@ -293,34 +340,40 @@ class SenderLink(Link):
         )
         self.port.enqueue(outgoing)
 
-    def _check(self, tag: bytes, state: Any) -> None:
+    def _ended(self) -> None:
+        super()._ended()
+        self.port.forget_sender(self)
+
+    def _check_new(self, tags: Sequence[bytes], state: Any, *, settled: bool, waits: bool) -> None:
+        """Check that deliveries may be started.
+
+        Raises:
+            InvalidCommand: They may not.
+        """
+        self._check(tags, state)
+        mode = self.snd_settle_mode
+        if mode is not SenderSettleMode.MIXED and settled != (mode == SenderSettleMode.SETTLED):
+            message = f"settled {settled} on a link of snd-settle-mode {mode.name.lower()}"
+            raise InvalidCommand(message)
+        if self.is_incomplete or not self.earlier.keys().isdisjoint(tags):
+            raise InvalidCommand("only resumed deliveries may go, or one of these is to be resumed")
+        self._check_credit(len(tags), waits=waits)
+
+    def _check(self, tags: Sequence[bytes], state: Any) -> None:
+        self._after(EndpointStep.USED)
         if self._current is not None:
             raise InvalidCommand("another delivery of this link is unfinished: complete it first")
-        if len(tag) > MAX_TAG_BYTES or tag in self.unsettled:
+        if max(map(len, tags)) > MAX_TAG_BYTES or not self._tags.isdisjoint(tags):
+            raise InvalidCommand(_TAGS)
+        if len(tags) > 1 and len({*tags}) < len(tags):
             raise InvalidCommand(_TAGS)
         if state is not None and len(write(state)) > MAX_STATE_BYTES:
             message = f"a state of more than {MAX_STATE_BYTES} bytes"
             raise InvalidCommand(message)
 
-    def _check_credit(self, *, waits: bool) -> None:
-        if not (self._credit.available or waits):
-            raise InvalidCommand(_NO_CREDIT)
-
-    def _check_settled(self, *, settled: bool) -> None:
-        mode = self.snd_settle_mode
-        if mode is not SenderSettleMode.MIXED and settled != (mode == SenderSettleMode.SETTLED):
-            message = f"settled {settled} on a link of snd-settle-mode {mode.name.lower()}"
-            raise InvalidCommand(message)
-
-    def _check_earlier(self, tag: bytes) -> None:
-        if tag not in self.earlier:
-            message = f"{tag!r} is no delivery of an earlier attachment"
-            raise InvalidCommand(message)
-
-    def _check_size(self, delivery: Delivery, pieces: Sequence[bytes | memoryview]) -> None:
-        delivery.byte_count += sum(map(len, pieces))
-        if self.remote.max_message_size:
-            self._check_bytes(delivery.byte_count)
+    def _check_credit(self, count: int, *, waits: bool) -> None:
+        if self._credit.available < count and not waits:
+            raise InvalidCommand("no credit: wait for the peer's flow")
 
     def _check_bytes(self, byte_count: int) -> None:
         most = self.remote.max_message_size

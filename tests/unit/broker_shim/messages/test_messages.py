@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_shim.errors import StoreError, Unavailable
-from broker_shim.messages.message import Messages
-from broker_shim.messages.residency import LoadedMessage, OnLoaded, Residency
+from broker_shim.messages.hold import Messages
+from broker_shim.messages.residency import LoadedMessage, OnLoaded, Residency, byte_count_of
 from sparkstore.core.records import MessageHeader
 
 BODY = bytes(range(200))
@@ -62,56 +62,60 @@ def messages(disk: Disk, posted: list[Callable[[], None]]) -> Messages:
     return Messages(Residency(500, disk), posted.append)
 
 
-def test_a_message_is_one_object_for_all_who_hold_it_and_names_them(messages: Messages) -> None:
-    first = messages.get(1).reference("queue a")
-    second = messages.get(1).reference("queue b")
-    assert messages.get(1) is messages.get(1)
-    assert messages.get(1).holders == ["queue a", "queue b"]
-    assert messages.holders() == {1: ["queue a", "queue b"]}
+def test_a_hold_names_who_has_which_messages_until_it_is_released(messages: Messages) -> None:
+    first = messages.hold((1, 2), "queue a", wants=False)
+    second = messages.hold((1,), "queue b", wants=False)
+    assert messages.holders() == {1: ["queue a", "queue b"], 2: ["queue a"]}
     first.release()
+    first.release()  # the second time does nothing
     assert messages.holders() == {1: ["queue b"]}
     second.release()
     assert messages.holders() == {}
-    assert len(messages) == 0
 
 
-def test_a_reference_is_released_once_however_often_it_is_let_go_of(messages: Messages) -> None:
-    message = messages.get(1)
-    with message.reference("a") as reference:
-        message.reference("b")
-        reference.release()
-    reference.release()
-    assert message.holders == ["b"]
+def test_a_hold_that_is_cut_is_two_and_each_ends_by_itself(messages: Messages, disk: Disk) -> None:
+    disk.at_hand = {*range(1, 6)}
+    first = messages.hold((1, 2, 3, 4), "a", wants=True)
+    last = first.cut(3)
+    middle = first.cut(1)
+    assert [[*hold.message_ids] for hold in (first, middle, last)] == [[1], [2, 3], [4]]
+    middle.unwant()
+    middle.unwant()  # the second time does nothing
+    assert messages.residency.wanted_bytes == 408
+    assert messages.holders() == {number: ["a"] for number in (1, 2, 3, 4)}
+    middle.release()
+    last.release()
+    assert (messages.holders(), messages.residency.wanted_bytes) == ({1: ["a"]}, 204)
+    first.release()
+    assert (messages.holders(), messages.residency.wanted_bytes) == ({}, 0)
 
 
 def test_garbage_that_was_never_released_lets_go_later_and_names_its_holder(
     messages: Messages, posted: list[Callable[[], None]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    message = messages.get(7)
-    message.reference("a forgetful link")
-    message.interest("a forgetful link")
+    messages.hold((7, 8), "a forgetful link", wants=False)
+    messages.hold((7,), "a forgetful link", wants=True)
     with caplog.at_level(logging.WARNING):
         gc.collect()
     said = "message 7 was held by 'a forgetful link', who never released it: a fault"
     heard = [record.getMessage() for record in caplog.records]
     assert [text for text in heard if "forgetful" in text] == [said, said]  # not other tests'
-    assert message.holders == ["a forgetful link"]  # nothing happens on the collector's thread
+    assert messages.holders()[7] == ["a forgetful link"] * 2  # nothing happens on that thread
     for call in posted:
         call()
     assert messages.holders() == {}
 
 
-def test_an_interest_loads_the_content_and_keeps_it_until_the_last_one_ends(
+def test_a_wanted_message_is_loaded_and_its_content_kept_until_the_last_hold_ends(
     messages: Messages, disk: Disk
 ) -> None:
-    message, here = messages.get(1), list[object]()
-    one, other = message.interest("one"), message.interest("other")
+    here, residency = list[object](), messages.residency
+    one, other = messages.hold((1,), "one", wants=True), messages.hold((1,), "other", wants=True)
     assert [message_id for message_id, _ in disk.loading] == [1]
-    message.when_here(here.append)
-    assert message.content_now() is None
+    residency.when_here(1, here.append)
+    assert residency.get(1) is None
     disk.turn()
-    assert here == [message.content_now()]
-    residency = messages.residency
+    assert here == [residency.get(1)]
     assert residency.byte_count == residency.wanted_bytes == 204
     one.release()
     assert residency.wanted_bytes == 204
@@ -122,16 +126,16 @@ def test_an_interest_loads_the_content_and_keeps_it_until_the_last_one_ends(
 def test_content_that_nobody_wants_goes_first_when_memory_is_short(
     messages: Messages, disk: Disk
 ) -> None:
-    wanted = [messages.get(number).interest("x") for number in (1, 2)]
+    wanted = [messages.hold((number,), "x", wants=True) for number in (1, 2)]
     disk.turn()
     wanted[0].release()
     assert messages.residency.byte_count == 408
-    more = messages.get(3).interest("x")
+    more = messages.hold((3,), "x", wants=True)
     disk.turn()
     residency = messages.residency
     assert residency.get(1) is None
     assert residency.byte_count == residency.wanted_bytes == 408
-    too_much = messages.get(4).interest("x")
+    too_much = messages.hold((4,), "x", wants=True)
     disk.turn()
     assert residency.byte_count == 612  # what is wanted is never dropped
     for hold in (more, too_much, wanted[1]):
@@ -143,61 +147,57 @@ def test_content_of_many_is_looked_up_together_and_what_is_missing_is_loaded(
     messages: Messages, disk: Disk
 ) -> None:
     disk.at_hand = {1, 3}
-    batch = [messages.get(number) for number in (1, 2, 3)]
-    interests = messages.interests(batch, "x")
-    residency = messages.residency
+    hold, residency = messages.hold((1, 2, 3), "x", wants=True), messages.residency
     assert [message_id for message_id, _ in disk.loading] == [2]
-    assert [*residency.wanted_here((1, 2, 3))] == [1, 3]
+    one, two = disk.loaded(1), disk.loaded(2)
+    assert residency.wanted_here((1, 2, 3)) == [one, None, disk.loaded(3)]
     disk.turn()
-    assert [*residency.wanted_here((1, 2, 3))] == [1, 2, 3]
-    other = batch[0].interest("y")
-    interests[1].release()
-    messages.release(interests)
-    messages.release(interests)  # the second time does nothing
+    assert residency.wanted_here((3, 2)) == [disk.loaded(3), two]
+    other = messages.hold((1,), "y", wants=True)
+    hold.release()
     assert residency.wanted_bytes == 204
-    assert len(messages) == 1
     other.release()
-    assert (len(messages), residency.wanted_bytes) == (0, 0)
+    assert residency.wanted_bytes == 0
 
 
 def test_content_that_was_dropped_is_read_back(messages: Messages, disk: Disk) -> None:
-    message, buffer = messages.get(1), bytearray(150)
-    assert message.read_content(0, memoryview(buffer)) == 150
+    buffer = bytearray(150)
+    assert messages.read_content(1, 0, memoryview(buffer)) == 150
     assert buffer == BODY[:150]
-    assert message.read_content(150, memoryview(buffer)) == 50
+    assert messages.read_content(1, 150, memoryview(buffer)) == 50
     assert buffer[:50] == BODY[150:]
-    assert message.read_content(200, memoryview(buffer)) == 0
-    interest = message.interest("x")
+    assert messages.read_content(1, 200, memoryview(buffer)) == 0
+    hold = messages.hold((1,), "x", wants=True)
     disk.turn()
     del disk.bodies[1]
-    assert message.read_content(190, memoryview(buffer)) == 10
+    assert messages.read_content(1, 190, memoryview(buffer)) == 10
     assert buffer[:10] == BODY[190:]
-    interest.release()
+    hold.release()
 
 
 def test_a_load_that_failed_is_tried_again_when_it_is_asked_for_again(
     messages: Messages, disk: Disk
 ) -> None:
-    message, here = messages.get(1), list[object]()
-    interest = message.interest("x")
+    here, residency = list[object](), messages.residency
+    hold = messages.hold((1,), "x", wants=True)
     disk.error = Unavailable("not now")
-    message.when_here(here.append)
+    residency.when_here(1, here.append)
     disk.turn()
     assert here == [disk.error]
     disk.error = None
-    message.when_here(here.append)
+    residency.when_here(1, here.append)
     disk.turn()
     assert isinstance(here[1], LoadedMessage)
-    interest.release()
+    hold.release()
 
 
 def test_content_that_comes_when_nobody_wants_it_any_more_is_not_kept(
     messages: Messages, disk: Disk
 ) -> None:
-    messages.get(1).interest("x").release()
+    messages.hold((1,), "x", wants=True).release()
     disk.turn()
     assert messages.residency.byte_count == 0
-    again = messages.get(1).interest("x")
+    again = messages.hold((1,), "x", wants=True)
     disk.turn()
     assert messages.residency.byte_count == 204
     again.release()
@@ -237,10 +237,14 @@ def test_the_bytes_in_memory_are_counted_to_the_last_whatever_happens(
             disk.turn()
         elif step == "forget":
             residency.forget(numbers)
-        here = {each: there.byte_count for each in IDS if (there := residency.get(each))}
-        assert [*residency.wanted_here(each for each in IDS if interests[each])] == [
-            each for each in here if interests[each]
-        ]
+        here = {
+            number: byte_count_of([content])
+            for number in IDS
+            if (content := residency.get(number)) is not None
+        }
+        are_wanted = [number for number in IDS if interests[number]]
+        contents = residency.wanted_here(are_wanted)
+        assert contents == [residency.get(number) for number in are_wanted]
         wanted = sum(count for each, count in here.items() if interests[each])
         assert residency.byte_count == sum(here.values())
         assert residency.wanted_bytes == wanted

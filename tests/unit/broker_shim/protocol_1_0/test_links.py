@@ -599,12 +599,15 @@ def test_deliveries_that_are_started_together_go_as_they_would_one_by_one(
         client.send(flow(0, 8, incoming_window=window))
         new = [(b"%d" % size + b"-%d" % at, [b"a" * size]) for at, size in enumerate(sizes)]
         if is_together:
-            started = link.transfer_all(new, settled=is_settled)
+            tags, payloads = [[*column] for column in zip(*new, strict=True)]
+            columns = [[piece for piece, *_ in payloads], [b""] * len(tags)]
+            started = link.transfer_all(tags, columns, settled=is_settled)
         else:
             started = [link.transfer(tag, pieces, settled=is_settled) for tag, pieces in new]
         heard = [client.read(), link.credit, link.port.unsettled_count, [*link.unsettled]]
         client.send(flow(next_incoming_id=window, incoming_window=100))
-        heard += [client.read(), [(each.delivery_id, each.ends_at) for each in started]]
+        places = [(run.number + at, run.ends[at]) for run in started for at in range(len(run))]
+        heard += [client.read(), places]
         told.append(heard)
     assert told[0] == told[1]
 
@@ -616,7 +619,7 @@ def test_deliveries_that_are_started_together_go_as_they_would_one_by_one(
         ([(b"1", [b"x"]), (b"1", [b"x"])], "differs from all"),
         ([(b"1", [b"x"]), (b"there", [b"x"])], "differs from all"),
         ([(b"1", [b"x"]), (b"t" * 33, [b"x"])], "at most 32 bytes"),
-        ([(b"1", [b"x"]), (b"2", [b"x" * 50, b"x" * 51])], "101 bytes: the peer takes 100"),
+        ([(b"1", [b"x"]), (b"2", [b"x" * 101])], "101 bytes: the peer takes 100"),
         ([(b"1", [b"x"]), (b"before", [b"x"])], "is to be resumed"),
     ],
 )
@@ -629,7 +632,7 @@ def test_of_deliveries_that_are_started_together_none_goes_if_one_may_not(
     link.transfer(b"there", [b"x"])
     client.read()
     with pytest.raises(InvalidCommand, match=why):
-        link.transfer_all(new)
+        link.transfer_all([tag for tag, _ in new], [[piece for _, (piece,) in new]])
     assert client.read() == []
     assert (link.credit, [*link.unsettled]) == (2, [b"there"])
 
@@ -638,7 +641,7 @@ def test_nothing_is_started_while_a_delivery_is_unfinished(client: Client) -> No
     link = client.receiving()
     link.transfer(b"1", [b"x"], more=True)
     with pytest.raises(InvalidCommand, match="unfinished"):
-        link.transfer_all([(b"2", [b"x"])])
+        link.transfer_all([b"2"], [[b"x"]])
 
 
 def test_what_waits_for_the_window_goes_away_with_its_link_and_leaves_no_gap() -> None:
@@ -740,9 +743,9 @@ def test_what_we_granted_binds_us(client: Client, mode: SenderSettleMode, *, set
     link.transfer(b"t", [], settled=not settled)
 
 
-def test_views_are_sent_as_they_are_and_not_copied(client: Client) -> None:
+def test_views_of_a_delivery_in_pieces_are_sent_as_they_are_and_not_copied(client: Client) -> None:
     link = client.receiving()
     payload = bytearray(b"hello")
-    link.transfer(b"t", [memoryview(payload)])
+    link.transfer(b"t", [memoryview(payload)], more=True)
     payload[:] = b"HELLO"
     assert client.read()[0][2] == b"HELLO"

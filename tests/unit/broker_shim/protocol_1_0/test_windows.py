@@ -8,7 +8,7 @@ from broker_shim.amqp_1_0.composites import Accepted, Disposition, Rejected
 from broker_shim.protocol_1_0.codec.errors import InvalidCommand, ProtocolViolation
 from broker_shim.protocol_1_0.connection import Due, Heartbeat
 from broker_shim.protocol_1_0.links.credit import ReceiverCredit, SenderCredit
-from broker_shim.protocol_1_0.links.port import DispositionBatch, ranges
+from broker_shim.protocol_1_0.links.dispositions import DispositionBatch, joined
 from broker_shim.protocol_1_0.peer_settings import Settings
 from broker_shim.protocol_1_0.serial import FreeNumbers, distance, plus
 from broker_shim.protocol_1_0.windows import IncomingWindow, OutgoingWindow
@@ -134,16 +134,19 @@ def test_a_peer_cannot_give_itself_credit() -> None:
 
 
 def test_consecutive_ids_are_one_range_even_where_they_wrap() -> None:
-    assert ranges([3, 1, 2, 7]) == [(1, 3), (7, 7)]
-    assert ranges([0, LAST, 1, LAST - 2]) == [(LAST - 2, LAST - 2), (LAST, 1)]
+    assert joined([(3, 3), (1, 2), (7, 7)]) == [(1, 3), (7, 7)]
+    assert joined([(0, 0), (LAST, LAST), (1, 1), (LAST - 2, LAST - 2)]) == [
+        (LAST - 2, LAST - 2),
+        (LAST, 1),
+    ]
 
 
 def test_dispositions_of_one_state_become_one_frame() -> None:
     batch = DispositionBatch()
     for delivery_id in (4, 6, 5):
-        batch.add([delivery_id], Accepted(), is_incoming=True, is_settled=True)
-    batch.add([7], Rejected(), is_incoming=True, is_settled=True)
-    batch.add([8], Accepted(), is_incoming=False, is_settled=False)
+        batch.add([(delivery_id, delivery_id)], Accepted(), is_incoming=True, is_settled=True)
+    batch.add([(7, 7)], Rejected(), is_incoming=True, is_settled=True)
+    batch.add([(8, 8)], Accepted(), is_incoming=False, is_settled=False)
     assert batch.take() == [
         Disposition(True, 4, 6, settled=True, state=Accepted()),
         Disposition(True, 7, None, settled=True, state=Rejected()),
@@ -154,7 +157,7 @@ def test_dispositions_of_one_state_become_one_frame() -> None:
 
 def test_a_state_that_cannot_be_told_is_refused_when_it_is_said() -> None:
     with pytest.raises(InvalidCommand):
-        DispositionBatch().add([1], object(), is_incoming=True, is_settled=True)
+        DispositionBatch().add([(1, 1)], object(), is_incoming=True, is_settled=True)
 
 
 def test_a_heartbeat_is_due_at_half_of_what_the_peer_waits() -> None:

@@ -22,7 +22,7 @@ from broker_shim.amqp_1_0.composites import (
     Target,
     TransactionalState,
 )
-from broker_shim.messages.message import Messages
+from broker_shim.messages.hold import Messages
 from broker_shim.protocol_1_0.codec.encoder import write
 from tests.support.amqp.amqp_0_10 import Bench010, Client010
 from tests.support.amqp.held_broker import HeldHouse, HeldPlace

@@ -94,7 +94,7 @@ def test_what_a_link_was_still_loading_when_it_ended_is_anybodys_again(
     run_but_loads(bench, store)
     assert len(queue.browse(Cursor(), 9)) == 2
     assert {entry.acquired_by for entry in store.recover().entries["q"].values()} == {None}
-    assert len(bench.calls.messages) == 0
+    assert bench.calls.messages.holders() == {}
     store.load_all()
     bench.run()
     assert len(queue.browse(Cursor(), 9)) == 2
@@ -133,5 +133,5 @@ def test_what_comes_with_a_message_that_cannot_be_framed_goes_all_the_same(
     bench.run()
     bench.exchange()
     assert len(received(link)) == 3
-    held = len(bench.calls.messages)
+    held = len(bench.calls.messages.holders())
     assert held == (0 if mode else 3)  # but for the one that is left held, which nobody refers to
