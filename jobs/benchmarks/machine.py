@@ -9,6 +9,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from sparkstore.cli.health.machine_health import python_build
+
 _BLOCKS = 32 << 20
 
 BUILD = Path("build")
@@ -21,7 +23,7 @@ def describe() -> str:
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     return (
         f"{os.cpu_count()} cores, {memory_gib:.0f} GiB, {platform.system()} {platform.release()},"
-        f" Python {platform.python_version()}, load {os.getloadavg()[0]:.1f}"
+        f" Python {python_build()}, load {os.getloadavg()[0]:.1f}"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import resource
 import sys
+import sysconfig
 from collections.abc import Iterator
 from importlib import metadata
 from importlib.util import find_spec
@@ -18,11 +19,24 @@ _REQUIREMENT = re.compile(r"([A-Za-z0-9_-]+)\s*([<>=!~][^;]*)?(?:;.*)?")
 
 def of_machine() -> Iterator[Diagnosis]:
     """Look at all that is the same for every root on this machine."""
-    yield Diagnosis("python", "ok", sys.version.split()[0])
+    yield Diagnosis("python", "ok", python_build())
     yield from _packages()
     yield from _spark()
     yield of_clock()
     yield of_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def python_build() -> str:
+    """Name this Python, and whether it was built with profile-guided optimisation.
+
+    The loop takes 0.57 to 0.83 of the time on one that was. Distributions build theirs so, but not
+    all of their builds say so; their prefix is /usr.
+    """
+    flags = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    is_profiled = "--enable-optimizations" in flags or sys.base_prefix == "/usr"
+    how = "with" if is_profiled else "without"
+    advice = "" if is_profiled else ": the distribution's own is faster"
+    return f"{sys.version.split()[0]}, {how} profile-guided optimisation{advice}"
 
 
 def _packages() -> Iterator[Diagnosis]:

@@ -12,6 +12,7 @@ import pytest
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore.cli.command_line import main
 from sparkstore.cli.health import diagnosis
+from sparkstore.cli.health.machine_health import python_build
 from sparkstore.cli.health.root_health import file_system_of
 from sparkstore.tables.delta_files import log_file, newest_version
 from tests.support.stores.stores import DELTA_CONFIG
@@ -41,6 +42,15 @@ def test_a_root_that_is_well_is_told_so(root: Path, capsys: pytest.CaptureFixtur
     assert {"clock", "open files", "file system", "fsync", "free disk"} <= found.keys()
     assert "no store is seen to run" in found["root"]["found"]
     assert sorted(root.iterdir()) == before
+
+
+def test_how_python_was_built_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.base_prefix", "/opt/python")
+    for flags, how in (("'--enable-optimizations'", "with"), ("", "without")):
+        monkeypatch.setattr("sysconfig.get_config_var", {"CONFIG_ARGS": flags}.get)
+        assert f", {how} profile-guided optimisation" in python_build()
+    monkeypatch.setattr("sys.base_prefix", "/usr")
+    assert ", with profile-guided optimisation" in python_build()
 
 
 def test_what_is_wrong_with_a_root_is_told_with_what_to_do(
