@@ -120,8 +120,26 @@ def test_messages_that_travel_together_stay_in_order_and_are_each_there_once(
 
 def test_a_limit_cuts_messages_that_travel_together(cell: Cell) -> None:
     client = cell.with_queue(max_depth=3, when_full="reject")
-    assert client.send(cell.queue, *"abcdefg")[:4] == [True, True, True, False]
+    outcomes = client.send(cell.queue, *"abcdefg")
+    assert outcomes[:4] == [True, True, True, False]
+    assert not any(outcomes[4:])  # each is told, or its session has ended with the first
     assert len(cell.place.entries(cell.queue)) == 3
+
+
+@pytest.mark.parametrize("length", [2, 7, 1000])
+def test_what_is_too_old_in_the_middle_of_those_that_travel_together_goes_alone(
+    cell: Cell, length: int
+) -> None:
+    client, sent = cell.with_queue(dead_letter_queue=cell.dead), [f"{n:04}" for n in range(length)]
+    middle = length // 2
+    client.send(cell.queue, *sent[:middle])
+    client.send(cell.queue, "late", ttl_ms=1)
+    client.send(cell.queue, *sent[middle:])
+    cell.place.await_expiry(cell.queue)
+    client.consume(cell.queue, credit=length)
+    client.receive(length)
+    assert client.bodies() == sent
+    cell.place.await_depth(cell.dead, 1)
 
 
 # -- what a queue asks of its messages ----------------------------------------------------------
