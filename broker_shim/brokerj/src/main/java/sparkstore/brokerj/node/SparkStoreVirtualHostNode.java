@@ -43,7 +43,8 @@ public interface SparkStoreVirtualHostNode<X extends SparkStoreVirtualHostNode<X
     String DEFAULT_ANSWER_TIMEOUT = "30";
 
     @ManagedAttribute(mandatory = true, defaultValue = "${sparkstore.service}",
-            description = "Where 'sparkstore serve' listens: unix:/path/of/socket or tcp:host:port")
+            description = "Where 'sparkstore serve' listens: unix:/path/of/socket or tcp:host:port,"
+                    + " of a pair both with a comma between them")
     String getServiceAddress();
 
     @ManagedAttribute(defaultValue = "${sparkstore.tokenFile}",

@@ -18,6 +18,8 @@ import org.apache.qpid.server.util.ConnectionScopedRuntimeException;
 public final class Failures {
     private static final Set<String> FATAL = Set.of("Fenced", "CorruptData");
 
+    private static final long TURN_OVER_NANOS = 10_000_000_000L;
+
     private static final Set<String> PASSING = Set.of("Unavailable", "Full");
 
     private Failures() {
@@ -26,6 +28,14 @@ public final class Failures {
     /** Is there no use in coming back? */
     static boolean isFatal(String error) {
         return FATAL.contains(error);
+    }
+
+    /**
+     * May it be that the other machine of a pair took the root over? Then this one says so until
+     * its service has ended. One that serves, and has less than this broker has seen, goes on to.
+     */
+    static boolean isTurnOver(String error, long lostNanos) {
+        return "Fenced".equals(error) && System.nanoTime() - lostNanos < TURN_OVER_NANOS;
     }
 
     /** @param error class name of sparkstore.errors; {@code message} says what to do */

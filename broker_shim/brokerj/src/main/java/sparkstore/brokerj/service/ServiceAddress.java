@@ -8,28 +8,38 @@ import java.net.StandardSocketOptions;
 import java.net.UnixDomainSocketAddress;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Path;
+import java.util.regex.Pattern;
 
 /**
- * Where the store's service listens.
+ * Where the store's service listens: on a pair of machines at whichever of two addresses serves.
  *
- * @param text as it was configured: {@code unix:/path/of/socket} or {@code tcp:host:port}
+ * @param text as it was configured: {@code unix:/path/of/socket} or {@code tcp:host:port}, of a
+ *     pair both, with a comma between them
  */
 public record ServiceAddress(String text) {
     private static final String UNIX = "unix:";
     private static final String TCP = "tcp:";
+    private static final Pattern BETWEEN = Pattern.compile(",(?=unix:|tcp:)");
 
     /** @throws IllegalArgumentException it is neither form; the message names both */
     public ServiceAddress {
-        boolean isTcp = text.matches("tcp:.+:[0-9]{1,5}");
-        if (!isTcp && !(text.startsWith(UNIX) && text.length() > UNIX.length())) {
-            throw new IllegalArgumentException("service address '" + text
-                    + "' is not of the form unix:/path/of/socket or tcp:host:port");
+        for (String one : BETWEEN.split(text)) {
+            boolean isTcp = one.matches("tcp:[^,]+:[0-9]{1,5}");
+            if (!isTcp && !(one.startsWith(UNIX) && one.length() > UNIX.length())) {
+                throw new IllegalArgumentException("service address '" + one
+                        + "' is not of the form unix:/path/of/socket or tcp:host:port");
+            }
         }
     }
 
-    /** A new blocking connection. */
-    SocketChannel connect() throws IOException {
-        SocketAddress address = address();
+    boolean isPair() {
+        return BETWEEN.split(text).length > 1;
+    }
+
+    /** A new blocking connection, to the addresses in turn. */
+    SocketChannel connect(int turn) throws IOException {
+        String[] all = BETWEEN.split(text);
+        SocketAddress address = address(all[turn % all.length]);
         boolean isUnix = address instanceof UnixDomainSocketAddress;
         SocketChannel channel = isUnix
                 ? SocketChannel.open(StandardProtocolFamily.UNIX) : SocketChannel.open();
@@ -46,7 +56,7 @@ public record ServiceAddress(String text) {
         }
     }
 
-    private SocketAddress address() throws IOException {
+    private static SocketAddress address(String text) throws IOException {
         if (text.startsWith(UNIX)) {
             return UnixDomainSocketAddress.of(Path.of(text.substring(UNIX.length())));
         }

@@ -49,6 +49,7 @@ public final class ServiceConnection implements AutoCloseable {
     private volatile String lastTrouble = "not tried yet";
     private volatile Welcome welcome;
     private long refusedSinceNanos;
+    private long lostNanos = System.nanoTime();
 
     public ServiceConnection(ServiceSettings settings) {
         this.settings = settings;
@@ -144,9 +145,9 @@ public final class ServiceConnection implements AutoCloseable {
 
     private void run() {
         long delayMs = FIRST_DELAY_MS;
-        while (!isClosed) {
+        for (int turn = 0; !isClosed;) {
             boolean wasConnected = false;
-            try (FrameChannel to = new FrameChannel(settings.address().connect())) {
+            try (FrameChannel to = new FrameChannel(settings.address().connect(turn))) {
                 hello(to);
                 wasConnected = true;
                 delayMs = FIRST_DELAY_MS;
@@ -160,6 +161,7 @@ public final class ServiceConnection implements AutoCloseable {
                 channel = null;
                 watch.disconnected();
             }
+            turn += wasConnected ? 0 : 1;
             pause(delayMs);
             delayMs = Math.min(2 * delayMs, LONGEST_DELAY_MS);
         }
@@ -194,7 +196,10 @@ public final class ServiceConnection implements AutoCloseable {
 
     private void goodbye(GoodbyeException goodbye, boolean wasConnected) {
         String message = goodbye.error() + ": " + goodbye.getMessage();
-        if (Failures.isFatal(goodbye.error())) {
+        lostNanos = wasConnected ? System.nanoTime() : lostNanos;
+        boolean isTurnOver = settings.address().isPair()
+                && Failures.isTurnOver(goodbye.error(), lostNanos);
+        if (Failures.isFatal(goodbye.error()) && !isTurnOver) {
             RuntimeException failure = Failures.of(goodbye.error(), goodbye.getMessage());
             LOGGER.error("the store service sent this broker away for good: {}", message);
             isClosed = true;

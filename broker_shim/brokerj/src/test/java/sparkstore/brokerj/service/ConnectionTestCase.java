@@ -37,7 +37,12 @@ abstract class ConnectionTestCase {
     }
 
     ServiceSettings settings(int connectMs, int retryMs, int answerMs, String tokenFile) {
-        return new ServiceSettings(new ServiceAddress("unix:" + service.path), tokenFile, "host",
+        return settings("unix:" + service.path, connectMs, retryMs, answerMs, tokenFile);
+    }
+
+    static ServiceSettings settings(
+            String address, int connectMs, int retryMs, int answerMs, String tokenFile) {
+        return new ServiceSettings(new ServiceAddress(address), tokenFile, "host",
                 null, Duration.ofMillis(connectMs), Duration.ofMillis(retryMs),
                 Duration.ofMillis(answerMs));
     }

@@ -44,6 +44,14 @@ class ServiceAwayTest extends ConnectionTestCase {
     }
 
     @Test
+    void ofAPairTheOneThatServesIsUsed() throws Exception {
+        String nobody = "unix:" + folder.resolve("nobody");
+        client = new StoreClient(settings(nobody + ",unix:" + service.path, 10_000, 0, 10_000, null));
+        assertDone(send());
+        assertThrows(IllegalArgumentException.class, () -> new ServiceAddress(nobody + ",tcp:b"));
+    }
+
+    @Test
     void nobodyListening() throws Exception {
         service.close();
         Files.deleteIfExists(service.path);
