@@ -83,9 +83,10 @@ class StoreConfig:
             a name.
         fence_check_s: How often the store looks whether a replica was promoted in its place; then
             it stops.
-        witness: A prefix of a bucket, or a folder that all machines have mounted, for a root that
-            has replicas. One object there says which of them may serve (docs/jobs.md). Empty: as
-            before. "none": it has one no more.
+        witness: A prefix of a bucket, a folder that all machines have mounted, or
+            kubernetes:NAMESPACE/NAME of a Lease, for a root that has replicas or a standby. One
+            object there says which may serve (docs/jobs.md). Empty: as before. "none": it has one
+            no more.
         witness_lease_s: How long the store goes on when the witness does not answer; a promotion
             waits as long.
         standby_listen: HOST:PORT at which a standby of this root may connect (docs/failover.md);

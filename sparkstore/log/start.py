@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from uuid import uuid4
@@ -48,10 +48,18 @@ from sparkstore.tables.lease import jobs_lease
 from sparkstore.tables.lock import FileLock
 from sparkstore.tables.marks import mark_durable
 from sparkstore.tables.private_folder import private_folder
-from sparkstore.tables.root import Root, check_may_be_root, is_root, open_or_create_root, path_of
+from sparkstore.tables.root import (
+    Identity,
+    Root,
+    check_may_be_root,
+    is_root,
+    open_or_create_root,
+    open_root,
+    path_of,
+)
+from sparkstore.witness.claim import claimed
 from sparkstore.witness.lease import Witness
-from sparkstore.witness.place import NO_WITNESS, witness_at
-from sparkstore.witness.turn import forget
+from sparkstore.witness.place import NO_WITNESS
 
 _log = logging.getLogger(__name__)
 
@@ -105,9 +113,12 @@ def open_log(where: str | Path, config: StoreConfig, *, accept_loss: bool = Fals
             # Two writers of one log folder would write over each other's groups.
             private_folder(wal_folder)
             _hold(locks, wal_folder / "wal.lock", wal_folder)
-        root = open_or_create_root(path)
-        check_may_serve(root.path)  # again, since a promotion holds the writer's lock, too
-        witness = _witness(root, config, locks, accept_loss=accept_loss)
+        if is_root(path):
+            check_may_serve(path)  # again, since a promotion holds the writer's lock, too
+        identity = open_root(path).identity if is_root(path) else Identity(uuid4().hex)
+        witness = claimed(path, identity, config, locks, accept_loss=accept_loss)
+        named = "" if witness is None else config.witness
+        root = open_or_create_root(path, replace(identity, witness=named))
         _heal(root)
         journal = Journal(root, uuid4().hex)
         folders = _wal_folders(root, wal_folder)
@@ -146,40 +157,6 @@ def _open_in_bucket(uri: str, config: StoreConfig, ack: str, *, accept_loss: boo
             message = f"{uri} cannot be opened: {reason}"
             raise Unavailable(message) from reason
         raise
-
-
-def _witness(
-    root: Root, config: StoreConfig, locks: ExitStack, *, accept_loss: bool
-) -> Witness | None:
-    """Take the lease of a root that has a witness; None for one without.
-
-    Why the lease is taken before `root.json` names the witness: a root that names one never serves
-    without. Why one is not replaced by another at once: a replica that knows the old one only could
-    be promoted by it.
-    """
-    had, asked = root.identity.witness, config.witness
-    if asked == NO_WITNESS:
-        if had:
-            forget(witness_at(had), root.identity)
-            change_identity(root, lambda _: {"witness": ""})
-            _log.warning("%s has no witness any more: %s", root.path, had)
-        return None
-    if had and asked and had != asked:
-        message = f'{root.path} has the witness {had}: serve it once with witness = "{NO_WITNESS}",'
-        message += f" replicate, then say {asked}"
-        raise InvalidRequest(message)
-    if not (asked or had):
-        return None
-    lease_s = config.witness_lease_s
-    place = witness_at(asked or had, patience_s=max(1.0, lease_s / 3))
-    witness = Witness(place, root.identity, str(root.path), lease_s)
-    witness.claim(is_new=not had, accept_loss=accept_loss)
-    locks.callback(witness.stop)
-    witness.start()
-    if not had:
-        change_identity(root, lambda _: {"witness": asked})
-    _log.info("%s serves under the witness %s, %g s at a time", root.path, place.location, lease_s)
-    return witness
 
 
 def _hold(locks: ExitStack, file: Path, holder: Path) -> None:

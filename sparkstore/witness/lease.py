@@ -287,7 +287,10 @@ class Witness:
             self._changed.notify_all()
 
     def _checked(self, standing: Holder) -> Holder:
-        if standing.root_id == self._own.root_id:
+        # A start that was killed had named a root here that it did not come to make.
+        is_new = standing.generation == 1 and not (standing.position or standing.in_step)
+        is_unmade = is_new and standing.where == self._own.where
+        if is_unmade or standing.root_id == self._own.root_id:
             return standing
         if standing.generation > self._own.generation:
             raise Fenced(self._who_took_over(standing))

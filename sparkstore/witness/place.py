@@ -10,6 +10,7 @@ from sparkstore.storage.objects import ObjectStorage, is_object_uri
 from sparkstore.storage.probe import check_is_conditional
 from sparkstore.storage.storage import Storage, StoredContent
 from sparkstore.witness.folder import FolderPlace
+from sparkstore.witness.kubernetes import SCHEME, KubernetesPlace
 
 _NAME = "primary.json"
 _LOOK_S = 5.0
@@ -80,17 +81,21 @@ class BucketPlace:
 
 
 def witness_at(where: str, patience_s: float = 60.0) -> WitnessPlace:
-    """Open the place of a witness: a prefix of a bucket, or a folder that all machines have.
+    """Open the place of a witness: a prefix of a bucket, a folder of all machines, or a Lease.
 
     Raises:
         InvalidRequest: It is none, or its store does not decide conditional puts.
         Unavailable: It did not answer, or the folder is not mounted.
     """
+    if where.startswith(SCHEME):
+        return KubernetesPlace(where, patience_s)
     if not is_object_uri(where):
         path = Path(where.removeprefix("file://"))
         message = f"witness is {where!r}, which is no folder: "
         if not path.is_absolute():
-            raise InvalidRequest(f"{message}say the whole path, or s3://BUCKET/PREFIX")
+            raise InvalidRequest(
+                f"{message}say the whole path, s3://BUCKET/PREFIX or kubernetes:NAMESPACE/NAME"
+            )
         if not path.is_dir():
             raise Unavailable(f"{message}mount or create it")
         return FolderPlace(path)

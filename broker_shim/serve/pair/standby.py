@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_MOST_PORTS = 65_535
+
 
 def add_options(add: Callable[..., object]) -> None:
     """Add the options of a pair to an argparse parser."""
@@ -100,21 +102,27 @@ def _has_peer(options: argparse.Namespace) -> bool:
 
 
 def _host_and_port(peer: str) -> tuple[str, int]:
+    """Split the address of the other machine, whose name need not resolve while it is down."""
     kind, _, rest = peer.partition(":")
-    if kind != "tcp":
-        raise InvalidRequest(f"--standby-of {peer}: write it as tcp:HOST:PORT")
-    parse_listen(rest, "--standby-of")
     host, _, port = rest.rpartition(":")
+    if kind != "tcp" or not host or not port.isdecimal() or int(port) > _MOST_PORTS:
+        raise InvalidRequest(f"--standby-of {peer}: write it as tcp:HOST:PORT")
     return host.strip("[]"), int(port)
+
+
+def _is_loopback(peer: str) -> bool:
+    try:
+        return parse_listen(peer.partition(":")[2], "--standby-of").is_loopback
+    except InvalidRequest:  # it does not resolve
+        return False
 
 
 def _peer_address(options: argparse.Namespace, config: StoreConfig) -> PeerAddress:
     from sparkstore.standby.stand_by import PeerAddress  # noqa: PLC0415
 
     host, port = _host_and_port(config.peer)
-    is_loopback = parse_listen(config.peer.partition(":")[2], "--standby-of").is_loopback
     tls = None
-    if config.peer_ca or not is_loopback:
+    if config.peer_ca or not _is_loopback(config.peer):
         try:
             tls = ssl.create_default_context(cafile=config.peer_ca or None)
         except OSError as reason:

@@ -18,7 +18,7 @@ from sparkstore.cli.command_line import main
 from sparkstore.config import StoreConfig
 from sparkstore.errors import CorruptData, Fenced, Full, InvalidRequest, Unavailable
 from sparkstore.replication.promote import promote
-from sparkstore.tables.root import Identity, open_root
+from sparkstore.tables.root import Identity, is_root, open_root
 from sparkstore.witness.folder import FolderPlace
 from sparkstore.witness.holder import Holder, packed
 from sparkstore.witness.lease import Witness
@@ -236,6 +236,22 @@ def test_a_lease_is_renewed_while_a_log_is_opened_and_its_loss_ends_that(tmp_pat
     with pytest.raises(Fenced, match="took over, with generation 2"):
         witness.serve(lambda _reason: None, lambda: 0)
     witness.stop()
+
+
+def test_of_two_machines_that_begin_with_empty_folders_one_makes_a_root(tmp_path: Path) -> None:
+    """The other one is not left with a root that nobody could be a standby of."""
+    witness = tmp_path / "witness"
+    witness.mkdir()
+    killed = Witness(FolderPlace(witness), Identity("d" * 32), str(tmp_path / "a"), 0.3)
+    killed.claim(is_new=True)  # before it made the root
+    config = StoreConfig(witness=str(witness), witness_lease_s=0.3, peer="tcp:b:5680")
+    with closing(DeltaMessageStore(tmp_path / "a", config)):
+        with pytest.raises(Fenced, match=r"is the witness of .*/a: name another"):
+            DeltaMessageStore(tmp_path / "b", config)
+        assert not is_root(tmp_path / "b")
+        with pytest.raises(InvalidRequest, match=r"is the witness of .*/a: name another"):
+            DeltaMessageStore(tmp_path / "b", replace(config, peer=""))
+    assert open_root(tmp_path / "a").identity.witness == str(witness)
 
 
 # -- over a bucket ---------------------------------------------------------------------------------
