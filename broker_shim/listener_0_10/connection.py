@@ -50,7 +50,7 @@ from broker_shim.listener_0_10.sessions.session import Amqp010Session
 from broker_shim.listener_0_10.sessions.vacant_channel import VacantChannel
 from broker_shim.sockets.access import Access
 from broker_shim.sockets.login import Login
-from broker_shim.sockets.served_connection import next_number
+from broker_shim.sockets.served_connection import ClientFacts, next_number, product_of
 from broker_shim.sockets.turns import Turn
 
 if TYPE_CHECKING:
@@ -211,11 +211,20 @@ class Amqp010Connection:
         self._sasl = SaslExchange(access.mechanisms, self.login)
         self._clock = ConnectionClock(settings.handshake_timeout_s, time.monotonic())
         self._is_lost = self._hangs_up = False
+        self._product: str | None = None
+        self._carried = [0, 0]  # bytes that came, and that went
 
     @property
     def link_count(self) -> int:
         """The number of subscriptions of its sessions."""
         return sum(session.subscription_count for session in self._sessions.values())
+
+    @property
+    def client(self) -> ClientFacts:
+        """Describe the peer, and how much came and went."""
+        heartbeat_s = self._clock.heartbeat_s or None
+        sessions, bytes_ = len(self._sessions), self._carried
+        return ClientFacts("AMQP 0-10", self._product, sessions, heartbeat_s, *bytes_)
 
     @property
     def is_open(self) -> bool:
@@ -262,6 +271,7 @@ class Amqp010Connection:
             self._hangs_up = True
             self.lost()
             return
+        self._carried[0] += len(received)
         self._contain(lambda: self._read(received))
         self.go_on(most_work)
 
@@ -327,6 +337,7 @@ class Amqp010Connection:
             return b""
         encoded = self._output.take()
         if encoded:
+            self._carried[1] += len(encoded)
             self._clock.said_s = time.monotonic()
         return encoded
 
@@ -458,6 +469,7 @@ class Amqp010Connection:
     def _authenticate(self, control: ConnectionStartOk | ConnectionSecureOk) -> None:
         if isinstance(control, ConnectionStartOk):
             client_name = (control.client_properties or {}).get("clientName")
+            self._product = product_of(control.client_properties)
             self.container_id = client_name if isinstance(client_name, str) else ""
         answer = self._sasl.step(control)
         if isinstance(answer, bytes):

@@ -28,6 +28,7 @@ from broker_shim.listener_1_0.containers import (
     Containers,
     answered,
     asked,
+    client_of,
 )
 from broker_shim.listener_1_0.links import Links
 from broker_shim.listener_1_0.transactions.connection_transactions import Transactions
@@ -42,7 +43,7 @@ from broker_shim.protocol_1_0.peer_settings import Settings
 from broker_shim.sockets.access import LOOPBACK, Access
 from broker_shim.sockets.login import Login
 from broker_shim.sockets.owners import owned
-from broker_shim.sockets.served_connection import next_number
+from broker_shim.sockets.served_connection import ClientFacts, next_number
 from broker_shim.sockets.turns import Turn
 
 _CONTAINER_ID = "sparkstore"
@@ -144,6 +145,11 @@ class Connection:
     def link_count(self) -> int:
         """The number of links that are served."""
         return len(self._served)
+
+    @property
+    def client(self) -> ClientFacts:
+        """Describe the peer, and how much came and went."""
+        return client_of(self._machine)
 
     @property
     def is_open(self) -> bool:

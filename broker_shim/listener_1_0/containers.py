@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from broker_shim.amqp_1_0.composites import Open
 from broker_shim.amqp_1_0.primitives import Symbol, UInt
 from broker_shim.listener_1_0.conditions import INVALID_FIELD, RESOURCE_LOCKED, Refusal
+from broker_shim.protocol_1_0.connection import ServerConnection
+from broker_shim.sockets.served_connection import ClientFacts, product_of
 
 if TYPE_CHECKING:
     from broker_shim.listener_1_0.connection import Connection
@@ -108,3 +110,17 @@ class Containers:
         left.pop(connection, None)
         if not left:
             self._open.pop(connection.container, None)
+
+
+def client_of(machine: ServerConnection) -> ClientFacts:
+    """Describe the client of a connection by what its open told, and how much came and went."""
+    remote = machine.remote
+    timeout_ms = remote.idle_time_out if remote else None
+    return ClientFacts(
+        "AMQP 1.0",
+        product_of(remote.properties if remote else None),
+        machine.session_count,
+        timeout_ms / 1_000 if timeout_ms else None,
+        machine.received_bytes,
+        machine.handed_bytes,
+    )

@@ -113,7 +113,7 @@ class ServerConnection:
         self._settings = settings
         self._events: list[Event] = []
         self._tell = self._events.append
-        self._output = Output()
+        self._output, self.received_bytes = Output(), 0  # those that came ever
         self._decoder = FrameDecoder(settings.max_frame_bytes)
         self._greeting = Greeting(
             self._decoder,
@@ -165,6 +165,11 @@ class ServerConnection:
         return self._output.byte_count
 
     @property
+    def session_count(self) -> int:
+        """The number of sessions that are open."""
+        return len(self._channels.sessions)
+
+    @property
     def handed_bytes(self) -> int:
         """Count the bytes that `data_to_send` ever gave."""
         return self._output.made_bytes - self._output.byte_count
@@ -181,6 +186,7 @@ class ServerConnection:
             self._tell(Lost())
             return
         self._heartbeat.received(now_s)
+        self.received_bytes += len(received)
         self._decoder.feed(received)
         self.go_on(most_work)
 

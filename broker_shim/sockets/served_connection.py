@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.sockets.access import Access
@@ -16,6 +16,35 @@ _numbers = count(1)
 def next_number() -> int:
     """Return a number for a new connection that no other has, whatever protocol it speaks."""
     return next(_numbers)
+
+
+_MOST_PRODUCT = 200
+
+
+class ClientFacts(NamedTuple):
+    """The client of a connection, as people look at it.
+
+    Attributes:
+        protocol: What it speaks; None before that is known.
+        product: Its program and release, as it names them; None: it does not.
+        sessions: How many it has open.
+        heartbeat_s: After how long a silence it gives up; None: never.
+        received_bytes: How many came, without TLS.
+        sent_bytes: How many were sent, without TLS.
+    """
+
+    protocol: str | None = None
+    product: str | None = None
+    sessions: int = 0
+    heartbeat_s: float | None = None
+    received_bytes: int = 0
+    sent_bytes: int = 0
+
+
+def product_of(properties: Mapping[Any, Any] | None) -> str | None:
+    """Return how a client names its program, by the properties of its connection."""
+    words = [(properties or {}).get(name) for name in ("product", "version")]
+    return " ".join(word for word in words if isinstance(word, str))[:_MOST_PRODUCT] or None
 
 
 class ServedConnection(Protocol):
@@ -48,6 +77,10 @@ class ServedConnection(Protocol):
     @property
     def link_count(self) -> int:
         """Return how many links, or subscriptions, the connection has."""
+
+    @property
+    def client(self) -> ClientFacts:
+        """Return what its client is, and how much it sends."""
 
     @property
     def is_open(self) -> bool:

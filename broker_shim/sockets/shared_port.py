@@ -9,7 +9,12 @@ from collections.abc import Callable, Mapping
 from broker_shim.broker.virtual_host import Broker
 from broker_shim.sockets.access import Access
 from broker_shim.sockets.login import Login
-from broker_shim.sockets.served_connection import ConnectionHost, ServedConnection, next_number
+from broker_shim.sockets.served_connection import (
+    ClientFacts,
+    ConnectionHost,
+    ServedConnection,
+    next_number,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -59,6 +64,7 @@ class UndecidedConnection:
 
     container_id = ""
     link_count = 0
+    client = ClientFacts()
     is_open = has_more = False
     wait_s = 0.0
 

@@ -158,6 +158,7 @@ def _row(connection: ServedConnection) -> dict[str, Any]:
         "tls": remote.tls,
         "container": connection.container_id,
         "links": connection.link_count,
+        **connection.client._asdict(),
         "connected_at": connection.began_at_us,
         "open": connection.is_open and not connection.is_closed,
     }

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from sparkstore.cli.output import Row, show_row, show_rows, time_said
 from sparkstore.cli.parsing import at_least_0, command
 from sparkstore.cli.target import running_broker
+from sparkstore.control.connection_columns import COLUMNS, row_of
 from sparkstore.log_format import say
 
 if TYPE_CHECKING:
     from sparkstore.cli.parsing import Subparsers
 
-_COLUMNS = (
-    *("member", "connection", "peer", "user", "tls", "container", "links", "connected_at", "open"),
-)
+_COLUMNS = tuple(column.name for column in COLUMNS)
 
 
 def add(subparsers: Subparsers) -> None:
@@ -46,7 +45,7 @@ def connections(arguments: Namespace) -> int:
         clients, silent = broker.connections()
     for member in silent:
         say("sparkstore connections", f"member {member} did not answer")
-    rows = [_row({name: client.get(name) for name in _COLUMNS}) for client in clients]
+    rows = [_row(row_of(client)) for client in clients]
     wanted = {arguments.member} if arguments.member is not None else {row["member"] for row in rows}
     show_rows(arguments, [row for row in rows if row["member"] in wanted], _COLUMNS)
     return 0

@@ -4,20 +4,44 @@ import { keep, offsetOf } from "./address.js";
 import { confirmed, element, order, pager, say, show, table, terms } from "./elements.js";
 import { get, remove } from "./requests.js";
 import { when, zone } from "./times.js";
+import { size } from "./words.js";
 
 const LIMIT = 100;
 
+// Bytes of each connection when it was last looked at, for rates.
+let before = new Map();
+
+const keyOf = (row) => `${row.member ?? ""} ${row.connection}`;
+
+function rated(rows) {
+  const at = Date.now();
+  const now = new Map(rows.map((row) => [keyOf(row), { at, row }]));
+  const rate = (row, field) => {
+    const last = before.get(keyOf(row));
+    return last && at > last.at ? ((row[field] - last.row[field]) * 1000) / (at - last.at) : null;
+  };
+  const lines = rows.map((row) => ({ ...row, inRate: rate(row, "received_bytes"), outRate: rate(row, "sent_bytes") }));
+  before = now;
+  return lines;
+}
+
+const rateOf = (value) => (value === null ? "" : `${size(Math.max(0, value))}/s`);
+
 export function connections(_parts, user, query) {
   let offset = offsetOf(query);
+  const sorting = { by: query.get("sort") ?? "", go: () => go(0) };
+  const heartbeat = (row) => (row.heartbeat_s ? `heartbeat ${row.heartbeat_s} s` : "no heartbeat");
   const columns = [
-    { title: "Number", isNumber: true, text: (row) => String(row.connection) },
-    { title: "Peer", isShort: true, text: (row) => row.peer },
+    { title: "Number", isNumber: true, sort: "connection", text: (row) => String(row.connection) },
+    { title: "Peer", text: (row) => `${row.peer}${row.member ? ` at ${row.member}` : ""}` },
     { title: "User", text: (row) => row.user },
-    { title: "Container", text: (row) => row.container ?? "" },
-    { title: "TLS", isShort: true, text: (row) => row.tls ?? "no" },
-    { title: "Links", isNumber: true, text: (row) => String(row.links) },
-    { title: `Since (${zone()})`, text: (row) => when(row.connected_at) },
-    { title: "Member", text: (row) => row.member ?? "" },
+    { title: "Client", text: (row) => [row.product, row.container].filter(Boolean).join(", ") },
+    { title: "Protocol", isExtra: true, text: (row) => [row.protocol, row.tls ?? "no TLS", heartbeat(row)].filter(Boolean).join(", ") },
+    { title: "State", isShort: true, tone: (row) => (row.open ? "good" : "care"), text: (row) => (row.open ? "open" : "not open") },
+    { title: "Links", isNumber: true, sort: "links", text: (row) => `${row.links} in ${row.sessions} sessions` },
+    { title: "In", isNumber: true, sort: "received_bytes", text: (row) => rateOf(row.inRate) },
+    { title: "Out", isNumber: true, sort: "sent_bytes", text: (row) => rateOf(row.outRate) },
+    { title: `Since (${zone()})`, text: (row) => when(row.connected_at).slice(0, 19) },
   ];
   if (user.mayOperate) {
     columns.push({
@@ -27,11 +51,11 @@ export function connections(_parts, user, query) {
         "Close…"),
     });
   }
-  const list = table("Connections", columns, (row) => `${row.member ?? ""} ${row.connection}`);
+  const list = table("Connections", columns, keyOf, sorting);
   const pages = pager(LIMIT, go);
 
   const close = order(async (row) => {
-    const details = terms([["peer", row.peer], ["user", row.user], ["container", row.container], ["links", row.links]]);
+    const details = terms([["peer", row.peer], ["user", row.user], ["client", row.product], ["container", row.container], ["links", row.links]]);
     if (!(await confirmed(`Close connection ${row.connection}?`, "Close it", details))) return;
     const member = row.member ? "?" + new URLSearchParams({ member: row.member }) : "";
     await remove(`connections/${row.connection}${member}`);
@@ -40,14 +64,14 @@ export function connections(_parts, user, query) {
   });
 
   async function look() {
-    const page = await get("connections", { limit: LIMIT, offset });
-    list.fill(page.items);
+    const page = await get("connections", { sort: sorting.by, limit: LIMIT, offset });
+    list.fill(rated(page.items));
     pages.at(page, page.items.length);
   }
 
   async function go(to) {
     offset = Math.max(0, to);
-    keep({ offset });
+    keep({ sort: sorting.by, offset });
     await look();
   }
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, defstruct
 
 from broker_shim.serve.http.bodies import Model, OrderOutcome, PageQuery, done
 from broker_shim.serve.http.calls import Call, iso_time
@@ -13,20 +13,24 @@ from broker_shim.serve.http.endpoint import API, MONITOR, OPERATOR, Endpoint
 from broker_shim.serve.http.refusals import HttpRefusal
 from broker_shim.serve.http.table_reads import root_of
 from sparkstore import __version__
+from sparkstore.control.connection_columns import COLUMNS, row_of
+
+if TYPE_CHECKING:
+    ConnectionRow = Struct
+else:
+    ConnectionRow = defstruct(
+        "ConnectionRow",
+        [
+            (column.name, Annotated[column.kind, Meta(description=column.text)])
+            for column in COLUMNS
+        ],
+        kw_only=True,
+        module=__name__,
+        namespace={"__doc__": "A client that is connected."},
+    )
 
 
-class ConnectionRow(Struct, kw_only=True):
-    """A client that is connected; `member`: at this broker of the store service."""
-
-    connection: int
-    peer: str
-    user: str
-    tls: str | None
-    container: str | None
-    links: int
-    connected_at: str
-    open: bool
-    member: str | None = None
+_NUMBERS = [column.name for column in COLUMNS if column.kind in {int, int | None, float | None}]
 
 
 class ConnectionList(Struct, kw_only=True):
@@ -36,6 +40,12 @@ class ConnectionList(Struct, kw_only=True):
     offset: int
     items: list[ConnectionRow]
     silent: list[str]
+
+
+class ConnectionQuery(PageQuery):
+    """The part of the connections that is asked for; `sort` as for queues, such as `-links`."""
+
+    sort: str = ""
 
 
 class ConnectionPlace(Model):
@@ -86,11 +96,20 @@ async def list_connections(call: Call) -> ConnectionList:
     """List a page of the connections, those of members too."""
     calls, page = call.served.calls, call.query
     rows, silent = await calls.wait(calls.turns.connections.rows)
+    if page.sort:
+        rows = _sorted(rows, page.sort)
     items = [
-        ConnectionRow(**{**row, "connected_at": iso_time(row["connected_at"])})
+        ConnectionRow(**{**row_of(row), "connected_at": iso_time(row["connected_at"])})
         for row in rows[page.offset : page.offset + page.limit]
     ]
     return ConnectionList(total=len(rows), offset=page.offset, items=items, silent=silent)
+
+
+def _sorted(rows: list[dict[str, Any]], sort: str) -> list[dict[str, Any]]:
+    column = sort.removeprefix("-")
+    if column not in _NUMBERS:
+        raise HttpRefusal(400, f"query: sort is one of {', '.join(_NUMBERS)}, or - before it")
+    return sorted(rows, key=lambda row: row.get(column) or 0, reverse=sort.startswith("-"))
 
 
 async def close_connection(call: Call) -> OrderOutcome:
@@ -150,7 +169,7 @@ ENDPOINTS = (
         MONITOR,
         list_connections,
         ConnectionList,
-        PageQuery,
+        ConnectionQuery,
         needs_broker=False,
     ),
     Endpoint(

@@ -42,7 +42,9 @@ from broker_shim.amqp_0_10.controls import (
     ConnectionOpen,
     ConnectionOpenOk,
     ConnectionStart,
+    ConnectionStartOk,
     ConnectionTune,
+    ConnectionTuneOk,
     SessionAttach,
     SessionAttached,
     SessionCommandPoint,
@@ -89,6 +91,26 @@ def test_a_connection_is_opened_and_closed(bench: Bench010) -> None:
     bench.run()
     assert isinstance(client.told[-1], ConnectionCloseOk)
     assert client.connection.is_over
+
+
+def test_a_connection_tells_what_its_client_is(bench: Bench010) -> None:
+    """A product that is no text is left out."""
+    for properties, product in (
+        ({"product": "qpid", "version": "1.2"}, "qpid 1.2"),
+        ({"product": 7, "version": "x" * 999}, "x" * 200),
+        ({}, None),
+    ):
+        client = bench.client()
+        client.write(PROTOCOL_HEADER)
+        client.say(ConnectionStartOk(properties, "ANONYMOUS", b"", "en_US"), 0)
+        client.say(ConnectionTuneOk(200, 65_535, 30), 0)
+        client.say(ConnectionOpen(""), 0)
+        bench.run()
+        client.attach(str(product).encode())
+        facts = client.connection.client
+        assert (facts.product, facts.protocol) == (product, "AMQP 0-10")
+        assert (facts.sessions, facts.heartbeat_s) == (1, 30)
+        assert min(facts.received_bytes, facts.sent_bytes) > 30
 
 
 def test_another_protocol_is_told_what_is_spoken(bench: Bench010) -> None:

@@ -8,6 +8,8 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -272,6 +274,8 @@ def test_connections_are_listed_and_one_is_ended(
     rows = [*map(json.loads, captured.readouterr().out.splitlines())]
     assert [row["container"] for row in rows] == ["one\x1b[2J", "two"]
     assert all(row["open"] and row["peer"].startswith("127.0.0.1:") for row in rows)
+    assert {(row["protocol"], row["sessions"]) for row in rows} == {("AMQP 1.0", 0)}
+    assert all(min(row["received_bytes"], row["sent_bytes"]) > 0 for row in rows)
     assert main(["connections", root]) == 0
     assert "\x1b" not in captured.readouterr().out
     ended = told(captured, "connections", root, "--close", str(rows[0]["connection"]))
@@ -284,6 +288,11 @@ def test_connections_are_listed_and_one_is_ended(
     )
     assert "there is no connection 0" in refused(captured, "connections", root, "--close", "0")
     url, number = served.served.serve_http(), str(rows[1]["connection"])
+    with urlopen(f"{url}/api/v1/connections?sort=-connection") as reply:
+        (row,) = json.load(reply)["items"]
+    assert row.keys() == rows[1].keys()
+    with pytest.raises(HTTPError, match="400"):
+        urlopen(f"{url}/api/v1/connections?sort=peer")
     by_url = told(captured, "connections", "--url", url, "--close", number)
     assert by_url["connected_at"][:23] == rows[1]["connected_at"][:23], "to the millisecond"
     assert by_url.keys() == ended.keys()
