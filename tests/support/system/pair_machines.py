@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from sparkstore.witness.folder import FolderPlace
+from sparkstore.witness.place import witness_at
 from sparkstore.witness.turn import sight
 from tests.support.checkout import CHECKOUT
 from tests.support.system.cable import Cable
@@ -32,7 +33,7 @@ _TICK_S = 0.02
 _RESTART_S = 1.0
 """A supervisor starts nothing more often."""
 _SETTINGS = """[store]
-witness = "/proc/self/cwd/witness"
+witness = "{witness}"
 witness_lease_s = {lease_s}
 standby_grace_s = 1.0
 wal_file_bytes = 1_048_576
@@ -57,6 +58,7 @@ class Pair:
         lease_s: float = 3.0,
         settings: str = "",
         options: Sequence[str] = (),
+        witness: str = "",
     ) -> None:
         self.folder, self.lease_s, self._options = folder, lease_s, options
         self._witness = folder / "witness"
@@ -65,7 +67,9 @@ class Pair:
         self._token.write_text("a token of the pair")
         self._token.chmod(0o600)
         self._settings = folder / "sparkstore.toml"
-        self._settings.write_text(_SETTINGS.format(lease_s=lease_s) + settings)
+        self._place = witness_at(witness) if witness else FolderPlace(self._witness)
+        values = {"lease_s": lease_s, "witness": witness or "/proc/self/cwd/witness"}
+        self._settings.write_text(_SETTINGS.format(**values) + settings)
         self.ports, self._shipping = ([_free_port(), _free_port()] for _ in range(2))
         self.cables = [Cable(self._shipping[1]), Cable(self._shipping[0])]
         self.processes: list[subprocess.Popen[bytes] | None] = [None, None]
@@ -148,7 +152,7 @@ class Pair:
 
     def holder(self) -> dict[str, Any]:
         """Return what the witness says; nothing before anybody has served."""
-        sighted = sight(FolderPlace(self._witness))
+        sighted = sight(self._place)
         return {} if sighted is None else asdict(sighted[0])
 
     def primary(self) -> int:
