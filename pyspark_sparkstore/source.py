@@ -50,7 +50,11 @@ class DefaultSource(DataSource):
         return default_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return what reads a view once."""
+        """Return what reads a view once, or events (option `kind`)."""
+        if is_of_events(self.options):
+            from sparkstore.spark_source.event_reader import EventBatchReader
+
+            return EventBatchReader(stream_options(self.options), schema)
         from sparkstore.spark_source.batch_reader import batch_reader
 
         return batch_reader(read_options(self.options), schema)

@@ -39,7 +39,7 @@ LITTLE = Effort(
         "spark.sql.lightweightPlanChangeValidation": "false",
         "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
     },
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
 )
 FULL = Effort()
 

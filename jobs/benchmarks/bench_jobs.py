@@ -36,6 +36,7 @@ from sparkstore.replication import replicate
 from sparkstore.session import local_session
 from sparkstore.tables.root import Root, open_or_create_root
 from sparkstore.views import views
+from sparkstore.views.view_relations import LOCAL_ROWS
 
 WARM = 20_000
 REPEATS = 3
@@ -157,9 +158,9 @@ def by_property(bench: Bench, waiting: int) -> None:
 def _beside(bench: Bench, root: Root, name: str, query: str, plain: str) -> None:
     scan = bench.seconds(plain)
     bench.say(f"{name}, plain scan, s", round(scan, 2))
-    for at_once in (False, True):
-        views.register(bench.spark, root, ("queues", "queue_messages"), at_once=at_once)
-        seconds, how = bench.seconds(query), ", at once" if at_once else ""
+    for local_rows, how in ((LOCAL_ROWS, ""), (0, ", by Spark")):
+        views.register(bench.spark, root, ("queues", "queue_messages"), local_rows=local_rows)
+        seconds = bench.seconds(query)
         bench.say(f"{name}{how}, s", round(seconds, 2))
         bench.say(f"{name}{how}, ratio (<= 3)", round(seconds / scan, 2))
 

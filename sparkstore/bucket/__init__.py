@@ -7,6 +7,7 @@
     publisher        the same of a store's journal, under its epoch; files that nothing names go
     follower         what jobs committed comes into the copy of the store that serves
     job_copy, job_lease    a job: its own copy, its commits published; one at a time
+    bucket_download  a copy for whoever only reads, whole or as much as a question needs
     cluster_tables   a job on a Spark cluster: data files in the bucket, a log private to the run
 
 `log` calls it: it opens the working copy as it opens a root, and fires completions after the

@@ -38,7 +38,7 @@ def opened_root(where: str, *, whole: bool = False, executors_at: str = "") -> I
     from sparkstore.tables.root import open_root
 
     if is_object_uri(where):
-        from sparkstore.replication.bucket_download import local_copy
+        from sparkstore.bucket.bucket_download import local_copy
 
         with local_copy(where, whole=whole, executors_at=executors_at) as root:
             yield root

@@ -12,7 +12,13 @@ import pyarrow as pa
 
 from sparkstore.content.body_schemas import first_bodies, inferred
 from sparkstore.embedded.arrow_functions import add_text_function
-from sparkstore.embedded.duckdb_views import add_view_of, add_views, connect, views_of
+from sparkstore.embedded.duckdb_views import (
+    add_log,
+    add_view_of,
+    add_views,
+    connect,
+    views_of,
+)
 from sparkstore.embedded.moment import NOTHING, Moment
 from sparkstore.embedded.plain_entries import OPERATORS, Condition, PlainEntries, Remainder
 from sparkstore.embedded.typed_select import BY_SPARK, check_statement, first_line
@@ -65,7 +71,7 @@ def answer(root: Root, statement: str, limit: int = 0, as_of: AsOf | None = None
         if queue_schema.__name__ in statement.lower():
             add_text_function(connection, queue_schema)
         named = check_statement(connection, statement, views)
-        add_views(connection, root, sorted(named), as_of)
+        add_views(connection, root, sorted(named.views), as_of, named.columns)
         table = _rows(connection.sql(statement), limit)
     return QueryAnswer(_narrowed(table.slice(0, limit or None)), 0 < limit < table.num_rows)
 
@@ -122,6 +128,42 @@ def view_batches(
     """
     with _one_view(root, view, as_of, _asked(columns, conditions)) as connection:
         yield from _selected(connection, view, columns, conditions)
+
+
+def small_view(
+    root: Root, view: str, moment: Moment | None, most_bytes: int, at: int | None = None
+) -> pa.Table | None:
+    """Read all of a view, unless that is more than so many bytes.
+
+    Args:
+        root: Where the view is read from.
+        view: One of `views_of`.
+        moment: Whose tables are read; None: the view is of a table that a job writes.
+        most_bytes: Of what comes from DuckDB.
+        at: Of such a table, what was written up to this time counts, UTC µs; None: all.
+
+    Raises:
+        CorruptData: A table of the root is gone.
+        Unavailable: The tables cannot be read.
+    """
+    with connect() as connection, translated():
+        if moment is None:
+            add_log(connection, root, view, at)
+        else:
+            add_view_of(connection, moment, view)
+        answer = connection.execute(f"SELECT * FROM {view}")  # noqa: S608
+        with answer.to_arrow_reader(_BATCH_ROWS) as reader:
+            batches, size = list[pa.RecordBatch](), 0
+            for batch in reader:
+                batches.append(batch)
+                size += batch.nbytes
+                if size > most_bytes:
+                    return None
+            return pa.Table.from_batches(batches or [_no_row(reader.schema)], reader.schema)
+
+
+def _no_row(schema: pa.Schema) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([], schema)
 
 
 def part_batches(

@@ -25,12 +25,10 @@ from sparkstore.errors import CorruptData, Unavailable
 from sparkstore.recovery.point_in_time import AsOf, PointInTime
 from sparkstore.sql.dialect import events_text, tail_text, view_text
 from sparkstore.sql.duckdb_connection import connected
-from sparkstore.sql.queries import CONTENT, VIEWS, as_of_values, log_as_of, statement
+from sparkstore.sql.queries import CONTENT, LOGS, VIEWS, as_of_values, log_as_of, statement
 from sparkstore.tables.delta_files import versions
 from sparkstore.tables.root import Root
 
-_LOGS = ("job_runs", "findings")
-"""Views of tables that are there once a job has run (`views.views.LOGS`)."""
 _TRIES = 5
 _STATE, _JOURNAL, _HISTORY = "sparkstore_state", "sparkstore_journal", "sparkstore_history"
 _ROWS = ("journal", "history")
@@ -39,7 +37,7 @@ _NAMES = {"state": _STATE, "journal": _JOURNAL, "history": _HISTORY}
 
 def views_of(root: Root) -> list[str]:
     """List the views that a root has now."""
-    return [*VIEWS, *(name for name in _LOGS if versions(root.table(name)))]
+    return [*VIEWS, *(name for name in LOGS if versions(root.table(name)))]
 
 
 def connect(statement: str = "") -> duckdb.DuckDBPyConnection:
@@ -75,8 +73,8 @@ def add_views(
         if as_of is not None or not {*views}.isdisjoint(VIEWS):
             point = _add_queues(connection, root, views, as_of, columns)
         for name in views:
-            if name in _LOGS:
-                _add_log(connection, root, name, None if point is None else point.at)
+            if name in LOGS:
+                add_log(connection, root, name, None if point is None else point.at)
     connection.execute("SET lock_configuration = true")
 
 
@@ -98,12 +96,12 @@ def add_events(connection: duckdb.DuckDBPyConnection, root: Root) -> tuple[Momen
         connection.execute(f"CREATE VIEW sparkstore_events AS {events_text(_values(moment))}")
         has_jobs = bool(versions(root.table("job_runs")))
         if has_jobs:
-            _add_log(connection, root, "job_runs", None)
+            add_log(connection, root, "job_runs", None)
     connection.execute("SET lock_configuration = true")
     return moment, has_jobs
 
 
-def moment_of(root: Root, as_of: AsOf | None = None) -> Moment:
+def moment_of(root: Root, as_of: AsOf | PointInTime | None = None) -> Moment:
     """Look the tables up at one moment; as `add_views` in what it raises."""
     with _readable(root), connect() as connection:
         return _at_one_moment(connection, root, as_of)
@@ -146,7 +144,8 @@ def _readable(root: Root) -> Iterator[None]:
         raise Unavailable(message) from reason
 
 
-def _add_log(connection: duckdb.DuckDBPyConnection, root: Root, name: str, at: int | None) -> None:
+def add_log(connection: duckdb.DuckDBPyConnection, root: Root, name: str, at: int | None) -> None:
+    """Give a connection the view of a table that a job writes, up to a time, UTC µs; None: all."""
     table = f"sparkstore_{name}"
     connection.register(table, DeltaTable(str(root.table(name))).to_pyarrow_dataset())
     query = statement(name, {"table": table if at is None else log_as_of(name, table, at)})
@@ -179,7 +178,9 @@ def _create_views(
             connection.execute(f"CREATE VIEW {view} AS {query}")
 
 
-def _at_one_moment(connection: duckdb.DuckDBPyConnection, root: Root, as_of: AsOf | None) -> Moment:
+def _at_one_moment(
+    connection: duckdb.DuckDBPyConnection, root: Root, as_of: AsOf | PointInTime | None
+) -> Moment:
     """Look the tables up until there is no gap between state and the records after it."""
     failure: Exception | None = None
     for _ in range(_TRIES):

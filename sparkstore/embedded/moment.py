@@ -21,7 +21,7 @@ from pyarrow.fs import LocalFileSystem
 from sparkstore.recovery.point_in_time import AsOf, PointInTime, point_in_time
 from sparkstore.tables.root import Root
 from sparkstore.tables.schema import ROW, STATE
-from sparkstore.tables.snapshot import PARQUET, FileStats, last_position, snapshot
+from sparkstore.tables.snapshot import PARQUET, FileStats, last_position, newest
 
 _TIME = ROW.field("at").type
 
@@ -37,6 +37,7 @@ class Moment(NamedTuple):
         epoch: The epoch of its last record; 0 without a state.
         in_history: The last position of history.
         point: What was asked for, if not the newest.
+        versions: The versions of state, journal and history.
     """
 
     state: list[FileStats]
@@ -46,6 +47,7 @@ class Moment(NamedTuple):
     epoch: int
     in_history: int
     point: PointInTime | None
+    versions: tuple[int, int, int] = (0, 0, 0)
 
     def tables(self) -> Mapping[str, ds.Dataset]:
         """Return what Arrow reads, by the names of the tables."""
@@ -69,7 +71,7 @@ NOTHING = Moment([], [], [], 0, 0, 0, None)
 """A root without records."""
 
 
-def looked_up(root: Root, as_of: AsOf | None) -> Moment:
+def looked_up(root: Root, as_of: AsOf | PointInTime | None) -> Moment:
     """Look the tables up once, in the order in which recovery does: a gap after P may show.
 
     Raises:
@@ -77,12 +79,13 @@ def looked_up(root: Root, as_of: AsOf | None) -> Moment:
         CorruptData: A table is gone.
         DeltaError, OSError: It cannot be read.
     """
-    point = None if as_of is None else point_in_time(root, as_of)
-    state = snapshot(root.state, point and point.version)
+    point = as_of if as_of is None or isinstance(as_of, PointInTime) else point_in_time(root, as_of)
+    state_version, state = newest(root.state, point and point.version)
     if point is not None and point.version is None:
         state = []
     meta = dataset((file for file in state if file.partition == "meta"), STATE, "part")
-    journal, history = snapshot(root.journal), snapshot(root.history)
+    journal_version, journal = newest(root.journal)
+    history_version, history = newest(root.history)
     if point is not None and point.is_in_history:
         journal = []
     last = meta.to_table(["position", "epoch"])
@@ -94,6 +97,7 @@ def looked_up(root: Root, as_of: AsOf | None) -> Moment:
         pc.max(last["epoch"]).as_py() or 0,
         last_position(history),
         point,
+        (state_version, journal_version, history_version),
     )
 
 

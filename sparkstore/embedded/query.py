@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from sparkstore.bucket.bucket_download import local_copy
 from sparkstore.embedded.answers import answer, inferred_schema
 from sparkstore.errors import StoreError, UnreplayedWarning
 from sparkstore.log.unreplayed_records import unreplayed
 from sparkstore.recovery.point_in_time import AsOf
-from sparkstore.replication.bucket_download import local_copy
 from sparkstore.storage.objects import is_object_uri
 from sparkstore.tables.root import Root, open_root
 

@@ -44,6 +44,8 @@ _PARTS = {
     "PIVOT",
 }  # fmt: skip
 """What a query may be made of: its SELECTs, and what they stand on."""
+_UNNAMED = {"STAR", "POSITIONAL_REFERENCE", "PIVOT"}
+"""What reads columns that it does not name."""
 _TABLE_FUNCTIONS = {"range", "generate_series", "unnest", "json_each", "json_tree"}
 _NOT_OF_ARGUMENTS = {
     "combine", "finalize", "to_aggregate_state", "invoke", "getvariable", "current_setting",
@@ -67,18 +69,27 @@ BY_SPARK = "sparkstore sql ROOT --engine spark"
 _ASK_SPARK = f"{BY_SPARK} answers more"
 
 
+class Named(NamedTuple):
+    """Names that a statement has, of views and of columns.
+
+    Attributes:
+        views: The views that it asks.
+        columns: All columns that it may read, in small letters, and other names; None: any.
+    """
+
+    views: set[str]
+    columns: set[str] | None
+
+
 def check_statement(
     connection: duckdb.DuckDBPyConnection, statement: str, relations: Collection[str]
-) -> set[str]:
+) -> Named:
     """Refuse a statement before anything that it names is looked up.
 
     Args:
         connection: Whose parser reads it.
         statement: What was typed.
         relations: What may be asked.
-
-    Returns:
-        Which of the relations it names.
 
     Raises:
         InvalidRequest: It is not SQL, not one SELECT, or asks for more than the relations.
@@ -100,7 +111,26 @@ def check_statement(
             named |= _checked_name(node, visible, relations)
         elif node.get("type") == "SHOW_REF" and not node.get("query"):
             raise InvalidRequest(f"{NOT_A_QUERY}; the views: {', '.join(relations)}")
-    return named
+    return Named(named, _columns([node for node, _ in _scoped(tree)]))
+
+
+def _columns(nodes: Collection[dict[str, Any]]) -> set[str] | None:
+    """List the names of columns; None: some columns are read that no name tells.
+
+    These are a star's, those that are named by their place or that two relations have in common,
+    and those of a whole row, whose name is that of its relation.
+    """
+    names, rows, relations = set[str](), set[str](), set[str]()
+    for node in nodes:
+        by_place = str(node.get("type")) in _UNNAMED or node.get("column_name_alias")
+        if by_place or node.get("ref_type") == "NATURAL":
+            return None
+        path = [_folded(name) for name in node.get("column_names", ())]
+        rows.update(path[-1:])
+        names.update(path, map(_folded, node.get("using_columns", ())))
+        if "class" not in node:
+            relations.update(_folded(node.get(name)) for name in ("alias", "table_name"))
+    return names if rows.isdisjoint(relations) else None
 
 
 def _parsed(connection: duckdb.DuckDBPyConnection, statement: str) -> Any:

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sparkstore.bucket.bucket_download import local_copy
 from sparkstore.bucket.job_copy import JobCopy, folder_of_jobs, job_copy
 from sparkstore.config import StoreConfig
 from sparkstore.errors import InvalidRequest
 from sparkstore.reconcile.comparable_roots import check_roots
 from sparkstore.replication import replicas
-from sparkstore.replication.bucket_download import local_copy
 from sparkstore.storage.objects import ObjectStorage, is_object_uri
 from sparkstore.tables.root import Root, open_root
 

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+from sparkstore.bucket.bucket_download import download_tables, identified
 from sparkstore.errors import InvalidRequest
 from sparkstore.recovery.point_in_time import AsOf
 from sparkstore.recovery.recovery import recover
 from sparkstore.replication.bucket_copy import BucketReplicateReport, replicate_to_bucket
-from sparkstore.replication.bucket_download import download_tables, identified
 from sparkstore.replication.bucket_promote import become_root, check_free, empty_scratch
 from sparkstore.replication.bucket_replica import (
     BucketPair,

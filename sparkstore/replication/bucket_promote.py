@@ -35,10 +35,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from sparkstore.bucket.bucket_download import download_tables, identified
 from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.jobs.failpoints import Failpoint, no_failpoint
 from sparkstore.recovery.recovery import recover
-from sparkstore.replication.bucket_download import download_tables, identified
 from sparkstore.replication.old_primary import ask, check_not_behind, fence, old_primary
 from sparkstore.replication.primary import Primary
 from sparkstore.replication.promote import Promotion, check_not_empty, promotion_of

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from sparkstore.bucket import working_copy
+from sparkstore.bucket.bucket_download import identified
 from sparkstore.errors import InvalidRequest
 from sparkstore.recovery.recovery import journal_tail
-from sparkstore.replication.bucket_download import identified
 from sparkstore.storage.local import LocalStorage
 from sparkstore.storage.objects import ObjectStorage, is_object_uri
 from sparkstore.storage.storage import Storage

@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
+from sparkstore.bucket.bucket_download import local_copy
 from sparkstore.errors import InvalidRequest
-from sparkstore.replication.bucket_download import local_copy
 from sparkstore.spark_source.options import ReadSettings, read_options
 from sparkstore.storage.objects import is_object_uri
 from sparkstore.tables.root import Root, open_root

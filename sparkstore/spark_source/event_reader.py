@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -205,6 +205,29 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             left -= total[-1].as_py() if len(total) else 0
             position = window.last
         return last
+
+
+class EventBatchReader(DataSourceReader):
+    """Reads the events that a new stream would have in its first batch. See `DataSourceReader`."""
+
+    def __init__(self, settings: EventStreamSettings, schema: StructType) -> None:
+        """Take the options of a stream, but for limits of a batch, as `EventStreamReader` does.
+
+        Raises:
+            InvalidRequest: An option would have no effect.
+        """
+        if settings.max_records or settings.max_bytes:
+            raise InvalidRequest("a read has no trigger: limit a stream, or filter on position")
+        self._stream = EventStreamReader(settings, schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Cut the records that there are now into ranges, each for one task."""
+        start = self._stream.initialOffset()
+        return self._stream.partitions(start, self._stream.latestOffset(start, ReadAllAvailable()))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read a range of positions, in a task."""
+        return self._stream.read(partition)
 
 
 def _sizes(rows: pa.Table) -> pa.ChunkedArray:

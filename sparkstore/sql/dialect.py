@@ -119,14 +119,12 @@ MACROS = (
 """Functions of Spark that the views and people use, each with its arguments and what it is."""
 
 _CASTS: Mapping[str, Mapping[str, str]] = {
-    "queues": {
-        column.name: "BIGINT" for column in columns_of(Road.VIEW) if column.kind == "bigint"
-    },
     "transactions": {"operations": "INTEGER"},
     "members": {"acquired": "BIGINT", "acquired_bytes": "BIGINT"},
     "links": {"unsettled": "BIGINT"},
 }
-"""Columns whose type DuckDB makes wider than Spark: a sum of BIGINT is a HUGEINT."""
+"""Columns whose type DuckDB makes wider than Spark: a sum of BIGINT is a HUGEINT. Those of queues
+are declared (`_casts`)."""
 
 _AT_REST = "SELECT true AS whole"
 """The guard: the tables stand still here, and `duckdb_views` has looked for a gap already."""
@@ -167,10 +165,16 @@ def view_text(view: str, values: Mapping[str, str], *, has_content: bool = True)
         for phrase, ours in _WITHOUT_CONTENT.items():
             assert phrase in query
             query = query.replace(phrase, ours)
-    wide = _CASTS.get(view, {}).items()
+    wide = _casts(view).items()
     casts = ", ".join(f"CAST({name} AS {kind}) AS {name}" for name, kind in wide)
     chosen = f"* REPLACE ({casts})" if casts else "*"
     return f"{_steps(_STEPS[view], whole)}\nSELECT {chosen} FROM (\n{query}\n)"
+
+
+def _casts(view: str) -> Mapping[str, str]:
+    if view != "queues":
+        return _CASTS.get(view, {})
+    return {column.name: "BIGINT" for column in columns_of(Road.VIEW) if column.kind == "bigint"}
 
 
 def events_text(values: Mapping[str, str]) -> str:

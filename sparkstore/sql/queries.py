@@ -81,6 +81,9 @@ VIEWS: Mapping[str, tuple[str, ...]] = {
 }
 """What users query, and the steps that each is made of, a step after those that it names."""
 
+LOGS = ("job_runs", "findings")
+"""Tables that jobs write: each is a view and a query in `sql/`, once a job has run."""
+
 GUARDS: Mapping[str, Mapping[str, str]] = {
     "queues": {"entriesguard": "true"},
     "message_history": {"eventsguard": GUARD},

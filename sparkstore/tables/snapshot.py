@@ -69,12 +69,12 @@ class FileStats(NamedTuple):
 
 def snapshot(table: Path, version: int | None = None) -> list[FileStats]:
     """Active files of the newest version, or of another one, by least position."""
-    return _files(table, DeltaTable(str(table), version))
+    return newest(table, version)[1]
 
 
-def newest(table: Path) -> tuple[int, list[FileStats]]:
-    """Look the newest version up: its number, and its active files by least position."""
-    opened = DeltaTable(str(table))
+def newest(table: Path, version: int | None = None) -> tuple[int, list[FileStats]]:
+    """Look the newest version up, or another one: its number, and its files by least position."""
+    opened = DeltaTable(str(table), version)
     return opened.version(), _files(table, opened)
 
 

@@ -1,6 +1,7 @@
 """The queues as Spark SQL sees them: views over the table `state` and every record after it.
 
     views                    which views there are, and how they are registered or published
+    view_relations           a view that a query names → local rows, or a plan over Delta
     spark_tables             names of tables for SQL, the steps in `sparkstore/sql`, Spark's errors
     join_hints               which side of a join is small: told to Spark, which cannot know
     typed_queries            what a query that somebody typed may ask

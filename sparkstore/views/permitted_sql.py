@@ -9,6 +9,7 @@ A kind is the full name of a class in Spark, below `org.apache.spark.sql`.
 from __future__ import annotations
 
 from sparkstore.content.typed_values import NAMES as VALUE_FUNCTIONS
+from sparkstore.sql.queries import LOGS, VIEWS
 
 STATEMENTS = frozenset({
     "catalyst.plans.logical.DescribeRelation", "catalyst.plans.logical.DescribeColumn",
@@ -175,6 +176,10 @@ width_bucket window window_time xxhash64 year zeroifnull zip_with | ~
 """
 OURS = frozenset(f"system.session.{name}" for name in VALUE_FUNCTIONS)
 """Functions that `value_functions` registers; they compute, too."""
+VIEW_PREFIX = "sparkstore_"
+"""With this begin the names of the table functions that the views are made of (`view_relations`); a
+typed query names none itself."""
+OF_VIEWS = frozenset(f"system.session.{VIEW_PREFIX}{view}" for view in (*VIEWS, *LOGS))
 FUNCTIONS = frozenset(_NAMES.split())
 """Functions that compute. Left out are those that call Java (`reflect`), load classes (Avro,
 Protobuf), read a table by its path (table_changes), and all that parse XML by a schema or an

@@ -23,7 +23,7 @@ wants them registers the views and asks Spark itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -94,8 +94,8 @@ class _Session:
         self._clone: Any = spark._jsparkSession.cloneSession()  # noqa: SLF001
         self._clone.conf().set("spark.sql.variable.substitute", "false")
         state = self._clone.sessionState()
-        for registry in (state.functionRegistry(), state.tableFunctionRegistry()):
-            _keep_permitted(registry)
+        _keep_permitted(state.functionRegistry(), permitted.OURS)
+        _keep_permitted(state.tableFunctionRegistry(), permitted.OF_VIEWS)
 
     def parse(self, statement: str) -> Any:
         with self._parsing() as parser:
@@ -145,12 +145,10 @@ class _Session:
         return DataFrame(frame, self._spark)
 
 
-def _keep_permitted(registry: Any) -> None:
+def _keep_permitted(registry: Any, ours: Set[str]) -> None:
     """Drop all functions but the permitted ones; to list them is one call of the JVM."""
     identifiers = registry.listFunction()
     names = identifiers.mkString("\n").split("\n")
     for at, name in enumerate(names):
-        if name not in permitted.OURS and (
-            name.rpartition("builtin.")[2] not in permitted.FUNCTIONS
-        ):
+        if name not in ours and (name.rpartition("builtin.")[2] not in permitted.FUNCTIONS):
             registry.dropFunction(identifiers.apply(at))

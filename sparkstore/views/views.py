@@ -17,13 +17,13 @@
 
 The queries are in `sql/`: each view is made of steps, and each step is one file.
 
-Decision: a view is its text, analysed anew by each query, and the text names no version of a
-table and no position. So a view that was registered before a compaction and a trim is right after
-them. Delta reads each table at one version within one query; between tables the versions may be
-from different moments, which the guard notices when it matters: state older than history or
-journal only means more records after P, unless some are gone (`sql/fold/guard.sql`). Rejected: a
-DataFrame's `createTempView`, which keeps the analysed plan, and pinned versions, which a VACUUM
-takes away under the view: only a view that is asked `at_once` names them.
+A view is looked up anew by each query (`view_relations`), so one that was registered before a
+compaction and a trim is right after them. In a catalog (`publish`), over Spark Connect, and of a
+root whose files are elsewhere it is its text, which names no version of a table and no position,
+analysed anew by each query. Delta reads each table at one version within one query; between tables
+the versions may be from different moments, which the guard notices when it matters: state older
+than history or journal only means more records after P, unless some are gone
+(`sql/fold/guard.sql`).
 """
 
 from __future__ import annotations
@@ -41,21 +41,23 @@ from pyspark.sql.sql_formatter import SQLStringFormatter
 from sparkstore.content.body_schemas import QUEUE_SCHEMA
 from sparkstore.errors import InvalidRequest, StoreError
 from sparkstore.recovery.point_in_time import AsOf, PointInTime, point_in_time
-from sparkstore.recovery.standing_tables import standing_tables
 from sparkstore.session import quiet_query_log
-from sparkstore.sql.queries import GUARDS, VIEWS, log_as_of, view_text
+from sparkstore.sql.queries import GUARDS, LOGS, VIEWS, log_as_of, view_text
 from sparkstore.tables.delta_files import versions
 from sparkstore.tables.root import TABLES, Root, open_root
-from sparkstore.tables.snapshot import last_position, newest
 from sparkstore.views import typed_queries, value_functions
-from sparkstore.views.join_hints import hints, hints_for
+from sparkstore.views.join_hints import hints
 from sparkstore.views.spark_tables import delta_name, statement, table_names, translated
+from sparkstore.views.view_relations import (
+    LOCAL_ROWS,
+    ViewRelations,
+    can_call_back,
+    register_views,
+)
 from sparkstore.views.written_queries import Relations
 
 _log = logging.getLogger(__name__)
 
-LOGS = ("job_runs", "findings")
-"""Each is a table in the root, a view, and a query in `sql/`."""
 ALL = (*VIEWS, *LOGS)
 """Names of the views that `register` makes."""
 
@@ -66,18 +68,19 @@ def register(
     names: Collection[str] = ALL,
     *,
     as_of: AsOf | None = None,
-    at_once: bool = False,
+    local_rows: int = LOCAL_ROWS,
 ) -> None:
     """Create or replace the views, for this session. One root at a time.
 
     Args:
         spark: Session whose catalog gets the views.
         root: The root, or where it is.
-        names: The views to create. Each costs the analysis of a long query: half a second.
+        names: The views to create. No table is read for it.
         as_of: A time, its text, or a position: every view says how all was then, whatever comes
-            later (`recovery.point_in_time`). A time without a zone is UTC. None: how it is.
-        at_once: They are asked now and no more, so they may say how all is now: a query is planned
-            in two thirds of the time (`_values_at_once`).
+            later (`recovery.point_in_time`). A time without a zone is UTC. None: each query says
+            how all is when it is analysed.
+        local_rows: Views of messages are computed in this process while their tables have no more
+            rows; 0: every view is a plan over Delta (`view_relations`).
 
     Raises:
         InvalidRequest: There is no root there; `as_of` is in the future, or before history.
@@ -86,13 +89,19 @@ def register(
     quiet_query_log()
     opened = root if isinstance(root, Root) else open_root(root)
     point = _point(opened, as_of)
-    for view, query in _queries(opened, point, names if at_once else ()).items():
-        if view in names:
-            with translated(f"cannot register the view {view}"):
-                spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {query}")
+    wanted = [view for view in VIEWS if view in names]
+    if opened.remote is None and can_call_back(spark):
+        relations = ViewRelations(spark, opened, point, local_rows)
+        register_views(spark, relations, wanted)
+    else:
+        relations = None
+        for view, query in _queries(opened, point).items():
+            if view in wanted:
+                with translated(f"cannot register the view {view}"):
+                    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {view} AS {query}")
     if names is ALL:
         value_functions.register(spark)
-    _register_logs(spark, opened, names, None if point is None else point.at)
+    _register_logs(spark, opened, names, relations, None if point is None else point.at)
 
 
 def named_in(statement: str) -> Collection[str]:
@@ -173,15 +182,10 @@ def _point(root: Root, as_of: AsOf | None) -> PointInTime | None:
         return None if as_of is None else point_in_time(root, as_of)
 
 
-def _queries(
-    root: Root, point: PointInTime | None = None, at_once: Collection[str] = ()
-) -> dict[str, str]:
-    """The text of each view; those that are asked at once know more of their tables."""
+def _queries(root: Root, point: PointInTime | None = None) -> dict[str, str]:
+    """The text of each view."""
     with translated("cannot look at the tables"):
-        if at_once and point is None:
-            values = _values_at_once(root, has_contents="queue_messages" in at_once)
-        else:
-            values = table_names(root, point) | hints(root, point)
+        values = table_names(root, point) | hints(root, point)
     return {view: view_text(view, {**values, **GUARDS.get(view, {})}) for view in VIEWS}
 
 
@@ -247,58 +251,34 @@ def _publish_logs(spark: SparkSession, root: Root, place: str) -> None:
             spark.sql(f"DROP VIEW IF EXISTS {place}.{name}")
 
 
-def _register_logs(spark: SparkSession, root: Root, names: Collection[str], at: int | None) -> None:
+def _register_logs(
+    spark: SparkSession,
+    root: Root,
+    names: Collection[str],
+    relations: ViewRelations | None,
+    at: int | None,
+) -> None:
     """Create or replace the views, for this session; drop one while the root has no such table.
 
     Args:
         spark: Session whose catalog gets the views.
         root: Whose tables they are of.
         names: The views to create.
+        relations: What makes them; None: they are texts.
         at: They have what was written up to this time, UTC µs; None: everything.
     """
     for name in (log for log in LOGS if log in names):
         spark.catalog.dropTempView(name)
         if not versions(root.table(name)):
             continue
-        table = delta_name(root.table(name))
-        query = statement(name, {"table": table if at is None else log_as_of(name, table, at)})
         try:
+            if relations is not None:
+                register_views(spark, relations, [name])
+                continue
+            table = delta_name(root.table(name))
+            query = statement(name, {"table": table if at is None else log_as_of(name, table, at)})
             with translated(f"cannot register the view {name}"):
                 spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS {query}")
         except StoreError as reason:
-            _log.warning("%s: the next job sets the table aside and begins it anew", reason)
-
-
-def _values_at_once(root: Root, *, has_contents: bool) -> dict[str, str]:
-    """Return the values of a view's text for the newest versions: those of `hints`, and more.
-
-    A view that is kept is right whatever becomes of the tables, so it has each query look for P and
-    for all that follows from it. A command asks its views once, when they are made. For it the
-    tables are looked up here, and the text has their versions and what is known of them
-    (`recovery.standing_tables`): a query is planned in two thirds of the time, and runs in half.
-
-    Why it is right: a version of a table never changes. State is looked up first, then the journal,
-    and history last. What leaves the journal is in history by then (ARCHITECTURE: Rule 5), so every
-    record after P is in one of the two. The guard looks still, for a table that is damaged. The
-    files of these versions stay for `reader_grace_s`, an hour unless configured otherwise.
-
-    Args:
-        root: The root whose tables are looked up.
-        has_contents: Whether the view is `queue_messages`.
-
-    Raises:
-        CorruptData: A file of a table is gone.
-        DeltaError, OSError, ArrowException: A table cannot be read.
-    """
-    state_version, state = newest(root.state)
-    journal_version, journal = newest(root.journal)
-    history_version, history = newest(root.history)
-    versions = {"state": state_version, "journal": journal_version, "history": history_version}
-    names = {
-        name: f"{written} VERSION AS OF {versions[name]}"
-        for name, written in table_names(root).items()
-    }
-    tables = standing_tables(state, journal, history)
-    end = max(tables.in_history, last_position(journal), tables.folded)
-    sizes = hints_for(state, tables.folded, end - tables.folded)
-    return {**names, **sizes, **tables.values(names, has_contents=has_contents)}
+            advice = "the next job sets the table aside and begins it anew"
+            _log.warning("no view %s: %s: %s", name, reason, advice)

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from sparkstore.bucket.bucket_download import local_copy
 from sparkstore.bucket.job_copy import job_copy
 from sparkstore.config import StoreConfig
 from sparkstore.errors import CorruptData
 from sparkstore.log.start import open_log
 from sparkstore.replication.backup import back_up, restore
 from sparkstore.replication.bucket_copy import replicate_to_bucket
-from sparkstore.replication.bucket_download import local_copy
 from sparkstore.replication.bucket_promote import promote_in_place, promote_into
 from sparkstore.replication.bucket_replica import paired
 from sparkstore.storage.objects import ObjectStorage

@@ -47,8 +47,8 @@ from tests.support.roots.typed_messages import typed_root
 SEED = seed()
 NOW = "oldest_age_s"
 """The one column that says something else a second later."""
-ENGINES = ("spark", "at once", "duckdb")
-"""Spark with views that are kept, with those that a command asks at once, and DuckDB."""
+ENGINES = ("spark", "local rows", "duckdb")
+"""Spark with plans over Delta, with rows that DuckDB computed for it, and DuckDB."""
 
 
 MICROS = {"type": "long", "logicalType": "timestamp-micros"}
@@ -87,7 +87,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     if request.param == "duckdb":
         return _by_duckdb
     request.getfixturevalue("many_tasks")
-    ask = _at_once if request.param == "at once" else _by_spark
+    ask = _by_local_rows if request.param == "local rows" else _by_spark
     return partial(ask, request.getfixturevalue("spark"))
 
 
@@ -169,7 +169,9 @@ def _by_duckdb(root: Root, view: str, as_of: str | None = None) -> View:
 
 
 def _by_spark(spark: SparkSession, root: Root, view: str, as_of: str | None = None) -> View:
-    return _read(views.sql(spark.newSession(), root, f"SELECT * FROM {view}", as_of=as_of))
+    session = spark.newSession()
+    views.register(session, root, (view,), as_of=as_of, local_rows=0)
+    return _read(views.ask(session, root, f"SELECT * FROM {view}"))
 
 
 def _read(frame: DataFrame) -> View:
@@ -177,10 +179,8 @@ def _read(frame: DataFrame) -> View:
     return View(columns, values(frame.toArrow()))
 
 
-def _at_once(spark: SparkSession, root: Root, view: str, as_of: str | None = None) -> View:
-    session = spark.newSession()
-    views.register(session, root, (view,), as_of=as_of, at_once=True)
-    return _read(session.table(view))
+def _by_local_rows(spark: SparkSession, root: Root, view: str, as_of: str | None = None) -> View:
+    return _read(views.sql(spark.newSession(), root, f"SELECT * FROM {view}", as_of=as_of))
 
 
 @pytest.mark.slow

@@ -85,7 +85,7 @@ def compacted(spark: SparkSession, module_root: Root, shipped: None) -> Root:
         write_deltalake(str(module_root.journal), table, mode="append")
     compact.run(spark, module_root)
     trim(module_root, len(records) + 1)
-    views.register(spark, module_root)
+    views.register(spark, module_root, local_rows=0)
     return module_root
 
 
@@ -150,7 +150,7 @@ def test_an_hour_opens_its_own_files(spark: SparkSession, root: Root, shipped: N
     _segments_of_history(root, FEW_SEGMENTS)
     compact.run(spark, root)  # else all of it has come since the last compaction, and is counted
     (moment,) = spark.sql("SELECT timestamp_micros(3 * 3600000000 + 1)").first() or [None]
-    views.register(spark, root, ("message_history",))
+    views.register(spark, root, ("message_history",), local_rows=0)
     query = (
         "SELECT count(*) AS found FROM message_history"
         f" WHERE at BETWEEN TIMESTAMP '{moment}' AND TIMESTAMP '{moment}' + INTERVAL 59 MINUTES"

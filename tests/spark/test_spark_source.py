@@ -28,7 +28,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Root:
     chance = random.Random(SEED)
     history = bundled(chance, [drawn_history(chance, 50) for _ in range(10)])
     root = build_root(tmp_path_factory.mktemp("told") / "ro'ot ü", drawn_layers(chance, history))
-    views.register(spark, root, ["queue_messages"])
+    views.register(spark, root, ["queue_messages"], local_rows=0)
     return root
 
 

@@ -36,7 +36,7 @@ def answer_once(
         makes_archive=True,
     )
     try:
-        views.register(spark, root, views.named_in(statement), as_of=as_of, at_once=True)
+        views.register(spark, root, views.named_in(statement), as_of=as_of)
         return answer(spark, root, statement, limit)
     finally:
         spark.stop()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pyspark
@@ -23,6 +25,16 @@ def _settings(file: str) -> dict[str, str]:
     lines = (CHECKOUT / "conf" / file).read_text().splitlines()
     pairs = [line.split(maxsplit=1) for line in lines if line and not line.startswith("#")]
     return {name: value.strip() for name, value in pairs}
+
+
+def test_pyspark_finds_the_source_in_this_installation_which_may_be_editable(
+    tmp_path: Path,
+) -> None:
+    """It lists the modules of `sys.path`, and sees none that a hook of imports would bring."""
+    found = "import pkgutil; print(*(module.name for module in pkgutil.iter_modules()))"
+    command = [sys.executable, "-c", found]
+    listed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert session.SOURCE_PACKAGE in listed.stdout.split()
 
 
 def test_spark_submit_is_told_what_a_local_session_is_told() -> None:

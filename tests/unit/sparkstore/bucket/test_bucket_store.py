@@ -14,12 +14,12 @@ import pytest
 
 from broker_shim.completion import Completion
 from sparkstore.bucket import epochs
+from sparkstore.bucket.bucket_download import local_copy
 from sparkstore.config import StoreConfig
 from sparkstore.core.records import ids_reserved
 from sparkstore.errors import CorruptData, Fenced, InvalidRequest, Locked, Unavailable
 from sparkstore.log.start import open_log
 from sparkstore.log.writer import Log
-from sparkstore.replication.bucket_download import local_copy
 from sparkstore.storage.objects import ObjectStorage
 from sparkstore.tables.fencing import check_may_serve
 from tests.support.objects.s3_server import DROP, Request, S3Server, once, served

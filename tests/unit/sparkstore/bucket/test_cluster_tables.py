@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 
 from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
+from sparkstore.bucket.bucket_download import local_copy
 from sparkstore.bucket.cluster_tables import LOGS, ClusterTables, s3a, s3a_settings
 from sparkstore.bucket.job_copy import JobCopy, job_copy
 from sparkstore.bucket.job_lease import NAME as LEASE
@@ -25,7 +26,6 @@ from sparkstore.compaction.state_fold import check_is_newest, read_meta
 from sparkstore.config import StoreConfig
 from sparkstore.errors import InvalidRequest, Unavailable
 from sparkstore.recovery.recovery import recover
-from sparkstore.replication.bucket_download import local_copy
 from sparkstore.storage.objects import ObjectStorage
 from sparkstore.tables.delta_contents import commit, contents
 from sparkstore.tables.delta_files import newest_version

@@ -109,6 +109,17 @@ def test_columns_of_an_entry_open_no_file_of_its_content(root: Root) -> None:
             read("queue", column)
 
 
+def test_a_query_of_an_entry_alone_opens_no_file_of_its_content(root: Root) -> None:
+    """Each file of history is gone: there is no answer with a column of content."""
+    keep(root, [])
+    of_queue = "FROM queue_messages AS m WHERE m.queue = 'queue-2'"
+    assert [row["message_id"] for row in rows(root, f"SELECT message_id {of_queue}")] == [21]
+    assert rows(root, f"SELECT count(*) AS n {of_queue} AND acquired_by IS NULL") == [{"n": 1}]
+    for column in ("*", "m", "octet_length(body)", "Subject"):
+        with pytest.raises(Unavailable):
+            rows(root, f"SELECT {column} {of_queue}")
+
+
 def test_a_message_opens_the_files_that_its_id_may_be_in(root: Root) -> None:
     keep(root, [0, 3, HOURS + 1, HOURS + 2])
     found = rows(root, "SELECT kind FROM message_history WHERE message_id = 22 ORDER BY position")

@@ -186,7 +186,7 @@ def test_a_visible_expression_is_what_duckdb_reads(statement: str) -> None:
     """
     with connect() as connection:
         hidden(connection)
-        assert check_statement(connection, statement, ["queues"]) <= {"queues"}
+        assert check_statement(connection, statement, ["queues"]).views <= {"queues"}
         try:
             found = str(connection.execute(statement).fetchall())
         except duckdb.Error as reason:
@@ -244,6 +244,37 @@ def test_behind_the_gate_the_connection_itself_reaches_nothing(root: Root, secre
                 connection.execute(attempt).fetchall()
     assert in_python.num_rows
     assert [*secret.parent.iterdir()] == [secret]
+
+
+SOME = {
+    "SELECT message_id FROM queue_messages WHERE queue = 'q' ORDER BY position DESC": "body",
+    "SELECT count(*), m.QUEUE AS q FROM queue_messages AS m GROUP BY q": "body",
+    "SELECT queue FROM (SELECT queue, Body FROM queue_messages)": "subject",
+    "SELECT 1 FROM queues JOIN queue_messages USING (queue)": "body",
+}
+ANY = [
+    "FROM queue_messages",
+    "SELECT count(*) FROM (SELECT m.* FROM queue_messages AS m)",
+    "SELECT COLUMNS('bod.') FROM queue_messages",
+    "SELECT #1 FROM queue_messages",
+    "SELECT m FROM queue_messages AS m",
+    "SELECT count(queue_messages) FROM queue_messages",
+    "SELECT queue FROM queue_messages AS m (a, b, c)",
+    "SELECT a.queue FROM queue_messages AS a NATURAL JOIN queue_messages",
+    "DESCRIBE SELECT queue FROM queue_messages",
+]
+
+
+@pytest.mark.parametrize("statement", [*SOME, *ANY])
+def test_the_columns_that_a_query_may_read_are_known_or_are_any(statement: str) -> None:
+    with connect() as connection:
+        columns = check_statement(connection, statement, ["queues", "queue_messages"]).columns
+    if statement in ANY:
+        assert columns is None
+    else:
+        assert columns is not None
+        assert "queue" in columns
+        assert SOME[statement] not in columns
 
 
 @pytest.mark.parametrize("call", ["(", "abs(", "-(", "[", "(SELECT "])

@@ -88,6 +88,31 @@ def test_an_event_has_the_columns_of_its_record_and_the_usual_ones_have_no_conte
     assert (first["body"], first["protocol"], first["durable"]) == (b"0", "raw", True)
 
 
+def test_a_batch_has_the_events_of_a_stream_with_their_content(unchanged: Path) -> None:
+    def read(**options: str) -> list[bytes]:
+        source = DefaultSource({"path": str(unchanged), "kind": "enqueued", **options})
+        reader = source.reader(source.schema())
+        parts = reader.partitions()
+        return [
+            b["body"] for part in parts for batch in reader.read(part) for b in batch.to_pylist()
+        ]
+
+    assert read(columns="position,body") == [b"0", b"1", b"2", b"3"]
+    assert read(columns="body", startingPosition="latest") == []
+    (third,) = read(columns="body", startingPosition=str(_third(unchanged)))[:1]
+    assert third == b"2"
+    with pytest.raises(InvalidRequest, match="a read has no trigger"):
+        read(maxRecordsPerTrigger="1")
+
+
+def _third(root: Path) -> int:
+    """Return the position of the third message."""
+    reader = stream(root)
+    start = reader.initialOffset()
+    position: int = rows(reader, start, reader.latestOffset(start, ALL))[2]["position"]
+    return position
+
+
 def test_content_that_another_record_brought_is_read_with_the_event(root: Path) -> None:
     store = DeltaMessageStore(root)
     done(store.create, Queue("r"))
