@@ -72,6 +72,11 @@ class Probes:
         _, trouble, post = self._state
         return _ask(trouble, post)
 
+    @property
+    def is_alone(self) -> bool:
+        """Tell whether a machine of a pair serves without its standby."""
+        return self.pair is not None and self.pair.is_alone
+
 
 def _ask(call: Callable[[], T], post: Post | None) -> T:
     if post is None:

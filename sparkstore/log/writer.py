@@ -177,6 +177,11 @@ class Log:
         """Return the last position that was acknowledged, or may be."""
         return self._synced_below - 1
 
+    @property
+    def synced_bytes(self) -> int:
+        """Return the bytes of all records that were synced since this log was opened."""
+        return self._done_bytes
+
     def commit_now(self, on_commit: Fire) -> None:
         """Call back when all that was acknowledged before is in Delta commits; from any thread.
 

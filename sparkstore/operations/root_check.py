@@ -50,7 +50,7 @@ class Figure(NamedTuple):
     """A figure of a root.
 
     Attributes:
-        name: The quantity: `depth`, `age`, `dead`, `lag` or `compaction`.
+        name: The quantity: `depth`, `age`, `dead`, `lag`, `compaction` or `alone`.
         of: The queue or replica that it is about; empty: the whole root.
         value: Messages, seconds or records; None: nobody knows.
         unit: `s` for seconds, else empty.

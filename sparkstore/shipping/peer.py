@@ -17,6 +17,10 @@ _BUFFER_BYTES = 4 << 20
 """Room in the kernel, so that a group is on its way while it is written to the own disk."""
 
 
+class RefusedByPeer(Unavailable):
+    """Ask again, but not soon: the other machine answers, and does not want it now."""
+
+
 class Peer:
     """The other machine; who has it calls `close`.
 
@@ -115,5 +119,5 @@ def _refusal(body: bytes) -> StoreError:
     refusal = from_json(body)
     if not isinstance(refusal, dict):
         return CorruptData("the other machine refuses, and does not say why")
-    error = InvalidRequest if refusal.get("error") == "InvalidRequest" else Unavailable
+    error = InvalidRequest if refusal.get("error") == "InvalidRequest" else RefusedByPeer
     return error(f"the other machine refuses: {refusal.get('text')}")

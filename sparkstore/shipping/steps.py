@@ -17,6 +17,10 @@ _LOOKS = 12
 _SELDOM_S, _JUST_AFTER_S = 1.0, 0.005
 
 
+_NEAR_RECORDS, _NEAR_BYTES = 20_000, 32 << 20
+"""So little a standby gets while groups that come are kept for it: half of what may be kept."""
+
+
 class Synchrony(NamedTuple):
     """Settings of a primary that has, or may have, a standby.
 
@@ -58,6 +62,19 @@ def is_due_alone(standing: Standing, now_s: float, synchrony: Synchrony) -> bool
     if not standing.standby or standing.silent_since_s is None or synchrony.is_always:
         return False
     return now_s - standing.silent_since_s >= synchrony.grace_s
+
+
+def may_join(lacking_records: int, lacking_bytes: int) -> bool:
+    """Tell whether a standby that is brought up is near enough to the end of the log.
+
+    From then on new groups are kept in memory until it has the rest. A few long records would take
+    longer than the memory lasts, as many short ones would.
+
+    Args:
+        lacking_records: Records that are in the log and not at the standby.
+        lacking_bytes: Their bytes there.
+    """
+    return lacking_records <= _NEAR_RECORDS and lacking_bytes <= _NEAR_BYTES
 
 
 class Sighting(NamedTuple):

@@ -28,6 +28,7 @@ GREETING_S = 30.0
 _WRONG_TOKEN_S = 1.0
 _BRING_UP_S = 60.0
 _STOP_S = 10.0
+_MOST_REFUSALS = 64
 
 
 class StandbyPort:
@@ -46,6 +47,7 @@ class StandbyPort:
         self._guard = threading.Lock()
         self._greeting: dict[socket.socket, str] = {}
         self._peer: Peer | None = None
+        self._refusals: set[tuple[str, str]] = set()
         self._threads: set[threading.Thread] = set()
         self._accepting = threading.Thread(target=self._accept, name="standby port", daemon=True)
         self._accepting.start()
@@ -115,13 +117,14 @@ class StandbyPort:
             self._take_place(connection, peer)
             peer.patience_s = _BRING_UP_S
             check_standby(hello, self._log.root.identity)
+            self._refusals.clear()
             StandbySession(self._log, peer, hello, self._stopping).run()
         except StoreError as reason:
             if not self._stopping.is_set() and self._log.failure is None:
-                _log.warning("no standby at %s: %s", where, reason)
+                self._warn(where, reason)
             peer.refuse(reason)
         except OSError as reason:  # of TLS, too
-            _log.warning("no standby at %s: %s", where, reason)
+            self._warn(where, reason)
         except Exception:  # noqa: BLE001 - a bug of one session must not end the port
             _log.exception("the session of the standby at %s failed", where)
         finally:
@@ -131,6 +134,17 @@ class StandbyPort:
                 self._threads.discard(threading.current_thread())
                 if self._peer is peer:
                     self._peer = None
+
+    def _warn(self, where: str, reason: Exception) -> None:
+        """Log why there is no standby, once for each machine and reason until one comes up."""
+        refusal = (where.rpartition(":")[0], str(reason))
+        with self._guard:
+            is_known = refusal in self._refusals
+            if len(self._refusals) >= _MOST_REFUSALS:
+                self._refusals.clear()
+            self._refusals.add(refusal)
+        if not is_known:
+            _log.warning("no standby at %s: %s", where, reason)
 
     def _greeted(self, peer: Peer) -> StandbyHello:
         kind, body = peer.receive(lambda kind: MOST_HELLO_BYTES if kind == PairFrame.HELLO else 0)

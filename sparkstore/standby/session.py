@@ -37,6 +37,7 @@ from sparkstore.shipping.frames import (
     as_json,
 )
 from sparkstore.shipping.peer import Peer
+from sparkstore.shipping.steps import may_join
 from sparkstore.standby.copy_calls import FarStorage
 from sparkstore.storage.local import LocalStorage
 from sparkstore.tables.fencing import STANDBY
@@ -47,8 +48,6 @@ _log = logging.getLogger(__name__)
 
 _BEAT_S = 0.5
 _DELTA_S = 30.0
-_NEAR_RECORDS = 20_000
-"""So close to the log's end a standby gets the rest from memory."""
 _PART_BYTES = 32 << 20
 
 
@@ -97,10 +96,14 @@ class StandbySession:
         if must_copy:
             position = self._copy()
         _log.info("the standby at %s goes on after position %d", self._peer.where, position)
-        while self._log.synced_position - position > _NEAR_RECORDS:
-            end = self._log.synced_position
+        log, lacking_bytes = self._log, 1 << 62  # how long what was there before is, nobody knows
+        while (lacking := log.synced_position - position) > 0 and not may_join(
+            lacking, lacking_bytes
+        ):
+            end, bytes_then = log.synced_position, log.synced_bytes
             self._reach(end)
             position = self._send_rows(position, end)
+            lacking_bytes = log.synced_bytes - bytes_then
         joined_at = self._shipping.join()
         self._reach(joined_at - 1)
         self._send_rows(position, joined_at - 1)

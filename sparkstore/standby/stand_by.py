@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 from sparkstore.config import StoreConfig
 from sparkstore.errors import Ended, InvalidRequest, Locked, StoreError, Unavailable
-from sparkstore.shipping.peer import Peer
+from sparkstore.shipping.peer import Peer, RefusedByPeer
 from sparkstore.shipping.steps import Sighting, may_take_over, next_look_s, seen_again
 from sparkstore.standby.admission import StartRole, role_at_start
 from sparkstore.standby.follower import StandbyConnection
@@ -41,7 +41,7 @@ from sparkstore.witness.turn import sight, take_place
 
 _log = logging.getLogger(__name__)
 
-_AGAIN_S = 0.5
+_AGAIN_S, _SELDOM_S = 0.5, 5.0
 _PATIENCE_S = 60.0
 _CONNECT_S = 5.0
 
@@ -123,7 +123,7 @@ class StandBy:
         self._follower: StandbyConnection | None = None
         self._seen: tuple[Holder, str] | None = None
         self._witness: WitnessPlace | None = None
-        self._trouble = "it has not connected yet"
+        self._trouble, self._again_s = "it has not connected yet", _AGAIN_S
 
     @property
     def trouble(self) -> str:
@@ -168,7 +168,7 @@ class StandBy:
                 self._connect()
                 if not self._is_called:
                     with suppress(Empty):
-                        self._woken.get(timeout=_AGAIN_S)
+                        self._woken.get(timeout=self._again_s)
         return False
 
     @property
@@ -232,6 +232,8 @@ class StandBy:
         if str(reason) != self._trouble and not self._stopping.is_set():
             _log.warning("not in step: %s", reason)
         self._trouble = str(reason)
+        is_refused = isinstance(reason, RefusedByPeer)  # else it may be there at any moment
+        self._again_s = min(2 * self._again_s, _SELDOM_S) if is_refused else _AGAIN_S
 
     # ------------------------------------------------------------------- the witness
 

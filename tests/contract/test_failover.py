@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.request import urlopen
 
 import pytest
 
@@ -16,6 +17,7 @@ from sparkstore.cli.command_line import main
 from sparkstore.control.client import connect_to
 from sparkstore.control.http_client import BrokerClient, BrokerLogin
 from sparkstore.exit_codes import ExitCode
+from sparkstore.operations.root_check import CheckStatus
 from sparkstore.standby.port import StandbyPort
 from sparkstore.standby.stand_by import PeerAddress, StandBy
 from tests.support.roots.logs import TIMEOUT_S, until
@@ -31,6 +33,12 @@ class ServedPair(NamedTuple):
     path: Path
     standby: Path
     url: str
+
+    def get(self, path: str) -> str:
+        """Ask the broker for something that no login is needed for."""
+        with urlopen(self.url + path) as answer:
+            text: str = answer.read().decode()
+            return text
 
 
 @pytest.fixture(scope="module")
@@ -141,3 +149,41 @@ def test_a_switch_that_is_ordered_at_the_standby_says_where_to_ask(
     assert main(["failover", "switch", str(pair.standby)]) == ExitCode.WRONG_CALL
     refusal = capsys.readouterr().err
     assert f"{pair.path} serves, so order it there, or by its --url" in refusal
+
+
+def test_a_primary_with_its_standby_is_well_wherever_one_looks(
+    pair: ServedPair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert pair.get("/readyz") == "ok\n"
+    overview = json.loads(pair.get("/api/v1/overview"))
+    assert (overview["standby"]["in_step"], overview["standby"]["alone"]) == (True, False)
+    assert doctor(pair.path, capsys) == "ok"
+    assert main(["check", str(pair.path), "--alone", "0"]) == ExitCode.DONE
+
+
+def test_a_primary_that_is_alone_says_so_wherever_one_looks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "witness").mkdir()
+    config = replace(PAIR, witness=str(tmp_path / "witness"))
+    served = ServedRoot(tmp_path / "a", config=config)
+    served.control_pair(config)
+    pair = ServedPair(tmp_path / "a", tmp_path / "b", served.serve_http())
+    try:
+        assert pair.get("/readyz") == "ok, alone: no standby has what is confirmed\n"
+        overview = json.loads(pair.get("/api/v1/overview"))
+        assert overview["standby"]["alone"]
+        assert "standby: none is in step" in str(overview["alarms"])
+        assert doctor(pair.path, capsys) == "warn"
+        assert main(["check", str(pair.path), "--alone", "0"]) == CheckStatus.WARNING
+        assert main(["check", str(pair.path), "--alone", ":0"]) == CheckStatus.CRITICAL
+    finally:
+        served.stop()
+
+
+def doctor(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the doctor says of the standby."""
+    main(["doctor", "--json", str(path)])
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (status,) = (str(row["status"]) for row in rows if row["name"] == "standby")
+    return status

@@ -93,8 +93,11 @@ def test_what_the_dashboard_and_the_alerts_ask_for_is_exposed(
 ) -> None:
     config = tmp_path / "sparkstore.toml"
     config.write_text('[[broker.queues]]\nname = "small"\narguments = {max_depth = 1}\n')
+    (token := tmp_path / "token").write_text("a token of the pair")
+    token.chmod(0o600)
     started = ("--metrics-listen", "127.0.0.1:0", "--config", str(config))
-    broker = start_broker(str(tmp_path / "root"), *started)
+    in_pair = ("--standby-listen", "127.0.0.1:0", "--token-file", str(token))
+    broker = start_broker(str(tmp_path / "root"), *started, *in_pair)
     client = BlockingConnection(broker.url, timeout=TIMEOUT_S)
     sender = client.create_sender("small")
     sender.send(proton.Message("first", durable=True))

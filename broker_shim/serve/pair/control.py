@@ -38,7 +38,7 @@ from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from sparkstore.config import StoreConfig
 from sparkstore.exit_codes import ExitCode
 from sparkstore.log.writer import Log
-from sparkstore.shipping.log_shipping import Shipping
+from sparkstore.shipping.log_shipping import Shipping, StandbyFigures
 from sparkstore.standby.status import status_row
 from sparkstore.tables.root import open_root
 from sparkstore.witness.holder import Holder
@@ -90,6 +90,16 @@ class PairControl:
         self._witness: WitnessPlace | None = None
         self._why, self._began_s = "", 0.0
 
+    @property
+    def figures(self) -> StandbyFigures:
+        """Return the figures of the standby; it waits for nothing."""
+        return self._shipping.figures
+
+    @property
+    def is_alone(self) -> bool:
+        """Tell whether nothing that is confirmed need be at a standby."""
+        return self.figures.is_alone
+
     def holder(self) -> Holder:
         """Return what the witness says.
 
@@ -104,7 +114,7 @@ class PairControl:
 
     def status(self) -> dict[str, Any]:
         """Return the row of `status_row`, with the figures of the standby. Raises as `holder`."""
-        return status_row(self.holder(), self._shipping.figures)
+        return status_row(self.holder(), self.figures)
 
     def pause(self, *, is_paused: bool) -> Holder:
         """Let no standby take over, or let it again. Raises as `holder`."""
@@ -124,7 +134,7 @@ class PairControl:
         if not self._config.peer:
             text = "after a switch this machine follows the other one, and does not know where that"
             raise InvalidRequest(f"{text} is: start it with --standby-of, or set [store] peer")
-        if not (holder.in_step and self._shipping.figures.is_in_step):
+        if not (holder.in_step and self.figures.is_in_step):
             text = "no standby is in step, so none could take over: start it, and see"
             raise Unavailable(f"{text} sparkstore failover status ROOT")
         if self._outcome is not None:
@@ -153,7 +163,7 @@ class PairControl:
     @property
     def is_expected(self) -> bool:
         """Tell whether the standby is to take over, or else this machine serves again."""
-        return self._outcome is not None or self._shipping.figures.is_in_step
+        return self._outcome is not None or self.figures.is_in_step
 
     def go_on(self) -> None:
         """Hand over, as nothing is under way any more, while clients hang up. See `Successor`."""

@@ -31,19 +31,22 @@ if TYPE_CHECKING:
     from sparkstore.tables.root import Root
 
 _AGES = ("age", "compaction")
-_OF_ROOT = ("lag", "compaction")
+_WITNESS_S = 5.0
+_OF_ROOT = ("lag", "compaction", "alone")
 _OPTIONS = {
     "depth": "messages on a queue",
     "age": "age of a queue's oldest message",
     "dead": "messages on a queue of dead letters",
     "lag": "records that a replica lacks",
     "compaction": "time since the last compaction",
+    "alone": "1 if no standby could take over, of a root with a witness; else 0",
 }
 _METRICS = {
     "depth": ("sparkstore_check_queue_messages", "queue", "Messages on a queue."),
     "age": ("sparkstore_check_queue_oldest_age_seconds", "queue", "Age of the oldest message."),
     "dead": ("sparkstore_check_dead_letters", "queue", "Messages on a queue of dead letters."),
     "lag": ("sparkstore_check_replica_lag_records", "replica", "Records that a replica lacks."),
+    "alone": ("sparkstore_check_standby_alone", "", "1 if no standby could take over."),
     "compaction": (
         "sparkstore_check_last_compaction_age_seconds", "", "Time since the last compaction.",
     ),
@@ -64,7 +67,7 @@ def add(subparsers: Subparsers) -> None:
         "tables, and asks no broker: watch /readyz for that. By a URL it asks the broker.\n\n"
         "examples:\n"
         "  sparkstore check ROOT --depth 1000:5000 --depth audit=100000 --age 10m:1h\n"
-        "  sparkstore check ROOT --dead 0:100 --compaction 2h:1d --lag 10000\n"
+        "  sparkstore check ROOT --dead 0:100 --compaction 2h:1d --lag 10000 --alone 0\n"
         "  sparkstore check ROOT --format prometheus > /var/lib/node_exporter/queues.prom",
         by_url=True,
     )
@@ -154,6 +157,20 @@ def _figures(root: Root, state: State) -> Iterator[Figure]:
         yield from _queue_figures(name, len(queue.entries), age, targets)
     yield from _lags(root)
     yield Figure("compaction", "", _since_compaction(root, now_us), "s")
+    if root.identity.witness:
+        yield Figure("alone", "", _alone(root))
+
+
+def _alone(root: Root) -> int | None:
+    """1 if no standby could take over; None: the witness does not say."""
+    from sparkstore.witness.place import witness_at
+    from sparkstore.witness.turn import sight
+
+    try:
+        sighted = sight(witness_at(root.identity.witness, patience_s=_WITNESS_S))
+    except (StoreError, OSError):
+        return None
+    return None if sighted is None else int(not sighted[0].in_step or sighted[0].is_paused)
 
 
 def _lags(root: Root) -> Iterator[Figure]:

@@ -94,6 +94,23 @@ def of_room(free_bytes: int, total_bytes: int, least_free: int) -> Diagnosis:
     return Diagnosis("free disk", "ok", state)
 
 
+def of_standby(in_step: str, *, is_paused: bool) -> Diagnosis:
+    """Judge whether a standby could take over now, by what the witness says.
+
+    Args:
+        in_step: The root of the standby that may; empty: none may.
+        is_paused: A person wants no take-over.
+    """
+    if not in_step:
+        text = "a lost disk loses what is confirmed now: start the other machine, and ask"
+        text += " sparkstore failover status ROOT"
+        return Diagnosis("standby", "warn", "none is in step", text)
+    if is_paused:
+        text = "nobody takes over: sparkstore failover resume ROOT, when both are upgraded"
+        return Diagnosis("standby", "warn", "in step, and take-overs are paused", text)
+    return Diagnosis("standby", "ok", f"{in_step[:8]} is in step")
+
+
 def of_version(package: str, installed: str | None, wanted: str) -> Diagnosis:
     """Judge the version of a package by what sparkstore asks for.
 

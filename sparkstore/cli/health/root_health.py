@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _SYNCS = 21
 _BLOCK = bytes(4096)
 _CLOCK_BACK_S = 5.0
+_WITNESS_S = 5.0
 
 
 def of_root(where: str, config: StoreConfig) -> Iterator[Diagnosis]:
@@ -55,6 +56,8 @@ def of_root(where: str, config: StoreConfig) -> Iterator[Diagnosis]:
         yield Diagnosis("root", "fail", "cannot be opened", str(reason))
         return
     yield _role(root)
+    if root.identity.witness:
+        yield _standby(root)
     if root.identity.wal_dir:
         log = Path(root.identity.wal_dir)
         yield of_file_system(file_system_of(log), str(log))._replace(name="file system of wal_dir")
@@ -162,7 +165,25 @@ def _role(root: Root) -> Diagnosis:
     if identity.role == "primary":
         return Diagnosis("root", "ok", state_text)
     text = f"serve {identity.successor}" if identity.successor else "promote makes it a primary"
-    return Diagnosis("root", "ok" if identity.role == "replica" else "warn", state_text, text)
+    is_copy = identity.role in {"replica", "standby"}
+    return Diagnosis("root", "ok" if is_copy else "warn", state_text, text)
+
+
+def _standby(root: Root) -> Diagnosis:
+    """Look whether a standby could take over, at the witness."""
+    from sparkstore.cli.health.diagnosis import of_standby
+    from sparkstore.witness.place import witness_at
+    from sparkstore.witness.turn import sight
+
+    try:
+        sighted = sight(witness_at(root.identity.witness, patience_s=_WITNESS_S))
+    except (StoreError, OSError) as reason:
+        text = "after its lease the primary pushes back: mount it, or bring it back"
+        return Diagnosis("witness", "fail", str(reason), text)
+    if sighted is None:
+        text = "mount the folder, or restore the object: nobody can take over without it"
+        return Diagnosis("witness", "fail", f"{root.identity.witness} has no object", text)
+    return of_standby(sighted[0].in_step, is_paused=sighted[0].is_paused)
 
 
 def _tables(root: Root) -> Iterator[Diagnosis]:

@@ -27,11 +27,24 @@ class AlarmRow(Struct, kw_only=True):
     text: str
 
 
+class StandbyRow(Struct, kw_only=True):
+    """The standby of the machine that serves; the lag is what it lacks, since it was in step.
+
+    `alone`: nothing that is confirmed need be there, so a lost disk loses it.
+    """
+
+    in_step: bool
+    alone: bool
+    lag_records: int
+    lag_bytes: int
+    lag_seconds: float
+
+
 class OverviewAnswer(Struct, kw_only=True):
     """The state of a broker. Rates are those of the last minute; null: not known, or not there.
 
     `sync_p50_ms` and `sync_p99_ms` are of the log since the start, rounded up to a bound of the
-    histogram. `uncommitted_bytes` wait for Delta.
+    histogram. `uncommitted_bytes` wait for Delta. `standby` is null where none may come.
     """
 
     version: str
@@ -54,6 +67,7 @@ class OverviewAnswer(Struct, kw_only=True):
     uncommitted_bytes: int | None
     last_compaction_at: str | None
     replica_lags: dict[str, int | None]
+    standby: StandbyRow | None
     alarms: list[AlarmRow]
 
 

@@ -11,11 +11,16 @@ import resource
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker_shim.serve.http.calls import Call, ServedBroker, iso_time, now_us
 from broker_shim.serve.http.endpoint import API, MONITOR, Endpoint
-from broker_shim.serve.http.figures.figure_bodies import AlarmRow, DiskRow, OverviewAnswer
+from broker_shim.serve.http.figures.figure_bodies import (
+    AlarmRow,
+    DiskRow,
+    OverviewAnswer,
+    StandbyRow,
+)
 from broker_shim.serve.http.figures.recent_figures import RATE_S
 from broker_shim.serve.http.figures.series_answers import RootUpkeep
 from broker_shim.serve.http.table_reads import read_tables, root_of
@@ -23,6 +28,9 @@ from broker_shim.serve.stores import trouble_of
 from broker_shim.store.delta import DeltaMessageStore
 from sparkstore import __version__
 from sparkstore.tables.root import Root
+
+if TYPE_CHECKING:
+    from sparkstore.cli.health.diagnosis import Diagnosis
 
 UPKEEP_S, HOUR_S = 60.0, 3600.0
 LATE_S = 2 * 86_400.0
@@ -53,10 +61,32 @@ async def show_overview(call: Call) -> OverviewAnswer:
         memory_bytes=_memory_bytes(),
         last_compaction_at=None if compacted is None else compacted.isoformat(timespec="seconds"),
         replica_lags=upkeep.replica_lags,
-        alarms=[*_trouble(served, store, log), *upkeep.alarms],
+        standby=_standby(call),
+        alarms=[*_trouble(served, store, log), *_alone(call), *upkeep.alarms],
         **log._asdict(),
         **figures,
     )
+
+
+def _standby(call: Call) -> StandbyRow | None:
+    if call.probes.pair is None:
+        return None
+    figures = call.probes.pair.figures
+    return StandbyRow(
+        in_step=figures.is_in_step,
+        alone=figures.is_alone,
+        lag_records=figures.lag_records,
+        lag_bytes=figures.lag_bytes,
+        lag_seconds=round(figures.lag_s, 3),
+    )
+
+
+def _alone(call: Call) -> Iterator[AlarmRow]:
+    """Say that nobody could take over, in the words of the doctor."""
+    from sparkstore.cli.health import diagnosis  # noqa: PLC0415  # for those who look
+
+    if call.probes.is_alone:
+        yield from _alarms(diagnosis.of_standby("", is_paused=False))
 
 
 def _figures(call: Call) -> dict[str, Any]:
@@ -116,9 +146,13 @@ def _trouble(served: ServedBroker, store: Any, log: _LogFigures) -> Iterator[Ala
     if log.sync_p50_ms is not None:
         lines.append(diagnosis.of_sync_time(log.sync_p50_ms))
     for line in lines:
-        if line.status != "ok":
-            text = f"{line.name}: {line.found}: {line.advice}"
-            yield AlarmRow(severity=line.status, text=text)
+        yield from _alarms(line)
+
+
+def _alarms(line: Diagnosis) -> Iterator[AlarmRow]:
+    if line.status != "ok":
+        text = f"{line.name}: {line.found}: {line.advice}"
+        yield AlarmRow(severity=line.status, text=text)
 
 
 async def _upkeep(call: Call) -> RootUpkeep:

@@ -28,9 +28,14 @@ async def show_health(call: Call) -> Response:
 
 
 async def show_readiness(call: Call) -> Response:
-    """Answer 200 while the broker serves, else 503 and one line why not."""
+    """Answer 200 while the broker serves, else 503 and one line why not.
+
+    Decision: 200 also without a standby, and the line says so. Whoever takes a machine that is not
+    ready out of service would take the only one that serves. An alert tells people.
+    """
     why = await asyncio.get_running_loop().run_in_executor(_PROBES, call.probes.readiness)
-    text = f"{why or 'ok'}\n".encode(errors="backslashreplace")
+    well = "ok, alone: no standby has what is confirmed" if call.probes.is_alone else "ok"
+    text = f"{why or well}\n".encode(errors="backslashreplace")
     return Response(text, 200 if why is None else 503, TEXT)
 
 

@@ -10,6 +10,7 @@ from sparkstore.shipping.steps import (
     Synchrony,
     is_due_alone,
     may_confirm,
+    may_join,
     may_take_over,
     next_look_s,
     seen_again,
@@ -37,6 +38,12 @@ def test_a_primary_is_alone_after_the_grace_of_a_silent_standby() -> None:
     assert not is_due_alone(silent, 1_000.0, ALWAYS)
     assert not is_due_alone(Standing("s", 6), 1_000.0, WHEN_THERE)
     assert not is_due_alone(Standing(), 1_000.0, WHEN_THERE)
+
+
+def test_a_standby_joins_when_few_and_short_records_are_left() -> None:
+    assert may_join(20_000, 1 << 20)
+    assert not may_join(20_001, 1 << 20)
+    assert not may_join(40, 40 << 20)
 
 
 def test_a_standby_takes_over_in_step_and_after_the_lease() -> None:
