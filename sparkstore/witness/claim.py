@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from sparkstore.config import StoreConfig
-from sparkstore.errors import Fenced, InvalidRequest
+from sparkstore.errors import Fenced, InvalidRequest, StoreError
 from sparkstore.tables.fencing import change_identity
 from sparkstore.tables.root import Identity, is_root, open_root
 from sparkstore.witness.lease import Witness
@@ -30,9 +30,7 @@ def claimed(
     had, asked = identity.witness, config.witness
     if asked == NO_WITNESS:
         if had:
-            forget(witness_at(had), identity)
-            change_identity(open_root(path), lambda _: {"witness": ""})
-            _log.warning("%s has no witness any more: %s", path, had)
+            _give_up(had, identity, path)
         return None
     if had and asked and had != asked:
         message = f'{path} has the witness {had}: serve it once with witness = "{NO_WITNESS}",'
@@ -55,3 +53,14 @@ def claimed(
         change_identity(open_root(path), lambda _: {"witness": asked})
     _log.info("%s serves under the witness %s, %g s at a time", path, place.location, lease_s)
     return witness
+
+
+def _give_up(witness: str, identity: Identity, path: Path) -> None:
+    """Serve a root without its witness; one that is gone for good forgets nothing."""
+    try:
+        forget(witness_at(witness), identity)
+    except (StoreError, OSError) as reason:
+        text = "%s stays as it is (%s): let no standby of %s run that goes by it"
+        _log.warning(text, witness, reason, path)
+    change_identity(open_root(path), lambda _: {"witness": ""})
+    _log.warning("%s has no witness any more: %s", path, witness)

@@ -37,4 +37,5 @@ def test_a_pair_keeps_what_it_confirmed_whatever_happens_to_it(tmp_path: Path) -
     if drill.took_s:
         took = f"p50 {median(drill.took_s):.1f} s, worst {max(drill.took_s):.1f} s"
         print(f"{len(drill.took_s)} kills, to the first answer with a lease of {LEASE_S} s: {took}")
+    print("planned switches, seconds:", *(f"{one:.2f}" for one in sorted(drill.switched_s)))
     print(f"{len(drill.load.accepted)} sends and {len(drill.load.moved)} transactions confirmed")

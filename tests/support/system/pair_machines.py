@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -70,6 +71,8 @@ class Pair:
         self._place = witness_at(witness) if witness else FolderPlace(self._witness)
         values = {"lease_s": lease_s, "witness": witness or "/proc/self/cwd/witness"}
         self._settings.write_text(_SETTINGS.format(**values) + settings)
+        self._alone = folder / "alone.toml"
+        self._alone.write_text('[store]\nwitness = "none"\n')
         self.ports, self._shipping = ([_free_port(), _free_port()] for _ in range(2))
         self.cables = [Cable(self._shipping[1]), Cable(self._shipping[0])]
         self.processes: list[subprocess.Popen[bytes] | None] = [None, None]
@@ -90,15 +93,17 @@ class Pair:
 
     # ------------------------------------------------------------------ what may happen to it
 
-    def start(self, number: int) -> None:
-        """Start a machine's broker, and keep it running."""
+    def start(self, number: int, *, is_alone: bool = False) -> None:
+        """Start a machine's broker, and keep it running; alone: without witness and standby."""
         self.down.discard(number)
         self.starts[number] += 1
         self._started_s[number] = time.monotonic()
-        arguments = [str(self.root(number)), "--config", str(self._settings)]
+        settings = self._alone if is_alone else self._settings
+        arguments = [str(self.root(number)), "--config", str(settings)]
         arguments += ["--listen", f"127.0.0.1:{self.ports[number]}"]
-        arguments += ["--standby-listen", f"127.0.0.1:{self._shipping[number]}"]
-        arguments += ["--standby-of", f"tcp:127.0.0.1:{self.cables[number].port}"]
+        if not is_alone:
+            arguments += ["--standby-listen", f"127.0.0.1:{self._shipping[number]}"]
+            arguments += ["--standby-of", f"tcp:127.0.0.1:{self.cables[number].port}"]
         arguments += ["--token-file", str(self._token), *self._options]
         environment = {
             "JAVA_TOOL_OPTIONS": "",
@@ -130,6 +135,12 @@ class Pair:
         assert process is not None
         process.wait(_LONG_S)
 
+    def order(self, number: int, *words: str) -> None:
+        """Run a command of `sparkstore` about a machine's root, which must go well."""
+        command = [sys.executable, "-m", "sparkstore", *words, str(self.root(number))]
+        with self._log(number).open("ab") as log:
+            subprocess.run(command, check=True, stdout=log, stderr=log, cwd=self.machine(number))
+
     def signal(self, number: int, which: signal.Signals) -> None:
         """Send a signal to a machine's broker."""
         process = self.processes[number]
@@ -143,6 +154,31 @@ class Pair:
     def cut_witness(self, number: int) -> None:
         """Cut a machine off from the witness."""
         (self.machine(number) / "witness").unlink()
+
+    def replace_witness(self, primary: int) -> None:
+        """Go on by a new witness, as a person does when the old one is gone for good.
+
+        Both are stopped; the primary serves once without any; then both start with the new one.
+        """
+        for number in (0, 1):
+            self.down.add(number)
+            self.signal(number, signal.SIGTERM)
+        for process in self.processes:
+            assert process is not None
+            process.wait(_LONG_S)
+        self.start(primary, is_alone=True)
+        self.wait(lambda: _is_open(self.ports[primary]))
+        self.down.add(primary)
+        self.signal(primary, signal.SIGTERM)
+        alone = self.processes[primary]
+        assert alone is not None
+        alone.wait(_LONG_S)
+        self._witness = self._witness.with_name(f"{self._witness.name}+")
+        self._witness.mkdir()
+        self._place = FolderPlace(self._witness)
+        for number in (primary, 1 - primary):
+            self.mount(number)
+            self.start(number)
 
     def mount(self, number: int) -> None:
         """Give a machine the witness (back)."""
@@ -219,6 +255,12 @@ def _failing_disk() -> Path:
     subprocess.run(command, check=True)
     scratch.replace(library)
     return library
+
+
+def _is_open(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False
 
 
 def _free_port() -> int:
