@@ -11,14 +11,14 @@ from statistics import median
 
 import pytest
 
-from tests.support.system.pair_drill import ROWS, Drill, plan
+from tests.support.system.pair_drill import Drill, plan
 from tests.support.system.pair_ledger import Verdict
 
 KILLS = int(os.environ.get("SPARKSTORE_FAILOVERS", "2"))
 """Of the primary; of each other row three for ten of these."""
 OTHERS = max(1, KILLS * 3 // 10)
 ONLY = os.environ.get("SPARKSTORE_FAILOVER_ROWS", "")
-LEASE_S = 1.5 if len(ROWS) > KILLS else 3.0
+LEASE_S = 3.0 if KILLS >= 10 else 1.5
 
 
 @pytest.mark.system

@@ -346,6 +346,19 @@ def test_a_witness_is_taken_away_by_name_and_changed_only_so(tmp_path: Path) -> 
         opened(tmp_path / "root", str(two))
 
 
+def test_a_witness_that_is_gone_for_good_is_taken_away_by_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "witness").mkdir()
+    opened(tmp_path / "root", str(tmp_path / "witness")).close()
+    shutil.rmtree(tmp_path / "witness")
+    opened(tmp_path / "root", "none").close()
+    assert "let no standby of" in caplog.text
+    (tmp_path / "new").mkdir()
+    opened(tmp_path / "root", str(tmp_path / "new")).close()
+    assert open_root(tmp_path / "root").identity.witness == str(tmp_path / "new")
+
+
 def test_a_root_put_back_from_a_copy_leaves_its_place_to_the_standby(tmp_path: Path) -> None:
     witness, root, copy = tmp_path / "witness", tmp_path / "root", tmp_path / "copy"
     witness.mkdir()
