@@ -11,7 +11,7 @@ from sparkstore.errors import CorruptData, InvalidRequest, StoreError, Unavailab
 from sparkstore.shipping.frames import HEAD, PairFrame, as_json, encoded, from_json
 
 _TLS = (b"\x16\x03", b"\x15\x03")
-"""Begins a record of TLS: a greeting, or what answers one that is none."""
+"""A record of TLS begins so, and a frame of 790 bytes."""
 _CHUNK_BYTES = 1 << 18
 _BUFFER_BYTES = 4 << 20
 """Room in the kernel, so that a group is on its way while it is written to the own disk."""
@@ -68,11 +68,11 @@ class Peer:
         """
         ends_at = time.monotonic() + self.patience_s
         self._fill(HEAD.size, ends_at)
-        if self._waiting[:2] in _TLS:
-            message = f"{self.where} speaks TLS, and this machine does not: have it on both"
-            raise CorruptData(message)
         length, number = HEAD.unpack_from(self._waiting)
         if number not in PairFrame.__members__.values() or length > limit(number):
+            if self._waiting[:2] in _TLS:
+                message = f"{self.where} speaks TLS, and this machine does not: have it on both"
+                raise CorruptData(message)
             message = f"{self.where} sent a frame of kind {number} and {length} bytes: it is no"
             raise CorruptData(f"{message} sparkstore, or one of another version")
         self._fill(HEAD.size + length, ends_at)
