@@ -73,6 +73,13 @@ class Probes:
         return _ask(trouble, post)
 
     @property
+    def whom_to_ask(self) -> str:
+        """Say what to do for whoever asks a process that serves no broker now."""
+        if self.standby_trouble is not None:
+            return "this machine is the standby of a pair: ask the other one, which serves"
+        return "the broker does not serve yet, or no more: GET /readyz says why"
+
+    @property
     def is_alone(self) -> bool:
         """Tell whether a machine of a pair serves without its standby."""
         return self.pair is not None and self.pair.is_alone

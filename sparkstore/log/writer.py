@@ -63,10 +63,13 @@ class Log:
 
     Attributes:
         failure: What it stopped with; None while it has not.
+        ends_by: The person who wants its end, to tell people; empty: it is just stopped.
         room: What is free on its disks.
         shipping: The way to a standby; None: none may come.
         epoch: What its records are written under.
     """
+
+    ends_by = ""
 
     def __init__(
         self,
@@ -209,19 +212,16 @@ class Log:
         """Headers of messages that were appended: see `LoggedContent`."""
         return self._logged.headers(message_ids)
 
-    def hand_over(self, why: str = "") -> None:
+    def hand_over(self) -> None:
         """Take nothing more, and fire all completions; a standby in step may take over from then.
 
         The first part of `close`. What this root's own tables lack goes there later: the standby
         has it in its own log. The lease is released after the log thread, which alone tells of
         records, has ended. Each call, from any thread, returns when it is over.
-
-        Args:
-            why: A person wants it, to tell people; empty: the store was just stopped.
         """
-        self._end(Unavailable("this machine hands over to the other one: connect again"), why)
+        self._end(Unavailable("this machine hands over to the other one: connect again"))
 
-    def _end(self, reason: StoreError, why: str = "") -> None:
+    def _end(self, reason: StoreError) -> None:
         with self._end_guard:
             if self._has_ended:
                 return
@@ -233,7 +233,7 @@ class Log:
             # In this order: what comes while this is set is refused here or by whoever brought it.
             self._has_ended = True
             self._refuse_the_rest()
-            self._guards.release(why)
+            self._guards.release(self.ends_by)
 
     def close(self) -> None:
         """Make accepted records durable and visible, fire all completions, let go of the root."""

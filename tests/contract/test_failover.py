@@ -13,6 +13,12 @@ from urllib.request import urlopen
 
 import pytest
 
+from broker_shim.broker.settings import BrokerSettings
+from broker_shim.security.guard import Guard
+from broker_shim.security.security_settings import SecuritySettings
+from broker_shim.serve.bind_address import listening_socket, parse_listen
+from broker_shim.serve.http.http_server import HttpServer
+from broker_shim.serve.probes import Probes
 from sparkstore.cli.command_line import main
 from sparkstore.control.client import connect_to
 from sparkstore.control.http_client import BrokerClient, BrokerLogin
@@ -22,7 +28,7 @@ from sparkstore.standby.port import StandbyPort
 from sparkstore.standby.stand_by import PeerAddress, StandBy
 from tests.support.roots.logs import TIMEOUT_S, until
 from tests.support.roots.pairs import PAIR, TOKEN, port_of
-from tests.support.stores.controls import ServedRoot, listening_socket, parse_listen
+from tests.support.stores.controls import ServedRoot
 
 pytestmark = pytest.mark.slow
 
@@ -149,6 +155,18 @@ def test_a_switch_that_is_ordered_at_the_standby_says_where_to_ask(
     assert main(["failover", "switch", str(pair.standby)]) == ExitCode.WRONG_CALL
     refusal = capsys.readouterr().err
     assert f"{pair.path} serves, so order it there, or by its --url" in refusal
+
+
+def test_the_url_of_a_standby_says_where_to_ask(capsys: pytest.CaptureFixture[str]) -> None:
+    probes = Probes()
+    probes.standby_trouble = lambda: None  # in step
+    server = HttpServer(probes, BrokerSettings())
+    listening = listening_socket(parse_listen("127.0.0.1:0"))
+    server.listen(listening, Guard(SecuritySettings()), is_loopback=True)
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+    assert main(["failover", "switch", "--url", url]) == ExitCode.TRY_LATER
+    server.close()
+    assert "is the standby of a pair: ask the other one" in capsys.readouterr().err
 
 
 def test_a_primary_with_its_standby_is_well_wherever_one_looks(

@@ -143,9 +143,7 @@ class RequestRouter:
             return await endpoint.run(Call(self._probes, headers=exchange.headers))
         served = self.served
         if served is None:
-            raise HttpRefusal(
-                503, "the broker does not serve yet, or no more: GET /readyz says why"
-            )
+            raise HttpRefusal(503, self._probes.whom_to_ask)
         caller = await self._caller(served, endpoint, exchange)
         if not caller.role.includes(endpoint.role):
             await served.calls.read(partial(_refuse, endpoint, endpoint.role, caller))

@@ -88,7 +88,7 @@ class PairControl:
         self._outcome: Future[SwitchOutcome] | None = None
         self._thread: threading.Thread | None = None
         self._witness: WitnessPlace | None = None
-        self._why, self._began_s = "", 0.0
+        self._began_s = 0.0
 
     @property
     def figures(self) -> StandbyFigures:
@@ -155,8 +155,8 @@ class PairControl:
             if self._outcome is not None:
                 raise Unavailable("a switch is under way: see sparkstore failover status ROOT")
             self._outcome = Future()
-        self._why, self._began_s = f"ordered by {by}", time.monotonic()
-        _log.warning("switching to the standby: %s", self._why)
+        self._log.ends_by, self._began_s = f"ordered by {by}", time.monotonic()
+        _log.warning("switching to the standby: %s", self._log.ends_by)
         self._stop()
         return self._outcome
 
@@ -179,7 +179,7 @@ class PairControl:
         return ExitCode.TAKEN_OVER if self._outcome and code == ExitCode.DONE else code
 
     def _hand_over(self) -> None:
-        self._log.hand_over(self._why)
+        self._log.hand_over()
         outcome = self._outcome
         if outcome is None:  # it was just stopped
             return

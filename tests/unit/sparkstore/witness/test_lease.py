@@ -23,7 +23,7 @@ from sparkstore.witness.folder import FolderPlace
 from sparkstore.witness.holder import Holder, packed
 from sparkstore.witness.lease import Witness
 from sparkstore.witness.place import witness_at
-from sparkstore.witness.turn import sight, take_over
+from sparkstore.witness.turn import sight, take_over, take_place
 from tests.support.objects.s3_server import DROP, S3Server, once, served
 from tests.support.roots.logs import until
 from tests.support.roots.replicas import replica_of, role_of
@@ -139,6 +139,27 @@ def test_a_primary_that_ended_well_is_not_waited_for(tmp_path: Path, clock: Cloc
     old.stop()
     promoted_at(tmp_path, clock)
     assert clock.waits == []
+
+
+def test_a_lease_that_was_released_is_renewed_by_nobody_and_says_who_wanted_it(
+    tmp_path: Path, clock: Clock
+) -> None:
+    lease = primary_at(tmp_path, clock)
+    lease.claim(is_new=True)
+    lease.name_in_step(REPLICA.root_id)
+    lease.stop("ordered by ann")
+    assert lease.left_s == 0
+    with pytest.raises(Unavailable, match="the lease was released"):
+        lease.name_in_step("")  # a standby comes back, and looks for its place
+    seen = sight(FolderPlace(tmp_path))
+    assert seen is not None
+    lease.stop()  # again, as the store is closed: the object stays the one that the standby saw
+    assert sight(FolderPlace(tmp_path)) == seen
+    assert (seen[0].is_closed, seen[0].in_step) == (True, REPLICA.root_id)
+    assert take_place(FolderPlace(tmp_path), *seen, PROMOTED, "/replica")
+    now = sight(FolderPlace(tmp_path))
+    assert now is not None
+    assert (now[0].switched_why, now[0].closed_why) == ("ordered by ann", "")
 
 
 def test_a_promotion_that_was_killed_while_it_waited_waits_anew(

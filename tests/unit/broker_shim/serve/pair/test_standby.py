@@ -27,7 +27,7 @@ def options(**given: object) -> Namespace:
         ({"root": None}, {}, "needs a root in a folder"),
         ({"token_file": None}, {}, "needs --token-file FILE"),
         ({"standby_of": "10.0.0.2:5680"}, {}, "write it as tcp:HOST:PORT"),
-        ({"standby_of": "tcp:somewhere"}, {}, "write it as HOST:PORT"),
+        ({"standby_of": "tcp:somewhere"}, {}, "write it as tcp:HOST:PORT"),
         ({}, {"ack": "delta"}, "ships the write-ahead log"),
         ({"standby_of": None, "standby_listen": ":5680"}, {"ack": "delta"}, "--standby-listen"),
     ],
