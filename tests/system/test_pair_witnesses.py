@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 from proton import Message
 
+from tests.support.checkout import CHECKOUT
 from tests.support.objects import lease_server, s3_server
 from tests.support.system.clients import send, take
 from tests.support.system.pair_machines import Pair
@@ -52,3 +56,65 @@ def test_a_standby_takes_over_by_it_and_the_old_primary_follows(
             assert pair.holder()["generation"] == 2
         finally:
             pair.end()
+
+
+class OfBucket:
+    """A machine that serves a bucket, or waits until no other one does."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        settings = folder / f"{name}.toml"
+        settings.write_text(f'[store]\ncopy_dir = "{folder / name}"\nwitness_lease_s = {LEASE_S}\n')
+        command = [sys.executable, "-m", "broker_shim.serve.command", "s3://lake/queues"]
+        command += ["--standby", "--listen", "127.0.0.1:0", "--config", str(settings)]
+        self._log = (folder / f"{name}.log").open("ab")
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self._log, text=True, cwd=CHECKOUT
+        )
+
+    def says(self, word: str) -> str:
+        """Wait for a line that begins with a word; what follows it."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith(word):
+                return line.split()[1]
+        raise AssertionError(f"it ended with {self.process.wait()}, and never said {word}")
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """End it; its exit code."""
+        self.process.send_signal(number)
+        code = self.process.wait(60)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self._log.close()
+        return code
+
+
+def test_a_second_store_of_a_bucket_waits_and_serves_what_the_first_one_confirmed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages = [Message(id=number, body="", durable=True) for number in range(COUNT)]
+    with s3_server.served(monkeypatch), ExitStack() as machines:
+
+        def machine(name: str) -> OfBucket:
+            started = OfBucket(tmp_path, name)
+            machines.callback(started.process.kill)
+            return started
+
+        first = machine("one")
+        url = first.says("READY")
+        second = machine("two")
+        assert second.says("STANDBY") == "of=s3://lake/queues"
+        send(url, "orders", *messages)  # it goes on: nobody takes the root from it
+        first.end(signal.SIGKILL)
+        url = second.says("READY")
+        assert [message.id for message in take(url, "orders", COUNT)] == [*range(COUNT)]
+        send(url, "orders", *messages)
+        first = machine("one")  # its supervisor starts it again
+        first.says("STANDBY")
+        assert second.end() == 0
+        url = first.says("READY")
+        assert [message.id for message in take(url, "orders", COUNT)] == [*range(COUNT)]
+        third = machine("two")
+        third.says("STANDBY")
+        assert third.end() == 0  # one that waits is stopped cleanly
+        assert first.end() == 0

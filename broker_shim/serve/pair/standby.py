@@ -21,6 +21,7 @@ from broker_shim.errors import InvalidRequest
 from broker_shim.security.security_options import security_of
 from broker_shim.security.tls import server_context
 from broker_shim.serve.bind_address import listening_socket, parse_listen
+from broker_shim.serve.pair.bucket import bucket_turn, held
 from broker_shim.serve.pair.witness import wait_for_witness
 from broker_shim.serve.stores import Stores, open_stores
 from broker_shim.serve.systemd import READY, notify
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from broker_shim.serve.pair.control import PairControl
     from broker_shim.serve.reporting import Reporter
     from sparkstore.log.writer import Log
-    from sparkstore.standby.stand_by import PeerAddress
+    from sparkstore.standby.bucket_turn import BucketTurn
+    from sparkstore.standby.stand_by import PeerAddress, StandBy
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +58,13 @@ def add_options(add: Callable[..., object]) -> None:
         " --token-file",
     )
 
+    add(
+        "--standby",
+        action="store_true",
+        help="of a root in a bucket: wait until no other store that was started so serves it, then"
+        " serve (docs/buckets.md)",
+    )
+
 
 def with_pair(options: argparse.Namespace, config: StoreConfig) -> StoreConfig:
     """Return the settings with what the command line says of a pair, checked.
@@ -72,8 +81,8 @@ def with_pair(options: argparse.Namespace, config: StoreConfig) -> StoreConfig:
         return config
     option = "--standby-of" if config.peer else "--standby-listen"
     if not options.root or is_object_uri(options.root):
-        text = "needs a root in a folder; a root in a bucket is taken over by another store"
-        raise InvalidRequest(f"{option} {text}, as docs/buckets.md says")
+        text = "needs a root in a folder; for one in a bucket say --standby on both machines"
+        raise InvalidRequest(f"{option} {text} (docs/buckets.md)")
     if config.chain:
         raise InvalidRequest(f"{option} and [store] chain: have one of them, both copy all records")
     if config.ack == "delta":
@@ -98,7 +107,11 @@ def serve_in_turns(options: argparse.Namespace, run: Callable[[argparse.Namespac
 
 
 def _has_peer(options: argparse.Namespace) -> bool:
-    return bool(options.standby_of or (options.config and read_config(options.config).peer))
+    return bool(
+        options.standby
+        or options.standby_of
+        or (options.config and read_config(options.config).peer)
+    )
 
 
 def _host_and_port(peer: str) -> tuple[str, int]:
@@ -145,14 +158,19 @@ def _follow_first(options: argparse.Namespace, config: StoreConfig, reporter: Re
     if role is not StartRole.FOLLOW:
         return True
     standby = StandBy(options.root, config, _peer_address(options, config))
+    return _wait_as(standby, config.peer, options.root, reporter)
+
+
+def _wait_as(standby: StandBy | BucketTurn, of: str, root: str | None, reporter: Reporter) -> bool:
+    """Be a standby, and say so; False if it was told to stop before it is to serve."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: standby.stop())
     probes = reporter.probes
     probes.now(lambda: (), lambda: standby.trouble, None)
     probes.standby_trouble = lambda: None if standby.is_live else standby.trouble
-    sys.stdout.write(f"STANDBY of={config.peer} root={options.root}\n")
+    sys.stdout.write(f"STANDBY of={of} root={root}\n")
     sys.stdout.flush()
-    notify(READY, f"STATUS=standby of {config.peer}")
+    notify(READY, f"STATUS=standby of {of}")
     try:
         return standby.run()
     finally:
@@ -176,12 +194,17 @@ def stores_when_due(
     """
     config = with_pair(options, config)
     wait_for_witness(options.root, config, reporter.probes)
-    if config.peer and not _follow_first(options, config, reporter):
+    turn = bucket_turn(options, config)
+    if turn is not None:
+        may_serve = _wait_as(turn, str(options.root), options.root, reporter)
+    else:
+        may_serve = not config.peer or _follow_first(options, config, reporter)
+    if not may_serve:
         yield None
         return
     stores = open_stores(options, config, stop_timeout_s)
     try:
-        with _standby_port(options, config, stores) as url:
+        with held(turn, stores), _standby_port(options, config, stores) as url:
             if url:
                 _log.info("a standby may connect to %s", url)
                 reporter.probes.pair = _pair_of(stores, config)
