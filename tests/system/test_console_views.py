@@ -15,6 +15,7 @@ from pathlib import Path
 
 import proton
 import pytest
+from proton.reactor import DurableSubscription
 from proton.utils import BlockingConnection, BlockingReceiver, BlockingSender
 
 from tests.support.checkout import CHECKOUT
@@ -53,6 +54,7 @@ VIEWS = (
     "queues",
     "queue/orders",
     "exchanges",
+    "subscriptions",
     "policies",
     "users",
     "dead-letters",
@@ -79,6 +81,7 @@ class Shop:
         self.container = self._client.container.container_id
         self._senders = {name: self._sender(name) for name in ("orders", "parcels", "returns")}
         self._orders: BlockingReceiver = self._client.create_receiver("orders", credit=8)
+        self._client.create_receiver("amq.topic", name="news", options=[DurableSubscription()])
         self.sell("orders", 24)
         self.sell("parcels", 12)
         self.sell("returns", 2)
@@ -180,7 +183,7 @@ def test_charts_tell_in_words_what_they_show_of_the_last_minutes(
     page.until("document.querySelectorAll('tbody tr').length === 4")
     page.evaluate("document.querySelector('tbody button').click()")
     page.until("document.querySelector('ol.history')")
-    take(page, pictures / "dead-letter.png", "dark", 980)
+    take(page, pictures / "dead-letter.png", "dark", 760)
     assert page.troubles == []
 
 
@@ -281,6 +284,22 @@ def test_messages_are_found_by_subject_or_property_and_a_property_tells_its_type
     page.evaluate("document.querySelector('tbody button').click()")
     property_of = "[...document.querySelectorAll('aside dd')].map((it) => it.textContent)"
     page.until(f"{property_of}.includes('north string')")
+    assert page.troubles == []
+
+
+def test_a_subscription_tells_who_has_it_and_exchanges_are_drawn(shop: Shop, page: Page) -> None:
+    """A name in the picture leads to its page, by the keyboard too."""
+    open_view(shop, page, "subscriptions")
+    page.until("document.querySelectorAll('tbody tr').length === 1")
+    cells = page.evaluate("[...document.querySelector('tbody tr').cells].map((it) => it.innerText)")
+    queue = f"subscription.{shop.container}.news"
+    subscriber = f"link 'news' of '{shop.container}'"
+    assert cells[:5] == [queue, subscriber, "attached", "amq.topic #", "0"]
+    open_view(shop, page, "exchanges")
+    page.until("document.querySelectorAll('.topology path').length === 1")
+    page.evaluate("[...document.querySelectorAll('.topology a')].at(-1).focus()")
+    page.key("Enter")
+    page.until(f"document.querySelector('h1').textContent === {queue!r}")
     assert page.troubles == []
 
 

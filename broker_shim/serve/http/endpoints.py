@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from broker_shim.serve.http.openapi import description_of
-from broker_shim.serve.http.reports import consumers, overview, probes, search, series, users
+from broker_shim.serve.http.reports import (
+    consumers,
+    overview,
+    probes,
+    search,
+    series,
+    subscriptions,
+    users,
+)
 from broker_shim.serve.http.resources import (
     bulk_orders,
     connections,
@@ -45,6 +53,7 @@ _NOUNS = (
     series.ENDPOINTS,
     search.ENDPOINTS,
     consumers.ENDPOINTS,
+    subscriptions.ENDPOINTS,
     users.ENDPOINTS,
 )
 _DESCRIBED = tuple(endpoint for endpoints in _NOUNS for endpoint in endpoints)

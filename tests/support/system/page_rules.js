@@ -13,7 +13,7 @@
     }
   }
 
-  const hasWords = (each) => each.getAttribute("role") === "img"
+  const hasWords = (each) => ["img", "group"].includes(each.getAttribute("role"))
     && each.getAttribute("aria-labelledby").split(" ").every((id) => document.getElementById(id).textContent);
   const name = (each) => (each.getAttribute("aria-label") ?? each.textContent).trim();
   check("input, select, textarea", "no label", (each) => each.labels.length || each.hasAttribute("aria-label"));

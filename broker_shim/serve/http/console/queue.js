@@ -29,7 +29,7 @@ export function queue(parts, user, query) {
   const choiceOfAll = element("input", { type: "checkbox", "aria-label": "Choose all messages of this page", onchange: () => chooseAll() });
   const list = table("Messages", [
     ...(user.mayOperate ? [{
-      title: "Choose", isShort: true, head: choiceOfAll,
+      title: "Choose", isShort: true, head: element("label", {}, choiceOfAll, " All"),
       node: (row) => element("input", { type: "checkbox", class: "choice", value: row.id, "aria-label": `Choose message ${row.id}` }),
     }] : []),
     {

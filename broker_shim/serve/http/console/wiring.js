@@ -4,6 +4,7 @@ import { keep, offsetOf } from "./address.js";
 import { asked, carriedOut, linesOf, valuesOf } from "./forms.js";
 import { confirmed, element, link, order, pager, say, show, table } from "./elements.js";
 import { get, post, put, remove } from "./requests.js";
+import { topology } from "./topology.js";
 
 const LIMIT = 100;
 const TYPES = ["direct", "fanout", "topic", "headers"];
@@ -15,6 +16,8 @@ export function wiring(_parts, user, query) {
   let exchange = query.get("exchange") ?? "";
   let [offset, offsetOfBindings] = [offsetOf(query), offsetOf(query, "bindings")];
   const where = element("span");
+  const picture = element("div");
+  let drawn = "";
   const exchanges = table("Exchanges", [
     { title: "Exchange", node: (row) => button(row.name || "(default)", `Bindings of ${row.name}`, () => choose(row.name)) },
     { title: "Type", text: (row) => row.type },
@@ -44,6 +47,9 @@ export function wiring(_parts, user, query) {
     pages.at(page, page.items.length);
     const bound = await get("bindings", { limit: LIMIT, offset: offsetOfBindings, ...(exchange ? { exchange } : {}) });
     bindings.fill(bound.items);
+    const sign = JSON.stringify(bound);
+    if (sign !== drawn) picture.replaceChildren(...topology(bound.items, bound.total));  // else what has the focus would lose it
+    drawn = sign;
     pagesOfBindings.at(bound, bound.items.length);
     where.textContent = exchange ? `of the exchange ${exchange}` : "of all exchanges";
     all.hidden = !exchange;
@@ -116,6 +122,6 @@ export function wiring(_parts, user, query) {
   ].map(([text, onclick]) => element("button", { type: "button", onclick }, text));
   look.pauseMs = 5000;
   show(element("h1", {}, "Exchanges"), element("div", { class: "bar" }, ...orders), exchanges.whole, pages.whole,
-    element("h2", {}, "Bindings ", where), element("div", { class: "bar" }, all), bindings.whole, pagesOfBindings.whole);
+    element("h2", {}, "Bindings ", where), element("div", { class: "bar" }, all), picture, bindings.whole, pagesOfBindings.whole);
   return look;
 }

@@ -1,0 +1,43 @@
+// Durable subscriptions: who has each, what it subscribes to, and what waits for it.
+
+import { keep, offsetOf } from "./address.js";
+import { linesOf } from "./forms.js";
+import { element, link, pager, show, table } from "./elements.js";
+import { get } from "./requests.js";
+import { age } from "./words.js";
+
+const LIMIT = 100;
+
+function sourceOf({ exchange, key, arguments: terms }) {
+  const more = linesOf(terms).replaceAll("\n", ", ");
+  return [`${exchange} ${key}`.trim(), more && `(${more})`].filter(Boolean).join(" ");
+}
+
+export function subscriptions(_parts, _user, query) {
+  let offset = offsetOf(query);
+  const list = table("Subscriptions", [
+    { title: "Queue", node: (row) => link(row.queue, "queue", row.queue) },
+    { title: "Subscriber", text: (row) => row.subscriber ?? "none is known" },
+    { title: "State", isShort: true, tone: (row) => (row.attached ? "good" : "care"), text: (row) => (row.attached ? "attached" : "away") },
+    { title: "Subscribes to", text: (row) => row.bindings.map(sourceOf).join("; ") },
+    { title: "Messages", isNumber: true, text: (row) => row.depth.toLocaleString() },
+    { title: "Oldest", isNumber: true, text: (row) => age(row.oldest_age_s) },
+  ], (row) => row.queue);
+  const pages = pager(LIMIT, go);
+
+  async function look() {
+    const page = await get("subscriptions", { limit: LIMIT, offset });
+    list.fill(page.items);
+    pages.at(page, page.items.length);
+  }
+
+  async function go(to) {
+    offset = Math.max(0, to);
+    keep({ offset });
+    await look();
+  }
+
+  look.pauseMs = 5000;
+  show(element("h1", {}, "Subscriptions"), list.whole, pages.whole);
+  return look;
+}
