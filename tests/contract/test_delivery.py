@@ -118,6 +118,64 @@ def test_messages_that_travel_together_stay_in_order_and_are_each_there_once(
     cell.place.await_depth(cell.queue, 0)
 
 
+@pytest.mark.parametrize("length", [1, 2, 7])
+@pytest.mark.parametrize("decision", ["commit", "rollback", "release", "fail", "reject"])
+def test_what_is_decided_of_the_middle_of_messages_that_travel_together_is_so_of_it_alone(
+    cell: Cell, decision: str, length: int
+) -> None:
+    client, sent = cell.with_queue(), [f"{number:04}" for number in range(length)]
+    client.send(cell.queue, *sent)
+    client.consume(cell.queue, credit=length)
+    begin, end = length // 3, length - length // 3
+    some = client.receive(length)[begin:end]
+    if decision in {"commit", "rollback"}:
+        client.begin()
+        client.accept(*some[1:])
+        client.accept(*some[:1])  # the transaction has two parts, which are not in order
+        client.commit() if decision == "commit" else client.rollback()
+    elif decision == "reject":
+        client.reject(*some)
+    else:
+        client.release(*some, failed=decision == "fail")
+    is_gone = decision in {"commit", "reject"}
+    left = sent[:begin] + sent[end:] if is_gone else sent
+    cell.place.await_depth(cell.queue, len(left))
+    cell.place.run()
+    client.lose()
+    second = cell.client()
+    second.consume(cell.queue, credit=length)
+    came = second.receive(len(left))
+    assert [delivery.body for delivery in came] == left
+    again = [delivery.body for delivery in came if delivery.is_redelivered]
+    assert again == (sent[:begin] + sent[end:] if decision == "release" else left)
+    second.accept(*came)
+    cell.place.await_depth(cell.queue, 0)
+
+
+@pytest.mark.parametrize("length", [1, 7])
+def test_a_consumer_that_settles_at_once_gets_what_travels_together_once(
+    cell: Cell, length: int
+) -> None:
+    client, sent = cell.with_queue(), [f"{number:04}" for number in range(length)]
+    client.send(cell.queue, *sent)
+    client.consume(cell.queue, credit=length, settled=True)
+    client.receive(length)
+    assert client.bodies() == sent
+    cell.place.await_depth(cell.queue, 0)
+
+
+def test_who_settles_every_second_message_has_the_others_still(cell: Cell) -> None:
+    client, sent = cell.with_queue(), [f"{number:04}" for number in range(20)]
+    client.send(cell.queue, *sent)
+    client.consume(cell.queue, credit=20)
+    came = client.receive(20)
+    for delivery in came[::2]:
+        client.accept(delivery)
+    cell.place.await_depth(cell.queue, 10)
+    client.accept(*came)  # half of it once more
+    cell.place.await_depth(cell.queue, 0)
+
+
 def test_a_limit_cuts_messages_that_travel_together(cell: Cell) -> None:
     client = cell.with_queue(max_depth=3, when_full="reject")
     outcomes = client.send(cell.queue, *"abcdefg")

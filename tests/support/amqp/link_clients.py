@@ -260,10 +260,16 @@ class Client:
         self._transfer(transfer, b"")
 
     def dispose(
-        self, first: int, state: Any, *, settled: bool = True, as_sender: bool = False
+        self,
+        first: int,
+        state: Any,
+        *,
+        last: int | None = None,
+        settled: bool = True,
+        as_sender: bool = False,
     ) -> None:
-        """Tell the state of a delivery."""
-        self.send(Disposition(not as_sender, first, None, settled, state))
+        """Tell the state of a delivery, or of a range of them."""
+        self.send(Disposition(not as_sender, first, last, settled, state))
 
     def detach(self, handle: int = 0, *, closed: bool = False) -> Detach:
         """Detach a link; the answer."""

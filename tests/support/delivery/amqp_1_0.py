@@ -38,6 +38,13 @@ _SELECTOR = "apache.org:selector-filter:string"
 _CONSUMER, _COORDINATOR, _FIRST_SENDER = 0, 1, 2
 
 
+def ranges_of(numbers: list[int]) -> list[tuple[int, int]]:
+    """The first and the last of numbers that follow each other, as a client names them."""
+    ends = [at for at, number in enumerate(numbers) if numbers[at + 1 : at + 2] != [number + 1]]
+    begins = [0, *(at + 1 for at in ends)][: len(ends)]
+    return [(numbers[begin], numbers[end]) for begin, end in zip(begins, ends, strict=True)]
+
+
 class Driver10(Driver):
     """See `Driver`."""
 
@@ -164,8 +171,9 @@ class Driver10(Driver):
     def _dispose(self, deliveries: Iterable[Got], outcome: Any) -> None:
         if self._txn_id is not None:
             outcome = TransactionalState(self._txn_id, outcome)
-        for each in deliveries:
-            self._client.dispose(each.number, outcome)
+        numbers = [delivery.number for delivery in deliveries]
+        for first, last in ranges_of(numbers):
+            self._client.dispose(first, outcome, last=last)
 
     def begin(self) -> None:
         """See `Driver.begin`."""
