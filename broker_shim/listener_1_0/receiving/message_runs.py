@@ -20,8 +20,8 @@ from broker_shim.protocol_1_0.events import DeliveriesReceived
 from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.store.interface import MessageHeader
 
-AT_A_TIME = 32
-"""Messages that are taken before the turn's clock is looked at: some 200 µs."""
+AT_A_TIME = 64
+"""Messages that are taken before the turn's clock is looked at: some 0.5 ms."""
 
 Outcomes = Sequence[StoreError | None]
 
