@@ -57,7 +57,7 @@ def _contents(runs: Sequence[Run], of_runs: _Rows) -> dict[str, pa.Array]:
             headers.append(run.message)
             rows.append(1)
             bodies.append(run.body)
-    arrays = {"body": _array(bodies, ROW.field("body").type)}
+    arrays = {"body": _Rows([1] * len(bodies)).repeated(bodies, ROW.field("body").type)}
     if headers.count(None) == len(headers):
         nothing = {field.name: pa.nulls(of_runs.count, field.type) for field in HEADER_FIELDS}
         return arrays | nothing
@@ -88,9 +88,13 @@ class _Rows:
 
     def repeated(self, values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         """A column with each value in all rows of its own."""
-        if self._places is None or values.count(None) == len(values):
-            return _array(values, kind, self.count)
-        return pa.array(values, kind).take(self._places)
+        first = values[0] if values else None
+        if values.count(first) < len(values) or (first is not None and pa.types.is_nested(kind)):
+            column = pa.array(values, kind)
+            return column if self._places is None else column.take(self._places)
+        # Most columns have no value, or the same in all rows: that is cheaper.
+        nothing = pa.nulls(self.count, kind)
+        return nothing if first is None else pa.repeat(pa.scalar(first, kind), self.count)
 
     def rising(self, column: pa.Array) -> pa.Array:
         """A column whose values rise by one from row to row of a run."""
@@ -98,13 +102,6 @@ class _Rows:
             return column
         numbers = pa.array(range(self.count), pa.int64())
         return pc.add(column, pc.subtract(numbers, self._starts.take(self._places)))
-
-
-def _array(values: Sequence[Any], kind: pa.DataType, count: int = 0) -> pa.Array:
-    """A column of the values; of most kinds of records most columns have none, which is cheaper."""
-    if values.count(None) == len(values):
-        return pa.nulls(count or len(values), kind)
-    return pa.array(values, kind)
 
 
 def to_records(table: pa.Table) -> Iterator[tuple[int, int, Record]]:
