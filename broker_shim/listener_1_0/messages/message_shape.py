@@ -33,7 +33,8 @@ _ALIKE = frozenset({"data", "binary", "text"})
 _FIELDS = {0: "amqp_message_id", 5: "correlation_id", 9: "created_at", 10: "group_id"}
 """Fields of the properties section that may vary, and their columns (AMQP 1.0, 3.2.4)."""
 _LENGTHS = {0xA0: 1, 0xA1: 1, 0xB0: 4, 0xB1: 4, 0xC0: 1, 0xC1: 1, 0xD0: 4, 0xD1: 4}
-_SHORT_TEXT, _NULL = 0xA1, 0x40
+_SHORT_TEXT, _TIME, _NULL = 0xA1, 0x83, 0x40
+_NUMBERS = frozenset({int, float})
 _MISFITS = (DecodeError, *UNREADABLE)
 
 _new_header = partial(tuple.__new__, MessageHeader)
@@ -77,29 +78,31 @@ class _RunPlaces:
         """Keep the messages whose section ends here, as its length says."""
         self._keep([at == end for at, end in zip(self.at, self._ends, strict=False)])
 
-    def read_value(self, about: tuple[str, int | None]) -> None:
+    def read_text(self, column: str) -> None:
+        """Read a text for a column: one of 255 bytes at most, whose constructor was passed over."""
+        encoded = self._encoded
+        starts, ends = self._lengths(1)
+        spans = zip(starts, ends, strict=True)
+        self.columns.append((column, [str(encoded[at:end], "utf-8") for at, end in spans]))
+        self.at = ends
+
+    def read_time(self, column: str) -> None:
+        """Read a time for a column, whose constructor was passed over."""
+        starts, self.at = self.at, [at + 8 for at in self.at]
+        spans = zip(starts, self.at, strict=True)
+        millis = [int.from_bytes(self._encoded[at:end], signed=True) for at, end in spans]
+        self.columns.append((column, [in_range(value * 1000) for value in millis]))
+
+    def read_scalar(self, about: tuple[str, int | None]) -> None:
         """Read a value for a column, as text; its constructor must be this, unless that is None."""
-        encoded, (column, wanted) = self._encoded, about
-        if wanted is not None:
-            self._keep([encoded[at] == wanted for at in self.at])
-        codes = [encoded[at] for at in self.at]
-        if codes.count(_SHORT_TEXT) == len(codes):
-            ends = [at + 2 + encoded[at + 1] for at in self.at]
-            texts = [
-                str(encoded[at + 2 : end], "utf-8") for at, end in zip(self.at, ends, strict=True)
-            ]
-            self.columns.append((column, texts))
-            self.at = ends
-            return
-        if column == "created_at":
-            millis = [int.from_bytes(encoded[at + 1 : at + 9], signed=True) for at in self.at]
-            self.columns.append((column, [in_range(value * 1000) for value in millis]))
-            self.at = [at + 9 for at in self.at]
-            return
+        encoded, (column, code) = self._encoded, about
+        if code is not None:
+            self._keep([encoded[at] == code for at in self.at])
         values = [SCALARS[encoded[at]](encoded, at + 1, 0) for at in self.at]
         self.at = [end for _value, end in values]
-        self._keep([value is not None for value, _end in values])
-        self.columns.append((column, [text_of(value) for value, _end in values]))
+        texts = [str(value) if type(value) in _NUMBERS else text_of(value) for value, _ in values]
+        self._keep([text is not None for text in texts])
+        self.columns.append((column, texts))
 
     def end(self, code: int, ends: Sequence[int]) -> None:
         """Keep the messages that end with a content of this constructor."""
@@ -209,31 +212,41 @@ def shape_of(header: MessageHeader) -> MessageShape | None:
     if lead is None or header.expires_at is not None or header.message_type not in _ALIKE:
         return None
     names, steps, at = list[str](), list[_Step](), 0
-    about: list[tuple[int, tuple[str, int | None]]]
     for code, _start, value, end in header_sections(header):
-        if code == Properties.CODE:
-            places = [*enumerate(places_of(lead, value))]
-            varying = [(place, _FIELDS[n]) for n, place in places if n in _FIELDS]
-            varying = [(place, name) for place, name in varying if lead[place] != _NULL]
-            about = [(place, (name, lead[place])) for place, name in varying]
-        elif code == APPLICATION_PROPERTIES_SECTION:
-            entries = _entries_of(lead, value)
-            names = [name for name, _place in entries]
-            about = [(place, (name, None)) for name, place in entries]
-        else:
-            continue
-        if about:
+        varying = _varying_in(code, lead, value)
+        if varying:
             width = _LENGTHS[lead[value]]
             steps.append((lead[at : value + 1], _RunPlaces.begin_section, width))
             at = value + 1 + width
-            for place, its in about:
-                steps.append((lead[at:place], _RunPlaces.read_value, its))
+            for place, name, wanted in varying:
+                steps.append(_step_to(lead, at, place, name, wanted))
                 at = skip(lead, place)
             steps.append((lead[at:end], _RunPlaces.end_section, None))
             at = end
+        if code == APPLICATION_PROPERTIES_SECTION:
+            names = [name for _place, name, _wanted in varying]
     if [name for name, _text in header.properties[: len(names)]] != names:
         return None  # one is twice, or has no text
     return MessageShape(header, names, steps, lead[at : value + 1])
+
+
+def _varying_in(code: int, lead: bytes, value: int) -> list[tuple[int, str, int | None]]:
+    """What may vary in a section: places, columns or keys, and the constructors that they need."""
+    if code == Properties.CODE:
+        places = [(place, _FIELDS.get(n)) for n, place in enumerate(places_of(lead, value))]
+        return [(at, name, lead[at]) for at, name in places if name and lead[at] != _NULL]
+    if code == APPLICATION_PROPERTIES_SECTION:
+        return [(place, name, None) for name, place in _entries_of(lead, value)]
+    return []
+
+
+def _step_to(lead: bytes, at: int, place: int, name: str, wanted: int | None) -> _Step:
+    """The step from `at` on that reads the value at a place."""
+    if lead[place] == _SHORT_TEXT:
+        return lead[at : place + 1], _RunPlaces.read_text, name
+    if wanted == _TIME:
+        return lead[at : place + 1], _RunPlaces.read_time, name
+    return lead[at:place], _RunPlaces.read_scalar, (name, wanted)
 
 
 def _entries_of(lead: bytes, value: int) -> list[tuple[str, int]]:

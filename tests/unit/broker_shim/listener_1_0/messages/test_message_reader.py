@@ -102,7 +102,7 @@ def read_all(reader: MessageReader, messages: list[bytes]) -> tuple[list[Any], i
 
 def parsed(message: bytes) -> Any:
     try:
-        return parse(message, now_us=NOW_US)
+        return parse(message, now_us=NOW_US, most_header_bytes=MOST)
     except DecodeError as reason:
         return str(reason)
 
