@@ -173,7 +173,8 @@ class ReceiverLink(Link):
         if taken:
             port.began_incoming(taken)
             self._credit.take(len(taken))
-            port.tell(DeliveriesReceived(taken, came.encoded, came.starts, came.ends))
+            places = came.starts[: len(taken)], came.ends[: len(taken)]
+            port.tell(DeliveriesReceived(taken, came.encoded, *places))
         return len(taken)
 
     def _takes_together(self, came: WholeDeliveries) -> bool:

@@ -42,6 +42,7 @@ def one_by_one(happened: Iterable[events.Event]) -> list[events.Event]:
     singles: list[events.Event] = []
     for event in happened:
         if isinstance(event, events.DeliveriesReceived):
+            assert len(event.deliveries) == len(event.starts) == len(event.ends)
             singles += map(event.piece, range(len(event.deliveries)))
         else:
             singles.append(event)
