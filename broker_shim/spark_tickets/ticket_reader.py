@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from broker_shim.completion import Completion
-from broker_shim.errors import InvalidRequest, StoreError
+from broker_shim.errors import Fenced, InvalidRequest, StoreError
 from broker_shim.spark_sink.task_store import open_store
 from broker_shim.spark_tickets.message_rows import check_ticket_columns, message_batch
 from broker_shim.spark_tickets.ticket_settings import TicketSettings
@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 _TASK_MESSAGES = 12_500
 """Messages of a task: a fifth of it costs five times as many, and each begins anew."""
 _BATCH_ROWS = 1_000
+_ADVICE = "give this query a checkpointLocation of its own"
 
 
 class TicketOffset(NamedTuple):
@@ -135,8 +136,7 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             StoreError: The service was away for too long.
         """
         done = self._offset(start)
-        store = self._store_of(done.query)
-        self._check(done, store)
+        store = self._store_after(done)
         self._check_read(done, store)
         self._settle(store, done.ticket)
         self._tell_others(done, store)
@@ -152,7 +152,8 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not taken:
                 return start
         kept = sum(message.is_kept for message in store.held[ticket].values())
-        return done._replace(ticket=ticket, kept=kept, noted=True)._asdict()
+        offset = done._replace(root=store.root_id, ticket=ticket, kept=kept, noted=True)
+        return offset._asdict()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Cut the tickets of a batch into tasks; a batch that runs again has the same messages.
@@ -162,8 +163,7 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 the lease of the query had ended; a later ticket was read.
         """
         last = self._offset(end)
-        store = self._store_of(last.query)
-        self._check(last, store)
+        store = self._store_after(last)
         self._check_newest(last, store.last_read())
         first = self._offset(start).ticket + 1
         tasks: list[InputPartition] = []
@@ -236,13 +236,28 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._store.close()
             self._store = None
 
-    def _store_of(self, query: str) -> TicketStore:
+    def _store_of(self, query: str, root_id: str | None = None) -> TicketStore:
         """Connect as a query; a first offset is drawn anew if the one before never was kept."""
         if self._store is not None and self._query != query:
             self.stop()
         if self._store is None:
-            self._store, self._query = TicketStore(self._settings, query), query
+            self._store, self._query = TicketStore(self._settings, query, root_id), query
         return self._store
+
+    def _store_after(self, offset: TicketOffset) -> TicketStore:
+        """Connect as the query of a checkpoint.
+
+        Raises:
+            InvalidRequest: The checkpoint is of another root or queue.
+        """
+        if offset.queue != self._settings.queue:
+            message = f"the checkpoint is of queue {shown(offset.queue)}, and the option queue is"
+            raise InvalidRequest(f"{message} {shown(self._settings.queue)}: {_ADVICE}")
+        try:
+            return self._store_of(offset.query, offset.root)
+        except Fenced as reason:
+            message = f"the checkpoint is of root {offset.root}, and the store serves another one"
+            raise InvalidRequest(f"{message}: {_ADVICE}") from reason
 
     def _check_read(self, done: TicketOffset, store: TicketStore) -> None:
         """Refuse to settle what no task has read: the sink has left out its batch.
@@ -253,6 +268,9 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         read = store.last_read()
         self._check_newest(done, read)
         count = len(store.held.get(done.ticket, {}))
+        if done.root != store.root_id and done.ticket not in {0, read}:
+            message = f"the root was promoted without ticket {done.ticket}, which this query has"
+            raise InvalidRequest(f"{message} read, so its messages may wait again: {_ADVICE}")
         if not done.noted or read == done.ticket or not count:
             return
         if not self._settings.fails_on_loss:
@@ -306,21 +324,6 @@ class TicketStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._left is None:
             self._left = store.waiting_count()
         return max(0, self._left)
-
-    def _check(self, offset: TicketOffset, store: TicketStore) -> None:
-        """Refuse a checkpoint of another root or queue.
-
-        Raises:
-            InvalidRequest: It is another's.
-        """
-        advice = "give this query a checkpointLocation of its own"
-        if offset.root != store.root_id:
-            message = f"the checkpoint is of root {offset.root}, and the store serves root"
-            why = "another one, or a replica that was promoted"
-            raise InvalidRequest(f"{message} {store.root_id} ({why}): {advice}")
-        if offset.queue != self._settings.queue:
-            message = f"the checkpoint is of queue {shown(offset.queue)}, and the option queue is"
-            raise InvalidRequest(f"{message} {shown(self._settings.queue)}: {advice}")
 
     def _check_loss(self, offset: TicketOffset, kept_count: int) -> None:
         lost = offset.kept - kept_count

@@ -25,6 +25,7 @@ from broker_shim.spark_sink.task_store import service_token
 from broker_shim.spark_tickets.ticket_settings import TicketSettings
 from broker_shim.store import protocol as wire
 from broker_shim.store.interface import MessageHeader, StoredMessage
+from broker_shim.store.protocol import SeenRoot
 from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.pending_requests import Answer
 from broker_shim.store.remote.remote_store import RemoteMessageStore
@@ -108,21 +109,25 @@ class TicketStore:
         others: What other queries held of the queue when this connected: messages by holder.
     """
 
-    def __init__(self, settings: TicketSettings, query: str) -> None:
+    def __init__(self, settings: TicketSettings, query: str, root_id: str | None = None) -> None:
         """Connect, and find out what the query holds.
 
         Args:
             settings: The options of the query.
             query: Stands for the query: hexadecimal digits, the same after its restarts.
+            root_id: The root of its checkpoint, if it has one.
 
         Raises:
+            Fenced: The service has another root, which is no promoted copy of that one.
             StoreError: No service answers, or it sends this member away; there is no such queue.
         """
         self._settings, self._name = settings, member_of(query)
         token, lease_s = service_token(settings), settings.lease_s
         identity = MemberIdentity(self._name, query, token=token, lease_s=lease_s)
         address = service_address(settings.path, settings.socket)
-        self._store = RemoteMessageStore(address, identity, retry_s=settings.wait_s)
+        # The service compares roots; how much of it was seen the numbers of tickets say.
+        seen = None if root_id is None else SeenRoot(root_id, 0, "", 0)
+        self._store = RemoteMessageStore(address, identity, retry_s=settings.wait_s, seen=seen)
         self._changed = threading.Condition()
         self._taking: _Taking | None = None
         self._numbers = 0

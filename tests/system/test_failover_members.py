@@ -1,32 +1,43 @@
-"""Members, and two-phase branches, go on at whichever machine of a pair serves."""
+"""Members, branches and streams of Spark go on at whichever machine of a pair serves."""
 
 from __future__ import annotations
 
+import json
 import signal
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
+from broker_shim.errors import InvalidRequest
+from broker_shim.spark_tickets import TicketStreamReader, ticket_settings
+from broker_shim.spark_tickets.message_rows import ticket_schema
 from broker_shim.store.branch_store import Xid
 from broker_shim.store.interface import MessageHeader, Queue
 from broker_shim.store.remote.greeting import MemberIdentity
 from broker_shim.store.remote.remote_store import RemoteMessageStore
+from sparkstore.spark_source.event_columns import event_schema
+from sparkstore.spark_source.event_reader import EventStreamReader
+from sparkstore.spark_source.stream_options import stream_options
 from tests.support.stores.services import short_folder
 from tests.support.stores.stores import done
+from tests.support.system.killed_query import KilledQuery
 from tests.support.system.pair_machines import Pair
 from tests.support.system.processes import BrokerProcess
+from tests.support.system.ticket_query import BATCH, taken
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 SOCKET, WAIT_S = "service.sock", 60.0
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
-    """Two machines, each with a socket for members, in step."""
+    """Two machines, each with a socket for members."""
     with short_folder() as folder:
         pair = Pair(folder, options=("--store-socket", SOCKET))
         try:
@@ -36,8 +47,15 @@ def pair() -> Iterator[Pair]:
             pair.end()
 
 
-def test_members_and_branches_go_on_when_the_service_is_killed_or_frozen(pair: Pair) -> None:
-    services = ",".join(f"unix:{pair.machine(number) / SOCKET}" for number in (0, 1))
+@pytest.fixture(scope="module")
+def services(pair: Pair) -> str:
+    """The addresses of both."""
+    return ",".join(f"unix:{pair.machine(number) / SOCKET}" for number in (0, 1))
+
+
+def test_members_and_branches_go_on_when_the_service_is_killed_or_frozen(
+    pair: Pair, services: str
+) -> None:
     member = BrokerProcess("--store", services, "--member", "second", "--listen", "127.0.0.1:0")
     store: Any = RemoteMessageStore(services, MemberIdentity("branches", "1"))
     connection = BlockingConnection(member.url, timeout=WAIT_S)
@@ -45,10 +63,10 @@ def test_members_and_branches_go_on_when_the_service_is_killed_or_frozen(pair: P
     receiver = connection.create_receiver("orders", credit=1)
     sender.send(Message("held", durable=True))
     assert receiver.receive(WAIT_S).body == "held"
-    done(store.create, Queue("q"))
+    done(store.create, Queue("branches"))
     committed, rolled_back = (prepared(store, number) for number in (1, 2))
 
-    first = pair.primary()
+    first = pair.primary_in_step()
     pair.kill(first)
     sender.send(Message("after a kill", durable=True))  # waits, and its client notices no more
     receiver.accept()
@@ -63,7 +81,7 @@ def test_members_and_branches_go_on_when_the_service_is_killed_or_frozen(pair: P
     pair.signal(1 - first, signal.SIGCONT)  # it sends its members away, as it is fenced
     sender.send(Message("after a freeze", durable=True))
     assert store.prepared() == []
-    assert {store.load(each).body for each in store.recover().entries["q"]} == {b"1 in"}
+    assert {store.load(each).body for each in store.recover().entries["branches"]} == {b"1 in"}
 
     bodies = []
     for _ in range(2):
@@ -75,11 +93,77 @@ def test_members_and_branches_go_on_when_the_service_is_killed_or_frozen(pair: P
     assert member.terminate() == 0
 
 
+def test_streams_of_spark_go_on_from_their_checkpoints(
+    pair: Pair, services: str, tmp_path: Path
+) -> None:
+    """One takes messages, with `settle`, over both addresses; one reads events of a root.
+
+    They are driven as Spark drives them, without a JVM.
+    """
+    store: Any = RemoteMessageStore(services, MemberIdentity("giver", "1"))
+    done(store.create, Queue("q"))
+    bodies = [str(number) for number in range(4 * BATCH)]
+    for body in bodies:
+        message = store.message(MessageHeader("t", body_bytes=len(body)), body.encode())
+        done(store.enqueue, message, "q")
+    query = KilledQuery("tests.support.system.ticket_query", services, str(tmp_path))
+    while query.line() != "read":  # of its first batch
+        pass
+    first = pair.primary_in_step()
+    root = pair.root(first)
+    pair.wait(lambda: events(root)[0].count("enqueued") == len(bodies))
+    _, read = events(root)
+
+    pair.kill(first)
+    while query.line() != "done":  # of its second: it goes on by itself
+        pass
+    query.kill()
+    query.start()  # and so does one that starts from its checkpoint
+    while (line := query.line()) != "idle":
+        assert line
+    query.kill()
+    assert Counter(taken(tmp_path)) == Counter(bodies)
+    assert len(store.recover().entries["q"]) == 0
+    store.close()
+    refuse_what_the_root_lacks(services, tmp_path)
+
+    # What it read at the machine that was killed it does not read again at the other one.
+    other, settled = pair.root(1 - first), 3 * BATCH
+    pair.wait(lambda: events(other, read)[0].count("dequeued") >= settled)
+    assert events(other, read)[0].count("enqueued") == 0
+
+
+def refuse_what_the_root_lacks(services: str, folder: Path) -> None:
+    """A checkpoint that has a ticket of the other root, which this one has not, is refused."""
+    options = {"settle": "true", "queue": "q", "socket": services}
+    settings = ticket_settings(options)
+    reader = TicketStreamReader(settings, ticket_schema(settings))
+    offset = json.loads((folder / "0.offset").read_text())
+    with pytest.raises(InvalidRequest, match=r"was promoted without ticket 99, .* checkpointLoc"):
+        reader.latestOffset({**offset, "ticket": 99}, reader.getDefaultReadLimit())
+    reader.stop()
+
+
+def events(root: Path, after: dict[str, Any] | None = None) -> tuple[list[str], dict[str, Any]]:
+    """Read the kinds of events after an offset, and the offset of the last."""
+    options = {"path": str(root), "queue": "q", "kind": "*", "columns": "kind"}
+    reader = EventStreamReader(stream_options(options), event_schema(options))
+    start = after or reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    rows = [
+        kind
+        for partition in reader.partitions(start, end)
+        for batch in reader.read(partition)
+        for kind in batch["kind"].to_pylist()
+    ]
+    return rows, end
+
+
 def prepared(store: Any, number: int) -> Xid:
     """Prepare a branch that takes nothing, and puts one message on the queue."""
     xid = Xid(1, number.to_bytes(1, "big"), b"b")
     transaction = store.begin()
     message = store.message(MessageHeader("raw", b"h"), f"{number} in".encode())
-    done(store.enqueue, message, "q", transaction=transaction)
+    done(store.enqueue, message, "branches", transaction=transaction)
     done(store.prepare, transaction, xid)
     return xid

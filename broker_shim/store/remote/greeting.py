@@ -147,7 +147,12 @@ def _unix(path: Path) -> Address:
     return Address(path)
 
 
-def greet_patiently(addresses: AddressList, greeting: MemberIdentity, retry_s: float) -> Greeted:
+def greet_patiently(
+    addresses: AddressList,
+    greeting: MemberIdentity,
+    retry_s: float,
+    seen: SeenRoot | None = None,
+) -> Greeted:
     """`greet`, tried again for so long, at each address in turn, while the service is not there.
 
     Raises:
@@ -157,7 +162,7 @@ def greet_patiently(addresses: AddressList, greeting: MemberIdentity, retry_s: f
     until, backoff_s, is_told = time.monotonic() + retry_s, FIRST_BACKOFF_S, False
     while True:
         try:
-            return greet(addresses.current, greeting)
+            return greet(addresses.current, greeting, seen)
         except NotNow as reason:
             addresses.go_on()
             if time.monotonic() >= until:

@@ -75,6 +75,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
         close_s: float | None = None,
         max_message_bytes: int = 128 << 20,
         recovers_entries: bool = True,
+        seen: wire.SeenRoot | None = None,
     ) -> None:
         """Connect to a service.
 
@@ -87,6 +88,7 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
             max_message_bytes: How long the content of one message may be, in bytes, inclusive.
             recovers_entries: `recover` tells what is on queues; a broker that is told by the
                 service which messages it gets needs no more than the rest.
+            seen: What an earlier process of this caller has seen; another root sends it away.
 
         Raises:
             Unavailable: No service for `retry_s` seconds.
@@ -95,7 +97,9 @@ class RemoteMessageStore(RemoteBatches, RemoteBranches, ReadCalls, BrokerStore):
         """
         greeting = greeting or MemberIdentity("remote", str(uuid4()))
         check_arguments(greeting, retry_s, max_message_bytes)
-        self._connection = RemoteConnection(parse_addresses(address), greeting, retry_s, close_s)
+        self._connection = RemoteConnection(
+            parse_addresses(address), greeting, retry_s, close_s, seen
+        )
         self.turns, self.give_up = self._connection.turns, self._connection.give_up
         self.connect_again = self._connection.connect_again
         self.behind: Callable[[OnComplete], OnComplete] = as_it_is

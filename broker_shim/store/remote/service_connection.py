@@ -150,12 +150,13 @@ class RemoteConnection:
         greeting: MemberIdentity,
         retry_s: float,
         close_s: float | None = None,
+        seen: SeenRoot | None = None,
     ) -> None:
         """Connect; raises Unavailable without an answer in `retry_s` s, or why it sent us away.
 
         `close` waits for `close_s`, or as long as a request does.
         """
-        greeted = greet_patiently(addresses, greeting, retry_s)
+        greeted = greet_patiently(addresses, greeting, retry_s, seen)
         self._addresses, self._greeting, self._retry_s = addresses, greeting, retry_s
         self.close_s = retry_s if close_s is None else close_s
         self.requests = PendingRequests()
