@@ -81,8 +81,11 @@ def with_pair(options: argparse.Namespace, config: StoreConfig) -> StoreConfig:
         return config
     option = "--standby-of" if config.peer else "--standby-listen"
     if not options.root or is_object_uri(options.root):
-        text = "needs a root in a folder; for one in a bucket say --standby on both machines"
-        raise InvalidRequest(f"{option} {text} (docs/buckets.md)")
+        text = (
+            "needs a root in a folder: --configuration and --memory have no log to ship; for a root"
+        )
+        text += " in a bucket say --standby on both machines (docs/buckets.md)"
+        raise InvalidRequest(f"{option} {text}")
     if config.chain:
         raise InvalidRequest(f"{option} and [store] chain: have one of them, both copy all records")
     if config.ack == "delta":

@@ -24,7 +24,7 @@ def options(**given: object) -> Namespace:
     [
         ({"standby_listen": "10.0.0.2:5680"}, {}, "own --standby-listen: name the other machine"),
         ({"root": "s3://lake/r"}, {}, "needs a root in a folder"),
-        ({"root": None}, {}, "needs a root in a folder"),
+        ({"root": None}, {}, "needs a root in a folder: --configuration"),
         ({"token_file": None}, {}, "needs --token-file FILE"),
         ({"standby_of": "10.0.0.2:5680"}, {}, "write it as tcp:HOST:PORT"),
         ({"standby_of": "tcp:somewhere"}, {}, "write it as tcp:HOST:PORT"),
