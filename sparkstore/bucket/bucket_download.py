@@ -11,6 +11,7 @@ import json
 import shutil
 import tempfile
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from urllib.parse import unquote
 from uuid import uuid4
 
 from sparkstore.bucket.cluster_tables import BucketTables
-from sparkstore.bucket.working_copy import download
+from sparkstore.bucket.working_copy import download, remove_others
 from sparkstore.errors import InvalidRequest
 from sparkstore.recovery.recovery import read_state
 from sparkstore.storage.local import LocalStorage
@@ -83,6 +84,37 @@ def local_copy(uri: str, *, whole: bool, executors_at: str = "") -> Iterator[Roo
             versions = {name: table.version for name, table in tables.items()}
             remote = BucketTables(bucket, folder, executors_at, versions)
         yield Root(folder, identity, remote)
+
+
+class BucketCopy:
+    """A root in a folder of this process, brought again and again to what a bucket holds.
+
+    Nobody says when a stream of Spark needs it no more: the folder goes with this object.
+
+    Args:
+        uri: Where the root is, as `s3://lake/queues`.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self._bucket = ObjectStorage(uri)
+        self._tables: Tables = {}
+        self.folder = Path(tempfile.mkdtemp(prefix="sparkstore-bucket-"))
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+
+    def bring_up(self) -> None:
+        """Bring what is new, and remove what no table names any more.
+
+        Raises:
+            InvalidRequest: There is no root; this user may not read it.
+            CorruptData: A file is gone, or cannot be read.
+            Unavailable: The bucket did not answer.
+        """
+        identity = identified(self._bucket)
+        self._tables = download_tables(self._bucket, self.folder, self._tables)
+        (self.folder / ROOT_FILE).write_bytes(as_root_file(identity))
+        for name, table in self._tables.items():
+            named = {self.folder / name / unquote(path) for path in table.adds}
+            remove_others(self.folder / name, named)
 
 
 def download_tables(bucket: Storage, folder: Path, before: Tables) -> dict[str, TableContents]:

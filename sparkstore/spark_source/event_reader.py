@@ -11,12 +11,17 @@ An offset names its root and the record that it ends with. A root that was resto
 replica that lacked the newest records, has another record at that position, or none. Then the
 records from that point on, as the stream has read them, are lost: the stream ends, or goes on with
 those that took their place (`failOnDataLoss`).
+
+Where executors have not the root's folder (option `readInDriver`), and of a root in a bucket, the
+driver reads the ranges, and a partition has the rows themselves. The driver has a copy of the
+bucket, which `latestOffset` brings up.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -33,6 +38,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from sparkstore.bucket.bucket_download import BucketCopy
 from sparkstore.core.records import Kind
 from sparkstore.errors import InvalidRequest
 from sparkstore.spark_source.columns import as_asked
@@ -52,11 +58,16 @@ from sparkstore.spark_source.record_range import (
 )
 from sparkstore.spark_source.stream_options import EventStreamSettings
 from sparkstore.spark_source.stream_position import StreamPosition
+from sparkstore.storage.objects import is_object_uri
 from sparkstore.tables.root import open_root
 
 _BATCH_ROWS = 1 << 14
 _WINDOW = 1 << 16
 """So many records are looked at together for their sizes."""
+_MOST_SHIPPED = 1_000_000
+_SHIPPED_RECORDS, _SHIPPED_BYTES = 100_000, 64 << 20
+"""What a batch has at most that the driver reads, unless its stream is limited otherwise: it is in
+the driver's memory, and in the descriptions of its tasks."""
 _SIZES = ("position", "kind", "header_bytes", "body_bytes")
 
 
@@ -78,12 +89,31 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             InvalidRequest: A column is not there, or there is no root.
         """
         check_event_columns(schema.names)
-        open_root(settings.root)
+        if not settings.reads_in_driver:
+            open_root(settings.root)
+        elif not (settings.max_records or settings.max_bytes):
+            settings = settings._replace(max_records=_SHIPPED_RECORDS, max_bytes=_SHIPPED_BYTES)
         self._settings, self._schema = settings, schema
-        self._log = RecordLog(settings.root)
-        self._place = StreamPosition(self._log, settings)
+        self._copy: BucketCopy | None = None
         self._target: RecordPlace | None = None
         self._ended = RecordPlace()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to a task without what this process knows of the log."""
+        return EventStreamReader, (self._settings, self._schema)
+
+    @cached_property
+    def _log(self) -> RecordLog:
+        """The log of the folder, or of a copy of the bucket, which is made now."""
+        if not is_object_uri(self._settings.root):
+            return RecordLog(self._settings.root)
+        self._copy = BucketCopy(self._settings.root)
+        self._copy.bring_up()
+        return RecordLog(str(self._copy.folder))
+
+    @cached_property
+    def _place(self) -> StreamPosition:
+        return StreamPosition(self._log, self._settings)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where a new stream begins, as the option startingPosition says.
@@ -112,6 +142,8 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             InvalidRequest: The offset is of another root, or records are lost.
         """
+        if self._copy is not None:
+            self._copy.bring_up()
         after = self._place.resumed(start)
         end = self._log.end()
         if self._target is not None and self._target.position < end.position:
@@ -146,27 +178,33 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         journal, history = self._log.files()
         wanted, names = RecordRange(after, last), self._schema.names
         ranges = planned_ranges(history, journal, wanted, has_content=has_content(names))
+        if self._settings.reads_in_driver:
+            return [RangePartition(_encoded(self._rows(part))) for part in ranges]
         return [RangePartition(tuple(part)) for part in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read a range of positions, in a task.
+        """Read a range of positions, in a task; or what the driver has read of it.
 
         Raises:
             InvalidRequest: Its first records are gone, and the stream fails on that.
         """
-        root = open_root(self._settings.root)
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        columns = [*dict.fromkeys([*stored_columns(schema.names), "position"])]
-        rows = self._rows_left(RecordRange(*partition.value), columns)
-        rows = with_content(root, rows, self._settings)
-        if "message_bytes" in schema.names:
-            rows = with_sizes(rows)
+        if isinstance(partition.value, bytes):
+            rows = pa.ipc.open_stream(partition.value).read_all()
+        else:
+            rows = self._rows(RecordRange(*partition.value))
         for batch in rows.to_batches(_BATCH_ROWS):
             yield as_asked(batch, schema)
 
+    def _rows(self, wanted: RecordRange) -> pa.Table:
+        columns = [*dict.fromkeys([*stored_columns(self._schema.names), "position"])]
+        rows = self._rows_left(wanted, columns)
+        rows = with_content(self._log.root(), rows, self._settings)
+        return with_sizes(rows) if "message_bytes" in self._schema.names else rows
+
     def _rows_left(self, wanted: RecordRange, columns: list[str]) -> pa.Table:
         """Read a range; what retention has dropped of it is an error, or left out."""
-        root, where = open_root(self._settings.root), _filter(self._settings)
+        root, where = self._log.root(), _filter(self._settings)
         try:
             return read_range(root, wanted, columns, where)
         except RecordsLost as reason:
@@ -219,15 +257,28 @@ class EventBatchReader(DataSourceReader):
         if settings.max_records or settings.max_bytes:
             raise InvalidRequest("a read has no trigger: limit a stream, or filter on position")
         self._stream = EventStreamReader(settings, schema)
+        self._reads_in_driver = settings.reads_in_driver
 
     def partitions(self) -> Sequence[InputPartition]:
         """Cut the records that there are now into ranges, each for one task."""
         start = self._stream.initialOffset()
-        return self._stream.partitions(start, self._stream.latestOffset(start, ReadAllAvailable()))
+        end = self._stream.latestOffset(start, ReadAllAvailable())
+        count = end["position"] - start["position"]
+        if self._reads_in_driver and count > _MOST_SHIPPED:
+            message = f"these are {count:,} records, and the driver reads {_MOST_SHIPPED:,} at most"
+            raise InvalidRequest(f"{message}: give startingPosition, or use a stream")
+        return self._stream.partitions(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read a range of positions, in a task."""
         return self._stream.read(partition)
+
+
+def _encoded(rows: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows)
+    return bytes(sink.getvalue())
 
 
 def _sizes(rows: pa.Table) -> pa.ChunkedArray:

@@ -57,6 +57,7 @@ STREAM_OPTIONS = (
     SourceOption("maxRecordsPerTrigger", "count", "", "Most records of the log in a batch."),
     SourceOption("maxBytesPerTrigger", "count", "", "Most bytes of messages in a batch."),
     SourceOption("failOnDataLoss", "boolean", "true", "Records that are gone end the stream."),
+    SourceOption("readInDriver", "boolean", "false", "Tasks need no folder of the root."),
 )
 """Every option of a stream of events."""
 TICKET_OPTIONS = (

@@ -47,7 +47,7 @@ class EventStreamSettings(NamedTuple):
     """The options of a stream of events, checked; picklable, since every task gets them.
 
     Attributes:
-        root: The folder of the root.
+        root: The folder of the root, or the URI of its bucket.
         kinds: The kinds of events that it has, none: all.
         columns: Names of columns; none: the usual ones, without content; `*`: all.
         queue: Only events of this queue; empty: of all, and of no queue.
@@ -55,6 +55,7 @@ class EventStreamSettings(NamedTuple):
         max_records: Most records of the log in a batch, those left out too; None: no limit.
         max_bytes: Most bytes of messages that its records bring; None: no limit.
         fails_on_loss: Records that are gone end it; else it goes on with what is left.
+        reads_in_driver: Tasks get the rows, and need no folder of the root.
     """
 
     root: str
@@ -65,6 +66,7 @@ class EventStreamSettings(NamedTuple):
     max_records: int | None
     max_bytes: int | None
     fails_on_loss: bool
+    reads_in_driver: bool = False
 
 
 def is_of_events(given: Mapping[str, str]) -> bool:
@@ -85,9 +87,6 @@ def stream_options(given: Mapping[str, str]) -> EventStreamSettings:
     roots = roots_of(values)
     if len(roots) > 1:
         raise InvalidRequest(f"a stream reads one root, not {len(roots)}: join streams by union")
-    if is_object_uri(roots[0]):
-        message = f"a stream cannot read {roots[0]} in a bucket: read a replica in a folder"
-        raise InvalidRequest(message)
     return EventStreamSettings(
         roots[0],
         _kinds(names_in(values["kind"])),
@@ -97,6 +96,7 @@ def stream_options(given: Mapping[str, str]) -> EventStreamSettings:
         count("maxRecordsPerTrigger", values["maxrecordspertrigger"]),
         count("maxBytesPerTrigger", values["maxbytespertrigger"]),
         boolean("failOnDataLoss", values["failondataloss"]),
+        boolean("readInDriver", values["readindriver"]) or is_object_uri(roots[0]),
     )
 
 

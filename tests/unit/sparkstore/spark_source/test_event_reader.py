@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,14 @@ from pyspark_sparkstore import DefaultSource
 from sparkstore.errors import CorruptData, InvalidRequest, StoreError
 from sparkstore.recovery.recovery import recover
 from sparkstore.replication.promote import promote
+from sparkstore.spark_source import event_reader
 from sparkstore.spark_source.columns import all_columns
 from sparkstore.spark_source.event_reader import EventStreamReader
 from sparkstore.spark_source.options import read_options
 from sparkstore.tables.root import open_root
 from sparkstore.tables.schema import SCHEMA_VERSION
 from tests.support.objects.copies import compact, enqueue, trim
+from tests.support.objects.s3_server import S3Server, served
 from tests.support.roots.replicas import replica_of
 from tests.support.roots.roots import state_table
 from tests.support.stores.stores import done
@@ -103,6 +106,63 @@ def test_a_batch_has_the_events_of_a_stream_with_their_content(unchanged: Path) 
     assert third == b"2"
     with pytest.raises(InvalidRequest, match="a read has no trigger"):
         read(maxRecordsPerTrigger="1")
+
+
+def test_a_root_in_a_bucket_is_read_by_the_driver_and_no_task_needs_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks have other processes, which have neither the bucket nor its copy."""
+
+    def put(server: S3Server) -> None:
+        stored = {key for key in server.objects if key.startswith("queues/")}
+        files = [file for file in root.rglob("*") if file.is_file()]
+        kept = {f"queues/{file.relative_to(root)}": file.read_bytes() for file in files}
+        for key in stored - {*kept}:
+            del server.objects[key]
+        server.objects.update(kept)
+
+    source = DefaultSource({"path": "s3://lake/queues", "kind": "enqueued", "columns": "body"})
+    with served(monkeypatch) as server:
+        put(server)
+        reader = source.streamReader(source.schema())
+        assert isinstance(reader, EventStreamReader)
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        first = pickle.dumps(reader.partitions(start, end))
+        enqueue(root, b"4")
+        compact(root)
+        trim(root)
+        put(server)
+        again = reader.latestOffset(end, reader.getDefaultReadLimit())
+        second = pickle.dumps(reader.partitions(end, again))
+        assert reader.reportLatestOffset()["recordsBehind"] == 0
+        whole = source.reader(source.schema())
+        third = pickle.dumps(whole.partitions())
+        monkeypatch.setattr(event_reader, "_MOST_SHIPPED", 1)
+        with pytest.raises(InvalidRequest, match="the driver reads 1 at most: give startingPos"):
+            whole.partitions()
+    task = pickle.loads(pickle.dumps(reader))
+    assert [_bodies(task, part) for part in (first, second, third)] == [
+        [b"0", b"1", b"2", b"3"],
+        [b"4"],
+        [b"0", b"1", b"2", b"3", b"4"],
+    ]
+
+
+def test_a_root_whose_folder_only_the_driver_has_is_read_there(root: Path) -> None:
+    reader = stream(root, columns="body,message_bytes", readInDriver="true")
+    start = reader.initialOffset()
+    parts = pickle.dumps(reader.partitions(start, reader.latestOffset(start, ALL)))
+    assert reader.getDefaultReadLimit() == ReadMaxRows(100_000)
+    task = pickle.loads(pickle.dumps(reader))
+    shutil.rmtree(root)
+    assert _bodies(task, parts) == [b"0", b"1", b"2", b"3"]
+
+
+def _bodies(task: EventStreamReader, partitions: bytes) -> list[bytes]:
+    """Read partitions as the tasks do that get them."""
+    batches = [batch for part in pickle.loads(partitions) for batch in task.read(part)]
+    return [row["body"] for batch in batches for row in batch.to_pylist()]
 
 
 def _third(root: Path) -> int:

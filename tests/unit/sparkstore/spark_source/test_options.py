@@ -113,7 +113,7 @@ def test_a_start_is_a_word_a_position_or_a_time_which_is_utc(text: str, start: S
         ({"kind": "*,enqueued"}, r"no kind '\*'"),
         ({"path": ""}, "give the option path"),
         ({"path": "/a,/b"}, "a stream reads one root, not 2"),
-        ({"path": "s3://a/b"}, "cannot read s3://a/b in a bucket"),
+        ({"readInDriver": "1"}, "readInDriver cannot be '1'"),
         ({"queue": "a::"}, "'a::' has no queue"),
         ({"startingPosition": ""}, "startingPosition cannot be ''"),
         ({"startingPosition": "0"}, "startingPosition cannot be '0': give earliest, latest, a pos"),
