@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import json
-import pickle
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from pyspark.serializers import CPickleSerializer
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 
 import sparkstore
@@ -37,6 +37,8 @@ from tests.support.stores.stores import done
 pytestmark = pytest.mark.slow
 
 ALL = ReadAllAvailable()
+SPARK: Any = CPickleSerializer()
+"""How Spark sends a reader and its partitions to a task."""
 Offset = dict[str, Any]
 
 
@@ -128,20 +130,20 @@ def test_a_root_in_a_bucket_is_read_by_the_driver_and_no_task_needs_it(
         assert isinstance(reader, EventStreamReader)
         start = reader.initialOffset()
         end = reader.latestOffset(start, reader.getDefaultReadLimit())
-        first = pickle.dumps(reader.partitions(start, end))
+        first = SPARK.dumps(reader.partitions(start, end))
         enqueue(root, b"4")
         compact(root)
         trim(root)
         put(server)
         again = reader.latestOffset(end, reader.getDefaultReadLimit())
-        second = pickle.dumps(reader.partitions(end, again))
+        second = SPARK.dumps(reader.partitions(end, again))
         assert reader.reportLatestOffset()["recordsBehind"] == 0
         whole = source.reader(source.schema())
-        third = pickle.dumps(whole.partitions())
+        third = SPARK.dumps(whole.partitions())
         monkeypatch.setattr(event_reader, "_MOST_SHIPPED", 1)
         with pytest.raises(InvalidRequest, match="the driver reads 1 at most: give startingPos"):
             whole.partitions()
-    task = pickle.loads(pickle.dumps(reader))
+    task = SPARK.loads(SPARK.dumps(reader))
     assert [_bodies(task, part) for part in (first, second, third)] == [
         [b"0", b"1", b"2", b"3"],
         [b"4"],
@@ -152,16 +154,16 @@ def test_a_root_in_a_bucket_is_read_by_the_driver_and_no_task_needs_it(
 def test_a_root_whose_folder_only_the_driver_has_is_read_there(root: Path) -> None:
     reader = stream(root, columns="body,message_bytes", readInDriver="true")
     start = reader.initialOffset()
-    parts = pickle.dumps(reader.partitions(start, reader.latestOffset(start, ALL)))
+    parts = SPARK.dumps(reader.partitions(start, reader.latestOffset(start, ALL)))
     assert reader.getDefaultReadLimit() == ReadMaxRows(100_000)
-    task = pickle.loads(pickle.dumps(reader))
+    task = SPARK.loads(SPARK.dumps(reader))
     shutil.rmtree(root)
     assert _bodies(task, parts) == [b"0", b"1", b"2", b"3"]
 
 
 def _bodies(task: EventStreamReader, partitions: bytes) -> list[bytes]:
     """Read partitions as the tasks do that get them."""
-    batches = [batch for part in pickle.loads(partitions) for batch in task.read(part)]
+    batches = [batch for part in SPARK.loads(partitions) for batch in task.read(part)]
     return [row["body"] for batch in batches for row in batch.to_pylist()]
 
 
