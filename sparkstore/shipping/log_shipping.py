@@ -177,9 +177,9 @@ class Shipping:
         with self._guard:
             self._send_kept(peer)
             self._kept = None
+            self._reached(self._next_position - 1)
             self._peer = peer
             self._standing = Standing(standby, self._next_position - 1)
-            self._reached(self._next_position - 1)
             self._guard.notify_all()
             self._tell_witness()
 

@@ -220,6 +220,28 @@ def test_who_was_promoted_waits_until_an_older_primary_has_ended(tmp_path: Path)
             assert not standby.is_live
 
 
+def test_what_a_standby_lacks_is_counted_until_it_is_back(tmp_path: Path) -> None:
+    with serving(tmp_path / "a", replace(PAIR, standby_grace_s=0.1)) as (log, port):
+        shipping = log.shipping
+        assert shipping is not None
+        assert shipping.figures.is_alone
+        with standing_by(tmp_path / "b", port_of(port)):
+            until(lambda: shipping.figures.is_in_step)
+            write(log, 1, 5)
+            figures = shipping.figures
+            assert not figures.is_alone
+            assert (figures.lag_records, figures.lag_bytes, figures.lag_s) == (0, 0, 0)
+        write(log, 6, 15, size=100)  # alone, after the grace
+        figures = shipping.figures
+        assert (figures.is_in_step, figures.is_alone, figures.lag_records) == (False, True, 10)
+        assert figures.lag_bytes > 1_000
+        assert figures.lag_s > 0
+        with standing_by(tmp_path / "b", port_of(port)):
+            until(lambda: shipping.figures.is_in_step)
+            figures = shipping.figures
+            assert (figures.lag_records, figures.lag_bytes, figures.lag_s) == (0, 0, 0)
+
+
 def test_a_second_standby_waits_and_the_first_goes_on(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

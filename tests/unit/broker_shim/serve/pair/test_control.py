@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from broker_shim.completion import Completion
 from broker_shim.errors import InvalidRequest, StoreError, Unavailable
 from broker_shim.serve.pair.control import PairControl, SwitchOutcome
 from sparkstore.config import StoreConfig
 from sparkstore.exit_codes import ExitCode
 from sparkstore.log.writer import Log
 from sparkstore.standby.stand_by import PeerAddress, StandBy
-from tests.support.roots.logs import TIMEOUT_S, facts_in, opened, until, write
+from tests.support.roots.logs import TIMEOUT_S, fact, facts_in, opened, until, write
 from tests.support.roots.pairs import PAIR, TOKEN, port_of, serving, standing_by
 
 pytestmark = pytest.mark.slow
@@ -102,6 +103,24 @@ def test_a_switch_whose_standby_dies_ends_with_what_happens_next(
     with opened(tmp_path / "a", config) as log:  # it is served again
         write(log, 4, 5)
     assert facts_in(tmp_path / "a") == [*range(1, 6)]
+
+
+def test_a_lease_is_released_after_the_last_completion_of_the_log(
+    tmp_path: Path, config: StoreConfig
+) -> None:
+    gate, last = threading.Event(), Completion()
+    with serving(tmp_path / "a", config) as (log, _port):
+        control = control_of(log, config)
+        log.append([fact(1)], lambda _error: gate.wait(TIMEOUT_S))  # the log thread is held up
+        log.append([fact(2)], last.finish)
+        thread = threading.Thread(target=log.hand_over)
+        thread.start()
+        until(log._ending.is_set)
+        assert not control.holder().is_closed
+        gate.set()
+        thread.join(TIMEOUT_S)
+        last.complete(TIMEOUT_S)
+        assert control.holder().is_closed
 
 
 def test_a_switch_is_refused_where_it_cannot_be_had(tmp_path: Path, config: StoreConfig) -> None:
