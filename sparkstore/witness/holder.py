@@ -50,11 +50,6 @@ class Holder:
         """Return how long anybody else waits for the lease, by a clock of its own."""
         return self.lease_s * CLOCKS_DIFFER
 
-    @property
-    def machine(self) -> str:
-        """Return the name of the machine that may serve."""
-        return self.where.partition(":")[0]
-
 
 def packed(holder: Holder) -> bytes:
     """Encode the content of a witness's object."""

@@ -34,7 +34,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from uuid import uuid4
 
-from sparkstore.errors import Fenced, InvalidRequest, StoreError, Unavailable
+from sparkstore.errors import Fenced, InvalidRequest, Locked, StoreError, Unavailable
 from sparkstore.storage.storage import StoredContent
 from sparkstore.tables.root import Identity
 from sparkstore.witness.holder import Holder, packed, unpacked
@@ -99,7 +99,10 @@ class Witness:
         return max(0.0, self._held_until - self._clock())
 
     def claim(self, *, is_new: bool, accept_loss: bool = False) -> None:
-        """Take the lease; waits out that of another machine on which a copy of this root serves.
+        """Take the lease; waits out that of a copy of this root in another place.
+
+        The lock of the root keeps two processes of one folder apart, and none of its copies. A copy
+        that renews its lease meanwhile serves: it is left alone. One that comes later fails.
 
         Args:
             is_new: The root had no witness so far. Of one that had, the object must be there: a
@@ -109,6 +112,7 @@ class Witness:
         Raises:
             Fenced: A replica was promoted.
             InvalidRequest: The witness is another root's, or it lost its object.
+            Locked: A copy of this root is served elsewhere.
             StoreError: The witness did not answer.
         """
         for _ in range(TRIES):
@@ -122,13 +126,11 @@ class Witness:
                     return
                 continue
             standing = self._checked(unpacked(self._place.location, stored.content))
+            if not (standing.is_closed or standing.where == self._own.where):
+                self._wait_for_copy(standing, stored.tag)
             own = replace(self._next(standing), position=0 if accept_loss else standing.position)
             if self._place.replace_if_unchanged(packed(own), stored.tag):
                 self._own, self._before = own, standing
-                if not (standing.is_closed or standing.machine == own.machine):
-                    # A copy of this root may be served there: its lock is no lock of ours.
-                    _log.warning("%s served until now: waiting for its lease", standing.where)
-                    self._wait(standing.over_after_s)
                 self.renew()
                 return
         message = f"{self.location}: others change it all the time: see who uses this witness"
@@ -252,6 +254,22 @@ class Witness:
                 if is_silent:
                     _log.warning("the witness answers again")
                 is_silent = False
+
+    def _wait_for_copy(self, standing: Holder, tag: str) -> None:
+        """Wait out a lease that was seen now; nobody tells anything under it if it is unchanged.
+
+        Raises:
+            Locked: It was renewed meanwhile.
+        """
+        _log.warning("%s served until now: waiting for its lease", standing.where)
+        self._wait(standing.over_after_s)
+        stored = self._place.read()
+        if stored is None or stored.tag == tag:
+            return
+        now = unpacked(self.location, stored.content)
+        if now.writer == standing.writer and not now.is_closed:
+            message = f"a copy of this root is served as {now.where}: stop that one, or give this"
+            raise Locked(f"{message} folder up")
 
     def _read(self) -> tuple[StoredContent, Holder]:
         """Read the witness's object, which must still be this store's.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,10 +14,12 @@ from pathlib import Path
 import pytest
 from proton import Message
 
+from sparkstore.exit_codes import ExitCode
 from tests.support.checkout import CHECKOUT
 from tests.support.objects import lease_server, s3_server
 from tests.support.system.clients import send, take
 from tests.support.system.pair_machines import Pair
+from tests.support.system.processes import BrokerProcess
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 LEASE_S = 1.5
@@ -118,3 +122,32 @@ def test_a_second_store_of_a_bucket_waits_and_serves_what_the_first_one_confirme
         third.says("STANDBY")
         assert third.end() == 0  # one that waits is stopped cleanly
         assert first.end() == 0
+
+
+def test_who_may_not_have_a_witness_is_refused_in_a_line_and_the_primary_goes_on(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "witness").mkdir()
+    settings = tmp_path / "s.toml"
+    settings.write_text(f'[store]\nwitness = "{tmp_path / "witness"}"\nwitness_lease_s = 0.5\n')
+    words = ("--listen", "127.0.0.1:0", "--config", str(settings))
+    broker = BrokerProcess(str(tmp_path / "root"), *words)
+    try:
+        send(broker.url, "orders", Message(id=1, durable=True))
+        shutil.copytree(tmp_path / "root", tmp_path / "copy")
+        for root, code, reason in (
+            ("another", ExitCode.WRONG_CALL, "is the witness of .*/root: name another prefix"),
+            ("copy", ExitCode.TRY_LATER, "a copy of this root is served as .*/root: stop that one"),
+        ):
+            command = [sys.executable, "-m", "broker_shim.serve.command", str(tmp_path / root)]
+            run = subprocess.run(
+                [*command, *words], capture_output=True, text=True, cwd=CHECKOUT, check=False
+            )
+            assert run.returncode == code, run.stderr
+            assert re.search(reason, run.stderr)
+            assert "Traceback" not in run.stderr
+        assert not (tmp_path / "another" / "root.json").exists()
+        send(broker.url, "orders", Message(id=2, durable=True))
+        assert [message.id for message in take(broker.url, "orders", 2)] == [1, 2]
+    finally:
+        broker.terminate()

@@ -16,7 +16,7 @@ from broker_shim.store.delta import DeltaMessageStore
 from broker_shim.store.interface import MessageHeader, Queue
 from sparkstore.cli.command_line import main
 from sparkstore.config import StoreConfig
-from sparkstore.errors import CorruptData, Fenced, Full, InvalidRequest, Unavailable
+from sparkstore.errors import CorruptData, Fenced, Full, InvalidRequest, Locked, Unavailable
 from sparkstore.replication.promote import promote
 from sparkstore.tables.root import Identity, is_root, open_root
 from sparkstore.witness.folder import FolderPlace
@@ -200,6 +200,28 @@ def test_a_copy_of_the_root_on_another_machine_waits_for_the_first_and_ends_it(
     assert (again.left_s, copy.left_s) == (0, LEASE_S)
     with pytest.raises(Fenced, match="another store of this root serves now, on elsewhere"):
         again.renew()
+
+
+def test_a_copy_of_a_root_that_is_served_is_refused_and_the_first_goes_on(
+    tmp_path: Path, clock: Clock
+) -> None:
+    first = primary_at(tmp_path, clock)
+    first.claim(is_new=True)
+
+    def wait(seconds: float) -> None:
+        clock.wait(seconds / 2)
+        first.renew()
+        clock.wait(seconds / 2)
+
+    copy = Witness(FolderPlace(tmp_path), PRIMARY, "/copy", LEASE_S, clock, wait)
+    with pytest.raises(Locked, match=r"is served as .*:/primary: stop that one"):
+        copy.claim(is_new=False)
+    assert copy.left_s == 0
+    assert first.left_s > 0
+    first.renew()
+    first.stop()
+    copy.claim(is_new=False)  # it ended, so nobody is waited for
+    assert copy.left_s == LEASE_S
 
 
 def test_whoever_was_fenced_does_not_close_the_lease_of_its_successor(
