@@ -147,8 +147,11 @@ soak: setup  ## kill -9 at random points, hundreds of times (COUNT=100000 messag
 	@SPARKSTORE_COMMIT_KILLS=50 $(BIN)/python -m pytest --timeout 7200 \
 	    tests/spark/test_killed_beside_a_store.py
 
+POWERLOSS := ../shared/tools/powerloss/powerloss.py
 soak-failover: setup  ## a hundred kills (COUNT=) of whoever serves of two brokers, and a third as many of all else
 	@SPARKSTORE_FAILOVERS=$(or $(COUNT),100) $(BIN)/python -m pytest tests/system/test_failover.py -q -s --timeout 28800
+	@for machine in primary standby; do test ! -f "$(POWERLOSS)" || \
+	    $(BIN)/python -m jobs.benchmarks.soak_power_cut $$machine "$(POWERLOSS)" || exit 1; done
 
 mutants: setup  ## faults put into the code, one at a time: a test must notice each (FAULTS=...)
 	@$(BIN)/python -m tests.mutants $(FAULTS)
