@@ -34,9 +34,9 @@ from broker_shim.protocol_1_0.links.sent_runs import Place, SentRun
 from broker_shim.selectors import Selector
 from broker_shim.transactions.transaction_refusals import TransactionRefused, rolled_back
 
-_BATCH = 100
+_BATCH = 256
 """So many at most are under way to be acquired: what a peer that does not read can hold, beside
-what may be buffered, however much credit it gave."""
+what may be buffered, however much credit it gave. A turn with as many takes a millisecond."""
 
 _TXN_ID = "txn-id"
 _SETTLED_WITHIN = conditions.Refusal(

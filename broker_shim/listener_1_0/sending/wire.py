@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from broker_shim.amqp_1_0.composites import TransactionalState
 from broker_shim.amqp_1_0.definitions import SenderSettleMode
@@ -124,11 +125,10 @@ class Wire:
         """
         settled = self._link.snd_settle_mode == SenderSettleMode.SETTLED
         held = None if are_copies or settled else run
-        leads, tails = list[bytes](), list[bytes]()
-        for around in _around(run, failures, now_us, are_copies=are_copies):
-            leads.append(around.lead)
-            tails.append(around.tail)
-        columns = [leads] if run.is_large else [leads, run.bodies, tails]
+        around = _around(run, failures, now_us, are_copies=are_copies)
+        columns = [[framed.lead for framed in around]]
+        if not run.is_large:
+            columns += [run.bodies, [framed.tail for framed in around]]
         if tags[0] in self._link.earlier:
             pieces = [piece for (piece,) in columns]
             again = self._link.resume(
@@ -137,7 +137,7 @@ class Wire:
             sent = [again]
         elif run.is_large:
             first = self._link.transfer(
-                tags[0], leads, settled=settled, more=True, waits=waits, state=state, held=held
+                tags[0], columns[0], settled=settled, more=True, waits=waits, state=state, held=held
             )
             sent = [first]
         else:
@@ -146,7 +146,7 @@ class Wire:
             )
         if run.is_large:
             self._delivery = LargeDelivery(
-                self._link, sent[0], self._messages, run.message_ids[0], around
+                self._link, sent[0], self._messages, run.message_ids[0], around[0]
             )
             self.large = run
         return sent
@@ -182,17 +182,24 @@ class Wire:
 
 def _around(
     run: TakenRun, failures: Sequence[int], now_us: int, *, are_copies: bool
-) -> Iterator[FramingHeader]:
+) -> list[FramingHeader]:
     """Make what goes before and after each content: neighbours that are alike have the same."""
-    facts, before = run.facts, None
-    for row in zip(run.headers, facts.expires_at, facts.details, failures, strict=True):
+    facts = run.facts
+    columns: list[Sequence[Any]] = [run.headers, facts.expires_at, facts.details, failures]
+    count, before, made = len(run), None, list[FramingHeader]()
+    if all(column.count(column[0]) == count for column in columns):  # as many in a row are
+        columns = [column[:1] for column in columns]
+    for row in zip(*columns, strict=True):
         if row != before:
-            before = row
-            header, expires_at, detail, count = row
+            before = header, expires_at, detail, failure_count = row
             if expires_at != header.expires_at:
                 header = header._replace(expires_at=expires_at)
-            is_first = not are_copies and is_untouched(detail, count)
             around = framing(
-                header, delivery_count=count, now_us=now_us, is_first=is_first, detail=detail
+                header,
+                delivery_count=failure_count,
+                now_us=now_us,
+                is_first=not are_copies and is_untouched(detail, failure_count),
+                detail=detail,
             )
-        yield around
+        made.append(around)
+    return made * count if len(made) < count else made
