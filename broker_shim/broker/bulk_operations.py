@@ -200,6 +200,8 @@ class BulkOperations:
         """Finish a request: what moved leaves its place for the target, or goes back."""
         queue = self._served.queues.get(request.queue)
         put = {message_id for message_id, step in decided.steps if isinstance(step, Enqueue)}
+        takes = ((message_id, it) for message_id, it in decided.steps if isinstance(it, Dequeue))
+        kinds = {message_id: it.outcome["outcome"] for message_id, it in takes}
         if error is None:
             self._count(request, decided)
         for message_id, priority in decided.moving:
@@ -207,7 +209,7 @@ class BulkOperations:
             if queue is not None and error is not None:
                 queue.released(message_id, delivery_failed=False)
             elif queue is not None:
-                queue.removed((message_id,))
+                queue.removed((message_id,), kinds.get(message_id, "other"))
             if error is None and target is not None and message_id in put:
                 self._served.arrived(target, message_id, priority, durable=durable)
         self._served.wanted(request.queue)

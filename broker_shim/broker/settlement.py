@@ -18,6 +18,8 @@ from broker_shim.completion import OnComplete
 from broker_shim.errors import InvalidRequest, NotAcquired, NotNow, StoreError, Unavailable
 from broker_shim.store.interface import Annotations
 
+_ACCEPTED: Mapping[str, Any] = {"outcome": "accepted"}
+
 _log = logging.getLogger(__name__)
 
 OnRemoved = Callable[[Sequence[int], Sequence[StoreError | None]], None]
@@ -85,7 +87,7 @@ class Settlement:
                     )
             dispatch = self._served.queues.get(queue)
             if dispatch is not None:
-                dispatch.removed(ended)
+                dispatch.removed(ended, (outcome or _ACCEPTED).get("outcome", "other"))
             if ended:
                 on_done(ended, outcomes)
 

@@ -129,7 +129,7 @@ class RemoteQueue(QueueDispatch):
         self.redelivered += delivery_failed
         self.granted.pop(message_id, None)
 
-    def removed(self, message_ids: Sequence[int]) -> None:
+    def removed(self, message_ids: Sequence[int], kind: str = "other") -> None:  # noqa: ARG002  # the service counts it
         """Forget granted messages that left the queue, or are not this member's any more."""
         for message_id in message_ids:
             self.granted.pop(message_id, None)

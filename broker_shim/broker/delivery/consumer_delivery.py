@@ -223,7 +223,7 @@ class ConsumerDelivery:
                 continue
             # Read before they leave the queue, which forgets the counts with them.
             failures = self._queue.delivery_counts(part.message_ids)
-            self._queue.removed(part.message_ids)
+            self._queue.removed(part.message_ids, "accepted")
             if self._outlet.is_gone:  # a stop waits for it: nobody else would get it
                 self._done(part)
             else:

@@ -84,7 +84,7 @@ class Branches:
                 broker.metrics.enqueued += sum(branch.puts.values())
                 for queue, message_id in entries.taken:
                     if queue in broker.queues:
-                        broker.queues[queue].removed((message_id,))
+                        broker.queues[queue].removed((message_id,), "accepted")
                 for queue, message_id, priority, durable in entries.enqueued:
                     broker.arrived(queue, message_id, priority, durable=durable)
             on_done(error)

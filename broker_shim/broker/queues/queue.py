@@ -10,7 +10,7 @@ wants before the others are, who take the next message whatever it is.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Protocol
@@ -64,6 +64,7 @@ class QueueDispatch:
         last_values: Which message is the newest of its key, on a last-value queue.
         arrivals: Messages that came to it, since the start.
         departures: Messages that left it, since the start.
+        departed: How many of them left in which way, as far as that is known where they leave.
         redelivered: Failed deliveries of its messages, since the start.
         dead_lettered: Messages that went from it to its dead letters, since the start.
         owner: Whose client had the broker make and name it (`owners.shared`); None: nobody's.
@@ -107,6 +108,7 @@ class QueueDispatch:
         self.maker: int | None = None
         self.redelivered = self.dead_lettered = 0
         self.arrivals = self.departures = 0
+        self.departed = Counter[str]()
 
     def __len__(self) -> int:
         """The number of messages on the queue, held ones too."""
@@ -213,9 +215,10 @@ class QueueDispatch:
                 gone += 1
         return Withdrawn(held, left, gone)
 
-    def removed(self, message_ids: Sequence[int]) -> None:
-        """Forget held messages that left the queue."""
+    def removed(self, message_ids: Sequence[int], kind: str = "other") -> None:
+        """Forget held messages that left the queue, all in one way, as history names it."""
         self.departures += len(message_ids)
+        self.departed[kind] += len(message_ids)
         self._index.drop([self._held.pop(message_id) for message_id in message_ids])
         for noted in (self._not_durable, self._elsewhere):
             noted.difference_update(message_ids)

@@ -33,6 +33,7 @@ from sparkstore.core.queue_names import canonical, shown
 from sparkstore.operations.administration import Order, decide
 
 T = TypeVar("T")
+K = TypeVar("K")
 LINES = "application/x-ndjson"
 TURN_LOOKS = 1000
 """Messages that are looked at in one turn of the loop: 1 ms."""
@@ -135,12 +136,10 @@ class Call:
             message_ids += part.message_ids
         return message_ids[:count]
 
-    async def in_turns(
-        self, message_ids: Sequence[int], look: Callable[[Sequence[int]], T]
-    ) -> list[T]:
-        """Return what is found about messages, `TURN_LOOKS` of them in each turn of the loop."""
-        starts = range(0, len(message_ids), TURN_LOOKS)
-        parts = (message_ids[at : at + TURN_LOOKS] for at in starts)
+    async def in_turns(self, things: Sequence[K], look: Callable[[Sequence[K]], T]) -> list[T]:
+        """Return what is found about messages or queues, `TURN_LOOKS` in each turn of the loop."""
+        starts = range(0, len(things), TURN_LOOKS)
+        parts = (things[at : at + TURN_LOOKS] for at in starts)
         return [await self.read(partial(look, part)) for part in parts]
 
     @property

@@ -32,13 +32,21 @@ function figuresOf(it) {
     { name: "Last compaction", value: it.last_compaction_at ? `${age((Date.now() - Date.parse(it.last_compaction_at)) / 1000)} ago` : "never", more: "", view: "upkeep" },
     ...lags.map(([folder, lag]) => (
       { name: "Replica", value: lag === null ? "unreadable" : `${short.format(lag)} behind`, more: folder, view: "upkeep" })),
+    ...(it.standby ? [standbyOf(it.standby)] : []),
     { name: "Up", value: age(it.uptime_s) || "0 s", more: `${it.version}, since ${when(it.started_at).slice(0, 16)} (${zone()})`, view: "upkeep" },
   ];
 }
 
-function tile({ name, value, more, view }) {
+// The standby of a pair: in step, behind by how much, or none that has what was confirmed.
+function standbyOf({ in_step: isInStep, alone, lag_records: records, lag_bytes: bytes, lag_seconds: seconds }) {
+  const lag = `${short.format(records)} records, ${size(bytes)}, ${age(seconds) || "0 s"} behind`;
+  const more = isInStep ? "it has all that was confirmed" : alone ? `alone: a lost disk loses data; ${lag}` : lag;
+  return { name: "Standby", value: isInStep ? "in step" : "not in step", more, view: "upkeep", tone: isInStep ? "good" : "bad" };
+}
+
+function tile({ name, value, more, view, tone = "" }) {
   return element("li", {}, element("a", { href: `#/${view}` },
-    element("span", { class: "soft" }, name), element("strong", {}, value), element("span", { class: "soft" }, more)));
+    element("span", { class: "soft" }, name), element("strong", { "data-tone": tone || null }, value), element("span", { class: "soft" }, more)));
 }
 
 export function overview() {

@@ -119,6 +119,7 @@ function chartsOf(series, [asked, to], zoom, held) {
   const rates = [
     { name: "in", values: rate((each) => each.arrived) }, { name: "out", values: rate(left) },
     { name: "dead letters", values: rate((each) => each.departed["dead-lettered"] ?? 0) },
+    { name: "expired, purged or moved", values: rate(({ departed }) => ["expired", "purged", "moved"].reduce((sum, kind) => sum + (departed[kind] ?? 0), 0)) },
     { name: "failures", values: rate((each) => each.redelivered) },
   ].filter(({ name, values }) => ["in", "out"].includes(name) || values.some(Boolean));
   const titled = (title) => `${title}, by time (${zone()})`;

@@ -86,8 +86,8 @@ class SeriesQuery(Model):
 class SeriesItem(Struct, kw_only=True):
     """A step, which ends `at`: depth and age then, and what happened in it.
 
-    `departed` counts by outcome: `accepted`, `dead-lettered`, `moved`, …; memory tells only of
-    `dead-lettered` and `other`. An age that is null is not known.
+    `departed` counts by outcome: `accepted`, `dead-lettered`, `moved`, …; memory tells of some,
+    and of `other`. An age that is null is not known.
     """
 
     at: str

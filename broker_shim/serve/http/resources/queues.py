@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct, field
 
 from broker_shim.broker.virtual_host import Broker
@@ -97,20 +99,25 @@ async def list_queues(call: Call) -> QueueList:
     """List a page of the queues with their figures, by name or as `sort=-depth` asks."""
     broker, page = call.broker, call.query
 
-    def read() -> QueueList:
+    def fitting() -> list[str]:
         names = sorted(broker.queues)
         if page.match:
             names = [name for name in names if page.match in name]
         if page.policy:
             names = [*filter(_policy(broker, page.policy).fits, names)]
-        if page.sort:
-            names = _sorted(broker, names, page.sort)
-        shown = names[page.offset : page.offset + page.limit]
-        at_us = now_us()
-        items = [QueueRow(**queue_fields(broker, name, at_us)) for name in shown]
-        return QueueList(total=len(names), offset=page.offset, items=items)
+        return names
 
-    return await call.read(read)
+    names = await call.read(fitting)
+    if page.sort:
+        names = await _sorted(call, names, page.sort)
+    asked, at_us = names[page.offset : page.offset + page.limit], now_us()
+
+    def read() -> list[QueueRow]:
+        return [  # but those that were deleted meanwhile
+            QueueRow(**queue_fields(broker, name, at_us)) for name in asked if name in broker.queues
+        ]
+
+    return QueueList(total=len(names), offset=page.offset, items=await call.read(read))
 
 
 def _policy(broker: Broker, name: str) -> Policy:
@@ -120,14 +127,25 @@ def _policy(broker: Broker, name: str) -> Policy:
     return policy
 
 
-def _sorted(broker: Broker, names: list[str], sort: str) -> list[str]:
-    """Sort queues by a column; those that are alike stay in the order of their names."""
+async def _sorted(call: Call, names: list[str], sort: str) -> list[str]:
+    """Sort queues by a column; those that are alike stay in the order of their names.
+
+    It looks at some queues in each turn of the loop, which 10,000 would stop for a tenth of a
+    second otherwise.
+    """
     columns = {column.name: column for column in columns_of(Road.HTTP) if column.is_number}
     column = columns.get(sort.removeprefix("-"))
     if column is None:
         raise HttpRefusal(400, f"query: sort is one of {', '.join(columns)}, or - before it")
-    at_us = now_us()
-    values = {name: column.value(broker.queries.facts(name, at_us)) or 0 for name in names}
+    value, queries, queues, at_us = column.value, call.broker.queries, call.broker.queues, now_us()
+
+    def look(part: Sequence[str]) -> dict[str, float]:
+        return {name: value(queries.facts(name, at_us)) or 0 for name in part if name in queues}
+
+    values: dict[str, float] = {}
+    for part in await call.in_turns(names, look):
+        values |= part
+    names = [name for name in names if name in values]
     return sorted(names, key=values.__getitem__, reverse=sort.startswith("-"))
 
 

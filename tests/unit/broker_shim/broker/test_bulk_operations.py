@@ -77,6 +77,7 @@ def test_what_a_consumer_holds_stays_with_it_while_the_rest_moves(bench: Bench) 
     bench.exchange()
     assert len(bench.broker.queues["q"]) == 0
     assert outcomes(bench_store(bench))[3:] == [None, None]
+    assert bench.broker.queues["q"].departed == {"moved": 3, "accepted": 2}
 
 
 def bench_store(bench: Bench) -> RecordedMessageStore:
@@ -163,6 +164,8 @@ def test_a_link_that_settles_as_it_sends_gets_no_expired_message_either(
     assert len(bench.broker.queues["q"]) == 0
     assert ("dead" in bench.broker.queues) == bool(arguments)
     assert "expired" in (outcomes(store)[0] or "")
+    how = "dead-lettered" if arguments else "expired"
+    assert bench.broker.queues["q"].departed == {how: 1}
 
 
 def test_a_message_that_failed_once_too_often_is_dead_lettered_when_it_is_given_back(

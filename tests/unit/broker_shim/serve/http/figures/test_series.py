@@ -188,7 +188,7 @@ def test_the_ring_tells_depth_and_counts_of_each_step(
     shown = [
         (item["at_us"] // S, item["depth"], item["arrived"], item["departed"]) for item in items
     ]
-    assert shown == [(105, 2, 2, {}), (110, 0, 1, {"other": 3}), (111, 0, 0, {})]
+    assert shown == [(105, 2, 2, {}), (110, 0, 1, {"purged": 3}), (111, 0, 0, {})]
 
 
 def test_the_ring_forgets_a_deleted_queue_and_what_is_too_old(
