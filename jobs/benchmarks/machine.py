@@ -9,8 +9,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from sparkstore.cli.health.machine_health import python_build
-
 _BLOCKS = 32 << 20
 
 BUILD = Path("build")
@@ -20,6 +18,9 @@ BUILD.mkdir(exist_ok=True)
 
 def describe() -> str:
     """Cores, memory, versions, load: one line."""
+    # Here: a worker that measures an earlier commit has that commit's package.
+    from sparkstore.cli.health.machine_health import python_build  # noqa: PLC0415
+
     memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     return (
         f"{os.cpu_count()} cores, {memory_gib:.0f} GiB, {platform.system()} {platform.release()},"
