@@ -70,8 +70,8 @@ def main() -> int:
         work(*words)
     elif verb == "check":
         missing = check(*map(Path, words))
-        print(missing)
-        return 1 if missing else 0
+        print(missing, flush=True)
+        os._exit(1 if missing else 0)  # threads of the tables' engine may still run, and abort
     else:
         powerloss, *points = words
         here = f"{sys.executable} -m jobs.benchmarks.soak_power_cut"

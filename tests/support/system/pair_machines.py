@@ -39,7 +39,9 @@ witness_lease_s = {lease_s}
 standby_grace_s = 1.0
 wal_file_bytes = 1_048_576
 max_wal_files = 4
+commit_interval_ms = 1_000
 """
+"""A journal of few files: lives of a few seconds merge none, and nobody folds it here."""
 
 
 class Pair:
