@@ -183,7 +183,7 @@ def test_charts_tell_in_words_what_they_show_of_the_last_minutes(
     page.until("document.querySelectorAll('tbody tr').length === 4")
     page.evaluate("document.querySelector('tbody button').click()")
     page.until("document.querySelector('ol.history')")
-    take(page, pictures / "dead-letter.png", "dark", 760)
+    take(page, pictures / "dead-letter.png", "dark", 600)
     assert page.troubles == []
 
 
