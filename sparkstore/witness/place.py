@@ -1,4 +1,10 @@
-"""Find the place of a witness, by the setting: one object, which is replaced if unchanged."""
+"""Find the place of a witness, by the setting: one object, which is replaced if unchanged.
+
+Decision: no etcd. Of its Python clients none is kept (etcd3 is of 2020, and the author of aetcd
+calls it unmaintained), and Kubernetes keeps its Leases in etcd anyway. Its JSON gateway could be a
+place in some sixty lines, by a transaction that compares revisions. It is not built: no test
+here could run it against a real etcd in CI, and a second imitation of a server proves little.
+"""
 
 from __future__ import annotations
 
