@@ -167,7 +167,7 @@ class FailoverDemo:
     def _stored_otherwise(self, machine: int) -> list[str]:
         """Say what a root has otherwise than the clients; an answer lags 200 ms behind."""
         counts = {client.name: len({*client.numbers("accepted")}) for client in self._clients}
-        taken: dict[str, int] = {}
+        taken = dict.fromkeys(counts, 0)
 
         def has_all() -> bool:
             taken.update((name, row["taken"]) for name, row in self._stored(machine).items())
