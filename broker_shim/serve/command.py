@@ -196,7 +196,9 @@ def serve(
         return _complain(str(reason), _code_of(reason, options))
     tune_process()
     listen(listener, host, entrance, None if served else reporter.probes.pair)
-    _handle_signals(loop, listener, metrics, stores, partial(entrance.reload, options, host.broker))
+    reload = partial(entrance.reload, options, host.broker)
+    stop = partial(_stop, listener, reporter, options)
+    _handle_signals(loop, listener, metrics, stores, reload, stop)
     show_broker(reporter, loop, listener, host.broker, stores.messages, options)
     connections = ConnectionOrders(listener.connections, write_audit, served and served.inquiries)
     turns = _turns_of(stores, loop, host.broker, connections, membership)
@@ -206,7 +208,7 @@ def serve(
     reporter.stopping()
     for closing in (served.service, listener) if served else (listener,):
         closing.close()
-    return end(stores, failures, metrics, is_member=options.store is not None)
+    return end(stores, failures, metrics, options)
 
 
 def _turns_of(
@@ -271,31 +273,43 @@ def _take_over(
 
 
 def end(
-    stores: Stores, failures: list[StoreError], metrics: Metrics, *, is_member: bool = False
+    stores: Stores, failures: list[StoreError], metrics: Metrics, options: argparse.Namespace
 ) -> int:
     """Close what was served, and tell how it ended; the exit code."""
     notify(STOPPING)
-    for number in (signal.SIGTERM, signal.SIGINT):  # asked once more: it is ending
-        signal.signal(number, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGINT):  # it is ending: not to be a standby after that
+        signal.signal(number, lambda number, _frame: options.stop_requests.append(number))
     try:
         stores.close()
     except StoreError as error:
         failures.append(error)
     if failures:
         reason = failures[0]
-        code = exit_code_of(reason, is_member=is_member)
+        code = _code_of(reason, options)
         return _complain(f"stopped: {type(reason).__name__}: {reason}", code)
     _log.info("stopped cleanly; %s", metrics.line())
     return ExitCode.DONE
 
 
-def _handle_signals(
-    loop: Loop, listener: Listener, metrics: Metrics, stores: Stores, reload: Callable[[], None]
+def _stop(
+    listener: Listener, reporter: Reporter, options: argparse.Namespace, number: signal.Signals
 ) -> None:
-    def stop(number: signal.Signals) -> None:
-        _log.info("%s: stopping", number.name)
-        listener.stop()
+    """End the service, for whoever runs this process or for a switch, which signals as well."""
+    pair = reporter.probes.pair
+    if pair is None or not pair.took_signal():
+        options.stop_requests.append(number)
+    _log.info("%s: stopping", number.name)
+    listener.stop()
 
+
+def _handle_signals(
+    loop: Loop,
+    listener: Listener,
+    metrics: Metrics,
+    stores: Stores,
+    reload: Callable[[], None],
+    stop: Callable[[signal.Signals], None],
+) -> None:
     def hang_up() -> None:
         reload()
         listener.end_unknown()

@@ -35,7 +35,7 @@ from tests.support.system.clients import TIMEOUT_S, Pipelined, connected, take
 
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
-OPTIONS = argparse.Namespace(memory=True, root=None, store=None, json=False)
+OPTIONS = argparse.Namespace(memory=True, root=None, store=None, json=False, stop_requests=[])
 
 
 class FailingStore(UnbatchedCalls, MemoryMessageStore):

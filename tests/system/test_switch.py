@@ -132,3 +132,21 @@ def test_a_primary_that_is_killed_amid_a_switch_is_taken_over_from(
     assert {*sender.accepted} <= {*drill.received}
     assert max(drill.received.values()) == 1
     capsys.readouterr()
+
+
+def test_a_machine_that_is_told_to_stop_amid_a_switch_ends(
+    drill: Drill, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with drill.sending() as sender:
+        primary = drill.pair.primary_in_step()
+        drill.wait_for_more(sender)
+        process = drill.pair.processes[primary]
+        assert process is not None
+        with drill.amid_a_switch(primary):
+            drill.pair.down.add(primary)
+            drill.pair.signal(primary, signal.SIGTERM)
+        assert process.wait(_LONG_S) == ExitCode.DONE
+        drill.wait_for_more(sender)
+        drill.pair.start(primary)
+    assert drill.received == Counter(sender.accepted)
+    capsys.readouterr()

@@ -89,6 +89,7 @@ class PairControl:
         self._thread: threading.Thread | None = None
         self._witness: WitnessPlace | None = None
         self._began_s = 0.0
+        self._signals_due = 0
 
     @property
     def figures(self) -> StandbyFigures:
@@ -155,10 +156,16 @@ class PairControl:
             if self._outcome is not None:
                 raise Unavailable("a switch is under way: see sparkstore failover status ROOT")
             self._outcome = Future()
+        self._signals_due = 1
         self._log.ends_by, self._began_s = f"ordered by {by}", time.monotonic()
         _log.warning("switching to the standby: %s", self._log.ends_by)
         self._stop()
         return self._outcome
+
+    def took_signal(self) -> bool:
+        """Tell, once for each order, whether a signal to stop is the order's own."""
+        is_own, self._signals_due = self._signals_due > 0, 0
+        return is_own
 
     @property
     def is_expected(self) -> bool:

@@ -101,9 +101,15 @@ def with_pair(options: argparse.Namespace, config: StoreConfig) -> StoreConfig:
 
 
 def serve_in_turns(options: argparse.Namespace, run: Callable[[argparse.Namespace], int]) -> int:
-    """Run a broker, again as a standby after the other machine took over; the exit code."""
+    """Run a broker, again as a standby after the other machine took over; the exit code.
+
+    Who asks this process to stop amid that (`options.stop_requests`) is not made to ask again.
+    """
+    options.stop_requests = list[int]()
     code = run(options)
     while code == ExitCode.TAKEN_OVER and _has_peer(options):
+        if options.stop_requests:
+            return ExitCode.DONE
         _log.warning("this machine looks which of the two serves")
         code = run(options)
     return code
@@ -161,17 +167,21 @@ def _follow_first(options: argparse.Namespace, config: StoreConfig, reporter: Re
     if role is not StartRole.FOLLOW:
         return True
     standby = StandBy(options.root, config, _peer_address(options, config))
-    return _wait_as(standby, config.peer, options.root, reporter)
+    return _wait_as(standby, config.peer, options, reporter)
 
 
-def _wait_as(standby: StandBy | BucketTurn, of: str, root: str | None, reporter: Reporter) -> bool:
+def _wait_as(
+    standby: StandBy | BucketTurn, of: str, options: argparse.Namespace, reporter: Reporter
+) -> bool:
     """Be a standby, and say so; False if it was told to stop before it is to serve."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: standby.stop())
+    if options.stop_requests:
+        standby.stop()
     probes = reporter.probes
     probes.now(lambda: (), lambda: standby.trouble, None)
     probes.standby_trouble = lambda: None if standby.is_live else standby.trouble
-    sys.stdout.write(f"STANDBY of={of} root={root}\n")
+    sys.stdout.write(f"STANDBY of={of} root={options.root}\n")
     sys.stdout.flush()
     notify(READY, f"STATUS=standby of {of}")
     try:
@@ -199,7 +209,7 @@ def stores_when_due(
     wait_for_witness(options.root, config, reporter.probes)
     turn = bucket_turn(options, config)
     if turn is not None:
-        may_serve = _wait_as(turn, str(options.root), options.root, reporter)
+        may_serve = _wait_as(turn, str(options.root), options, reporter)
     else:
         may_serve = not config.peer or _follow_first(options, config, reporter)
     if not may_serve:
