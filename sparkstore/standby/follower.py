@@ -43,7 +43,7 @@ class StandbyConnection:
     """One connection; `run` until it ends, and `close` from another thread ends it.
 
     Attributes:
-        is_live: It takes groups as they are written.
+        is_live: It takes groups as they are written, and the primary waits for it.
         position: The last position that it has.
         root_id: Its root, also one that is still to be copied.
     """
@@ -117,14 +117,16 @@ class StandbyConnection:
         except (TypeError, KeyError, ValueError) as reason:
             raise CorruptData(f"{self._peer.where} sent no start of its groups") from reason
         self._confirm(root.go_live(primary, epoch, first))
-        self.is_live, self._peer.patience_s = True, _LIVE_S
-        _log.warning("in step with %s, position %d", self._peer.where, root.position)
+        self._peer.patience_s = _LIVE_S
         while True:
             kind, body = self._receive()
             if len(body) < POSITION.size or kind not in (PairFrame.GROUP, PairFrame.BEAT):
                 raise CorruptData(f"{self._peer.where} sent {kind.name} out of its turn")
             self._confirm(root.take_group(body) if kind is PairFrame.GROUP else root.position)
             root.confirm(body)  # after the answer: the primary waits for that
+            if kind is PairFrame.BEAT and not self.is_live:  # it asks whom it waits for alone
+                self.is_live = True
+                _log.warning("in step with %s, position %d", self._peer.where, root.position)
 
     def _copy(self, primary: PrimaryWelcome) -> tuple[PairFrame, bytes]:
         """Get a copy of all tables; the frame after it."""

@@ -114,6 +114,7 @@ class StandbySession:
         self._expect_ack(joined_at - 1)
         self._peer.patience_s = self._shipping.synchrony.grace_s
         self._shipping.attach(self._peer, self._hello.root_id)
+        self._shipping.beat(self._peer)  # by which the standby knows that it is waited for
         while not self._stopping.wait(_BEAT_S):
             self._shipping.beat(self._peer)
 
