@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import signal
 import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +30,7 @@ from broker_shim.serve.options import parser, settings_of
 from broker_shim.serve.pair.standby import serve_in_turns, stores_when_due
 from broker_shim.serve.protocols import listen
 from broker_shim.serve.reporting import Reporter, announce, show_broker, show_service
+from broker_shim.serve.signals import handle_signals, note_stops
 from broker_shim.serve.stores import Stores, trouble_of
 from broker_shim.serve.systemd import ALIVE, STOPPING, notify
 from broker_shim.service.service_options import ServiceAddresses, service_addresses_of
@@ -196,9 +196,7 @@ def serve(
         return _complain(str(reason), _code_of(reason, options))
     tune_process()
     listen(listener, host, entrance, None if served else reporter.probes.pair)
-    reload = partial(entrance.reload, options, host.broker)
-    stop = partial(_stop, listener, reporter, options)
-    _handle_signals(loop, listener, metrics, stores, reload, stop)
+    handle_signals(loop, listener, host.broker, stores, entrance, reporter, options)
     show_broker(reporter, loop, listener, host.broker, stores.messages, options)
     connections = ConnectionOrders(listener.connections, write_audit, served and served.inquiries)
     turns = _turns_of(stores, loop, host.broker, connections, membership)
@@ -277,8 +275,7 @@ def end(
 ) -> int:
     """Close what was served, and tell how it ended; the exit code."""
     notify(STOPPING)
-    for number in (signal.SIGTERM, signal.SIGINT):  # it is ending: not to be a standby after that
-        signal.signal(number, lambda number, _frame: options.stop_requests.append(number))
+    note_stops(options)
     try:
         stores.close()
     except StoreError as error:
@@ -289,36 +286,6 @@ def end(
         return _complain(f"stopped: {type(reason).__name__}: {reason}", code)
     _log.info("stopped cleanly; %s", metrics.line())
     return ExitCode.DONE
-
-
-def _stop(
-    listener: Listener, reporter: Reporter, options: argparse.Namespace, number: signal.Signals
-) -> None:
-    """End the service, for whoever runs this process or for a switch, which signals as well."""
-    pair = reporter.probes.pair
-    if pair is None or not pair.took_signal():
-        options.stop_requests.append(number)
-    _log.info("%s: stopping", number.name)
-    listener.stop()
-
-
-def _handle_signals(
-    loop: Loop,
-    listener: Listener,
-    metrics: Metrics,
-    stores: Stores,
-    reload: Callable[[], None],
-    stop: Callable[[signal.Signals], None],
-) -> None:
-    def hang_up() -> None:
-        reload()
-        listener.end_unknown()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.asyncio.add_signal_handler(number, stop, number)
-    loop.asyncio.add_signal_handler(signal.SIGUSR1, lambda: _log.info("%s", metrics.line()))
-    loop.asyncio.add_signal_handler(signal.SIGHUP, hang_up)
-    stores.limit_stop()
 
 
 def _probe(loop: Loop, calls: StoreCalls) -> None:
