@@ -1,4 +1,4 @@
-"""What signals a broker heeds while it serves, and while it ends."""
+"""The signals that a broker heeds, while it serves and while it ends."""
 
 from __future__ import annotations
 
