@@ -34,9 +34,10 @@ bodies. And a DataFrame is of the moment at which it was made, as with `format("
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Collection
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from pyspark.java_gateway import ensure_callback_server_started
@@ -60,24 +61,14 @@ LOCAL_ROWS = 100_000
 """Views of messages are computed here while the tables have no more rows than this."""
 _LOCAL_BYTES = 32 << 20
 """Spark makes a local relation of no more than 48 MB of Arrow."""
+_QUERIES = 16
+"""So many may be analysed at once, on as many threads; the moment of an older one is forgotten."""
 _OF_MESSAGES = {
     "queue_messages": ("state", "history", "journal"),
     "messages": ("state", "history", "journal"),
     "message_history": ("history", "journal"),
 }
 """The views with a row for each message or event, and the tables that say how many these may be."""
-
-
-class _Query(NamedTuple):
-    """The tables as one query sees them.
-
-    Attributes:
-        key: What tells this query from the last one.
-        moment: Of the first view that it named.
-    """
-
-    key: int
-    moment: Moment
 
 
 class ViewRelations:
@@ -101,7 +92,8 @@ class ViewRelations:
         self._spark, self._root, self._point = spark, root, point
         self._local_rows = local_rows
         self._jvm: Any = spark._jvm  # noqa: SLF001
-        self._last: _Query | None = None
+        self._guard = threading.Lock()
+        self._moments: dict[int, Moment] = {}
 
     def empty(self, view: str) -> Any:
         """Return a relation with the columns of a view, and no row.
@@ -138,9 +130,13 @@ class ViewRelations:
         """
         context = self._jvm.org.apache.spark.sql.catalyst.analysis.AnalysisContext.get()
         key = self._jvm.System.identityHashCode(context.relationCache())
-        if self._last is None or self._last.key != key:
-            self._last = _Query(key, moment_of(self._root, self._point))
-        return self._last.moment
+        with self._guard:
+            moment = self._moments.get(key)
+            if moment is None:
+                moment = self._moments[key] = moment_of(self._root, self._point)
+                while len(self._moments) > _QUERIES:
+                    del self._moments[next(iter(self._moments))]
+            return moment
 
     def _is_small(self, view: str, moment: Moment) -> bool:
         names = _OF_MESSAGES.get(view, ())

@@ -11,7 +11,7 @@ export function age(seconds) {
 }
 
 export function size(bytes) {
-  const at = bytes ? Math.min(UNITS.length - 1, Math.floor(Math.log2(bytes) / 10)) : 0;
+  const at = bytes > 1 ? Math.min(UNITS.length - 1, Math.floor(Math.log2(bytes) / 10)) : 0;
   return `${(bytes / 1024 ** at).toFixed(at ? 1 : 0)} ${UNITS[at]}`;
 }
 
