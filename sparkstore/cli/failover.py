@@ -32,7 +32,7 @@ def add(subparsers: Subparsers) -> None:
         "show which machine serves, and whether its standby is in step",
         "Asks the broker that serves the root, else its witness: so it answers on either machine.\n"
         "Only a broker knows the lag. Exit code 1 if no standby could take over now.\n\nexamples:\n"
-        "  sparkstore failover status ROOT\n  sparkstore failover status --url http://host:8080",
+        "  sparkstore failover status ROOT\n  sparkstore failover status --url https://broker.example:8161",
         positional=_ROOT,
         name="status",
         by_url=True,

@@ -41,6 +41,7 @@ NOT_RUN = {
     r"serve /mnt/other/": "needs a promoted replica",
     r"https://broker.example": "another machine",
     r"curl http://127.0.0.1:9672/metrics, /readyz": "names two addresses, and is no command",
+    r"failover switch": "needs a pair in step; test_switch.py has one",
     r"/events$": "never ends; tests/system/test_http_events.py reads it",
     r"--member host:5672|--member (second|b)$": "needs a second broker; test_members.py",
     r"transactions ROOT --rollback ": "needs a branch; tests/contract/test_two_phase.py has one",
@@ -225,7 +226,7 @@ def test_every_broker_starts_and_ends(place: Place) -> None:
 
 def test_every_request_of_http_is_answered(place: Place) -> None:
     lines = [line for line in runnable() if line.startswith("curl")]
-    assert len(lines) == 5
+    assert len(lines) == 6
     for line in lines:
         prepare(place, line)
         words = shlex.split(place.words(line))[1:]
