@@ -39,7 +39,7 @@ from broker_shim.protocol_1_0.links.link import Delivery
 from broker_shim.protocol_1_0.links.receiver import ReceiverLink
 from broker_shim.protocol_1_0.links.resumption import ResumptionStep, decide, is_outcome, to_tell
 from broker_shim.protocol_1_0.links.sender import SenderLink
-from tests.support.amqp.amqp_1_0 import server
+from tests.support.amqp.amqp_1_0 import one_by_one, server
 
 FRAME = 512
 """What the client takes: few entries of a map fit it with the rest of an attach."""
@@ -82,7 +82,7 @@ class Broker:
 
     def receive(self, encoded: bytes) -> None:
         self.machine.receive_data(encoded, now_s=0.0)
-        for event in self.machine.events():
+        for event in one_by_one(self.machine.events()):
             self._on(event)
 
     def _on(self, event: events.Event) -> None:
