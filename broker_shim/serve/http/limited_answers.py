@@ -21,7 +21,7 @@ from sparkstore.cli.queries import limited_process
 from sparkstore.cli.queries.limited_process import Question
 from sparkstore.errors import error_of
 
-MOST_S, PATIENCE_S = 30.0, 20.0
+MOST_S, PATIENCE_S = 30.0, 40.0
 _COMMAND = (sys.executable, "-P", "-m", limited_process.__name__)
 """It runs in `/`: DuckDB ends a process whose folder was deleted. `-P`: no module is imported from
 the folder where it runs."""

@@ -183,6 +183,8 @@ class Drill:
         self.pair.primary_in_step()
         if self.pair.primary() == primary:  # a copy that took longer than a lease was a freeze
             self._go_on(50)
+            seen = self.pair.holder()["renewal"]  # only what a renewal told is known afterwards
+            self.pair.wait(lambda: self.pair.holder()["renewal"] > seen + 1)
             self.pair.kill(primary)
             shutil.rmtree(root)
             older.rename(root)
